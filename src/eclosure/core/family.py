@@ -1,0 +1,84 @@
+"""One source question with its three supported views and the edits between them.
+
+The values only. Which relations must hold between the views is in ``gates``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from eclosure.core.instance import Instance, Passage
+from eclosure.core.response import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ViewKind(StrEnum):
+    """The three views of a family."""
+
+    GOLD = "Gold"
+    EVIDENCE_CF = "Evidence-CF"
+    QUESTION_CF = "Question-CF"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofStep:
+    """What one step of a trace rests on: one node of the proof graph with its incoming edges."""
+
+    passage_ids: tuple[str, ...] = ()
+    premises: tuple[int, ...] = ()
+    """Earlier steps, counted from zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A supported question, evidence and response: an input together with what it warrants."""
+
+    kind: ViewKind
+    question: str
+    evidence: tuple[Passage, ...]
+    trace: Trace
+    answer: str
+    support_ids: tuple[str, ...]
+    """E: the passages that warrant the answer."""
+    proof: tuple[ProofStep, ...] = ()
+    """One node per step; empty where no proof graph is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceEdit:
+    """One claim of one passage changed, and the response that follows from it."""
+
+    view: View
+    passage_id: str
+    """The edited passage e."""
+    first_affected_step: int
+    """t(e), counted from zero: the first step whose warrant depends on the edit."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionEdit:
+    """Another target asked of the same evidence, and the response that follows."""
+
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A source with its verified response, at least one evidence edit and exactly one question edit."""
+
+    id: str
+    source: Instance
+    gold: View
+    evidence_edits: tuple[EvidenceEdit, ...]
+    question_edit: QuestionEdit
+
+    @property
+    def views(self) -> Iterator[View]:
+        """Gold first, then every evidence edit, then the question edit."""
+        yield self.gold
+        yield from (edit.view for edit in self.evidence_edits)
+        yield self.question_edit.view

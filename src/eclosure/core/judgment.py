@@ -1,0 +1,114 @@
+"""What one judge said of one response, step by step, and the reason codes a judge may give.
+
+A judgment is one opinion, of a person or a model. What is settled after adjudication is a ``Verdict``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from eclosure.core.labels import Label, conjunction, implication
+from eclosure.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LocalFailure(StrEnum):
+    """The primary reason why a step is unsound. The judge names one; the paper ranks none above another."""
+
+    UNSUPPORTED_CONTENT = "L1"
+    INVALID_INFERENCE = "L2"
+    CONSTRAINT_OR_COMPUTATION = "L3"
+    FALSE_COVERAGE = "L4"
+    OTHER = "L5"
+
+
+class Ineligibility(StrEnum):
+    """The primary reason why a question cannot be used to study reasoning."""
+
+    MISSING_EVIDENCE = "N1"
+    MISSING_LINK = "N2"
+    UNDERDETERMINED = "N3"
+    ILL_POSED = "N4"
+    INCOMPATIBLE_REFERENCE = "N5"
+
+
+# An ill-posed question makes the other four unanswerable, so it is asked first (appendix A.3.1).
+INELIGIBILITY_PRECEDENCE = (
+    Ineligibility.ILL_POSED,
+    Ineligibility.MISSING_EVIDENCE,
+    Ineligibility.MISSING_LINK,
+    Ineligibility.UNDERDETERMINED,
+    Ineligibility.INCOMPATIBLE_REFERENCE,
+)
+
+
+def primary_ineligibility(applying: Iterable[Ineligibility]) -> Ineligibility | None:
+    """The one reason to report when several apply; None when none does."""
+    return min(applying, key=INELIGIBILITY_PRECEDENCE.index, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Where a step finds its support: a passage by its index, and words that stand in it."""
+
+    passage_index: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepJudgment:
+    """One step: does it carry the reasoning, and does it hold?"""
+
+    substantive: Label
+    sound: Label = None
+    """Stays None for a step that is not substantive: the question does not arise."""
+    failure: LocalFailure | None = None
+    support: Support | None = None
+
+
+class Criterion(StrEnum):
+    """The five things a judge decides of a response."""
+
+    LOCAL_SOUNDNESS = "L"
+    ALIGNMENT = "A"
+    CLOSURE = "C"
+    COMPLETENESS = "K"
+    CORRECTNESS = "Acc"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """What one judge said of one response."""
+
+    response_id: str
+    judge: str
+    steps: tuple[StepJudgment, ...]
+    aligned: Label = None
+    closed: Label = None
+    complete: Label = None
+    correct: Label = None
+    unjudged: Mapping[Criterion, str] = field(default_factory=dict)
+    """Why a criterion has no label."""
+
+    @property
+    def locally_sound(self) -> Label:
+        """L: every substantive step is sound. A trace without one is sound by the empty product."""
+        if Criterion.LOCAL_SOUNDNESS in self.unjudged:
+            return None
+        return conjunction(implication(step.substantive, step.sound) for step in self.steps)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The five labels, as this judge sees them."""
+        return Verdict(
+            locally_sound=self.locally_sound,
+            aligned=self.aligned,
+            closed=self.closed,
+            complete=self.complete,
+            correct=self.correct,
+        )

@@ -1,0 +1,1 @@
+"""What the labels say: verdicts to rates, pairs of judgments to agreement."""
