@@ -1,0 +1,157 @@
+"""Verdicts to rates: Acc, LSR, GSR, TRR, LGG, LggShare, LggRisk, and what the failures are.
+
+A metric is a label of a verdict, asked of some of the responses. What was not judged is left out of a rate and
+counted beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eclosure.core.labels import Label, negation
+from eclosure.core.verdict import FailureClass, TraceGroup, Verdict
+from eclosure.stats.arrays import Floats, codes
+from eclosure.stats.rates import Rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Metric(StrEnum):
+    """The rates of the paper; the value is the head of its column."""
+
+    ACCURACY = "Acc"
+    LOCAL_SOUNDNESS_RATE = "LSR"
+    ALIGNMENT_RATE = "A"
+    CLOSURE_RATE = "C"
+    COMPLETENESS_RATE = "K"
+    GLOBAL_SUFFICIENCY_RATE = "GSR"
+    TRACE_RELIABILITY_RATE = "TRR"
+    GAP_RATE = "LGG"
+    GAP_SHARE = "LggShare"
+    """The gap's share of globally insufficient responses."""
+    GAP_RISK = "LggRisk"
+    """The gap's share of wrong answers."""
+
+
+MAIN_METRICS = (
+    Metric.ACCURACY,
+    Metric.LOCAL_SOUNDNESS_RATE,
+    Metric.GLOBAL_SUFFICIENCY_RATE,
+    Metric.TRACE_RELIABILITY_RATE,
+    Metric.GAP_RATE,
+)
+"""The five columns of the main results."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    hit: Callable[[Verdict], Label]
+    among: Callable[[Verdict], Label] = lambda _: True
+    """Who is in the denominator."""
+
+
+_DEFINITIONS = {
+    Metric.ACCURACY: _Definition(lambda v: v.correct),
+    Metric.LOCAL_SOUNDNESS_RATE: _Definition(lambda v: v.locally_sound),
+    Metric.ALIGNMENT_RATE: _Definition(lambda v: v.aligned),
+    Metric.CLOSURE_RATE: _Definition(lambda v: v.closed),
+    Metric.COMPLETENESS_RATE: _Definition(lambda v: v.complete),
+    Metric.GLOBAL_SUFFICIENCY_RATE: _Definition(lambda v: v.globally_sufficient),
+    Metric.TRACE_RELIABILITY_RATE: _Definition(lambda v: v.reliable),
+    Metric.GAP_RATE: _Definition(lambda v: v.in_gap),
+    Metric.GAP_SHARE: _Definition(lambda v: v.in_gap, among=lambda v: negation(v.globally_sufficient)),
+    Metric.GAP_RISK: _Definition(lambda v: v.in_gap, among=lambda v: negation(v.correct)),
+}
+
+
+class _Share(NamedTuple):
+    """What one verdict adds to a rate."""
+
+    hit: bool
+    counted: bool
+    unjudged: bool
+
+
+def _share(metric: Metric, verdict: Verdict) -> _Share:
+    definition = _DEFINITIONS[metric]
+    among, hit = definition.among(verdict), definition.hit(verdict)
+    if among is False:
+        return _Share(hit=False, counted=False, unjudged=False)
+    known = among is True and hit is not None
+    return _Share(hit=known and hit is True, counted=known, unjudged=not known)
+
+
+def rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
+    """One metric of a set of verdicts.
+
+    >>> from eclosure import Verdict
+    >>> moonstruck = Verdict(locally_sound=True, aligned=True, closed=False, complete=True, correct=False)
+    >>> rate(Metric.GAP_SHARE, [moonstruck])
+    Rate(hits=1, n=1, unjudged=0)
+    """
+    # There are 243 different verdicts at most, however many responses: each is looked at once.
+    shares = [(_share(metric, verdict), count) for verdict, count in Counter(verdicts).items()]
+    return Rate(
+        hits=sum(count for share, count in shares if share.hit),
+        n=sum(count for share, count in shares if share.counted),
+        unjudged=sum(count for share, count in shares if share.unjudged),
+    )
+
+
+def rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
+    """Several metrics of a set of verdicts."""
+    return {metric: rate(metric, verdicts) for metric in metrics}
+
+
+class Indicators(NamedTuple):
+    """Responses by metrics: who is a hit, and who is counted at all. What a bootstrap resamples."""
+
+    hits: Floats
+    counted: Floats
+
+
+def indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> Indicators:
+    """The table behind the rates."""
+    which, distinct = codes(verdicts)
+    shares = [[_share(metric, verdict) for metric in metrics] for verdict in distinct]
+    shape = (len(distinct), len(metrics))
+    hits = np.array([[share.hit for share in row] for row in shares], float).reshape(shape)
+    counted = np.array([[share.counted for share in row] for row in shares], float).reshape(shape)
+    return Indicators(hits[which], counted[which])
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Where the responses went: every one of them is in exactly one count of each kind."""
+
+    groups: dict[TraceGroup | None, int]
+    """None: the labels do not decide it."""
+    failures: dict[FailureClass, int]
+    """Globally insufficient responses by their first broken link."""
+    gap_failures: dict[FailureClass, int]
+    """The same, within the gap."""
+    inconsistent: int
+    """Reliable by every label and yet wrong: worth another look."""
+
+
+def composition(verdicts: Iterable[Verdict]) -> Composition:
+    """Count trace groups and failure classes."""
+    total = Counter(verdicts)
+    groups: Counter[TraceGroup | None] = Counter()
+    failures: Counter[FailureClass] = Counter()
+    gap: Counter[FailureClass] = Counter()
+    for verdict, count in total.items():
+        groups[verdict.trace_group] += count
+        if (failure := verdict.failure_class) is not None:
+            failures[failure] += count
+            if verdict.in_gap:
+                gap[failure] += count
+    inconsistent = sum(count for verdict, count in total.items() if verdict.inconsistent)
+    return Composition(dict(groups), dict(failures), dict(gap), inconsistent)

@@ -1,0 +1,42 @@
+"""Small array helpers the statistics share. Undefined is NaN inside an array and None once it leaves one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
+Flags: TypeAlias = NDArray[np.bool_]
+
+
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Elementwise quotient; NaN where there is nothing to divide by."""
+    shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
+    out: Floats = np.full(shape, np.nan)
+    np.divide(numerator, denominator, out=out, where=np.broadcast_to(denominator, shape) != 0)
+    return out
+
+
+def scalar(value: float | np.floating[Any]) -> float | None:
+    """A number, or None where it is undefined."""
+    return None if np.isnan(value) else float(value)
+
+
+def codes(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
+    """Number the distinct labels in order of first appearance: the code of each label, and the labels."""
+    numbers: dict[object, int] = {}
+    coded = np.fromiter((numbers.setdefault(label, len(numbers)) for label in labels), np.intp, len(labels))
+    return coded, list(numbers)
+
+
+def sum_by(groups: Indices, values: Floats, count: int) -> Floats:
+    """Sum the rows of ``values`` within each of ``count`` groups."""
+    flat = values.reshape(len(values), -1)
+    sums: Floats = np.stack([np.bincount(groups, column, minlength=count).astype(float) for column in flat.T], axis=1)
+    return sums.reshape(count, *values.shape[1:])
