@@ -12,9 +12,10 @@ from enum import StrEnum
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 # A list number needs its punctuation and a gap after it: "1926 was warm" and "3.5 million" keep their numbers.
 _STEP_NUMBER = re.compile(r"^\(?\d{1,3}[.):](?=\s|$)\s*")
-# Chat models like to embolden the marker; the decoration is layout, not answer.
+# Chat models like to number or embolden the marker; the decoration is layout, not answer.
 _ANSWER_LINE = re.compile(
-    r"^[\s>#]*(?P<emphasis>[*_]{0,3})final answer\s*(?P<inner>[*_]{0,3})\s*:\s*(?P<rest>.*)$", re.IGNORECASE
+    r"^[\s>#]*(?:\(?\d{1,3}[.):]\s+)?(?P<emphasis>[*_]{0,3})final answer\s*(?P<inner>[*_]{0,3})\s*:\s*(?P<rest>.*)$",
+    re.IGNORECASE,
 )
 
 

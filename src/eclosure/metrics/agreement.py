@@ -19,7 +19,7 @@ from eclosure.stats.intervals import Estimate
 from eclosure.stats.resampling import Strata, bootstrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from eclosure.core.judgment import Judgment, StepJudgment
     from eclosure.core.labels import Label
@@ -55,17 +55,17 @@ def _binary(label: Label) -> int:
     return stat.MISSING if label is None else int(label)
 
 
-def _soundness(step: StepJudgment, other: StepJudgment) -> int:
-    return _binary(step.sound) if step.substantive and other.substantive else stat.MISSING
+# A step is compared where neither annotator's code is missing, so each code states its condition for one of them.
+def _soundness(step: StepJudgment) -> int:
+    return _binary(step.sound) if step.substantive else stat.MISSING
 
 
-def _failure(step: StepJudgment, other: StepJudgment) -> int:
-    both_unsound = step.sound is False and other.sound is False
-    return _FAILURES[step.failure] if both_unsound and step.failure is not None else stat.MISSING
+def _failure(step: StepJudgment) -> int:
+    return _FAILURES[step.failure] if _soundness(step) == 0 and step.failure is not None else stat.MISSING
 
 
-_STEP_ROWS: dict[str, tuple[int, Callable[[StepJudgment, StepJudgment], int]]] = {
-    "Substantive status": (2, lambda step, _: _binary(step.substantive)),
+_STEP_ROWS: dict[str, tuple[int, Callable[[StepJudgment], int]]] = {
+    "Substantive status": (2, lambda step: _binary(step.substantive)),
     "Step soundness": (2, _soundness),
     "Local-failure reason": (len(LocalFailure), _failure),
 }
@@ -102,12 +102,9 @@ def agreement_report(
     return _rows(tables, len(questions), rng, resamples)
 
 
-def _step_tables(
-    pairs: Iterable[JudgedTwice], categories: int, code: Callable[[StepJudgment, StepJudgment], int]
-) -> Floats:
-    steps = [(a, b) for pair in pairs for a, b in zip(pair.first.steps, pair.second.steps, strict=True)]
-    first = np.array([code(a, b) for a, b in steps], np.intp)
-    second = np.array([code(b, a) for a, b in steps], np.intp)
+def _step_tables(pairs: Sequence[JudgedTwice], categories: int, code: Callable[[StepJudgment], int]) -> Floats:
+    first = np.array([code(step) for pair in pairs for step in pair.first.steps], np.intp)
+    second = np.array([code(step) for pair in pairs for step in pair.second.steps], np.intp)
     return stat.pair_tables(first, second, categories)
 
 
@@ -121,7 +118,7 @@ def _rows(tables: dict[str, Floats], questions: int, rng: np.random.Generator, r
     def evaluate(weights: Floats) -> Floats:
         columns = []
         for by_question in tables.values():
-            drawn = (weights @ by_question.reshape(questions, -1)).reshape(-1, *by_question.shape[1:])
+            drawn = np.tensordot(weights, by_question, axes=1)
             columns += [stat.raw_agreement.over(drawn), stat.pair_alpha.over(drawn)]
         return np.stack(columns, axis=1)
 

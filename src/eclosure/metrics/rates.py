@@ -129,7 +129,7 @@ def indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_MET
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Where the responses went: every one of them is in exactly one count of each kind."""
+    """Where the responses went: each is in one group, each insufficient one in one failure class."""
 
     groups: dict[TraceGroup | None, int]
     """None: the labels do not decide it."""

@@ -72,6 +72,8 @@ class Experiment:
     @classmethod
     def of(cls, rows: Sequence[SettledVerdict], metrics: tuple[Metric, ...] = MAIN_METRICS) -> Experiment:
         """Lay the rows out; an experiment with holes is refused, since pairing would be a guess."""
+        if not rows:
+            raise UserError("there is nothing to compare: no response has a verdict.")
         method, methods = codes([method_of(row) for row in rows])
         backbone, backbones = codes([row.source.model if row.source else "" for row in rows])
         question, questions = codes([(row.benchmark, row.instance_id) for row in rows])

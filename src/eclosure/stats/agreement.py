@@ -138,7 +138,7 @@ def gwet_ac1(tables: Floats) -> Floats:
     """Agreement beyond chance, where chance is a coin on the hard cases: steady when nearly all labels are alike."""
     prevalence = _prevalence(tables)
     categories = tables.shape[-1]
-    by_chance = (prevalence * (1 - prevalence)).sum(axis=-1) / (categories - 1)
+    by_chance = (prevalence * (1 - prevalence)).sum(axis=-1) / max(categories - 1, 1)
     return ratio(raw_agreement.over(tables) - by_chance, 1 - by_chance)
 
 

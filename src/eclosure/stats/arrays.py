@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -37,6 +38,6 @@ def codes(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
 
 def sum_by(groups: Indices, values: Floats, count: int) -> Floats:
     """Sum the rows of ``values`` within each of ``count`` groups."""
-    flat = values.reshape(len(values), -1)
+    flat = values.reshape(len(values), prod(values.shape[1:]))
     sums: Floats = np.stack([np.bincount(groups, column, minlength=count).astype(float) for column in flat.T], axis=1)
     return sums.reshape(count, *values.shape[1:])

@@ -38,16 +38,15 @@ def bootstrap_tables(
 ) -> Replicates:
     """Resample clusters; every case of a cluster travels with it. Statistics share the draws.
 
-    ``tables`` has one table of counts per case, ``cluster`` the cluster of each case (a question, as a rule);
-    ``strata`` is over clusters. For a group's own interval pass only the cases of that group: clusters without
-    a case are not drawn.
+    ``tables`` has one table of counts per case, ``cluster`` the cluster of each case (a question, as a rule).
+    Without ``strata``, only clusters with a case are drawn: for a group's own interval pass the cases of that
+    group. ``strata`` is over clusters, and draws all of them, those without a case too.
     """
-    design = strata or Strata.single(int(cluster.max(initial=-1)) + 1)
+    design, cluster = _clusters(cluster, strata)
     sums = sum_by(cluster, tables, len(design.stratum))
-    flat = sums.reshape(len(sums), -1)
 
     def evaluate(weights: Floats) -> Floats:
-        drawn = (weights @ flat).reshape(len(weights), *sums.shape[1:])
+        drawn = np.tensordot(weights, sums, axes=1)
         return np.stack([statistic.over(drawn) for statistic in statistics], axis=1)
 
     return bootstrap(design, evaluate, rng=rng, resamples=resamples)
@@ -62,10 +61,18 @@ def bootstrap_rates(
     resamples: int = 2_000,
     strata: Strata | None = None,
 ) -> Replicates:
-    """Pooled rates, one per column: hits over cases counted, resampled by cluster."""
-    design = strata or Strata.single(int(cluster.max(initial=-1)) + 1)
+    """Pooled rates, one per column: hits over cases counted, clusters resampled as in ``bootstrap_tables``."""
+    design, cluster = _clusters(cluster, strata)
     hits, counted = (sum_by(cluster, part, len(design.stratum)) for part in (hits, counted))
     return bootstrap(design, lambda weights: ratio(weights @ hits, weights @ counted), rng=rng, resamples=resamples)
+
+
+def _clusters(cluster: Indices, strata: Strata | None) -> tuple[Strata, Indices]:
+    """What is drawn, and the place in it of each case's cluster."""
+    if strata is not None:
+        return strata, cluster
+    present, cluster = np.unique(cluster, return_inverse=True)
+    return Strata.single(len(present)), cluster
 
 
 def weighted_rates(
@@ -161,31 +168,24 @@ class SettingTable:
 
     def means(self, weights: SettingWeights, datasets: Strata) -> Floats:
         """Equal-weight means over settings of seed means of rates, one row per resample."""
-        rows, places = weights.backbone.shape
-        columns = self.hits.shape[-1]
         members = datasets.members
-        sums = np.zeros((rows, columns))
-        for place in range(places):
-            questions = weights.questions[:, min(place, weights.questions.shape[1] - 1)]
-            for backbone in np.unique(weights.backbone[:, place]):
-                drawn = weights.backbone[:, place] == backbone
-                seeds = weights.seeds[drawn, place]
-                for units in members:
-                    rates = self._rates(int(backbone), units, questions[np.ix_(drawn, units)])
-                    sums[drawn] += _weighted_seeds(rates, seeds)
-        means: Floats = sums / (places * len(members))
+        last_draw = weights.questions.shape[1] - 1
+        # The sum over datasets for every resample and place, filled backbone by backbone.
+        sums = np.zeros((*weights.backbone.shape, self.hits.shape[-1]))
+        for backbone in range(len(self.hits)):
+            row, place = np.nonzero(weights.backbone == backbone)
+            questions = weights.questions[row, np.minimum(place, last_draw)]
+            for units in members:
+                rates = self._rates(backbone, units, questions[:, units])
+                sums[row, place] += _weighted_seeds(rates, weights.seeds[row, place])
+        means: Floats = sums.mean(axis=1) / len(members)
         return means
 
     def _rates(self, backbone: int, units: Indices, weights: Floats) -> Floats:
         """Rates of one setting: resamples by seeds by columns."""
-        seeds, columns = self.hits.shape[1], self.hits.shape[-1]
-
-        def summed(part: Floats) -> Floats:
-            flat = part[backbone][:, units].transpose(1, 0, 2).reshape(len(units), seeds * columns)
-            sums: Floats = weights @ flat
-            return sums.reshape(len(weights), seeds, columns)
-
-        return ratio(summed(self.hits), summed(self.counted))
+        parts = np.stack([part[backbone][:, units] for part in (self.hits, self.counted)])
+        sums = np.tensordot(weights, parts, axes=(1, 2))
+        return ratio(sums[:, 0], sums[:, 1])
 
 
 def _weighted_seeds(rates: Floats, seeds: Floats) -> Floats:

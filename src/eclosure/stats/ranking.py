@@ -51,7 +51,7 @@ def auroc(scored: Scored) -> float | None:
 def auroc_under(weights: Floats, scored: Scored) -> Floats:
     """AUROC of every resample."""
     order = np.argsort(scored.scores, kind="stable")
-    starts = np.flatnonzero(np.diff(scored.scores[order], prepend=-np.inf))
+    _, starts = np.unique(scored.scores[order], return_index=True)
     drawn = weights[:, order]
     # Weight at each distinct score, failed and reliable apart.
     failed = np.add.reduceat(drawn * scored.failed[order], starts, axis=1)

@@ -32,7 +32,11 @@ class Rate(NamedTuple):
 
     @property
     def bounds(self) -> Interval | None:
-        """The lowest and highest value the unjudged cases could still make it."""
+        """The value stays within these, whatever the unjudged cases turn out to be.
+
+        Both ends can be reached where every case is in the denominator. Where it is itself a matter of judgement
+        they may be wider than needed: an unjudged case may prove to be no case at all, or only ever a miss.
+        """
         total = self.n + self.unjudged
         return Interval(self.hits / total, (self.hits + self.unjudged) / total) if total else None
 

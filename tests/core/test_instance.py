@@ -1,0 +1,16 @@
+"""Derived facts of an instance."""
+
+from eclosure import Instance, Passage
+
+EVIDENCE = (Passage("0", "Title words", "one  two\nthree"), Passage("7", "", "four"))
+
+
+def test_derived_facts():
+    instance = Instance("i", "q?", EVIDENCE, "Paris", aliases=("City of Light",))
+    assert instance.passage_ids == {"0", "7"}
+    assert instance.accepted_answers == ("Paris", "City of Light")
+    assert instance.context_words == 4
+
+
+def test_without_a_reference_no_answer_is_accepted():
+    assert Instance("i", "q?", EVIDENCE, aliases=("x",)).accepted_answers == ()

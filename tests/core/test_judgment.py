@@ -1,0 +1,58 @@
+"""One judge's opinion, and which reason is reported when several apply."""
+
+from itertools import combinations
+
+import pytest
+
+from eclosure import Ineligibility, Judgment, LocalFailure, StepJudgment, Verdict
+from eclosure.core.judgment import INELIGIBILITY_PRECEDENCE, Criterion, primary_ineligibility
+
+SOUND, UNSOUND = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
+PLAN, OPEN = StepJudgment(False), StepJudgment(True)
+
+
+def judged(*steps, **labels):
+    return Judgment("r", "a1", steps, **labels)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ((SOUND, PLAN, SOUND), True),
+        ((SOUND, UNSOUND), False),
+        ((SOUND, OPEN), None),
+        ((UNSOUND, OPEN), False),
+        ((PLAN, PLAN), True),
+        ((), True),
+        ((StepJudgment(None, None),), None),
+        ((StepJudgment(None, True),), True),
+        ((StepJudgment(None, False),), None),
+    ],
+)
+def test_local_soundness_asks_only_substantive_steps(steps, expected):
+    assert judged(*steps).locally_sound is expected
+
+
+def test_an_unjudged_trace_is_not_sound_by_being_empty():
+    assert judged(unjudged={Criterion.LOCAL_SOUNDNESS: "the judge timed out"}).locally_sound is None
+
+
+def test_a_judgment_gives_a_verdict():
+    judgment = judged(SOUND, aligned=True, closed=False, complete=True, correct=None)
+    assert judgment.verdict == Verdict(True, True, False, True, None)
+
+
+def test_codes_are_the_papers():
+    assert [code.value for code in LocalFailure] == ["L1", "L2", "L3", "L4", "L5"]
+    assert [code.value for code in INELIGIBILITY_PRECEDENCE] == ["N4", "N1", "N2", "N3", "N5"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_the_first_applicable_reason_is_reported(size):
+    for applying in combinations(Ineligibility, size):
+        first = next(code for code in INELIGIBILITY_PRECEDENCE if code in applying)
+        assert primary_ineligibility(reversed(applying)) is first
+
+
+def test_no_reason_to_exclude():
+    assert primary_ineligibility([]) is None

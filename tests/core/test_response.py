@@ -1,0 +1,89 @@
+"""Reading a completion: where the trace ends, what the answer is, what counts as a step."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eclosure import Response, Trace, parse_completion
+from eclosure.core.response import Incomplete, Source
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "answer"),
+    [
+        ("1. A.\n2. B.\nFinal answer: Paris", ("A.", "B."), "Paris"),
+        ("A.\n\n  \n(2) B.\r\n3) C.\rFinal Answer : Paris ", ("A.", "B.", "C."), "Paris"),
+        ("1. A.\n**Final answer:** Paris", ("A.",), "Paris"),
+        ("1. A.\n**Final answer: Paris**", ("A.",), "Paris"),
+        ("1. A.\n**Final answer**: Paris", ("A.",), "Paris"),
+        ("1. A.\n### final answer: *Tess*", ("A.",), "*Tess*"),
+        ("Final answer: 42", (), "42"),
+        ("1. A.\n2. Final answer: 42", ("A.",), "42"),
+        ("1. A.\nFinal answer: one\nFinal answer: two", ("A.",), "one"),
+        ("1. The final answer: is unclear.\nFinal answer: x", ("The final answer: is unclear.",), "x"),
+    ],
+)
+def test_the_first_answer_line_splits(text, steps, answer):
+    parsed = parse_completion(text)
+    assert (parsed.trace.texts, parsed.answer, parsed.incomplete) == (steps, answer, None)
+    assert parsed.text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "lines"),
+    [
+        ("1. A.\n2. B", Incomplete.NO_ANSWER_LINE, 0),
+        ("", Incomplete.NO_ANSWER_LINE, 0),
+        ("1. A.\nFinal answer:", Incomplete.EMPTY_ANSWER, 1),
+        ("1. A.\nFinal answer:   \nFinal answer: late", Incomplete.EMPTY_ANSWER, 2),
+    ],
+)
+def test_without_an_answer_a_generation_is_incomplete(text, why, lines):
+    parsed = parse_completion(text)
+    assert (parsed.answer, parsed.incomplete, parsed.answer_lines) == (None, why, lines)
+
+
+def test_further_answer_lines_are_counted():
+    assert parse_completion("Final answer: a\nFinal answer: b\nfinal answer: c").answer_lines == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("1926 was warm.", "1926 was warm."),
+        ("3.5 million people live there.", "3.5 million people live there."),
+        ("12. Twelve.", "12. Twelve."[4:]),
+        ("1: One.", "One."),
+        ("2001) is no list number", "2001) is no list number"),
+        ("1.", None),
+    ],
+)
+def test_only_a_list_number_is_removed(line, step):
+    assert Trace.read(line).texts == ((step,) if step else ())
+
+
+steps = st.lists(
+    st.text(st.characters(blacklist_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]), min_size=1).map(lambda s: "x" + s),
+    max_size=5,
+)
+
+
+@given(steps)
+def test_a_written_trace_reads_back(texts):
+    trace = Trace.of(*texts)
+    parsed = parse_completion(f"{trace.numbered}Final answer: done")
+    assert parsed.trace == trace
+    assert len(trace) == len(texts)
+
+
+@given(st.text())
+def test_any_text_can_be_read(text):
+    parsed = parse_completion(text)
+    assert (parsed.answer is None) == (parsed.incomplete is not None)
+    assert all(step.strip() == step and step for step in parsed.trace.texts)
+
+
+def test_a_response_keeps_its_completion():
+    response = Response.from_completion("r1", "q1", "1. A.\nFinal answer: x", Source("m"))
+    assert (response.answer, response.answer_lines, response.completion) == ("x", 1, "1. A.\nFinal answer: x")
+    assert response.source == Source("m")

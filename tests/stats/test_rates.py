@@ -1,0 +1,71 @@
+import statistics
+from math import nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eclosure.stats.intervals import wilson
+from eclosure.stats.rates import Rate, mean, sample_sd
+
+labels = st.lists(st.sampled_from([True, False, None]), max_size=30)
+numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20)
+
+
+@given(labels)
+def test_a_rate_counts_every_label_once(given_labels):
+    rate = Rate.of(given_labels)
+    assert rate == (given_labels.count(True), len(given_labels) - given_labels.count(None), given_labels.count(None))
+
+
+@given(labels)
+def test_duplicating_every_label_leaves_value_and_bounds_unchanged(given_labels):
+    once, twice = Rate.of(given_labels), Rate.of(given_labels * 2)
+    assert (once.value, once.bounds) == (twice.value, twice.bounds)
+
+
+@given(labels)
+def test_bounds_are_reached_by_reading_the_unjudged_all_one_way(given_labels):
+    rate = Rate.of(given_labels)
+    lowest, highest = (
+        Rate.of(label is True or (label is None and guess) for label in given_labels) for guess in (0, 1)
+    )
+    assert rate.bounds == (None if lowest.n == 0 else (lowest.value, highest.value))
+
+
+def test_a_rate_without_cases_is_undefined():
+    assert (Rate(0, 0).value, Rate(0, 0).wilson, Rate(0, 0).bounds) == (None, None, None)
+
+
+def test_a_rate_of_unjudged_cases_alone_could_be_anything():
+    assert Rate(0, 0, unjudged=2).value is None
+    assert Rate(0, 0, unjudged=2).bounds == (0, 1)
+
+
+def test_a_rate_by_hand():
+    # One hit of two judged; two more could make it 1/4 or 3/4.
+    rate = Rate.of([True, None, False, None])
+    assert (rate.value, rate.bounds) == (0.5, (0.25, 0.75))
+    assert rate.wilson == wilson(1, 2)
+
+
+def test_mean_is_undefined_when_one_value_is():
+    assert mean([0.25, None]) is None
+    assert mean([None]) is None
+    assert mean([]) is None
+
+
+@given(numbers)
+def test_mean_and_sd_are_the_standard_librarys(values):
+    assert mean(values) == pytest.approx(statistics.fmean(values), rel=1e-12, abs=1e-12)
+    assert sample_sd(values) == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-9)
+
+
+def test_mean_takes_any_iterable_once():
+    assert mean(value for value in (1.0, 2.0)) == 1.5
+    assert mean([nan]) != 0
+
+
+def test_sd_of_one_value_is_undefined():
+    assert sample_sd([3.0]) is None
+    assert sample_sd(value for value in (1.0, 3.0)) == pytest.approx(2**0.5)
