@@ -1,0 +1,40 @@
+# The whole developer interface. `make setup` once, then `make check test` before every commit.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup check format test figures docs demo lock
+
+setup: ## a virtual environment with everything pinned, and the package in editable form
+	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+
+check: ## format, lint, types, import contracts, stale documents
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate_cli.py --check
+
+format: ## let the formatter and the fixable lints have their way
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: ## all tests; core, stats and metrics must be covered to the last line
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/coverage report --include='*/core/*,*/stats/*,*/metrics/*' --fail-under=100 --format=total
+
+figures: ## every performance claim, measured now; fails where one does not hold
+	@set -e; for script in perf/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+docs: ## regenerate what is generated
+	$(BIN)/python docs/generate_cli.py
+
+demo: ## the README's commands in a fresh folder
+	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh
+
+lock: ## pin the versions of everything, with hashes
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --resolver=backtracking \
+		--output-file=requirements/dev.lock requirements/dev.in
