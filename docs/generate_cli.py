@@ -5,31 +5,38 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import click
 import typer.main
+from typer.testing import CliRunner
 
 from eclosure.cli.main import app
 
 TARGET = Path(__file__).parent / "cli.md"
-WIDTH = 100
+WIDTH = "100"
 
 
-def sections(command: click.Command, name: str, parent: click.Context | None = None) -> list[str]:
-    """The help of a command and of everything below it."""
-    context = click.Context(command, info_name=name, parent=parent, max_content_width=WIDTH, terminal_width=WIDTH)
-    path = context.command_path
-    parts = [f"## `{path}`\n\n```text\n{command.get_help(context).rstrip()}\n```\n"]
-    if isinstance(command, click.Group):
-        for child in command.list_commands(context):
-            found = command.get_command(context, child)
-            if found is not None:
-                parts += sections(found, child, context)
-    return parts
+def paths() -> list[list[str]]:
+    """Every command as the words that lead to it, in the order of the help."""
+    found: list[list[str]] = []
+
+    def visit(command: object, words: list[str]) -> None:
+        found.append(words)
+        for name, child in getattr(command, "commands", {}).items():
+            visit(child, [*words, name])
+
+    visit(typer.main.get_command(app), [])
+    return found
+
+
+def section(words: list[str]) -> str:
+    result = CliRunner().invoke(app, [*words, "--help"], prog_name="eclosure", env={"COLUMNS": WIDTH})
+    if result.exit_code:
+        raise SystemExit(f"`eclosure {' '.join(words)} --help` failed: {result.output}")
+    return f"## `{' '.join(['eclosure', *words])}`\n\n```text\n{result.output.strip()}\n```\n"
 
 
 def page() -> str:
     head = "# Command line\n\nGenerated from the program's own help by `make docs`; do not edit.\n"
-    return "\n".join([head, *sections(typer.main.get_command(app), "eclosure")])
+    return "\n".join([head, *map(section, paths())])
 
 
 def main() -> int:

@@ -21,10 +21,12 @@ from pydantic import TypeAdapter, ValidationError
 import eclosure
 from eclosure.core.identity import content_hash
 from eclosure.errors import UserError
-from eclosure.store.records import AtomicFile
+from eclosure.store.atomic import AtomicFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from eclosure.store.records import ReadRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,17 @@ class Tally:
     rejected: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)
+
+    def note(self, record: ReadRecord[Any]) -> None:
+        """Count one record where it belongs."""
+        self.received += 1
+        if record.error is not None:
+            self.quarantined[record.error_kind] += 1
+        elif record.rejected is not None:
+            self.rejected[record.rejected] += 1
+        else:
+            self.accepted += 1
+            self.repaired.update(record.repairs)
 
     def counts(self) -> Counts:
         """The counts so far."""
@@ -119,5 +132,7 @@ def file_hash(path: Path | str) -> str:
 
 
 def file_hashes(paths: Iterable[Path]) -> dict[str, str]:
-    """File names with the hashes of their bytes."""
-    return {path.name: file_hash(path) for path in paths}
+    """File names with the hashes of their bytes; whole paths where two files share a name."""
+    paths = list(paths)
+    names = Counter(path.name for path in paths)
+    return {path.name if names[path.name] == 1 else path.as_posix(): file_hash(path) for path in paths}

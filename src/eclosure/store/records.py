@@ -6,47 +6,54 @@ rules a type cannot state. Inside, nobody checks again.
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-from dataclasses import dataclass
-from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from eclosure.core.instance import Instance
+from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.core.verdict import SettledVerdict
 from eclosure.errors import RecordError
+from eclosure.store.atomic import AtomicFile
 from eclosure.store.jsonfile import read_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from types import TracebackType
-    from typing import Self
+    from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
     from eclosure.store.jsonfile import JsonObject
 
+__all__ = ["AtomicFile", "ReadRecord", "check", "decode", "encode", "parse", "read", "scan", "values", "write"]
+
 T = TypeVar("T")
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 PASSAGE_LIMIT = 1_000_000
 """Longest passage in characters: twenty times the longest whole context of the paper's benchmarks."""
 
+NOT_JSON = "not JSON"
+WRONG_RECORD = "wrong record"
+
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord(Generic[T]):
-    """One record of a file: its value, or the error that stands in its place."""
+    """One record of a file: its value, or why it was set aside, or the error that stands in its place."""
 
     where: str
     value: T | None = None
+    rejected: str | None = None
+    """Why a readable record is set aside on purpose, such as ``duplicate``."""
     error: RecordError | None = None
+    error_kind: str = "unreadable"
+    """The kind of error, under which quarantined records are counted."""
     repairs: tuple[str, ...] = ()
     """What was mended on the way in; each kind of repair is documented."""
 
@@ -55,12 +62,12 @@ def scan(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
     """Every record of the file, readable or not."""
     for raw in read_objects(path):
         if raw.value is None:
-            yield ReadRecord(raw.where, error=raw.error)
+            yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
             yield ReadRecord(raw.where, value=decode(kind, raw.value))
         except RecordError as error:
-            yield ReadRecord(raw.where, error=error.at(path, raw.where))
+            yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
 
 
 def read(path: Path | str, kind: type[T]) -> Iterator[T]:
@@ -69,7 +76,7 @@ def read(path: Path | str, kind: type[T]) -> Iterator[T]:
 
 
 def values(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
-    """The values alone; the first error raises."""
+    """The values alone, without what was set aside; the first error raises."""
     for record in records:
         if record.error is not None:
             raise record.error
@@ -78,15 +85,30 @@ def values(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
 
 
 def decode(kind: type[T], record: JsonObject) -> T:
-    """A core value from a JSON object; a record with three mistakes reports all three."""
+    """A core value from a JSON object of ours; a record with three mistakes reports all three."""
+    value = parse(kind, _named(kind, record))
+    check(value)
+    return value
+
+
+def parse(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
+    """A dataclass from a JSON object, by its annotations alone; reports everything that is wrong."""
+    if extra == "ignore":
+        names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+        record = {name: value for name, value in record.items() if name in names}
     try:
         # Through JSON text, because only there strictness means what a file format means by it: a list may
         # become a tuple and "L1" a reason code, but "yes" is no label and 7 is no id.
-        value = _adapter(kind).validate_json(json.dumps(_named(kind, record)), strict=True, extra="forbid")
+        return _adapter(kind).validate_json(json.dumps(record), strict=True, extra=extra)
     except ValidationError as invalid:
-        raise RecordError("; ".join(_problem(error) for error in invalid.errors())) from invalid
-    check(value)
-    return value
+        shapes = {field.name: field.metadata.get("shape") for field in fields(kind)}  # type: ignore[arg-type]
+        problems = (_problem(error, record, shapes) for error in invalid.errors())
+        raise RecordError("; ".join(problems)) from invalid
+    except RecursionError as error:
+        raise RecordError("is nested too deeply to be a record.") from error
+    except TypeError as error:
+        # A table may hold dates and bytes, which have no place in JSON.
+        raise RecordError(f"holds a value that is not JSON ({error}). Write it as a text.") from error
 
 
 def check(value: object) -> None:
@@ -111,69 +133,46 @@ def write(path: Path | str, records: Iterable[object]) -> int:
     return count
 
 
-class AtomicFile:
-    """A file that appears under its name only when everything was written and reached the disk."""
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._raw = NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}.", delete=False)  # noqa: SIM115
-        self._temporary = Path(self._raw.name)
-        # Without name and time in its header, equal content gives equal bytes.
-        packed = self.path.suffix == ".gz"
-        self._out: Any = gzip.GzipFile("", "wb", fileobj=self._raw, mtime=0) if packed else self._raw
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        self._out.write(data)
-
-    def __enter__(self) -> Self:
-        """The file, open for writing."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Put the file in its place, or leave no trace of it."""
-        try:
-            if self._out is not self._raw:
-                self._out.close()
-            if kind is None:
-                self._raw.flush()
-                os.fsync(self._raw.fileno())
-                os.chmod(self._temporary, 0o666 & ~_umask())
-        finally:
-            self._raw.close()
-            if kind is not None:
-                self._temporary.unlink()
-        if kind is None:
-            self._temporary.replace(self.path)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
 def _adapter(kind: type[T]) -> TypeAdapter[T]:
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
     return _ADAPTERS[kind]
 
 
-def _problem(error: ErrorDetails) -> str:
-    """One validation error as a phrase: where in the record, then what."""
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]).lstrip(".")
+def _problem(error: ErrorDetails, record: JsonObject, shapes: dict[str, str | None]) -> str:
+    """One validation error as a phrase: where in the record, what, and what belongs there."""
+    place = _place(error["loc"])
     kind = error["type"]
+    if kind == "json_invalid":
+        broken = _half_surrogate(record)
+        return f"{broken}: holds half of a surrogate pair, which is not text" if broken else "is nested too deeply"
     if kind == "unexpected_keyword_argument":
         return f"{place}: no such field; remove it or check its spelling"
-    if kind in {"missing", "missing_argument"}:
-        return f"{place}: is missing"
-    if kind == "json_invalid":
-        return "holds half of a surrogate pair, which is not text; write the character whole"
-    message = error["msg"].removeprefix("Input ")
-    return f"{place}: {message[0].lower()}{message[1:]}" if place else message
+    message = "is missing" if kind in {"missing", "missing_argument"} else error["msg"].removeprefix("Input ")
+    shape = shapes.get(str(error["loc"][0])) if error["loc"] else None
+    return f"{place}: {message[0].lower()}{message[1:]}" + (f"; write {shape}" if shape else "")
+
+
+def _place(parts: tuple[str | int, ...]) -> str:
+    """``evidence[3].text``; a name that would upset a terminal is shown by its escapes."""
+    named = (part if isinstance(part, int) or part.isprintable() else repr(part) for part in parts)
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named).lstrip(".")
+
+
+def _half_surrogate(record: JsonObject) -> str | None:
+    """The place of a text that cannot be written as UTF-8. Walks without recursion: the record may be deep."""
+    pending: list[tuple[tuple[str | int, ...], object]] = [((), record)]
+    while pending:
+        parts, value = pending.pop()
+        if isinstance(value, str) and _SURROGATE.search(value):
+            return _place(parts)
+        if isinstance(value, list):
+            pending.extend(((*parts, index), item) for index, item in enumerate(value))
+        elif isinstance(value, dict):
+            if any(map(_SURROGATE.search, value)):
+                return _place((*parts, "a key"))
+            pending.extend(((*parts, key), item) for key, item in value.items())
+    return None
 
 
 _LETTERS = {"L": "locally_sound", "A": "aligned", "C": "closed", "K": "complete", "Acc": "correct"}
@@ -195,12 +194,16 @@ def _named(kind: type[object], record: JsonObject) -> JsonObject:
 
 def _blank(**texts: str | None) -> Iterator[str]:
     for name, text in texts.items():
-        if text is None:
-            continue
-        if not text.strip():
-            yield f"{name}: is empty"
-        elif "\x00" in text:
-            yield f"{name}: holds a NUL character, which no model or database accepts; remove it"
+        if text is not None and (problem := _text_problem(text)):
+            yield f"{name}: {problem}"
+
+
+def _text_problem(text: str) -> str | None:
+    if not text or text.isspace():
+        return "is empty"
+    if "\x00" in text:
+        return "holds a NUL character, which no model or database accepts; remove it"
+    return None
 
 
 def _instance_rules(instance: Instance) -> Iterator[str]:
@@ -208,11 +211,9 @@ def _instance_rules(instance: Instance) -> Iterator[str]:
     if not instance.evidence:
         yield "evidence: is empty; a question without passages cannot be studied here"
     for index, passage in enumerate(instance.evidence):
-        yield from _blank(**{f"evidence[{index}].id": passage.id, f"evidence[{index}].text": passage.text})
-        if "\x00" in passage.title:
-            yield f"evidence[{index}].title: holds a NUL character; remove it"
-        if len(passage.text) > PASSAGE_LIMIT:
-            yield f"evidence[{index}].text: has {len(passage.text):,} characters, at most {PASSAGE_LIMIT:,}; split it"
+        # The place is spelled out only where there is a problem: this loop runs for every passage ever read.
+        for problem in _passage_problems(passage):
+            yield f"evidence[{index}].{problem}"
     if len(instance.passage_ids) != len(instance.evidence):
         ids = [passage.id for passage in instance.evidence]
         twice = next(id_ for id_ in ids if ids.count(id_) > 1)
@@ -223,6 +224,17 @@ def _instance_rules(instance: Instance) -> Iterator[str]:
         yield from _blank(**{f"aliases[{index}]": alias})
     if instance.hops is not None and instance.hops < 1:
         yield f"hops: {instance.hops} is less than one"
+
+
+def _passage_problems(passage: Passage) -> Iterator[str]:
+    if problem := _text_problem(passage.id):
+        yield f"id: {problem}"
+    if problem := _text_problem(passage.text):
+        yield f"text: {problem}"
+    if "\x00" in passage.title:
+        yield "title: holds a NUL character; remove it"
+    if len(passage.text) > PASSAGE_LIMIT:
+        yield f"text: has {len(passage.text):,} characters, at most {PASSAGE_LIMIT:,}; split it"
 
 
 def _response_rules(response: Response) -> Iterator[str]:

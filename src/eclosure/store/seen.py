@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 from array import array
 
-from eclosure.core.identity import content_hash
+from eclosure.core.identity import canonical_json
 
 _START = 1 << 10
 
 
-def _digest(text: str) -> int:
+def _digest(data: bytes) -> int:
     """A 64-bit digest, never zero: zero marks an empty slot. A million ids collide with chance 3e-8."""
-    raw = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(raw, "little") or 1
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
+
+
+def _as_bytes(value: object) -> bytes:
+    """Bytes as they are; anything else by its canonical spelling."""
+    return value if isinstance(value, bytes) else canonical_json(value).encode("utf-8", "surrogatepass")
 
 
 class SeenIds:
@@ -32,8 +36,11 @@ class SeenIds:
         return self._count
 
     def add(self, id_: str, content: object, place: int) -> tuple[int, bool] | None:
-        """Note an id; None when it is new, else where it was first seen and whether the content is the same."""
-        key, body = _digest(id_), _digest(content_hash(content)) & 0xFFFFFFFF
+        """Note an id; None when it is new, else where it was first seen and whether the content is the same.
+
+        Content is bytes, or anything JSON can express.
+        """
+        key, body = _digest(id_.encode("utf-8", "surrogatepass")), _digest(_as_bytes(content)) & 0xFFFFFFFF
         slot = self._slot(key)
         if self._ids[slot]:
             return self._places[slot], self._contents[slot] == body
@@ -44,9 +51,9 @@ class SeenIds:
         return None
 
     def _allocate(self, size: int) -> None:
-        self._ids = array("Q", bytes(8 * size))
-        self._contents = array("I", bytes(4 * size))
-        self._places = array("I", bytes(4 * size))
+        self._ids = array("Q", [0]) * size
+        self._contents = array("I", [0]) * size
+        self._places = array("I", [0]) * size
 
     def _slot(self, key: int) -> int:
         mask = len(self._ids) - 1

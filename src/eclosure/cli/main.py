@@ -1,0 +1,57 @@
+"""The ``eclosure`` command: parse, call, print. Every verb lives in a file of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Never
+
+import typer
+
+import eclosure
+from eclosure.cli import data, metrics
+from eclosure.errors import UserError
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # Help is plain text: the same on a terminal, in a pipe and in the documentation.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+app.command(name="metrics")(metrics.metrics)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eclosure {eclosure.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _eclosure(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Measure and close the local-global gap: responses whose every step is sound and whose whole is not."""
+
+
+def main() -> Never:
+    """Run the command; a user's mistake is a sentence and exit code 2, a bug is a traceback."""
+    try:
+        app()
+    except UserError as error:
+        sys.stderr.write(f"eclosure: {error}\n")
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Files as a whole: layouts told apart, duplicates, responses, tables."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eclosure.benchmarks.formats import Format, detect
+from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
+from eclosure.core.instance import Instance, Passage
+from eclosure.errors import RecordError
+from eclosure.store.records import values, write
+
+ROW = {"question": "Q?", "contexts": ["one"], "answer": "R", "ground_truth": "A"}
+
+
+def lines(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("record", "layout"),
+    [
+        ({"id": "1", "question": "?", "evidence": []}, Format.ECLOSURE),
+        ({"paragraphs": []}, Format.MUSIQUE),
+        ({"context": [], "level": "easy", "type": "comparison"}, Format.HOTPOT),
+        ({"context": [], "type": "bridge"}, Format.HOTPOT),
+        ({"_id": "1", "context": [], "question": "?"}, Format.HOTPOT),
+        ({"context": [], "type": "comparison", "evidences": []}, Format.TWO_WIKI),
+        ({"context": [], "type": "inference"}, Format.TWO_WIKI),
+        ({"retrieval_context": [], "context": []}, Format.DEEPEVAL),
+    ],
+)
+def test_layouts_are_told_by_their_keys(record, layout):
+    assert detect(record) is layout
+
+
+def test_the_layout_is_that_of_the_first_readable_record(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("broken\n" + json.dumps({"paragraphs": []}) + "\n")
+    assert detect_file(path) is Format.MUSIQUE
+
+
+def test_a_file_of_one_layout_does_not_take_another(tmp_path):
+    path = lines(tmp_path / "a.jsonl", ROW, {"id": "1", "question": "?", "evidence": []})
+    first, second = scan_instances(path)
+    assert first.value is not None
+    assert "retrieved_contexts" not in str(first.error)
+    assert (
+        str(second.error)
+        == f"{path} line 2: retrieved_contexts: is missing; write a text or {{doc_id, text}} for each passage"
+    )
+
+
+def test_a_named_layout_is_not_guessed(tmp_path):
+    path = lines(tmp_path / "a.jsonl", ROW)
+    (record,) = scan_instances(path, format=Format.MUSIQUE)
+    assert "paragraphs: is missing" in str(record.error)
+
+
+def test_a_wrapped_array_may_have_company(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(
+        json.dumps({"version": 1, "results": [ROW, {**ROW, "question": "R?"}], "metrics": {"f1": 0.5}}, indent=1)
+    )
+    assert [instance.question for instance in values(scan_instances(path))] == ["Q?", "R?"]
+    path.write_text(json.dumps({"results": [ROW], "metrics": {}}))
+    assert len(list(values(scan_instances(path)))) == 1
+
+
+def test_a_parquet_table_reads_like_the_lines_it_holds(tmp_path, qa):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    source = qa / "hotpotqa_validation_hf_50.jsonl"
+    rows = [json.loads(line) for line in source.read_text().splitlines()]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    assert list(values(scan_instances(tmp_path / "a.parquet"))) == list(values(scan_instances(source)))
+
+
+def test_a_parquet_table_may_hold_dates_where_we_do_not_look(tmp_path):
+    from datetime import date
+
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist([{**ROW, "on": date(2020, 1, 1)}]), tmp_path / "a.parquet")
+    parquet.write_table(arrow.Table.from_pylist([{**ROW, "answer": date(2020, 1, 1)}]), tmp_path / "b.parquet")
+    assert len(list(values(scan_instances(tmp_path / "a.parquet")))) == 1
+    with pytest.raises(RecordError, match=r"row 1: holds a value that is not JSON \(.*date"):
+        list(values(scan_instances(tmp_path / "b.parquet")))
+
+
+def test_one_question_may_have_several_responses(tmp_path):
+    path = lines(tmp_path / "a.jsonl", ROW, {**ROW, "answer": "S"}, ROW, {**ROW, "question": "R?", "answer": None})
+    assert [record.rejected for record in scan_instances(path)] == [None, "duplicate", "duplicate", None]
+    responses = list(scan_responses(path))
+    assert [record.rejected for record in responses] == [None, None, "duplicate", "no response"]
+    assert len({record.value.instance_id for record in responses if record.value}) == 1
+    assert len({record.value.id for record in responses if record.value}) == 2
+
+
+def test_a_response_to_a_question_that_cannot_be_told_apart_is_an_error(tmp_path):
+    path = lines(tmp_path / "a.jsonl", {**ROW, "id": "1"}, {**ROW, "id": "1", "question": "R?", "answer": "S"})
+    _, second = scan_responses(path)
+    assert "the id '1' was used in line 1" in str(second.error)
+
+
+def test_a_response_keeps_the_rules_too(tmp_path):
+    path = lines(tmp_path / "a.jsonl", {**ROW, "answer": "a\0b"})
+    assert next(scan_instances(path)).value is not None
+    assert "answer: holds a NUL character" in str(next(scan_responses(path)).error)
+
+
+def test_our_own_files_come_back_as_they_were(tmp_path):
+    instances = [
+        Instance(str(n), f"Q{n}?", (Passage("0", "", "text"),), "A", ("B",), "X", ("0",), "bridge", 2) for n in range(5)
+    ]
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        assert write(tmp_path / name, instances) == 5
+        assert list(values(scan_instances(tmp_path / name))) == instances

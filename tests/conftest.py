@@ -1,0 +1,32 @@
+"""Shared by all tests: where the data lies, and a word on what was skipped without it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NO_SHARED_DATA = "larger data slices are absent (set ECLOSURE_DATA)"
+
+
+@pytest.fixture
+def qa() -> Path:
+    """The small slices of real benchmarks that come with the tests."""
+    return ROOT / "tests" / "fixtures" / "qa"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of larger slices, which do not come with the repository."""
+    folder = Path(os.environ.get("ECLOSURE_DATA", ROOT.parent / "shared" / "data"))
+    if not (folder / "qa").is_dir():
+        pytest.skip(NO_SHARED_DATA)
+    return folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [report for report in terminalreporter.getreports("skipped") if NO_SHARED_DATA in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests skipped: {NO_SHARED_DATA}")

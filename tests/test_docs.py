@@ -1,0 +1,72 @@
+"""Documentation runs: examples in docstrings and guides are executed, and what the index points at exists."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import eclosure
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = [name for _, name, _ in pkgutil.walk_packages(eclosure.__path__, "eclosure.")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_in_pages(page):
+    assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    module = importlib.import_module(name)
+    assert module.__doc__, f"{name} does not say what it is for"
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text("utf-8")):
+        assert (page.parent / link).exists(), link
+
+
+def rows():
+    text = (ROOT / "docs" / "paper-index.md").read_text("utf-8")
+    return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| paper")]
+
+
+def resolves(pointer):
+    """A dotted name of ours, a file, or a command."""
+    if pointer.startswith("eclosure "):
+        return pointer.split()[1] in (ROOT / "docs" / "cli.md").read_text("utf-8")
+    if "/" in pointer:
+        return (ROOT / pointer).exists()
+    parts = pointer.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(["eclosure", *parts[:cut]]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+@pytest.mark.parametrize("row", rows())
+def test_the_paper_index_points_at_what_exists(row):
+    pointers = [pointer for cell in row.split("|")[3:] for pointer in re.findall(r"`([^`]+)`", cell)]
+    assert pointers
+    assert [pointer for pointer in pointers if not resolves(pointer)] == []
+
+
+def test_the_lock_holds_what_the_project_asks_for():
+    """requirements/dev.in repeats pyproject.toml; neither may drift."""
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    sections = re.findall(r"^(?:dependencies|parquet|dev|requires) = \[(.*?)\]$", project, re.MULTILINE | re.DOTALL)
+    asked = {re.split(r"[<>=~!]", name)[0] for part in sections for name in re.findall(r'"([A-Za-z0-9_.<>=-]+)"', part)}
+    listed = [line for line in (ROOT / "requirements" / "dev.in").read_text("utf-8").splitlines() if line[:1] != "#"]
+    assert {re.split(r"[<>=~!]", line)[0] for line in listed} == asked | {"pip-tools"}
