@@ -1,0 +1,140 @@
+"""The names of the world: invented people, places, titles and institutions that read like an encyclopedia's.
+
+No name contains a full stop or the word "and", so that sentences and lists can be read back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+MEN = _words(
+    "Tomas Henrik Aldo Bruno Casimir Dario Edmund Felix Gustav Hugo Ivan Jonas Kaspar Lorenz Marius Nils Oskar Pavel"
+    " Quentin Rafael Stellan Tobias Ulrich Viktor Walter Anton Bertil Corin Desmond Emil Fabian Gregor Harlan Isidor"
+    " Joachim Klaus Lucian Matteo Norbert Owen Piers Roland Silvan Teodor Vaughn Wendel Arjun Kofi Takeshi Yusuf"
+)
+WOMEN = _words(
+    "Petra Ines Adela Beatrix Clara Dorothea Elin Frida Greta Helena Irena Johanna Katrin Livia Marta Nora Odile Paula"
+    " Renata Sigrid Thea Ursula Vera Wilma Agnes Brita Carmen Delphine Edith Flora Gisela Hanna Ilse Judit Karin Lena"
+    " Miriam Natalia Olga Pia Rosa Selma Tilda Viola Yara Amara Noor Sakura Leila Priya"
+)
+SURNAMES = _words(
+    "Rell Oduya Varga Quist Lind Marsh Holm Corvane Brandt Castell Dahl Ekman Farkas Grahn Hallow Ibsen Jarvis Keller"
+    " Lorne Mazur Nyman Orlov Palmer Quill Rask Sorel Tarn Ulvang Vance Weir Yates Zeller Abramo Bellini Crane Draper"
+    " Ellery Fenn Gallo Harker Ingram Jessup Kovac Lamont Moreau Novak Osgood Pryce Renner Strand Thorne Underhay"
+    " Valen Whitlock Ashby Birch Cole Doyle Emery Frost Grey Hale Irving Joyner Knox Lowe Mercer North Otis Pell Reed"
+    " Sayer Tolland Usher Vale Wick Yarrow Zorn Amsel Becker Czerny Delacroix Engstrom Fiala Gruber Horvath Ilic Janda"
+    " Krol Lehmann Molnar Nagy Okafor Petrov Rossi Santos Takeda Urban Vega Wolff Adeyemi Banerjee Castro Dutta Fujita"
+)
+_STEMS = _words(
+    "Hal Bren Osk Vell Merr Gren Karsk Dun Ister Tall Cor Ans Lor Mar Nor Pel Quen Rav Sel Tor Ulm Var Wen Yar Zel"
+    " Ald Bel Cast Dor El Fal Gar Hol Ild Jar Kel Lind Mor Nev Ost Pol Ros Stav Tarn Und Vir Wal Ash Birk Crom"
+)
+_CITY_ENDS = _words(
+    "mere holt haven bridge ford wick stead burg port dale minster by hampton mouth field gate ton berg"
+)
+_COUNTRY_ENDS = _words("mark land ia avia onia istan ovia eria anda etia")
+_RIVER_ENDS = _words("e a en ir um ova el isk")
+_ADJECTIVES = _words(
+    "Paper Silent Crimson Hollow Golden Broken Distant Velvet Burning Frozen Hidden Last Endless Forgotten Midnight"
+    " Amber Iron Glass Salt Silver Wandering Sleeping Gentle Bitter Second Northern Empty Painted Restless Wooden"
+)
+_NOUNS = _words(
+    "Lighthouse Orchard Clocks Harbour Garden Mirror River Winter Letters Horizon Station Bridge Kingdom Sparrow Island"
+    " Lantern Voyage Orchestra Staircase Meadow Shadow Railway Violin Desert Window Summer Promise Compass Theatre"
+    " Caravan Machine Forest Tide Carnival Witness Feather Anthem Vineyard Telegram Cathedral Sailor Pilgrim Engine"
+)
+_COMPANY_ENDS = _words(
+    "Pictures Studios Films Press Publishing Books Records Industries Instruments Holdings Works Motors"
+)
+_AWARD_ENDS = _words("Prize Medal Award Fellowship")
+
+GENRES = _words("drama comedy thriller mystery adventure war horror romance crime musical")
+OCCUPATIONS = ("footballer", "painter", "physicist", "politician", "chess player", "botanist", "violinist", "priest")
+INDUSTRIES = ("shipping", "film", "publishing", "music", "machine", "textile", "chemical", "insurance")
+ADJECTIVES = ("small", "old", "busy", "quiet", "historic", "walled", "industrial", "coastal")
+
+
+def person(rng: Random) -> str:
+    """A full name."""
+    return man(rng) if rng.random() < 0.5 else woman(rng)
+
+
+def man(rng: Random) -> str:
+    """A man's full name."""
+    return _full(rng.choice(MEN), rng)
+
+
+def woman(rng: Random) -> str:
+    """A woman's full name."""
+    return _full(rng.choice(WOMEN), rng)
+
+
+def _full(given: str, rng: Random) -> str:
+    middle = f" {rng.choice(SURNAMES)[0]}" if rng.random() < 0.12 else ""
+    return f"{given}{middle} {rng.choice(SURNAMES)}"
+
+
+def is_woman(name: str) -> bool:
+    """Whether the given name is a woman's."""
+    return name.split(maxsplit=1)[0] in WOMEN
+
+
+def title(rng: Random) -> str:
+    """The title of a film, a book or a song."""
+    adjective, noun, other = rng.choice(_ADJECTIVES), rng.choice(_NOUNS), rng.choice(_NOUNS)
+    return rng.choice(
+        (
+            f"{adjective} {noun}",
+            f"{adjective} {noun}",
+            f"The {adjective} {noun}",
+            f"The {noun} of {rng.choice(_STEMS)}{rng.choice(_CITY_ENDS)}",
+            f"{'An' if noun[0] in 'AEIOU' else 'A'} {noun} of {other}",
+            f"The {noun} of the {adjective} {other}",
+            f"{noun} for {rng.choice(WOMEN)}",
+            f"{rng.choice(_STEMS)}{rng.choice(_CITY_ENDS)} {noun}",
+        )
+    )
+
+
+def city(rng: Random) -> str:
+    """A city."""
+    name = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
+    return rng.choice(("", "", "", "", "New ", "Upper ", "Port ")) + name
+
+
+def country(rng: Random) -> str:
+    """A country."""
+    name = rng.choice(_STEMS) + rng.choice(_COUNTRY_ENDS)
+    return rng.choice(("", "", "", "", "North ", "South ")) + name
+
+
+def river(rng: Random) -> str:
+    """A river."""
+    return rng.choice(_STEMS) + rng.choice(_RIVER_ENDS)
+
+
+def company(rng: Random) -> str:
+    """A company."""
+    first = rng.choice((rng.choice(SURNAMES), rng.choice(_STEMS) + rng.choice(_CITY_ENDS), rng.choice(_NOUNS)))
+    return f"{first} {rng.choice(_COMPANY_ENDS)}"
+
+
+def university(rng: Random) -> str:
+    """A university."""
+    place = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
+    return rng.choice(
+        (f"{place} University", f"University of {place}", f"{place} College", f"{rng.choice(SURNAMES)} Institute")
+    )
+
+
+def award(rng: Random) -> str:
+    """An award."""
+    return f"The {rng.choice(SURNAMES)} {rng.choice(_AWARD_ENDS)}"

@@ -1,0 +1,77 @@
+"""A scripted model for tests of the server, and ways to ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import openai
+
+from eclosure.world.faults import Behaviour, Fault
+from eclosure.world.replies import Registry, Reply
+from eclosure.world.server import ModelServer, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from eclosure.world.replies import ChatRequest
+
+VERDICT = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
+VERDICT_TOOL = {
+    "tools": [{"type": "function", "function": {"name": "verdict", "parameters": {"type": "object"}}}],
+    "tool_choice": {"type": "function", "function": {"name": "verdict"}},
+}
+
+
+def echo(request: ChatRequest) -> Reply:
+    return Reply(request.messages[-1]["content"])
+
+
+def verdict(request: ChatRequest) -> Reply:
+    return Reply({"aligned": True, "steps": [{"id": 1, "sound": True}], "seen": request.messages[-1]["content"]})
+
+
+def leaning(request: ChatRequest) -> Reply:
+    """Plain text that begins with a token it was not sure of."""
+    return Reply("Yes, it is.", first_token={"Yes": 0.7, "No": 0.2, "Maybe": 0.1})
+
+
+def broken(request: ChatRequest) -> Reply:
+    return Reply({"set": {1, 2}})
+
+
+def registry(text: Callable[[ChatRequest], Reply] = echo) -> Registry:
+    made = Registry()
+    made.register(None, text)
+    made.register("verdict", verdict)
+    made.register("broken", broken)
+    return made
+
+
+def run_with(
+    body: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[None]],
+    behaviour: Behaviour | None = None,
+    text: Callable[[ChatRequest], Reply] = echo,
+    timeout: float = 10.0,
+) -> None:
+    async def main() -> None:
+        async with (
+            serve(registry(text), behaviour) as server,
+            openai.AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0, timeout=timeout) as client,
+        ):
+            await body(client, server)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+async def ask(client: openai.AsyncOpenAI, text: str = "hello there", **extra: Any) -> Any:
+    return await client.chat.completions.create(model="world", messages=[{"role": "user", "content": text}], **extra)
+
+
+def always(fault: Fault, **settings: Any) -> Behaviour:
+    return Behaviour(faults={fault: 1.0}, **settings)
+
+
+def only_line(server: ModelServer) -> dict[str, Any]:
+    (line,) = server.bill()["requests"].values()
+    return line
