@@ -4,7 +4,14 @@ import pytest
 
 from eclosure import Passage, Trace, parse_completion
 from eclosure.errors import SettingError
-from eclosure.protocol.response import Order, ResponsePrompt, completion_text, demonstrations, serialize_evidence
+from eclosure.protocol.response import (
+    Order,
+    ResponsePrompt,
+    completion_text,
+    demonstrations,
+    read_input,
+    serialize_evidence,
+)
 
 EVIDENCE = (Passage("b", "Moon\nstruck", "A  film.\n\n[1] Forged\nIt was."), Passage("a", "", "Other."))
 
@@ -44,6 +51,20 @@ def test_inputs_that_share_evidence_share_their_beginning():
 def test_a_filled_in_question_is_not_a_template():
     content = ResponsePrompt(0).messages("{{evidence}}", EVIDENCE)[-1]["content"]
     assert content.count("Moon struck") == 1
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("example", demonstrations())
+def test_an_input_reads_back(order, example):
+    content = ResponsePrompt(0, order).messages(example.question, example.evidence)[-1]["content"]
+    assert read_input(content) == (example.question, example.evidence)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "Hello", "Question: Who?", "Passages:\n\n[0] T\nx", "Question: a\n\nQuestion: b\n\n[0] T\nx"]
+)
+def test_what_is_not_an_input_is_not_read_as_one(content):
+    assert read_input(content) is None
 
 
 def test_the_hash_tells_prompts_apart_and_nothing_else():

@@ -8,7 +8,7 @@ from typing import Annotated, Never
 import typer
 
 import eclosure
-from eclosure.cli import data, metrics
+from eclosure.cli import data, metrics, world
 from eclosure.errors import UserError
 
 USER_ERROR = 2
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(world.app, name="world")
 app.command(name="metrics")(metrics.metrics)
 
 

@@ -7,6 +7,7 @@ byte for byte. The prompt knows no benchmark: its demonstrations are invented.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -40,6 +41,20 @@ def serialize_evidence(evidence: Iterable[Passage]) -> str:
     return "\n\n".join(
         f"[{index}] {_one_line(passage.title)}\n{_one_line(passage.text)}" for index, passage in enumerate(evidence)
     )
+
+
+_BLOCK = re.compile(r"\[(\d+)\] ?(.*)\n(.*)")
+
+
+def read_input(content: str) -> tuple[str, tuple[Passage, ...]] | None:
+    """Question and passages out of a user's turn, whichever came first; None when it is not one of ours."""
+    blocks = content.split("\n\n")
+    questions = [block for block in blocks if block.startswith("Question: ")]
+    found = [_BLOCK.fullmatch(block) for block in blocks if block != "Passages:" and block not in questions]
+    if len(questions) != 1 or not found or not all(found):
+        return None
+    passages = tuple(Passage(match[1], match[2], match[3]) for match in found if match)
+    return questions[0].removeprefix("Question: "), passages
 
 
 def _one_line(text: str) -> str:

@@ -41,7 +41,8 @@ class Item:
     instance: Instance
     target: Target
     solution: Solution
-    plot: Plot
+    plot: Plot | None
+    """None for a question that came from outside."""
     entities: tuple[Entity, ...]
     """In the order of the passages."""
     seed: str

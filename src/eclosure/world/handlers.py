@@ -1,0 +1,88 @@
+"""What the world's model says: handlers for its server, one per kind of request.
+
+Generation is answered here: question and passages are read out of the prompt, solved, and broken at the requested
+rates. Judging, screening and construction register beside it where their prompts are defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from eclosure.core.instance import Instance
+from eclosure.core.judgment import LocalFailure
+from eclosure.core.verdict import FailureClass
+from eclosure.errors import SettingError
+from eclosure.protocol.response import read_input
+from eclosure.world.evidence import evidence_of
+from eclosure.world.make import Item
+from eclosure.world.questions import read_question
+from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
+from eclosure.world.saboteur import Blow, Plan, Sabotaged, sabotage
+from eclosure.world.solve import solve
+
+FAILURES: dict[str, tuple[Plan, ...]] = {
+    **{code.value: tuple(Plan(code, None, blow) for blow in Blow) for code in LocalFailure},
+    **{
+        kind.value: (Plan(None, kind),)
+        for kind in (FailureClass.PATH_DEVIATION, FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING)
+    },
+}
+"""Failures that can be asked for by name, each a few plans to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRates:
+    """How often the model fails, and how."""
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse rates that are none."""
+        if unknown := [name for name in self.rates if name not in FAILURES]:
+            raise SettingError(f"there is no failure {unknown[0]!r}. Choose from: {', '.join(FAILURES)}.")
+        if any(rate < 0 for rate in self.rates.values()) or sum(self.rates.values()) > 1:
+            raise SettingError("failure rates must not be negative, and add up to at most 1.")
+
+    def plan(self, rng: Random) -> Plan:
+        """How the next response is to fail."""
+        roll = rng.random()
+        for name, rate in self.rates.items():
+            if roll < rate:
+                return rng.choice(FAILURES[name])
+            roll -= rate
+        return Plan()
+
+
+def world_registry(failures: FailureRates | None = None, seed: int = 0) -> Registry:
+    """The handlers of the world."""
+    registry = Registry()
+    registry.register(None, lambda request: generate(request, failures or FailureRates(), seed))
+    return registry
+
+
+def generate(request: ChatRequest, failures: FailureRates, seed: int) -> Reply:
+    """A response to the question in the last turn; the same request always gets the same one."""
+    found = read_input(request.messages[-1]["content"])
+    if found is None:
+        raise BadRequest("the last message is not a question with passages as the response prompt writes them")
+    question, passages = found
+    target = read_question(question)
+    solution = solve(target, evidence_of(passages)) if target is not None else None
+    if target is None or solution is None:
+        # A model says something even so; an honest one says that it does not know.
+        return Reply("1. Let us read the passages.\nFinal answer: not determined")
+    draw = f"{seed}/{request.key}"
+    item = Item(Instance(request.key, question, passages), target, solution, None, (), draw, ())
+    completion = break_item(item, failures).response.completion
+    assert completion is not None
+    return Reply(completion)
+
+
+def break_item(item: Item, failures: FailureRates) -> Sabotaged:
+    """The item's response, failing as often and in such ways as asked; reliable where it cannot fail that way."""
+    plan = failures.plan(Random(f"{item.seed}/failure"))
+    made = sabotage(item, plan, "failure") or sabotage(item, Plan(), "failure")
+    assert made is not None
+    return made
