@@ -16,6 +16,7 @@ check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate_cli.py --check
+	$(BIN)/python docs/generate_world.py --check
 
 format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff format .
@@ -30,6 +31,7 @@ figures: ## every performance claim, measured now; fails where one does not hold
 
 docs: ## regenerate what is generated
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_world.py
 
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh

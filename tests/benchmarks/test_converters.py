@@ -101,7 +101,7 @@ def test_two_wiki_accepts_aliases_and_demonyms(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"aliases": []}', r"line 1: Q_id: is missing"),
+        ('{"aliases": []}', r"line 1: Q_id: is missing\. Is this the benchmark's id_aliases\.json\?"),
         ('{"Q_id": "Q1", "aliases": "x"}', r"line 1: aliases: should be a valid array"),
         ('{"Q_id": ', r"line 1: is not JSON"),
     ],

@@ -121,6 +121,12 @@ FILES = [
     Case("corrupt gzip", gzip.compress(ONE_LINE)[:20] + b"\0" * 40, stops="compressed file is damaged or cut off"),
     Case("UTF-16", ONE_LINE.decode().encode("utf-16"), stops=r"looks like UTF-16\. Save it as UTF-8"),
     Case("UTF-16 without mark", ONE_LINE.decode().encode("utf-16-le"), stops="looks like UTF-16"),
+    Case("zip", b"PK\x03\x04" + ONE_LINE, stops=r"is a zip archive\. Unpack it"),
+    Case("csv", b"question,contexts\nWho?,a", file="file.csv", stops=r"is a table of texts.*orient='records', lines=True"),
+    Case("list as text", line(RAGAS, retrieved_contexts="['Ada built it.']"), error=r"retrieved_contexts: is one text that looks like a list, as CSV files have it\. Write a JSON array"),
+    Case("columns of dicts", line(RAGAS, user_input={"0": "Who?"}), error=r"user_input: holds a whole column.*orient='records'"),
+    Case("columns of lists", line(RAGAS, user_input=["Who?"]), error=r"user_input: holds a whole column.*orient='records'"),
+    Case("other records of ours", line({"id": "r", "instance_id": "q", "trace": {"steps": []}, "evidence": 1}), error="looks like a response, not an instance"),
     Case("not UTF-8", ONE_LINE.replace(b"Ada built", b"Ad\xe9 built"), error=r"line 1: byte \d+ is not UTF-8"),
     Case(
         "not UTF-8 in an array",

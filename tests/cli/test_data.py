@@ -47,10 +47,10 @@ def test_convert_writes_instances_and_a_manifest(qa, tmp_path):
     assert "6 received = 6 accepted + 0 rejected + 0 quarantined" in result.output
     assert str(out) in result.output
     assert len(list(read(out, Instance))) == 6
-    manifest = read_manifest(tmp_path / "new" / "hotpot.manifest.json")
+    manifest = read_manifest(tmp_path / "new" / "hotpot.jsonl.manifest.json")
     assert manifest.settings == {"format": "hotpot"}
     assert list(manifest.inputs) == ["tiny_hotpotqa.json"]
-    assert sorted(path.name for path in out.parent.iterdir()) == ["hotpot.jsonl", "hotpot.manifest.json"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["hotpot.jsonl", "hotpot.jsonl.manifest.json"]
 
 
 def test_convert_twice_does_nothing(qa, tmp_path):
@@ -83,10 +83,10 @@ def test_convert_quarantines_what_it_cannot_read(qa, tmp_path):
         expected = "9 received = 6 accepted + 1 rejected (duplicate 1) + 2 quarantined (not JSON 1, wrong record 1)"
         assert expected in result.output
     assert gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).count(b"\n") == 6
-    explained = [json.loads(line) for line in (tmp_path / "out.quarantined.jsonl").read_text().splitlines()]
+    explained = [json.loads(line) for line in (tmp_path / "out.jsonl.gz.quarantined.jsonl").read_text().splitlines()]
     assert [entry["where"] for entry in explained] == ["line 8", "line 9"]
     assert "question: is missing; paragraphs: should be a valid array" in explained[0]["error"]
-    assert read_manifest(tmp_path / "out.manifest.json").counts.conserved
+    assert read_manifest(tmp_path / "out.jsonl.gz.manifest.json").counts.conserved
 
 
 def test_convert_that_breaks_off_leaves_nothing(qa, tmp_path):
@@ -106,7 +106,7 @@ def test_convert_takes_aliases(qa, tmp_path):
     run("convert", qa / "tiny_2wikimultihopqa.json", "--out", tmp_path / "a.jsonl", "--aliases", aliases)
     instances = {instance.id: instance for instance in read(tmp_path / "a.jsonl", Instance)}
     assert instances[known["_id"]].accepted_answers == (known["answer"], "Other", "Name")
-    assert len(read_manifest(tmp_path / "a.manifest.json").inputs) == 2
+    assert len(read_manifest(tmp_path / "a.jsonl.manifest.json").inputs) == 2
     with pytest.raises(SettingError, match="--aliases: is for 2WikiMultiHopQA"):
         run("convert", qa / "tiny_hotpotqa.json", "--out", tmp_path / "b.jsonl", "--aliases", aliases)
 
@@ -120,8 +120,64 @@ def test_convert_writes_responses_beside_instances(tmp_path):
     (response,) = read(responses, Response)
     assert response.answer == "R"
     assert response.instance_id in {instance.id for instance in read(out, Instance)}
-    with pytest.raises(SettingError, match="same file as --out"):
+    with pytest.raises(SettingError, match="both would write"):
         run("convert", source, "--out", tmp_path / "c.jsonl", "--responses", tmp_path / "c.jsonl")
+
+
+def test_convert_keeps_its_hands_off_its_input(tmp_path):
+    """Whatever the input is called, it is there afterwards as it was."""
+    for name in ("a.jsonl", "a.jsonl.quarantined.jsonl", "a.jsonl.manifest.json"):
+        source = lines(tmp_path / name, ROW)
+        before = source.read_bytes()
+        with pytest.raises(SettingError, match="is an input and would be overwritten"):
+            run("convert", source, "--out", tmp_path / "a.jsonl", "--force")
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        assert source.read_bytes() == before
+        source.unlink()
+
+
+def test_files_that_differ_in_their_ending_alone_do_not_share_anything(tmp_path):
+    source = lines(tmp_path / "in.jsonl", ROW, {**ROW, "contexts": 3})
+    run("convert", source, "--out", tmp_path / "t.jsonl", "--responses", tmp_path / "t.jsonl.gz")
+    again = run("convert", source, "--out", tmp_path / "t.jsonl", "--responses", tmp_path / "t.jsonl.gz")
+    assert again.output.count("(done before, nothing to do)") == 2
+    with pytest.raises(SettingError, match="both would write"):
+        run("convert", source, "--out", tmp_path / "u.jsonl", "--responses", tmp_path / "u.jsonl.manifest.json")
+
+
+def test_convert_says_when_nothing_could_be_read(tmp_path):
+    source = lines(tmp_path / "in.jsonl", ROW)
+    result = run("convert", source, "--out", tmp_path / "a.jsonl", "--format", "musique")
+    assert result.exit_code == 3
+    assert "nothing could be read: is --format musique right?" in result.output
+
+
+@pytest.mark.parametrize("out", [".", ".."])
+def test_convert_into_a_folder_is_a_sentence(tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingError, match=r"is a folder\. Name a file to write"):
+        run("convert", lines(tmp_path / "in.jsonl", ROW), "--out", out)
+
+
+def test_what_a_file_says_cannot_drive_the_terminal(tmp_path):
+    """Ids and titles are shown by their escapes, in tables, counts and messages."""
+    evil = "\x1b]0;owned\x07\u202e"
+    source = lines(tmp_path / "evil\x1b[31m.jsonl", ROW | {"id": evil}, ROW | {"id": evil, "question": "Other?"})
+    for arguments in (("validate", source), ("convert", source, "--out", tmp_path / "out\x1b[2J.jsonl")):
+        output = run(*arguments).output
+        assert not set(output) & set("\x1b\x07\u202e")
+        assert "\\x1b[" in output
+    own = {
+        "id": "q",
+        "question": "Q?",
+        "evidence": [{"id": "0", "title": "", "text": "x"}],
+        "benchmark": evil,
+        "kind": evil,
+    }
+    assert r"\x1b]0;owned\x07\u202e" in run("stats", lines(tmp_path / "own.jsonl", own)).output
+    missing = eclosure("stats", tmp_path / "no\x1b[31m.jsonl")
+    assert "\x1b" not in missing.stderr
+    assert r"no\x1b[31m.jsonl" in missing.stderr
 
 
 def test_a_refusal_comes_before_any_work(tmp_path):
@@ -141,7 +197,7 @@ def test_sample_is_seeded_filtered_and_extendable(qa, tmp_path):
     small, large = (list(read(tmp_path / f"{n}.jsonl", Instance)) for n in (5, 12))
     assert large[:5] == small
     assert {instance.hops for instance in large} <= {3, 4}
-    counts = read_manifest(tmp_path / "5.manifest.json").counts
+    counts = read_manifest(tmp_path / "5.jsonl.manifest.json").counts
     assert counts.rejected == {"not drawn": 27, "other kind or number of hops": 18}
     again = run("sample", source, "-n", 5, "--hops", 4, "--hops", 3, "--out", tmp_path / "5.jsonl")
     assert "nothing to do" in again.output
@@ -151,6 +207,10 @@ def test_sample_of_too_many_says_how_many_there_are(qa, tmp_path):
     with pytest.raises(SettingError, match="only 6 to draw from"):
         run("sample", qa / "tiny_hotpotqa.json", "--out", tmp_path / "a.jsonl")
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(
+        SettingError, match=r"type: bridge \(3\), comparison \(3\)\. Questions by number of hops: 2 \(6\)"
+    ):
+        run("sample", qa / "tiny_hotpotqa.json", "--kind", "brigde", "-n", 1, "--out", tmp_path / "a.jsonl")
 
 
 def test_stats_prints_the_table(qa):
@@ -207,6 +267,16 @@ def test_the_real_command_answers_in_sentences(qa, tmp_path):
     missing = eclosure("stats", tmp_path / "none.jsonl")
     assert missing.returncode == 2
     assert missing.stderr == f"eclosure: {tmp_path / 'none.jsonl'}: there is no such file. Check the path.\n"
+
+
+def test_what_the_system_refuses_is_a_sentence_too(tmp_path):
+    long = tmp_path / ("x" * 300)
+    refused = eclosure("convert", long, "--out", tmp_path / "a.jsonl")
+    assert (refused.returncode, refused.stderr) == (2, f"eclosure: {long}: File name too long\n")
+    (tmp_path / "file").write_text("")
+    refused = eclosure("example", "--out", tmp_path / "file" / "below")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"eclosure: {tmp_path}/file/below/example-instances.jsonl: cannot be written here")
 
 
 def test_importing_the_commands_is_cheap():

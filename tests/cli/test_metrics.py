@@ -25,12 +25,16 @@ def run(*arguments):
 
 
 def test_tables(verdicts):
-    result = runner.invoke(app, ["metrics", str(verdicts), "--by", "model", "--resamples", "50"])
+    result = runner.invoke(app, ["metrics", str(verdicts), "--by", "model", "--resamples", "100"])
     assert result.exit_code == 0, result.output
     assert "12 responses to 3 questions" in result.output
     # Twelve responses, one of them undecided; two are in the gap for want of closure, one for want of alignment: 3/11.
     assert [line.split()[:2] for line in result.output.splitlines() if line.startswith("LGG")] == [["LGG", "27.3"]]
-    assert "small-model" in result.output
+    assert "Fewer than 20 questions" in result.output
+    # Groups carry their denominators, and what is open: one of the three responses has no A and no C.
+    assert "By model: % (hits/judged, +unjudged)" in result.output
+    (timed_out,) = [line for line in result.output.splitlines() if line.startswith("timed-out-model")]
+    assert "50.0 (1/2, +1)" in timed_out
     assert "answer_decoupling" in result.output
     assert "not decided" in result.output
 
@@ -38,13 +42,15 @@ def test_tables(verdicts):
 def test_json_has_counts_and_null_for_what_is_undefined(tmp_path):
     path = tmp_path / "one.jsonl"
     path.write_text('{"response_id": "r", "instance_id": "i", "verdict": {"L": 1, "A": 1, "C": 1, "Acc": 1}}\n')
-    result = runner.invoke(app, ["metrics", str(path), "--json", "--resamples", "20"])
+    result = runner.invoke(app, ["metrics", str(path), "--json", "--resamples", "100"])
     (group,) = json.loads(result.output)["groups"]
     assert group["metrics"]["LggShare"]["value"] is None
     assert group["metrics"]["LggShare"]["interval"] is None
+    assert group["metrics"]["LggShare"]["interval_method"] is None
     assert group["metrics"]["TRR"] | {"interval": None} == {
         "value": 1.0,
         "interval": None,
+        "interval_method": "Wilson over questions",
         "undefined_resamples": 0,
         "hits": 1,
         "n": 1,
@@ -54,9 +60,66 @@ def test_json_has_counts_and_null_for_what_is_undefined(tmp_path):
 
 
 def test_inconsistent_responses_are_pointed_at(tmp_path):
-    path = tmp_path / "one.jsonl"
-    path.write_text('{"response_id": "r", "instance_id": "i", "verdict": {"L": 1, "A": 1, "C": 1, "Acc": 0}}\n')
-    assert "1 responses are reliable by every label and yet wrong" in runner.invoke(app, ["metrics", str(path)]).output
+    def shown(count):
+        path = tmp_path / "some.jsonl"
+        path.write_text(
+            "".join(
+                f'{{"response_id": "r{n}", "instance_id": "i", "verdict": {{"L": 1, "A": 1, "C": 1, "Acc": 0}}}}\n'
+                for n in range(count)
+            )
+        )
+        return runner.invoke(app, ["metrics", str(path)]).output
+
+    assert "1 response is reliable by every label and yet wrong: look at it again (r0)." in shown(1)
+    assert "1 response to 1 question\n" in shown(1)
+    assert (
+        "7 responses are reliable by every label and yet wrong: look at them again (r0, r1, r2, r3, r4, ...)"
+        in shown(7)
+    )
+    assert "reliable by every label" not in shown(0)
+
+
+def rows(path, *labels):
+    """One response to each of as many questions, with these labels of L, A, C and Acc."""
+    names = ("L", "A", "C", "Acc")
+    path.write_text(
+        "".join(
+            json.dumps({"response_id": f"r{n}", "instance_id": f"i{n}", "verdict": dict(zip(names, one, strict=True))})
+            + "\n"
+            for n, one in enumerate(labels)
+        )
+    )
+    return str(path)
+
+
+def test_an_interval_without_width_is_replaced_and_marked(tmp_path):
+    path = rows(tmp_path / "v.jsonl", *[(1, 1, 1, 1)] * 30, *[(0, 1, 1, 1)] * 10)
+    output = runner.invoke(app, ["metrics", path]).output
+    # 40 of 40: Wilson's lower end is 40/(40 + 1.96^2) = 91.2 %.
+    (accuracy,) = [line for line in output.splitlines() if line.startswith("Acc")]
+    assert accuracy.split()[:4] == ["Acc", "100.0", "91.2-100.0*", "40"]
+    assert "\n* Wilson over questions" in output
+    assert "Fewer than" not in output
+    unmarked = rows(tmp_path / "u.jsonl", *[(1, 1, 1, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0)] * 10)
+    document = json.loads(runner.invoke(app, ["metrics", unmarked, "--json"]).output)
+    assert document["groups"][0]["metrics"]["LSR"]["interval_method"] == "percentile bootstrap over questions"
+
+
+def test_undefined_resamples_are_shown(tmp_path):
+    # Two of forty are wrong, one of them in the gap: a resample without either has no LggRisk.
+    path = rows(tmp_path / "v.jsonl", *[(1, 1, 1, 1)] * 38, (1, 0, 1, 0), (0, 1, 1, 0))
+    output = runner.invoke(app, ["metrics", path]).output
+    assert "undefined: so many of 2,000 resamples had nothing to count" in output
+    (risk,) = [line for line in output.splitlines() if line.startswith("LggRisk")]
+    assert 0 < int(risk.split()[-1]) < 2_000
+
+
+def test_few_resamples_and_negative_seeds_are_refused(verdicts):
+    for option, value in (("--resamples", "99"), ("--seed", "-1")):
+        result = run("metrics", str(verdicts), option, value)
+        assert result.returncode == 2
+        assert f"Invalid value for '{option}'" in result.stderr
+        assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -67,6 +130,7 @@ def test_inconsistent_responses_are_pointed_at(tmp_path):
         ('{"response_id": "r", "instance_id": "i", "verdict": {"L": "yes"}}\n', "verdict.locally_sound: should be"),
         ('{"response_id": "r", "instance_id": "i", "verdict": {"L": 1, "locally_sound": true}}\n', "keep one"),
         ('{"response_id": "r", "instance_id": "i", "verdict": {}}\n' * 2, "'r' has two verdicts"),
+        ('{"id": "r", "instance_id": "i", "trace": {"steps": []}}\n', "line 1: looks like a response, not a verdict"),
     ],
 )
 def test_mistakes_are_sentences(tmp_path, content, message):
@@ -114,3 +178,23 @@ def test_an_example_is_not_written_over_something_else(tmp_path):
     result = run("data", "example", "--out", str(tmp_path))
     assert result.returncode == 2
     assert (tmp_path / "example-verdicts.jsonl").read_text() == "mine"
+
+
+def test_the_help_explains_the_columns():
+    shown = run("metrics", "--help").stdout
+    assert "LggShare  the gap's share of globally insufficient responses" in shown
+    assert "bounds    the least and greatest" in shown
+
+
+def test_examples_are_written_whole_or_not_at_all(tmp_path):
+    (tmp_path / "example-verdicts.jsonl").mkdir()
+    result = run("data", "example", "--out", str(tmp_path))
+    assert (result.returncode, "exists and is something else" in result.stderr) == (2, True)
+    assert list((tmp_path / "example-verdicts.jsonl").iterdir()) == []
+
+
+def test_a_full_disk_behind_the_output_is_a_sentence(verdicts):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "eclosure.cli.main", "metrics", str(verdicts)]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (2, "eclosure: No space left on device\n")

@@ -72,36 +72,30 @@ def test_a_verdict_is_judged_exactly_when_every_completion_says_the_same(metric)
         elif len(marks) == 1:
             expected = Rate(int(marks == {(True, True)}), 1, 0)
         else:
-            expected = Rate(0, 0, 1)
+            outcomes = {hit for inside, hit in marks if inside}
+            expected = Rate(0, 0, 1, never_hits=int(True not in outcomes), never_misses=int(False not in outcomes))
         assert rate(metric, [verdict]) == expected, verdict
 
 
 @pytest.mark.parametrize("metric", Metric)
 @given(some=st.lists(st.sampled_from(EVERY_VERDICT), max_size=4))
 @settings(max_examples=60)
-def test_bounds_hold_every_completion_of_unknown_labels(metric, some):
+def test_bounds_are_the_least_and_greatest_of_all_completions(metric, some):
     assume(sum(labels_of(verdict).count(None) for verdict in some) <= 8)
     result, values = rate(metric, some), possible_values(metric, some)
-    if not values:
-        assert result.value is None
-        return
-    assert result.bounds.low <= min(values)
-    assert max(values) <= result.bounds.high
-    if metric not in CONDITIONAL:
-        assert result.bounds == (min(values), max(values))
-    if result.unjudged == 0:
+    assert result.bounds == ((min(values), max(values)) if values else None)
+    if values and result.unjudged == 0:
         assert result.bounds == (result.value, result.value)
 
 
 @pytest.mark.parametrize("metric", CONDITIONAL)
-def test_conditional_bounds_hold_every_completion_of_every_pair(metric):
+def test_conditional_bounds_are_exact_for_every_pair(metric):
     """No sampling here: every two verdicts that differ in what these two metrics read."""
     labels = product(LABELS, repeat=3)
     relevant = [Verdict(sound, True, closed, None, correct) for sound, closed, correct in labels]
     for pair in product(relevant, repeat=2):
         values = possible_values(metric, pair)
-        bounds = rate(metric, pair).bounds
-        assert not values or (bounds.low <= min(values) and max(values) <= bounds.high), pair
+        assert rate(metric, pair).bounds == ((min(values), max(values)) if values else None), pair
 
 
 def test_conditional_rates_by_hand():
@@ -115,6 +109,9 @@ def test_conditional_rates_by_hand():
     assert rate(Metric.GAP_SHARE, some) == Rate(2, 3, 1)
     # Wrong: gap and unsound; unread may be wrong too.
     assert rate(Metric.GAP_RISK, some) == Rate(1, 2, 1)
+    # In the gap and perhaps wrong: a hit if it counts, so the rate is 1/2 or 2/3.
+    undecided = Verdict(locally_sound=True, aligned=False)
+    assert rate(Metric.GAP_RISK, [gap, unsound, undecided]).bounds == (1 / 2, 2 / 3)
     assert rate(Metric.GAP_RISK, [fine]).value is None
 
 
@@ -149,6 +146,14 @@ def test_indicators_of_nothing_keep_their_columns():
 def test_rates_of_chosen_metrics():
     assert rates([Verdict(correct=True)], [Metric.ACCURACY]) == {Metric.ACCURACY: Rate(1, 1, 0)}
     assert list(rates([])) == list(Metric)
+
+
+@given(verdicts, st.randoms(use_true_random=False))
+def test_a_composition_has_the_order_of_the_definitions(some, random):
+    counts = composition(random.sample(some, len(some)))
+    assert list(counts.groups) == [group for group in (*TraceGroup, None) if group in counts.groups]
+    for failures in (counts.failures, counts.gap_failures):
+        assert list(failures) == [failure for failure in FailureClass if failure in failures]
 
 
 @given(verdicts)

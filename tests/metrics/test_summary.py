@@ -5,7 +5,8 @@ from eclosure.core.response import Source
 from eclosure.core.verdict import SettledVerdict, Verdict
 from eclosure.errors import SettingError
 from eclosure.metrics.rates import Metric, composition, rates
-from eclosure.metrics.summary import GROUPINGS, summarize
+from eclosure.metrics.summary import GROUPINGS, IntervalMethod, summarize
+from eclosure.stats.intervals import wilson
 
 QWEN, TUNED = Source("qwen"), Source("qwen", "SFT", 42)
 ROWS = [
@@ -60,6 +61,30 @@ def test_intervals_resample_questions():
     # Two responses to one question travel together, so its accuracy of 1/2 cannot move.
     (summary,) = summaries(ROWS[:2])
     assert summary.estimates[Metric.ACCURACY] == (0.5, (0.5, 0.5), 0)
+
+
+def test_where_all_or_none_are_hits_the_interval_is_wilsons_over_questions_that_count():
+    rows = [
+        SettledVerdict(f"{question}/{number}", question, Verdict(correct=True, locally_sound=sound))
+        for question, sound in (("q1", False), ("q2", False), ("q3", None))
+        for number in range(4)
+    ]
+    (summary,) = summaries(rows)
+    assert summary.estimates[Metric.ACCURACY] == (1, wilson(3, 3), 0)
+    # The third question was not judged, so it does not count; twelve responses are no twelve questions.
+    assert summary.estimates[Metric.LOCAL_SOUNDNESS_RATE].interval == wilson(0, 2)
+    assert summary.methods[Metric.LOCAL_SOUNDNESS_RATE] is IntervalMethod.WILSON
+
+
+def test_every_interval_says_how_it_was_made():
+    (summary,) = summaries(ROWS[:2])
+    assert summary.methods[Metric.ACCURACY] is IntervalMethod.BOOTSTRAP
+    assert summary.methods[Metric.LOCAL_SOUNDNESS_RATE] is IntervalMethod.WILSON
+    (summary,) = summaries(ROWS[4:])
+    assert summary.methods[Metric.ALIGNMENT_RATE] is None
+    assert {metric for metric, method in summary.methods.items() if method is None} == {
+        metric for metric, estimate in summary.estimates.items() if estimate.interval is None
+    }
 
 
 def test_no_rows_no_summaries():

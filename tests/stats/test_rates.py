@@ -15,7 +15,8 @@ numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20)
 @given(labels)
 def test_a_rate_counts_every_label_once(given_labels):
     rate = Rate.of(given_labels)
-    assert rate == (given_labels.count(True), len(given_labels) - given_labels.count(None), given_labels.count(None))
+    unknown = given_labels.count(None)
+    assert rate == Rate(given_labels.count(True), len(given_labels) - unknown, unknown)
 
 
 @given(labels)
@@ -40,6 +41,24 @@ def test_a_rate_without_cases_is_undefined():
 def test_a_rate_of_unjudged_cases_alone_could_be_anything():
     assert Rate(0, 0, unjudged=2).value is None
     assert Rate(0, 0, unjudged=2).bounds == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "rate,bounds",
+    [
+        # One hit of two; the open case is a miss or nothing: 1/3 or 1/2.
+        (Rate(1, 2, 1, never_hits=1), (1 / 3, 1 / 2)),
+        # A hit or nothing: 1/2 or 2/3.
+        (Rate(1, 2, 1, never_misses=1), (1 / 2, 2 / 3)),
+        # Nothing judged: if the case counts at all, there is one value it can have.
+        (Rate(0, 0, 1, never_hits=1), (0, 0)),
+        (Rate(0, 0, 1, never_misses=1), (1, 1)),
+        # A miss or nothing, and a hit or nothing: everything between 0/1 and 1/1.
+        (Rate(0, 0, 2, never_hits=1, never_misses=1), (0, 1)),
+    ],
+)
+def test_bounds_where_an_open_case_may_be_none(rate, bounds):
+    assert rate.bounds == bounds
 
 
 def test_a_rate_by_hand():

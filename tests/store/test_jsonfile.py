@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sys
 import tracemalloc
 from pathlib import Path
@@ -74,9 +75,32 @@ def test_line_numbers_count_blank_lines(tmp_path):
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(UserError, match=r"there is no such file\. Check the path"):
-            read_objects(path)
+    with pytest.raises(UserError, match=r"none\.json: there is no such file\. Check the path"):
+        read_objects(tmp_path / "none.json")
+    with pytest.raises(UserError, match=r"is a folder\. Name a file in it"):
+        read_objects(tmp_path)
+
+
+def test_a_pipe_is_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"is a pipe or a device.*Save it to a file first"):
+        read_objects(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"question,contexts\n", r"is a table of texts.*orient='records', lines=True"),
+        ("a.TSV", b"", "is a table of texts"),
+        ("a.jsonl", b"PK\x03\x04 and so on", r"is a zip archive\. Unpack it"),
+        ("a.json", b"PAR1 and so on", r"is Parquet under another name\. Let its name end in \.parquet"),
+        ("a.json", b'{\n "question": {"0": "Q?"}}', r"written column by column\?.*orient='records', lines=True"),
+    ],
+)
+def test_other_files_get_a_sentence_of_their_own(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        list(read_objects(tmp_path / name))
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):

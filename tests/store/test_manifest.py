@@ -26,6 +26,12 @@ def test_a_manifest_with_lost_records_is_not_written(tmp_path):
     assert not (tmp_path / "m.json").exists()
 
 
+def test_a_manifest_is_json_or_nothing(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(MANIFEST, settings={"rate": float("nan")}).write(tmp_path / "m.json")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"stage": 3}'])
 def test_something_else_is_no_manifest(tmp_path, text):
     (tmp_path / "m.json").write_text(text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -140,9 +142,49 @@ def test_a_failure_at_the_very_end_leaves_nothing_either(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write(tmp_path / "a.jsonl", [INSTANCE])
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        with pytest.raises(UserError, match=rf"{name}: cannot be written here \(No space left on device\)\. Choose"):
+            write(tmp_path / name, [INSTANCE])
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, name):
+    """In a process of its own, whose files may have a hundred bytes: what is buffered cannot be written out either."""
+    code = (
+        "import resource, signal, sys; from eclosure.store.atomic import AtomicFile\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try:\n"
+        "    with AtomicFile(sys.argv[1]) as file:\n"
+        "        for number in range(100_000): file.write(str(number**5).encode())\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, str(tmp_path / name)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert result.stdout.startswith(f"UserError {tmp_path / name}: cannot be written here (File too large).")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "message"),
+    [
+        (
+            SettledVerdict,
+            {"id": "r", "instance_id": "i", "trace": {"steps": []}},
+            "looks like a response, not a verdict",
+        ),
+        (Response, {"id": "i", "question": "Q?", "evidence": []}, "looks like an instance, not a response"),
+        (Instance, {"response_id": "r", "instance_id": "i", "verdict": {}}, "looks like a verdict, not an instance"),
+        (Response, {"response_id": "r", "judge": "me", "steps": []}, "looks like a judgment, not a response"),
+        (Instance, {"id": "f", "source": {}, "gold": {}}, "looks like a family, not an instance"),
+        (SettledVerdict, {"response_id": "r", "verdict": 3, "trace": 1}, "verdict: should be"),
+        (SettledVerdict, {"something": "else"}, "response_id: is missing"),
+    ],
+)
+def test_the_wrong_file_is_recognised(kind, record, message):
+    with pytest.raises(RecordError, match=message):
+        decode(kind, record)
 
 
 def test_packed_files_of_equal_content_are_equal(tmp_path):

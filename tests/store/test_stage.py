@@ -10,7 +10,7 @@ import pytest
 from eclosure.core.instance import Instance, Passage
 from eclosure.errors import RecordError, SettingError, UserError
 from eclosure.store.records import ReadRecord
-from eclosure.store.stage import Stage, beside
+from eclosure.store.stage import Stage, beside, refuse_shared_files, write_together
 
 GOOD = ReadRecord("line 1", Instance("1", "Q?", (Passage("0", "", "x"),)))
 BAD = ReadRecord("line 2", error=RecordError("is wrong", path="in", record="line 2"), error_kind="wrong record")
@@ -27,39 +27,51 @@ def names(stage):
     return sorted(path.name for path in stage.out.parent.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("name", "manifest"),
-    [("a.jsonl", "a.manifest.json"), ("a.b.jsonl.gz", "a.b.manifest.json"), ("plain", "plain.manifest.json")],
-)
-def test_companions_share_the_stem(name, manifest):
-    assert beside(Path("x") / name, "manifest.json") == Path("x") / manifest
+def contents(stage):
+    return {path.name: path.read_bytes() for path in stage.out.parent.iterdir()}
+
+
+def failing():
+    yield GOOD
+    yield BAD
+    raise UserError("breaks off")
+
+
+def test_companions_carry_the_whole_name_so_that_no_two_files_share_them():
+    outs = [Path("x") / name for name in ("a.jsonl", "a.txt", "a.jsonl.gz", "a", "b/a.jsonl")]
+    assert beside(outs[0], "manifest.json") == Path("x") / "a.jsonl.manifest.json"
+    assert len({beside(out, "manifest.json") for out in outs}) == len(outs)
 
 
 def test_writes_the_accepted_the_refused_and_the_manifest(stage):
     counts = stage.write([GOOD, BAD])
-    assert names(stage) == ["in.jsonl", "out.jsonl", "out.manifest.json", "out.quarantined.jsonl"]
+    assert names(stage) == ["in.jsonl", "out.jsonl", "out.jsonl.manifest.json", "out.jsonl.quarantined.jsonl"]
     assert json.loads(stage.quarantine_path.read_text()) == {"where": "line 2", "error": "in line 2: is wrong"}
     manifest = stage.finished()
     assert manifest.counts == counts
-    assert set(manifest.outputs) == {"out.jsonl", "out.quarantined.jsonl"}
+    assert set(manifest.outputs) == {"out.jsonl", "out.jsonl.quarantined.jsonl"}
 
 
 def test_without_refused_records_there_is_no_quarantine(stage):
     stage.write([GOOD, BAD])
     stage.write([GOOD])
-    assert names(stage) == ["in.jsonl", "out.jsonl", "out.manifest.json"]
+    assert names(stage) == ["in.jsonl", "out.jsonl", "out.jsonl.manifest.json"]
+    assert set(stage.finished().outputs) == {"out.jsonl"}
 
 
 def test_a_failure_leaves_nothing_behind(stage):
-    def failing():
-        yield GOOD
-        yield BAD
-        raise UserError("breaks off")
-
     with pytest.raises(UserError, match="breaks off"):
         stage.write(failing())
     assert names(stage) == ["in.jsonl"]
     assert stage.finished() is None
+
+
+def test_a_failure_leaves_an_earlier_result_as_it_was(stage):
+    stage.write([GOOD, BAD])
+    before = contents(stage)
+    with pytest.raises(UserError, match="breaks off"):
+        stage.write(failing())
+    assert contents(stage) == before
 
 
 def test_other_work_is_not_overwritten(stage):
@@ -86,8 +98,79 @@ def test_an_edited_result_is_not_overwritten(stage):
         stage.finished()
 
 
-def test_an_input_is_never_the_output(stage):
-    loop = Stage("test", {}, stage.inputs, stage.inputs[0])
-    for force in (False, True):
-        with pytest.raises(SettingError, match="is also an input"):
-            loop.finished(force=force)
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("ending", ["", ".quarantined.jsonl", ".manifest.json"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_input_is_never_written_to_under_any_name(tmp_path, force, ending, linked):
+    source = tmp_path / f"a.jsonl{ending}"
+    source.write_text("input")
+    if linked:
+        (tmp_path / "link").symlink_to(source)
+    loop = Stage("test", {}, (tmp_path / "link" if linked else source,), tmp_path / "a.jsonl")
+    with pytest.raises(SettingError, match=rf"a\.jsonl{ending}: is an input and would be overwritten"):
+        loop.finished(force=force)
+
+
+def test_a_missing_input_and_a_folder_as_result_are_named(stage, tmp_path):
+    with pytest.raises(UserError, match=r"nowhere: there is no such file"):
+        Stage("test", {}, (tmp_path / "nowhere",), stage.out).finished()
+    for folder in (tmp_path, Path(), Path("/")):
+        with pytest.raises(SettingError, match=r"is a folder\. Name a file to write"):
+            Stage("test", {}, stage.inputs, folder).finished()
+
+
+def test_a_strangers_quarantine_file_is_left_alone(stage):
+    stage.quarantine_path.write_text("mine")
+    with pytest.raises(UserError, match=r"out\.jsonl\.quarantined\.jsonl: exists and is not known to belong.*--force"):
+        stage.finished()
+    assert stage.finished(force=True) is None
+    stage.write([GOOD])  # by force, but without a record that needs the file
+    assert stage.quarantine_path.read_text() == "mine"
+    stage.write([GOOD, BAD])
+    assert "is wrong" in stage.quarantine_path.read_text()
+
+
+def test_a_strangers_manifest_is_left_alone(stage):
+    other = Stage("test", {}, (), stage.out.with_name("other.jsonl"))
+    other.write([GOOD])
+    stage.manifest_path.write_bytes(other.manifest_path.read_bytes())
+    with pytest.raises(UserError, match=r"out\.jsonl\.manifest\.json: exists and tells of another file"):
+        stage.finished()
+    stage.manifest_path.write_text("mine")
+    with pytest.raises(UserError, match="not a manifest of ours"):
+        stage.finished()
+    assert stage.finished(force=True) is None
+    stage.quarantine_path.write_text("mine too")
+    stage.write([GOOD])
+    assert stage.quarantine_path.read_text() == "mine too"
+    assert stage.finished() is not None
+
+
+def test_a_result_that_was_taken_away_can_be_made_again(stage):
+    stage.write([GOOD, BAD])
+    stage.out.unlink()
+    assert stage.finished() is None
+    stage.write([GOOD])
+    assert not stage.quarantine_path.exists()
+
+
+def test_several_files_in_one_pass(stage, tmp_path):
+    second = Stage("second", {}, (), tmp_path / "second.jsonl")
+    first, other = write_together([stage, second], iter([(GOOD, GOOD), (GOOD, BAD)]))
+    assert (first.accepted, other.accepted, other.quarantined) == (2, 1, {"wrong record": 1})
+    assert stage.finished().counts == first
+    assert second.finished().counts == other
+
+
+def test_several_files_appear_together_or_not_at_all(stage, tmp_path):
+    second = Stage("second", {}, (), tmp_path / "second.jsonl")
+    with pytest.raises(UserError, match="breaks off"):
+        write_together([stage, second], zip(failing(), failing(), strict=True))
+    assert names(stage) == ["in.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.manifest.json", "../{}/out.jsonl.quarantined.jsonl"])
+def test_two_stages_of_one_command_do_not_share_files(stage, tmp_path, name):
+    with pytest.raises(SettingError, match="both would write"):
+        refuse_shared_files([stage, Stage("other", {}, (), tmp_path / name.format(tmp_path.name))])
+    refuse_shared_files([stage, Stage("other", {}, (), tmp_path / "out.jsonl.gz")])

@@ -103,6 +103,7 @@ def _row(record: JsonObject, columns: Columns) -> Row:
         )
     }
     ours = {name: record[theirs[name]] for name in theirs if theirs[name] in record}
+    _refuse_tables(ours, theirs)
     if isinstance(ours.get("passages"), list):
         ours["passages"] = [_chunk(passage) for passage in ours["passages"]]
     try:
@@ -110,6 +111,22 @@ def _row(record: JsonObject, columns: Columns) -> Row:
     except RecordError as error:
         problem = _FIELD.sub(lambda field: theirs[field[0]], error.problem)
         raise RecordError(problem) from error
+
+
+def _refuse_tables(ours: JsonObject, theirs: dict[str, str]) -> None:
+    """What pandas makes of a table when nobody stops it: a record of whole columns, or lists written as texts."""
+    question = ours.get("question")
+    if isinstance(question, dict) or (isinstance(question, list) and all(isinstance(one, str) for one in question)):
+        raise RecordError(
+            f"{theirs['question']}: holds a whole column, so the file is written column by column. Write it by rows; "
+            "with pandas: df.to_json('file.jsonl', orient='records', lines=True)"
+        )
+    passages = ours.get("passages")
+    if isinstance(passages, str) and passages.lstrip().startswith("["):
+        raise RecordError(
+            f"{theirs['passages']}: is one text that looks like a list, as CSV files have it. Write a JSON array; "
+            "in Python: ast.literal_eval(text)"
+        )
 
 
 def _chunk(passage: Any) -> Any:

@@ -7,7 +7,7 @@ a memory of ids. Memory grows by a few dozen bytes a record.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from eclosure.benchmarks import columns, hotpot, musique, two_wiki
 from eclosure.benchmarks.conversion import Converted
@@ -48,7 +48,8 @@ def scan_instances(
     seen = SeenIds()
     for record in _scan(path, format, aliases):
         if record.value is None:
-            yield _valueless(record)
+            # A reason or an error is the same for records of every kind; so below.
+            yield cast("ReadRecord[Instance]", record)
         else:
             yield _settle(path, record, record.value.instance, seen)
 
@@ -62,12 +63,12 @@ def scan_responses(
     instances, responses = SeenIds(), SeenIds()
     for record in _scan(path, format, None):
         if record.value is None:
-            yield _valueless(record)
+            yield cast("ReadRecord[Response]", record)
             continue
         # A question may be asked twice, but two different questions under one id leave the response homeless.
         question = _settle(path, record, record.value.instance, instances)
         if question.error is not None:
-            yield _valueless(question)
+            yield cast("ReadRecord[Response]", question)
         elif record.value.response is None:
             yield ReadRecord(record.where, rejected=NO_RESPONSE)
         else:
@@ -137,8 +138,3 @@ def _settle(path: Path, record: ReadRecord[Converted], value: Value, seen: SeenI
         return ReadRecord(record.where, rejected=DUPLICATE)
     problem = f"the id {value.id!r} was used in {unit} {place} for other content. Give every record its own id."
     return ReadRecord(record.where, error=RecordError(problem, path=path, record=record.where), error_kind=ID_REUSED)
-
-
-def _valueless(record: ReadRecord[Any]) -> ReadRecord[Any]:
-    """A reason or an error, which are the same for records of every kind."""
-    return record

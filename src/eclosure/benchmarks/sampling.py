@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclosure.core.identity import hash_rank
 from eclosure.errors import SettingError
@@ -69,6 +69,8 @@ def draw(
 ) -> tuple[list[ReadRecord[Instance]], Tally]:
     """A sample of a file, and the count of everything that is not in it. A record that cannot be read raises."""
     left_out: Counter[str] = Counter()
+    kinds_seen: Counter[str] = Counter()
+    hops_seen: Counter[int] = Counter()
     repairs: dict[str, tuple[str, ...]] = {}
 
     def candidates() -> Iterator[Instance]:
@@ -77,7 +79,10 @@ def draw(
                 raise record.error
             if record.value is None:
                 left_out[record.rejected or "no value"] += 1
-            elif not wanted(record.value, kinds=kinds, hops=hops):
+                continue
+            kinds_seen.update(filter(None, [record.value.kind]))
+            hops_seen.update(filter(None, [record.value.hops]))
+            if not wanted(record.value, kinds=kinds, hops=hops):
                 left_out[NOT_SELECTED] += 1
             else:
                 left_out[NOT_DRAWN] += 1
@@ -85,12 +90,21 @@ def draw(
                     repairs[record.value.id] = record.repairs
                 yield record.value
 
-    drawn = sample(candidates(), n, seed=seed)
+    try:
+        drawn = sample(candidates(), n, seed=seed)
+    except SettingError as short:
+        raise SettingError(f"{short}{_seen('type', kinds_seen)}{_seen('number of hops', hops_seen)}") from short
     left_out[NOT_DRAWN] -= n
     kept = [
         ReadRecord(f"draw {place}", item, repairs=repairs.get(item.id, ())) for place, item in enumerate(drawn, start=1)
     ]
     return kept, Tally(received=left_out.total(), rejected=+left_out)
+
+
+def _seen(name: str, counts: Counter[Any]) -> str:
+    """What there was to choose from; nothing where nothing was told."""
+    listed = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
+    return f" Questions by {name}: {listed}." if listed else ""
 
 
 def _place(instance: Instance, seed: int) -> int:

@@ -79,7 +79,8 @@ def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
         try:
             line = parse(AliasLine, raw.value or {}, extra="ignore")
         except RecordError as error:
-            raise error.at(path, raw.where) from error
+            problem = f"{error.problem}. Is this the benchmark's id_aliases.json?"
+            raise RecordError(problem, path=path, record=raw.where) from error
         found[line.Q_id] = (*found.get(line.Q_id, ()), *line.aliases, *line.demonyms)
     return found
 

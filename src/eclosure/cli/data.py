@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eclosure.benchmarks.formats import Format
-from eclosure.cli.output import counted, print_table
+from eclosure.cli.output import QUARANTINED, counted, print_table, say, say_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from eclosure.benchmarks.characteristics import Characteristics, Quartiles
     from eclosure.benchmarks.examine import Examination
     from eclosure.core.instance import Instance
-    from eclosure.store.manifest import Counts
     from eclosure.store.records import ReadRecord
     from eclosure.store.stage import Stage
 
@@ -30,7 +29,6 @@ app = typer.Typer(
 
 EXAMPLES = ("example-instances.jsonl", "example-verdicts.jsonl")
 WRONG = 2
-QUARANTINED = 3
 
 File = Annotated[Path, typer.Argument(help="JSON Lines, a JSON array or Parquet; gzip is recognised.")]
 Layout = Annotated[Format, typer.Option("--format", help="The layout of the records.")]
@@ -51,13 +49,11 @@ def convert(
     """Turn a file in any known layout into instances."""
     from eclosure.benchmarks.load import detect_file, scan_responses
     from eclosure.errors import SettingError
-    from eclosure.store.stage import Stage
+    from eclosure.store.stage import Stage, refuse_shared_files
 
     layout = detect_file(file) if layout is Format.AUTO else layout
     if aliases is not None and layout is not Format.TWO_WIKI:
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
-    if responses is not None and responses.resolve() == out.resolve():
-        raise SettingError("--responses: is the same file as --out. Name another one.")
     inputs = (file,) if aliases is None else (file, aliases)
     work: list[tuple[Stage, Iterator[ReadRecord[Any]]]] = [
         (Stage("data convert", {"format": layout.value}, inputs, out), _instances(file, layout, aliases))
@@ -66,11 +62,12 @@ def convert(
         stage = Stage("data convert responses", {"format": layout.value}, (file,), responses)
         work.append((stage, scan_responses(file, format=layout)))
     # Every refusal comes before any work.
+    refuse_shared_files(stage for stage, _ in work)
     finished = [stage.finished(force=force) for stage, _ in work]
     quarantined = False
     for (stage, records), manifest in zip(work, finished, strict=True):
         counts = manifest.counts if manifest else stage.write(counted(records, f"reading {file.name}"))
-        _print_result(stage, counts, again=manifest is not None)
+        say_written(stage, counts, again=manifest is not None, doubt=f"is --format {layout} right")
         quarantined |= bool(counts.quarantined)
     raise typer.Exit(QUARANTINED if quarantined else 0)
 
@@ -101,7 +98,7 @@ def sample(
         counts = stage.write(*draw(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
-    _print_result(stage, counts, again=manifest is not None)
+    say_written(stage, counts, again=manifest is not None)
 
 
 @app.command()
@@ -149,15 +146,16 @@ def example(
     from importlib.resources import files
 
     from eclosure.errors import UserError
+    from eclosure.store.atomic import AtomicFile
 
     for name in EXAMPLES:
         content = (files("eclosure.cli") / "examples" / name).read_bytes()
         path = out / name
-        if path.exists() and path.read_bytes() != content:
+        if path.exists() and not (path.is_file() and path.read_bytes() == content):
             raise UserError(f"{path}: exists and is something else. Choose another folder with --out.")
-        out.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        typer.echo(str(path))
+        with AtomicFile(path) as file:
+            file.write(content)
+        say(path)
 
 
 def _instances(file: Path, layout: Format, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
@@ -165,15 +163,6 @@ def _instances(file: Path, layout: Format, aliases: Path | None = None) -> Itera
     from eclosure.benchmarks.two_wiki import read_aliases
 
     yield from scan_instances(file, format=layout, aliases=read_aliases(aliases) if aliases else None)
-
-
-def _print_result(stage: Stage, counts: Counts, *, again: bool) -> None:
-    if again:
-        typer.echo(f"nothing to do: {stage.out} was made by the same command from the same input")
-    typer.echo(str(counts))
-    for path in (stage.out, stage.quarantine_path, stage.manifest_path):
-        if path != stage.quarantine_path or counts.quarantined:
-            typer.echo(f"  {path}")
 
 
 def _print_characteristics(rows: list[Characteristics]) -> None:
@@ -212,14 +201,14 @@ def _shown(quartiles: Quartiles | None) -> str:
 
 def _print_examination(file: Path, found: Examination) -> None:
     for problem in found.problems:
-        typer.echo(str(problem))
+        say(problem)
     hidden = sum(found.counts.quarantined.values()) - len(found.problems)
     if hidden:
         typer.echo(f"... and {hidden:,} more; raise --limit to see them")
     if found.stopped is not None:
-        typer.echo(str(found.stopped))
+        say(found.stopped)
     if found.counts.received:
-        typer.echo(f"{file}: {found.counts}")
+        say(f"{file}: {found.counts}")
 
 
 def _as_dict(file: Path, found: Examination) -> dict[str, object]:

@@ -9,6 +9,7 @@ import typer
 
 import eclosure
 from eclosure.cli import data, metrics, world
+from eclosure.cli.output import printable
 from eclosure.errors import UserError
 
 USER_ERROR = 2
@@ -47,11 +48,21 @@ def main() -> Never:
     try:
         app()
     except UserError as error:
-        sys.stderr.write(f"eclosure: {error}\n")
-        sys.exit(USER_ERROR)
+        _fail(str(error))
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody left to tell.
+        sys.exit(1)
+    except OSError as error:
+        # A full disk, a folder without permission: the user's to mend, wherever in the program it came up.
+        _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     sys.exit(0)
+
+
+def _fail(message: str) -> Never:
+    sys.stderr.write(f"eclosure: {printable(message)}\n")
+    sys.exit(USER_ERROR)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eclosure.cli.output import plural, print_table, say
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from eclosure.core.verdict import SettledVerdict
     from eclosure.metrics.summary import GroupSummary
     from eclosure.stats.intervals import Interval
+    from eclosure.stats.rates import Rate
+
+FEW_QUESTIONS = 20
+"""Below this, no interval over questions deserves its name."""
+_NAMED = 5
+"""How many responses are named where some need another look."""
 
 
 def metrics(
@@ -21,13 +29,30 @@ def metrics(
     by: Annotated[
         list[str] | None, typer.Option(help="Also by benchmark, model, method or seed; may be given several times.")
     ] = None,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples of questions.")] = 2_000,
-    seed: Annotated[int, typer.Option(help="Seed of the resampling.")] = 42,
+    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples of questions.")] = 2_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 42,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Accuracy, soundness, sufficiency, reliability and the gap, with 95 % intervals over questions.
 
     What was not judged is left out of a rate, counted beside it, and shown as the bounds it leaves open.
+
+    \b
+    Acc       the answer is correct
+    LSR       every step is sound
+    A, C, K   aligned with the question; establishes the answer given;
+              establishes the reference answer
+    GSR       globally sufficient: aligned and closed (A and C)
+    TRR       reliable: locally sound and globally sufficient
+    LGG       the gap: locally sound, yet globally insufficient
+    LggShare  the gap's share of globally insufficient responses
+    LggRisk   the gap's share of wrong answers
+
+    \b
+    %         hits in a hundred judged cases
+    n         judged cases in the denominator
+    unjudged  cases that no judgement decides
+    bounds    the least and greatest the rate can be, whatever they are
     """
     import numpy as np
 
@@ -39,9 +64,12 @@ def metrics(
         settings = {"by": by or [], "resamples": resamples, "seed": seed}
         typer.echo(json.dumps({"settings": settings, "groups": [_plain(group) for group in summaries]}))
         return
-    _print_overall(summaries[0])
+    _print_overall(summaries[0], resamples)
+    _print_composition(summaries[0])
     if by:
+        typer.echo()
         _print_groups(by, summaries[1:])
+    _point_at([row.response_id for row in rows if row.verdict.inconsistent])
 
 
 def _rows(path: Path) -> Iterator[SettledVerdict]:
@@ -58,7 +86,7 @@ def _rows(path: Path) -> Iterator[SettledVerdict]:
             raise RecordError(problem, path=path, record=f"record {number}")
         yield row
     if not len(seen):
-        raise UserError(f"{path}: there is no verdict in this file.")
+        raise UserError(f"{path}: there is no verdict in this file. Check that this is the file you meant.")
 
 
 def _percent(value: float | None) -> str:
@@ -69,44 +97,75 @@ def _range(interval: Interval | None) -> str:
     return "-" if interval is None else f"{_percent(interval.low)}-{_percent(interval.high)}"
 
 
-def _print_overall(summary: GroupSummary) -> None:
-    from eclosure.cli.output import print_table
+def _print_overall(summary: GroupSummary, resamples: int) -> None:
+    from eclosure.metrics.summary import IntervalMethod
 
     unjudged = any(rate.unjudged for rate in summary.rates.values())
+    undefined = any(summary.estimates[metric].undefined for metric, rate in summary.rates.items() if rate.n)
+    exact = IntervalMethod.WILSON in summary.methods.values()
     heads = ["metric", "%", "95 % interval", "n", *(["unjudged", "bounds"] if unjudged else [])]
-    lines = [
-        [
-            metric.value,
-            _percent(rate.value),
-            _range(summary.estimates[metric].interval),
-            str(rate.n),
-            *([str(rate.unjudged), _range(rate.bounds)] if unjudged else []),
-        ]
-        for metric, rate in summary.rates.items()
-    ]
-    print_table(f"{summary.responses} responses to {summary.questions} questions", heads, lines)
+    lines = []
+    for metric, rate in summary.rates.items():
+        estimate = summary.estimates[metric]
+        # The blank keeps the figures in line with those that have a mark.
+        mark = "*" if summary.methods[metric] is IntervalMethod.WILSON else " " if exact else ""
+        line = [metric.value, _percent(rate.value), _range(estimate.interval) + mark, str(rate.n)]
+        line += [str(rate.unjudged), _range(rate.bounds)] if unjudged else []
+        line += [str(estimate.undefined) if rate.n else "-"] if undefined else []
+        lines.append(line)
+    title = f"{plural(summary.responses, 'response')} to {plural(summary.questions, 'question')}"
+    print_table(title, [*heads, *(["undefined"] if undefined else [])], lines)
+    if exact:
+        say("* Wilson over questions: with all hits or none, every resample says the same.")
+    if undefined:
+        say(f"undefined: so many of {resamples:,} resamples had nothing to count and are left out.")
+    if summary.questions < FEW_QUESTIONS:
+        say(f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %.")
+
+
+def _print_composition(summary: GroupSummary) -> None:
     parts = summary.composition
     groups = [[group.value if group else "not decided", str(count)] for group, count in parts.groups.items()]
+    typer.echo()
     print_table("Trace groups", ["group", "n"], groups)
     failures = [
         [failure.value, str(count), str(parts.gap_failures.get(failure, 0))]
         for failure, count in parts.failures.items()
     ]
     if failures:
+        typer.echo()
         print_table("Globally insufficient, by the first broken link", ["failure", "n", "in the gap"], failures)
-    if parts.inconsistent:
-        typer.echo(f"{parts.inconsistent} responses are reliable by every label and yet wrong: look at them again.")
 
 
 def _print_groups(by: list[str], summaries: list[GroupSummary]) -> None:
-    from eclosure.cli.output import print_table
-    from eclosure.metrics.rates import Metric
+    from eclosure.metrics.rates import MAIN_METRICS, Metric
 
+    shown = (*MAIN_METRICS, Metric.GAP_SHARE, Metric.GAP_RISK)
     lines = [
-        [*group.group, str(group.responses), *(_percent(group.rates[metric].value) for metric in Metric)]
+        [*group.group, str(group.responses), *(_fraction(group.rates[metric]) for metric in shown)]
         for group in summaries
     ]
-    print_table(f"By {', '.join(by)}, in %", [*by, "n", *(metric.value for metric in Metric)], lines)
+    open_cases = any(group.rates[metric].unjudged for group in summaries for metric in shown)
+    title = f"By {', '.join(by)}: % (hits/judged{', +unjudged' if open_cases else ''})"
+    print_table(title, [*by, "responses", *(metric.value for metric in shown)], lines)
+
+
+def _fraction(rate: Rate) -> str:
+    """``50.0 (1/2)``, or ``50.0 (1/2, +3)`` with three cases open: a rate of a group is nothing without its n."""
+    return f"{_percent(rate.value)} ({rate.hits}/{rate.n}{f', +{rate.unjudged}' if rate.unjudged else ''})"
+
+
+def _point_at(inconsistent: Sequence[str]) -> None:
+    """Name the first few responses that are reliable by every label and yet wrong."""
+    if not inconsistent:
+        return
+    named = ", ".join(inconsistent[:_NAMED]) + (", ..." if len(inconsistent) > _NAMED else "")
+    verb, them = ("is", "it") if len(inconsistent) == 1 else ("are", "them")
+    typer.echo()
+    say(
+        f"{plural(len(inconsistent), 'response')} {verb} reliable by every label and yet wrong: "
+        f"look at {them} again ({named})."
+    )
 
 
 def _plain(summary: GroupSummary) -> dict[str, object]:
@@ -120,6 +179,7 @@ def _plain(summary: GroupSummary) -> dict[str, object]:
             metric.value: {
                 "value": rate.value,
                 "interval": summary.estimates[metric].interval,
+                "interval_method": summary.methods[metric],
                 "undefined_resamples": summary.estimates[metric].undefined,
                 "hits": rate.hits,
                 "n": rate.n,

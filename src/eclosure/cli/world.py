@@ -5,17 +5,21 @@ from __future__ import annotations
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclosure.cli.output import counted, print_table
+from eclosure.cli.output import QUARANTINED, counted, print_table, say, say_written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections import Counter
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from eclosure.core.instance import Instance
+    from eclosure.core.judgment import Judgment
+    from eclosure.store.manifest import Counts
     from eclosure.store.records import ReadRecord
-    from eclosure.world.make import Item
+    from eclosure.store.stage import Stage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,19 +57,24 @@ def make(
 ) -> None:
     """Make questions with responses to them, or families of edits, without end and without a model."""
     from eclosure.errors import SettingError
+    from eclosure.store.stage import Stage
 
     if not questions and not families:
         raise SettingError("ask for --questions N or --families N.")
     settings: dict[str, Any] = {"profile": profile.value, "seed": seed}
+    rates = _rates(failure)
     if questions:
-        rates = _rates(failure)
-        work = {"instances": _instances, "responses": _responses, "planted": _planted}
-        for name, records in work.items():
-            asked = settings | {"questions": questions} | ({"failures": rates} if name != "instances" else {})
-            _write(f"world {name}", asked, out / f"{name}.jsonl", records(profile.value, seed, questions, rates), force)
+        asked = settings | {"questions": questions}
+        broken = asked | {"failures": rates}
+        stages = [
+            Stage("world instances", asked, (), out / "instances.jsonl"),
+            Stage("world responses", broken, (), out / "responses.jsonl"),
+            Stage("world planted", broken, (), out / "planted.jsonl"),
+        ]
+        _run(stages, _questions(profile.value, seed, questions, rates), force=force)
     if families:
-        asked = settings | {"families": families}
-        _write("world families", asked, out / "families.jsonl", _families(profile.value, seed, families), force)
+        stage = Stage("world families", settings | {"families": families}, (), out / "families.jsonl")
+        _run([stage], _families(profile.value, seed, families), force=force)
 
 
 @app.command()
@@ -77,12 +86,36 @@ def judge(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where verdicts go; verdicts.jsonl beside them by default.")
     ] = None,
+    judgments: Annotated[
+        Path | None, typer.Option(help="Also write what was found step by step, and why a label is missing.")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Judge responses exactly, from their words; what cannot be read is counted, not guessed."""
+    from collections import Counter
+
+    from eclosure.core.judgment import Judgment
+    from eclosure.store.jsonfile import require_file
+    from eclosure.store.records import read
+    from eclosure.store.stage import Stage
+
+    require_file(responses)
     questions = instances or responses.with_name("instances.jsonl")
-    target = out or responses.with_name("verdicts.jsonl")
-    _write("world judge", {}, target, _verdicts(responses, questions), force, inputs=(responses, questions))
+    inputs = (responses, questions)
+    stages = [Stage("world judge", {}, inputs, out or responses.with_name("verdicts.jsonl"))]
+    if judgments is not None:
+        stages.append(Stage("world judgments", {}, inputs, judgments))
+    reasons: Counter[tuple[str, str]] = Counter()
+    written = _run(stages, _judged(responses, questions, reasons), force=force)
+    if all(one.again for one in written):
+        if judgments is None:
+            say("  --judgments FILE writes down why labels are missing; verdicts do not keep it")
+        else:
+            reasons.update(reason for judgment in read(judgments, Judgment) for reason in _reasons(judgment))
+    if reasons:
+        rows = [[criterion, reason, str(count)] for (criterion, reason), count in sorted(reasons.items())]
+        print_table("Not judged", ["criterion", "reason", "n"], rows)
+    raise typer.Exit(QUARANTINED if any(one.counts.quarantined for one in written) else 0)
 
 
 @app.command()
@@ -121,11 +154,17 @@ def _pairs(options: list[str] | None) -> dict[str, float]:
 
     found: dict[str, float] = {}
     for option in options or ():
-        name, _, rate = option.partition("=")
+        name, _, text = option.partition("=")
         try:
-            found[name] = float(rate)
+            rate = float(text)
         except ValueError as error:
             raise SettingError(f"{option!r}: write a name and a rate, such as answer_decoupling=0.1.") from error
+        # NaN is in no range, so it is refused here with the rest.
+        if not 0 <= rate <= 1:
+            raise SettingError(f"{option!r}: a rate is a finite number from 0 to 1.")
+        if name in found:
+            raise SettingError(f"{option!r}: {name} was given before, with the rate {found[name]}. Give it once.")
+        found[name] = rate
     return found
 
 
@@ -144,57 +183,50 @@ def _fault(kinds: Any, name: str) -> Any:
         raise SettingError(f"there is no fault {name!r}. Choose from: {', '.join(kinds)}.") from error
 
 
-def _write(
-    name: str,
-    settings: dict[str, Any],
-    out: Path,
-    records: Iterator[ReadRecord[Any]],
-    force: bool,
-    inputs: tuple[Path, ...] = (),
-) -> None:
-    from eclosure.store.stage import Stage
-
-    stage = Stage(name, settings, inputs, out)
-    manifest = stage.finished(force=force)
-    counts = manifest.counts if manifest else stage.write(counted(records, f"writing {out.name}"))
-    typer.echo(f"{out}: {counts}" + (" (done before)" if manifest else ""))
+class _Written(NamedTuple):
+    counts: Counts
+    again: bool
+    """Whether it was written by an earlier run."""
 
 
-def _items(profile: str, seed: int, count: int) -> Iterator[tuple[int, Item]]:
-    from eclosure.world.make import make_items
+def _run(stages: Sequence[Stage], rows: Iterable[Sequence[ReadRecord[Any]]], *, force: bool) -> list[_Written]:
+    """Write what is still to do in one pass over the rows, and say what was written."""
+    from eclosure.store.stage import refuse_shared_files, write_together
 
-    yield from enumerate(islice(make_items(profile, seed), count), start=1)
+    refuse_shared_files(stages)
+    finished = [stage.finished(force=force) for stage in stages]
+    to_do = [place for place, manifest in enumerate(finished) if manifest is None]
+    counts = {place: manifest.counts for place, manifest in enumerate(finished) if manifest is not None}
+    if to_do:
+        label = f"writing {', '.join(stages[place].out.name for place in to_do)}"
+        written = write_together(
+            [stages[place] for place in to_do],
+            ([row[place] for place in to_do] for row in counted(rows, label)),
+        )
+        counts |= dict(zip(to_do, written, strict=True))
+    results = [_Written(counts[place], again=place not in to_do) for place in range(len(stages))]
+    for stage, result in zip(stages, results, strict=True):
+        say_written(stage, result.counts, again=result.again)
+    return results
 
 
-def _instances(profile: str, seed: int, count: int, _rates: dict[str, float]) -> Iterator[ReadRecord[Any]]:
-    from eclosure.store.records import ReadRecord
-
-    for number, item in _items(profile, seed, count):
-        yield ReadRecord(f"item {number}", value=item.instance)
-
-
-def _responses(profile: str, seed: int, count: int, rates: dict[str, float]) -> Iterator[ReadRecord[Any]]:
-    from eclosure.store.records import ReadRecord
-    from eclosure.world.handlers import FailureRates, break_item
-
-    for number, item in _items(profile, seed, count):
-        yield ReadRecord(f"item {number}", value=break_item(item, FailureRates(rates)).response)
-
-
-def _planted(profile: str, seed: int, count: int, rates: dict[str, float]) -> Iterator[ReadRecord[Any]]:
+def _questions(profile: str, seed: int, count: int, rates: dict[str, float]) -> Iterator[list[ReadRecord[Any]]]:
+    """Each item once: its instance, a response that may fail, and the labels the response was made to get."""
     from eclosure.core.verdict import SettledVerdict
     from eclosure.store.records import ReadRecord
     from eclosure.world.handlers import FailureRates, break_item
+    from eclosure.world.make import make_items
 
-    for number, item in _items(profile, seed, count):
-        made = break_item(item, FailureRates(rates))
-        row = SettledVerdict(
+    failures = FailureRates(rates)
+    for number, item in enumerate(islice(make_items(profile, seed), count), start=1):
+        made = break_item(item, failures)
+        planted = SettledVerdict(
             made.response.id, item.instance.id, made.verdict, item.instance.benchmark, made.response.source
         )
-        yield ReadRecord(f"item {number}", value=row)
+        yield [ReadRecord(f"item {number}", value=value) for value in (item.instance, made.response, planted)]
 
 
-def _families(profile: str, seed: int, count: int) -> Iterator[ReadRecord[Any]]:
+def _families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[Any]]]:
     from eclosure.core.family import Family
     from eclosure.store.records import ReadRecord
     from eclosure.world.families import make_family
@@ -207,38 +239,65 @@ def _families(profile: str, seed: int, count: int) -> Iterator[ReadRecord[Any]]:
         family = make_family(item)
         if isinstance(family, Family):
             made += 1
-            yield ReadRecord(f"item {number}", value=family)
+            yield [ReadRecord(f"item {number}", value=family)]
         else:
-            yield ReadRecord(f"item {number}", rejected=family)
+            yield [ReadRecord(f"item {number}", rejected=family)]
 
 
-def _verdicts(responses: Path, instances: Path) -> Iterator[ReadRecord[Any]]:
-    """Verdicts in the order of the responses; the reasons for what is unjudged are printed at the end."""
-    from collections import Counter
-
-    from eclosure.core.instance import Instance
+def _judged(
+    responses: Path, instances: Path, reasons: Counter[tuple[str, str]]
+) -> Iterator[tuple[ReadRecord[Any], ReadRecord[Any]]]:
+    """Verdict and judgment of each response, in their order; counts the reasons for what is unjudged."""
     from eclosure.core.response import Response
     from eclosure.core.verdict import SettledVerdict
-    from eclosure.errors import UserError
-    from eclosure.store.records import ReadRecord, read, scan
+    from eclosure.errors import RecordError
+    from eclosure.store.records import ReadRecord, scan
     from eclosure.world.oracle import judge as judge_response
 
-    known = {instance.id: instance for instance in read(instances, Instance)}
-    reasons: Counter[tuple[str, str]] = Counter()
+    find = _finder(instances)
     for record in scan(responses, Response):
         response = record.value
         if response is None:
-            yield record
+            yield record, record
             continue
-        if response.instance_id not in known:
-            raise UserError(
-                f"{responses} {record.where}: there is no instance {response.instance_id!r} in {instances}."
-            )
-        instance = known[response.instance_id]
+        instance = find(response.instance_id)
+        if instance is None:
+            problem = f"there is no instance {response.instance_id!r} in {instances}. Give its file with --instances."
+            raise RecordError(problem, path=responses, record=record.where)
         judgment = judge_response(instance, response)
-        reasons.update((criterion.value, reason.split(" step ")[0]) for criterion, reason in judgment.unjudged.items())
+        reasons.update(_reasons(judgment))
         row = SettledVerdict(response.id, instance.id, judgment.verdict, instance.benchmark, response.source)
-        yield ReadRecord(record.where, value=row)
-    if reasons:
-        rows = [[criterion, reason, str(count)] for (criterion, reason), count in sorted(reasons.items())]
-        print_table("Not judged", ["criterion", "reason", "n"], rows)
+        yield ReadRecord(record.where, value=row), ReadRecord(record.where, value=judgment)
+
+
+def _reasons(judgment: Judgment) -> Iterator[tuple[str, str]]:
+    """Criterion and reason, without the number of the step: steps are to be counted together."""
+    return ((criterion.value, reason.split(" step ")[0]) for criterion, reason in judgment.unjudged.items())
+
+
+def _finder(path: Path) -> Callable[[str], Instance | None]:
+    """Finds instances by id. While they are asked for in the order of their file, memory holds one at a time."""
+    from eclosure.benchmarks.formats import Format
+    from eclosure.benchmarks.load import scan_instances
+    from eclosure.store.records import values
+
+    def instances() -> Iterator[Instance]:
+        return values(scan_instances(path, format=Format.ECLOSURE))
+
+    ahead = instances()
+    last: Instance | None = None
+    everything: dict[str, Instance] = {}
+
+    def find(id_: str) -> Instance | None:
+        nonlocal last
+        if last is not None and last.id == id_:
+            return last
+        for last in ahead:
+            if last.id == id_:
+                return last
+        # Not ahead, so another order than ours: from here on all of them are kept at hand.
+        if not everything:
+            everything.update((instance.id, instance) for instance in instances())
+        return everything.get(id_)
+
+    return find

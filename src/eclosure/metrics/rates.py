@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import product, starmap
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from eclosure.stats.arrays import Floats, codes
 from eclosure.stats.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+T = TypeVar("T")
 
 
 class Metric(StrEnum):
@@ -77,6 +80,9 @@ class _Share(NamedTuple):
     hit: bool
     counted: bool
     unjudged: bool
+    never_hit: bool = False
+    """Unjudged, and a hit in no completion of its labels; the next is the same of a miss."""
+    never_miss: bool = False
 
 
 def _share(metric: Metric, verdict: Verdict) -> _Share:
@@ -84,8 +90,18 @@ def _share(metric: Metric, verdict: Verdict) -> _Share:
     among, hit = definition.among(verdict), definition.hit(verdict)
     if among is False:
         return _Share(hit=False, counted=False, unjudged=False)
-    known = among is True and hit is not None
-    return _Share(hit=known and hit is True, counted=known, unjudged=not known)
+    if among is True and hit is not None:
+        return _Share(hit=hit, counted=True, unjudged=False)
+    # Whether it is a case and whether it is a hit may hang together, so every completion is looked at.
+    outcomes = {definition.hit(one) for one in _completions(verdict) if definition.among(one)}
+    never_hit, never_miss = True not in outcomes, False not in outcomes
+    return _Share(hit=False, counted=False, unjudged=True, never_hit=never_hit, never_miss=never_miss)
+
+
+def _completions(verdict: Verdict) -> Iterator[Verdict]:
+    """Every way in which the unknown labels could turn out: 32 at most."""
+    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
+    return starmap(Verdict, product(*((True, False) if label is None else (label,) for label in labels)))
 
 
 def rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
@@ -97,12 +113,10 @@ def rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
     Rate(hits=1, n=1, unjudged=0)
     """
     # There are 243 different verdicts at most, however many responses: each is looked at once.
-    shares = [(_share(metric, verdict), count) for verdict, count in Counter(verdicts).items()]
-    return Rate(
-        hits=sum(count for share, count in shares if share.hit),
-        n=sum(count for share, count in shares if share.counted),
-        unjudged=sum(count for share, count in shares if share.unjudged),
-    )
+    total: Counter[str] = Counter()
+    for verdict, count in Counter(verdicts).items():
+        total.update({name: count for name, holds in _share(metric, verdict)._asdict().items() if holds})
+    return Rate(total["hit"], total["counted"], total["unjudged"], total["never_hit"], total["never_miss"])
 
 
 def rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
@@ -129,7 +143,10 @@ def indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_MET
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Where the responses went: each is in one group, each insufficient one in one failure class."""
+    """Where the responses went: each is in one group, each insufficient one in one failure class.
+
+    In the order of the definitions, without what did not occur.
+    """
 
     groups: dict[TraceGroup | None, int]
     """None: the labels do not decide it."""
@@ -154,4 +171,14 @@ def composition(verdicts: Iterable[Verdict]) -> Composition:
             if verdict.in_gap:
                 gap[failure] += count
     inconsistent = sum(count for verdict, count in total.items() if verdict.inconsistent)
-    return Composition(dict(groups), dict(failures), dict(gap), inconsistent)
+    return Composition(
+        _in_order((*TraceGroup, None), groups),
+        _in_order(FailureClass, failures),
+        _in_order(FailureClass, gap),
+        inconsistent,
+    )
+
+
+def _in_order(kinds: Iterable[T], counts: Counter[T]) -> dict[T, int]:
+    """Counts in the order of the kinds, whatever order the data had."""
+    return {kind: counts[kind] for kind in kinds if counts[kind]}

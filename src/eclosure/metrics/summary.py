@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from eclosure.errors import SettingError
 from eclosure.metrics.rates import Composition, Metric, composition, indicators, rates
 from eclosure.metrics.settings import method_of
-from eclosure.stats.arrays import codes
+from eclosure.stats.arrays import codes, sum_by
 from eclosure.stats.bootstrap import bootstrap_rates
-from eclosure.stats.intervals import Estimate
+from eclosure.stats.intervals import Estimate, wilson
 from eclosure.stats.rates import Rate
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
 """What verdicts can be grouped by."""
 
 
+class IntervalMethod(StrEnum):
+    """How an interval was made."""
+
+    BOOTSTRAP = "percentile bootstrap over questions"
+    WILSON = "Wilson over questions"
+    """Where all are hits or none is: every resample says the same, and the bootstrap would promise certainty."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
     """The rates of one group of responses."""
@@ -41,6 +50,8 @@ class GroupSummary:
     questions: int
     rates: dict[Metric, Rate]
     estimates: dict[Metric, Estimate]
+    methods: dict[Metric, IntervalMethod | None]
+    """None where there is no interval."""
     composition: Composition
 
 
@@ -67,11 +78,23 @@ def _summary(
     marks = indicators(verdicts, tuple(Metric))
     question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
     replicates = bootstrap_rates(marks.hits, marks.counted, question, rng=rng, resamples=resamples)
+    # For each metric, how many questions have a response that counts.
+    asked = (sum_by(question, marks.counted, len(questions)) > 0).sum(axis=0)
+    results = [_result(one, int(n)) for one, n in zip(replicates.estimates(), asked, strict=True)]
     return GroupSummary(
         group,
         responses=len(rows),
         questions=len(questions),
         rates=rates(verdicts),
-        estimates=dict(zip(Metric, replicates.estimates(), strict=True)),
+        estimates={metric: estimate for metric, (estimate, _) in zip(Metric, results, strict=True)},
+        methods={metric: method for metric, (_, method) in zip(Metric, results, strict=True)},
         composition=composition(verdicts),
     )
+
+
+def _result(estimate: Estimate, questions: int) -> tuple[Estimate, IntervalMethod | None]:
+    """An estimate with an interval that can be believed, and how that was made."""
+    if estimate.value in (0, 1):
+        interval = wilson(round(estimate.value) * questions, questions)
+        return estimate._replace(interval=interval), IntervalMethod.WILSON
+    return estimate, IntervalMethod.BOOTSTRAP if estimate.interval else None

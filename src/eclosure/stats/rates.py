@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import fsum, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from eclosure.stats.intervals import Interval, wilson
 
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Rate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rate:
     """A proportion with what it was counted on."""
 
     hits: int
@@ -19,6 +21,10 @@ class Rate(NamedTuple):
     """Judged cases in the denominator."""
     unjudged: int = 0
     """Cases that may belong in the denominator, but no judgement says so or says whether they are hits."""
+    never_hits: int = field(default=0, repr=False)
+    """Of the unjudged: a miss or no case at all. Occurs only where the denominator is a matter of judgement."""
+    never_misses: int = field(default=0, repr=False)
+    """Of the unjudged: a hit or no case at all."""
 
     @property
     def value(self) -> float | None:
@@ -32,13 +38,18 @@ class Rate(NamedTuple):
 
     @property
     def bounds(self) -> Interval | None:
-        """The value stays within these, whatever the unjudged cases turn out to be.
+        """The least and the greatest value, over all that the unjudged cases could turn out to be.
 
-        Both ends can be reached where every case is in the denominator. Where it is itself a matter of judgement
-        they may be wider than needed: an unjudged case may prove to be no case at all, or only ever a miss.
+        Every hit raises a proportion and every miss lowers it, so the greatest value has all hits that can be and no
+        avoidable miss, and the least the other way round. Both are reached.
         """
-        total = self.n + self.unjudged
-        return Interval(self.hits / total, (self.hits + self.unjudged) / total) if total else None
+        hits, misses = self.unjudged - self.never_hits, self.unjudged - self.never_misses
+        if not self.n + self.unjudged:
+            return None
+        # With nothing in the denominator there is no value: one case must count, and there is one way it can.
+        low = self.hits / (self.n + misses) if self.n + misses else 1.0
+        high = (self.hits + hits) / (self.n + hits) if self.n + hits else 0.0
+        return Interval(low, high)
 
     @classmethod
     def of(cls, labels: Iterable[bool | None]) -> Rate:

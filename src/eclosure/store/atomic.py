@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ class AtomicFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._raw = NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}.", delete=False)  # noqa: SIM115
         except OSError as error:
-            raise UserError(f"{self.path}: cannot be written here ({error.strerror}).") from error
+            raise self._failure(error) from error
         self._temporary = Path(self._raw.name)
         # Without name and time in its header, equal content gives equal bytes.
         packed = self.path.suffix == ".gz"
@@ -34,7 +35,10 @@ class AtomicFile:
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        self._out.write(data)
+        try:
+            self._out.write(data)
+        except OSError as error:
+            raise self._failure(error) from error
 
     def __enter__(self) -> Self:
         """The file, open for writing."""
@@ -45,19 +49,27 @@ class AtomicFile:
     ) -> None:
         """Put the file in its place, or leave no trace of it."""
         try:
-            if self._out is not self._raw:
-                self._out.close()
             if kind is None:
                 self._put_in_place()
+        except OSError as full:
+            raise self._failure(full) from full
         finally:
-            self._raw.close()
+            # What is left in buffers is of no use now, and a full disk must not keep the file from going.
+            for file in (self._out, self._raw):
+                with suppress(OSError, ValueError):
+                    file.close()
             self._temporary.unlink(missing_ok=True)
 
     def _put_in_place(self) -> None:
+        if self._out is not self._raw:
+            self._out.close()
         self._raw.flush()
         os.fsync(self._raw.fileno())
         os.chmod(self._temporary, 0o666 & ~_umask())
         self._temporary.replace(self.path)
+
+    def _failure(self, error: OSError) -> UserError:
+        return UserError(f"{self.path}: cannot be written here ({error.strerror}). Choose another place or make room.")
 
 
 def _umask() -> int:

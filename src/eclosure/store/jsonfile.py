@@ -21,8 +21,15 @@ from eclosure.store.jsontext import RECORD_LIMIT, JsonObject, Window, as_object,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["JsonObject", "RawRecord", "open_bytes", "parse_object", "read_objects"]
+__all__ = ["JsonObject", "RawRecord", "open_bytes", "parse_object", "read_objects", "require_file"]
 
+# What people have at hand that is no JSON gets a sentence of its own, not a complaint about its first byte.
+_TABLES = (".csv", ".tsv")
+_OTHER_LAYOUTS = {
+    b"PK\x03\x04": "is a zip archive. Unpack it and name a file from it.",
+    b"PAR1": "is Parquet under another name. Let its name end in .parquet.",
+}
+_BY_ROWS = "Write it by rows as JSON Lines; with pandas: df.to_json('file.jsonl', orient='records', lines=True)."
 _BOM = b"\xef\xbb\xbf"
 _WRAPPERS = ("results", "data", "examples")
 _ARRAY = re.compile(rb"\s*\[")
@@ -47,18 +54,32 @@ def read_objects(path: Path | str) -> Iterator[RawRecord]:
     brackets and commas are broken cannot be read past the break: that raises.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such file. Check the path.")
+    require_file(path)
     if path.suffix == ".parquet":
         return _parquet_rows(path)
+    if path.suffix.lower() in _TABLES:
+        raise UserError(f"{path}: is a table of texts, in which a list cannot be told from a text. {_BY_ROWS}")
     return _json_objects(path)
+
+
+def require_file(path: Path) -> None:
+    """Raise unless there is a file to read, and say what there is instead."""
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder. Name a file in it.")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is a pipe or a device, and files are read more than once. Save it to a file first.")
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file. Check the path.")
 
 
 def open_bytes(path: Path) -> io.BufferedIOBase:
     """The file's bytes, unpacked when it is gzip, whatever its name."""
     try:
         with path.open("rb") as probe:
-            packed = probe.read(2) == b"\x1f\x8b"
+            head = probe.read(4)
+        if head in _OTHER_LAYOUTS:
+            raise UserError(f"{path}: {_OTHER_LAYOUTS[head]}")
+        packed = head.startswith(b"\x1f\x8b")
         return gzip.open(path, "rb") if packed else path.open("rb")
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -136,7 +157,8 @@ def _wrapped_items(window: Window, path: Path) -> Iterator[RawRecord]:
     if not found or not window.skip("}") or window.peek():
         raise UserError(
             f"{path}: is one object without a list called {', '.join(_WRAPPERS)}, or is cut off, or something follows "
-            "it. Put one record on each line, or all of them into one array."
+            "it. Put one record on each line, or all of them into one array. "
+            f"Is it a table written column by column? {_BY_ROWS}"
         )
 
 

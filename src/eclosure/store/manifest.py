@@ -109,7 +109,8 @@ class Manifest:
         if not self.counts.conserved:
             raise AssertionError(f"{self.stage}: records are unaccounted for: {self.counts}")
         with AtomicFile(path) as file:
-            file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False).encode() + b"\n")
+            # NaN would be written, and then be no JSON to whoever reads it.
+            file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
 
 def work_hash(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
@@ -122,7 +123,9 @@ def read_manifest(path: Path | str) -> Manifest:
     try:
         return TypeAdapter(Manifest).validate_json(Path(path).read_bytes(), strict=True, extra="forbid")
     except ValidationError as invalid:
-        raise UserError(f"{path}: this is not a manifest of ours ({invalid.error_count()} errors).") from invalid
+        raise UserError(
+            f"{path}: this is not a manifest of ours ({invalid.error_count()} errors). Move it away or write elsewhere."
+        ) from invalid
 
 
 def file_hash(path: Path | str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from eclosure.core.family import Family
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
@@ -101,6 +102,8 @@ def parse(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore
         # become a tuple and "L1" a reason code, but "yes" is no label and 7 is no id.
         return _adapter(kind).validate_json(json.dumps(record), strict=True, extra=extra)
     except ValidationError as invalid:
+        if (mistaken := _mistaken(kind, record)) is not None:
+            raise RecordError(mistaken) from invalid
         shapes = {field.name: field.metadata.get("shape") for field in fields(kind)}  # type: ignore[arg-type]
         problems = (_problem(error, record, shapes) for error in invalid.errors())
         raise RecordError("; ".join(problems)) from invalid
@@ -190,6 +193,24 @@ def _named(kind: type[object], record: JsonObject) -> JsonObject:
     if len(labels) != len(verdict):
         raise RecordError("verdict: a label is given under its name and under its letter; keep one")
     return {**record, "verdict": labels}
+
+
+# The keys by which a record of ours is known, and what people call it.
+_MARKS: dict[type[Any], tuple[frozenset[str], str]] = {
+    Instance: (frozenset({"question", "evidence"}), "an instance"),
+    Response: (frozenset({"instance_id", "trace"}), "a response"),
+    Judgment: (frozenset({"response_id", "judge"}), "a judgment"),
+    SettledVerdict: (frozenset({"response_id", "verdict"}), "a verdict"),
+    Family: (frozenset({"source", "gold"}), "a family"),
+}
+
+
+def _mistaken(kind: type[object], record: JsonObject) -> str | None:
+    """A sentence for somebody who gave the wrong file; None when the record is none of our other kinds."""
+    if kind not in _MARKS or _MARKS[kind][0] <= record.keys():
+        return None
+    looks = next((name for marks, name in _MARKS.values() if marks <= record.keys()), None)
+    return f"looks like {looks}, not {_MARKS[kind][1]}. Is this the file you meant?" if looks else None
 
 
 def _blank(**texts: str | None) -> Iterator[str]:

@@ -89,11 +89,15 @@ class Evidence:
 
     def _stated(self, name: str, relation: Relation, role: str | None) -> Iterator[tuple[str, Statement, int]]:
         for subject in (name, *self._aliases[name]):
+            loose = self._loose.get((subject, relation), [])
+            elsewhere = max((s.era or _NOW for s, _ in loose), default=0)
+            newest = elsewhere
             for referent in self.referents(subject, relation.subject, role):
                 own = [s for s in self.readings[referent].statements if s.subject is None and s.relation is relation]
-                latest = max((s.era or _NOW for s in own), default=0)
+                latest = max((elsewhere, *(s.era or _NOW for s in own)))
+                newest = max(newest, latest)
                 yield from ((subject, s, referent) for s in own if (s.era or _NOW) == latest)
-            yield from ((subject, s, index) for s, index in self._loose[subject, relation])
+            yield from ((subject, s, index) for s, index in loose if (s.era or _NOW) == newest)
 
     def referents(self, name: str, kind: str, role: str | None = None) -> list[int]:
         """The passages about bearers of a name, narrowed by the role if there are several."""
@@ -173,7 +177,7 @@ def _distinct(ways: list[Way]) -> list[Way]:
     return list(best.values())
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=128)
 def evidence_of(passages: tuple[Passage, ...]) -> Evidence:
     """The facts of some passages, read once."""
     return Evidence(passages)

@@ -89,6 +89,19 @@ _COMMON: dict[str, tuple[tuple[Relation, float], ...]] = {
 }  # fmt: skip
 
 
+# People are grown when they make things, and make nothing after they died: whatever is drawn goes together.
+_YEARS = {
+    rel.BIRTH_DATE: (1912, 1942),
+    rel.RELEASED: (1963, 1985),
+    rel.PUBLISHED: (1963, 1985),
+    rel.ISSUED: (1963, 1985),
+    rel.FOUNDED: (1963, 1985),
+    rel.DEATH_DATE: (1986, 2016),
+    rel.ESTABLISHED: (1650, 1950),
+}
+_DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
+
+
 class Scene:
     """The entities around one question. Names are new unless sharing one is asked for."""
 
@@ -96,13 +109,15 @@ class Scene:
         self.rng = rng
         self.entities: list[Entity] = []
         self.names: set[str] = set()
+        self.parents: set[str] = set()
 
     def new_name(self, kind: str, relation: Relation | None = None) -> str:
         """A name nothing in the scene has, as a whole or as a surname. Fathers are men, mothers are women."""
         make = _PARENTS.get(relation, _MAKERS[kind]) if relation else _MAKERS[kind]
         while True:
             name = make(self.rng)
-            parts = {name, name.split()[-1]} if kind == rel.PERSON else {name}
+            # An article tells nothing apart: a judge of answers does not see it.
+            parts = {name, name.split()[-1]} if kind == rel.PERSON else {name, name.removeprefix("The ")}
             if not parts & self.names:
                 self.names |= parts
                 return name
@@ -125,11 +140,10 @@ class Scene:
         if relation.kind is ValueKind.NAME:
             return self.new_name(relation.object or rel.PERSON, relation)
         if relation.kind is ValueKind.DATE:
-            low, high = (1890, 1960) if relation is rel.BIRTH_DATE else (1975, 2020)
-            return f"{rng.randint(low, high)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+            year = rng.randint(*_YEARS[relation])
+            return f"{year}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
         if relation.kind is ValueKind.YEAR:
-            low, high = {rel.FOUNDED: (1850, 1990), rel.ESTABLISHED: (1650, 1970)}.get(relation, (1962, 2018))
-            return str(rng.randint(low, high))
+            return str(rng.randint(*_YEARS[relation]))
         if relation.kind is ValueKind.MINUTES:
             return str(rng.randint(71, 179))
         low, high = {rel.POPULATION: (2_100, 940_000), rel.EMPLOYEES: (12, 60_000)}.get(relation, (96, 912))
@@ -139,11 +153,15 @@ class Scene:
         """State a fact about the subject; a person gets the occupation the relation implies."""
         value = obj if isinstance(obj, str) else obj.name
         subject.say(relation, value)
+        if relation in _PARENTS:
+            self.parents.add(value)
         if isinstance(obj, Entity) and relation.role and obj.kind == rel.PERSON:
             obj.occupation = relation.role
 
     def furnish(self, entity: Entity, skip: tuple[Relation, ...] = ()) -> None:
         """Add the facts an article usually has."""
+        # A parent's dates would have to fit the child's.
+        skip = (*skip, *_DATES) if entity.name in self.parents else skip
         for relation, chance in _COMMON[entity.kind]:
             if relation in skip or entity.value(relation) is not None or self.rng.random() > chance:
                 continue

@@ -119,14 +119,15 @@ def _evidence_edits(item: Item, gold: View) -> Iterator[EvidenceEdit]:
 
 
 def _new_values(item: Item, hop: Hop, rng: Random) -> list[str]:
-    """Values that could stand in a fact's place and still lead somewhere."""
-    kind, number = hop.relation.kind, hop.value[:4] if hop.relation.kind is ValueKind.DATE else hop.value
-    if kind is ValueKind.NAME:
+    """Values that could stand in a fact's place and still lead somewhere, as plausible as the old one."""
+    if hop.relation.kind is ValueKind.NAME:
         return _new_names(item, hop.relation, hop.value, rng)
-    if kind in (ValueKind.DATE, ValueKind.YEAR):
-        shifts = rng.sample((-62, -31, -17, -9, 9, 17, 31, 62), 8)
-        return [f"{int(number) + shift}{hop.value[4:]}" for shift in shifts]
-    return [str(max(1, round(int(number) * factor))) for factor in rng.sample((0.1, 0.5, 1.5, 12.0), 4)]
+    scene = Scene(rng)
+    drawn = [scene.literal(hop.relation) for _ in range(8)]
+    if hop.relation.kind is ValueKind.DATE:
+        # Day and month stay: the year is what is edited.
+        drawn = [f"{value[:4]}{hop.value[4:]}" for value in drawn]
+    return [value for value in dict.fromkeys(drawn) if value != hop.value]
 
 
 def _new_names(item: Item, relation: rel.Relation, value: str, rng: Random) -> list[str]:
@@ -238,8 +239,11 @@ def _near_targets(item: Item) -> list[Target]:
     if isinstance(target, Lookup):
         return _near_lookups(target.phrase, rivals)
     kinds = (target.right.start_type, target.right.kind)
+    asked = (target.left.base, target.right.base)
     found: list[Target] = [
-        replace(target, right=replace(target.right, base=name)) for name, kind in rivals if kind in kinds
+        replace(target, right=replace(target.right, base=name))
+        for name, kind in rivals
+        if kind in kinds and name not in asked
     ]
     if isinstance(target, Agree):
         subject = target.relation.subject

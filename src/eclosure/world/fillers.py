@@ -87,13 +87,43 @@ BODIES = (
     "After {event} it nearly closed, and {number} members of staff bought shares to keep it going",
     "Meetings are still held in {language}, a habit that puzzles {people}",
     "A foundation for {theme} bears its name",
-    "Its first building, next to the {building}, burned down in {event}",
+    "Its first building, next to the {building}, burned down and was never replaced",
+    "Competitors copied its way with {craft} within {number} years",
+    "During {event} it turned for a while to the making of {trade}",
     "A history in {number} volumes was written for an anniversary and read mainly by {people}",
     "The emblem shows a {quality} hand holding a sheaf of {trade}",
 )
+SCHOOLS = (
+    "The library holds {number} rooms of {thing}, some of them never catalogued",
+    "Teaching was interrupted for {number} terms by {event}",
+    "Its courses on {theme} attract {people} from abroad every {season}",
+    "The oldest wing once served as a {building}",
+    "Students of {craft} put on a show of their own each {season}",
+    "A chair for the study of {theme} was endowed by a family that had grown rich on {trade}",
+    "Lectures were held in {language} until {event}",
+    "The rowing club and the society for {habit} are older than most departments",
+    "A quarrel about {theme} divided the staff for {number} years",
+    "Its collection of {thing} is open to {people} by appointment",
+    "The grounds border on {place} and are known for a {quality} avenue of limes",
+    "Graduates are said to be {quality} in argument and careless about {craft}",
+)
+PRIZES = (
+    "The jury of {number} is drawn by lot from former winners",
+    "No winner was named in the year of {event}",
+    "Entries in {language} have been accepted for {number} decades",
+    "It comes with a medal and a year free of duties, spent as a rule in {place}",
+    "The founder, a dealer in {trade}, asked that no work on {theme} be excluded",
+    "Its shortlist is read closely by {people}",
+    "The dinner that follows each {season} is better known than the speeches",
+    "Twice it went to {number} people at once, against the wishes of {people}",
+    "A book of the winners' {thing} appears every few years",
+    "Winners are expected to give a talk on {theme} or on {craft}",
+    "Early juries favoured {quality} work, and {people} complained",
+    "The statutes were rewritten after {event}",
+)
 BY_KIND = {
     "film": WORKS, "book": WORKS, "song": WORKS, "person": PEOPLE, "city": PLACES, "country": PLACES,
-    "company": BODIES, "university": BODIES, "award": BODIES,
+    "company": BODIES, "university": SCHOOLS, "award": PRIZES,
 }  # fmt: skip
 
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -117,18 +147,20 @@ def write_filler(kind: str, rng: Random, used: set[str]) -> str | None:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], ...]:
-    found = []
+def _pattern() -> re.Pattern[str]:
+    """All fillers in one expression."""
+    ways = []
     for template in {template: None for group in BY_KIND.values() for template in group}:
         parts = _SLOT.split(with_plain_articles(template))
-        pattern = "".join(
-            re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(with_plain_articles, POOLS[part])) + ")"
-            for index, part in enumerate(parts)
+        ways.append(
+            "".join(
+                re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(with_plain_articles, POOLS[part])) + ")"
+                for index, part in enumerate(parts)
+            )
         )
-        found.append(re.compile(pattern, re.IGNORECASE))
-    return tuple(found)
+    return re.compile("|".join(ways), re.IGNORECASE)
 
 
 def is_filler(text: str) -> bool:
     """Whether a sentence core, with plain articles, is one of ours and says nothing."""
-    return any(pattern.fullmatch(text) for pattern in _patterns())
+    return _pattern().fullmatch(text) is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from random import Random
 
 from eclosure.world.claims import (
@@ -41,7 +41,7 @@ from eclosure.world.language import (
     write_said,
 )
 from eclosure.world.lexicon import is_woman
-from eclosure.world.questions import read_pair, superlatives
+from eclosure.world.questions import read_pair, read_years, superlatives
 from eclosure.world.relations import ORDERS, ROLE_NOUNS, SAME, TYPE_WORDS, Relation
 from eclosure.world.values import PATTERNS, ValueKind, read_any, read_value, write_value
 
@@ -80,6 +80,7 @@ class Writer:
 
     rng: Random
     discourse: Discourse = field(default_factory=Discourse)
+    steps: int = 0
 
     def step(self, claim: Claim, passage: int | None = None, *, conclusion: bool = False) -> str:
         """One step; a passage index may be cited."""
@@ -88,6 +89,9 @@ class Writer:
         if isinstance(claim, Idle):
             return f"{capitalised(text)}."
         opener = self.rng.choice(_CONCLUDERS if conclusion else _OPENERS)
+        if self.steps == 0 and opener in ("Next, ", "Also, "):
+            opener = ""
+        self.steps += 1
         if "{n}" in opener:
             opener = opener.replace("{n}", str(passage)) if passage is not None else ""
         elif passage is not None and self.rng.random() < 0.6:
@@ -199,6 +203,7 @@ def _read_part(part: str, discourse: Discourse) -> Claim | None:
     return None
 
 
+@lru_cache(maxsize=4_096)
 def _read_idle(text: str) -> Idle | None:
     for kind, templates in _IDLE.items():
         for template in templates:
@@ -209,6 +214,7 @@ def _read_idle(text: str) -> Idle | None:
     return None
 
 
+@lru_cache(maxsize=8_192)
 def _read_core(text: str) -> Claim | None:
     for slots in match_form(_DENIED, text):
         fact = _read_fact(slots["x"])
@@ -243,7 +249,7 @@ def _read_arithmetic(text: str) -> Claim | None:
 def _read_apart(text: str) -> Apart | None:
     for template in _APART:
         found = re.fullmatch(r"(.* )(\d+)", text)
-        if found and (pair := read_pair(template, found[1])):
+        if found and (pair := read_years(template, found[1])):
             return Apart(*pair, found[2])
     return None
 

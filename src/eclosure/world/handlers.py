@@ -7,7 +7,7 @@ rates. Judging, screening and construction register beside it where their prompt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from eclosure.core.instance import Instance
@@ -42,17 +42,17 @@ class FailureRates:
         """Refuse rates that are none."""
         if unknown := [name for name in self.rates if name not in FAILURES]:
             raise SettingError(f"there is no failure {unknown[0]!r}. Choose from: {', '.join(FAILURES)}.")
-        if any(rate < 0 for rate in self.rates.values()) or sum(self.rates.values()) > 1:
-            raise SettingError("failure rates must not be negative, and add up to at most 1.")
+        if not all(0 <= rate <= 1 for rate in self.rates.values()) or sum(self.rates.values()) > 1:
+            raise SettingError("failure rates must lie between 0 and 1, and add up to at most 1.")
 
-    def plan(self, rng: Random) -> Plan:
-        """How the next response is to fail."""
+    def draw(self, rng: Random) -> str | None:
+        """How the next response is to fail; None for not at all."""
         roll = rng.random()
         for name, rate in self.rates.items():
             if roll < rate:
-                return rng.choice(FAILURES[name])
+                return name
             roll -= rate
-        return Plan()
+        return None
 
 
 def world_registry(failures: FailureRates | None = None, seed: int = 0) -> Registry:
@@ -81,8 +81,15 @@ def generate(request: ChatRequest, failures: FailureRates, seed: int) -> Reply:
 
 
 def break_item(item: Item, failures: FailureRates) -> Sabotaged:
-    """The item's response, failing as often and in such ways as asked; reliable where it cannot fail that way."""
-    plan = failures.plan(Random(f"{item.seed}/failure"))
-    made = sabotage(item, plan, "failure") or sabotage(item, Plan(), "failure")
-    assert made is not None
-    return made
+    """The item's response, failing as often and in such ways as asked.
+
+    Where this item cannot fail that way the response stays reliable; ``asked`` says what was wanted.
+    """
+    rng = Random(f"{item.seed}/failure")
+    asked = failures.draw(rng)
+    plans = list(FAILURES[asked]) if asked else []
+    rng.shuffle(plans)
+    for plan in (*plans, Plan()):
+        if (made := sabotage(item, plan, "failure")) is not None:
+            return replace(made, asked=asked)
+    raise AssertionError("a reliable response can always be made")

@@ -91,7 +91,7 @@ _PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
 )
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def read_phrase(text: str) -> Phrase | None:
     """The phrase a text stands for."""
     lowered = text[0].lower() + text[1:] if text else text
@@ -183,15 +183,22 @@ class Said:
     value: str
 
 
+# The longest literal of each form, for a quick look: most forms are out at once.
+_FORMS = tuple(
+    (max(_parts(template)[0], key=len), template, relation) for relation in RELATIONS for template in relation.forms
+)
+
+
 def read_said(text: str) -> Iterator[Said]:
     """Every reading of a sentence core as one relation between a phrase and a value."""
-    for relation in RELATIONS:
-        for template in relation.forms:
-            for slots in match_form(template, text):
-                value = read_object(relation, slots["o"])
-                subject = read_phrase(slots["s"]) if value is not None else None
-                if subject is not None and value is not None and fits(subject, relation):
-                    yield Said(subject, relation, value)
+    for literal, template, relation in _FORMS:
+        if literal not in text:
+            continue
+        for slots in match_form(template, text):
+            value = read_object(relation, slots["o"])
+            subject = read_phrase(slots["s"]) if value is not None else None
+            if subject is not None and value is not None and fits(subject, relation):
+                yield Said(subject, relation, value)
 
 
 def read_object(relation: Relation, text: str) -> str | None:

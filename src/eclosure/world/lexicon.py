@@ -87,6 +87,13 @@ def is_woman(name: str) -> bool:
     return name.split(maxsplit=1)[0] in WOMEN
 
 
+def is_person(name: str) -> bool:
+    """Whether this is a full name of a person, as they are made here."""
+    given, *middle, last = name.split() if " " in name else (name, "")
+    initial = not middle or (len(middle) == 1 and len(middle[0]) == 1)
+    return given in {*MEN, *WOMEN} and last in SURNAMES and initial
+
+
 def title(rng: Random) -> str:
     """The title of a film, a book or a song."""
     adjective, noun, other = rng.choice(_ADJECTIVES), rng.choice(_NOUNS), rng.choice(_NOUNS)
@@ -125,6 +132,19 @@ def company(rng: Random) -> str:
     """A company."""
     first = rng.choice((rng.choice(SURNAMES), rng.choice(_STEMS) + rng.choice(_CITY_ENDS), rng.choice(_NOUNS)))
     return f"{first} {rng.choice(_COMPANY_ENDS)}"
+
+
+_TRADES = {
+    "film": ("Pictures", "Studios", "Films"),
+    "publishing": ("Press", "Publishing", "Books"),
+    "music": ("Records",),
+}
+
+
+def industry_of(name: str) -> str | None:
+    """The trade a company's name gives away."""
+    last = name.rsplit(maxsplit=1)[-1]
+    return next((trade for trade, endings in _TRADES.items() if last in endings), None)
 
 
 def university(rng: Random) -> str:

@@ -21,7 +21,7 @@ from eclosure.world.evidence import Evidence
 from eclosure.world.facts import Entity, Scene
 from eclosure.world.questions import Lookup, Target, read_question, write_question
 from eclosure.world.shapes import PROFILES, Plot, Profile
-from eclosure.world.solve import Solution, solve, write_answer, write_trace
+from eclosure.world.solve import Solution, solve, submit_answer, write_answer, write_trace
 from eclosure.world.text import write_passage
 from eclosure.world.values import ValueKind, write_value
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 50
 """Scenes tried for one item. Some cannot be used: two answers, a tie, a name that reads two ways."""
+
+_BETWEEN = 0.22
+"""How far the length of passages scatters between questions, as a factor."""
 
 _PADDING = (rel.PERSON, rel.FILM, rel.CITY, rel.COMPANY, rel.BOOK, rel.SONG, rel.UNIVERSITY, rel.COUNTRY, rel.AWARD)
 
@@ -56,9 +59,8 @@ class Item:
     @property
     def response(self) -> Response:
         """The reliable response."""
-        rng = Random(f"{self.seed}/answer")
         trace = write_trace(self.solution.moves, f"{self.seed}/trace")
-        answer = write_answer(self.target, self.solution.answer, rng)
+        answer = submit_answer(self.target, self.solution.answer, Random(f"{self.seed}/submitted"))
         text = completion_text(trace, answer)
         return Response.from_completion(f"{self.instance.id}/gold", self.instance.id, text, Source("world"))
 
@@ -95,7 +97,9 @@ def _try(profile: Profile, seed: str, name: str) -> Item | None:
     scene = Scene(rng)
     plot = makers[chosen](scene)
     entities = _cast(scene, plot, profile.passages)
-    words = tuple(_length(rng, profile) for _ in entities)
+    # Some questions come with long passages, some with short ones.
+    scale = math.exp(rng.gauss(0, _BETWEEN))
+    words = tuple(max(12, round(scale * profile.words * math.exp(rng.gauss(0, profile.spread)))) for _ in entities)
     passages = tuple(
         write_passage(entity, index, seed=f"{seed}/{index}", words=words[index])
         for index, entity in enumerate(entities)
@@ -138,10 +142,6 @@ def _cast(scene: Scene, plot: Plot, size: int) -> list[Entity]:
 def _asked(target: Target) -> tuple[rel.Relation, ...]:
     """Relations no extra fact may touch, or the question could get a second answer."""
     return target.phrase.path if isinstance(target, Lookup) else ()
-
-
-def _length(rng: Random, profile: Profile) -> int:
-    return max(12, round(profile.words * math.exp(rng.gauss(0, profile.spread))))
 
 
 def _reads_back(question: str, target: Target) -> bool:

@@ -6,12 +6,15 @@ answers ``None`` with a reason where it cannot read: it does not guess.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eclosure.core.answers import normalize
+from eclosure.core.answers import contains_span, normalize
+from eclosure.core.instance import Instance
 from eclosure.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
-from eclosure.core.labels import Label
+from eclosure.core.labels import Label, conjunction, negation
+from eclosure.core.response import Response
 from eclosure.world.claims import (
     Agreed,
     Apart,
@@ -31,15 +34,15 @@ from eclosure.world.grammar import read_step
 from eclosure.world.language import Phrase, Which
 from eclosure.world.premises import ABSTAIN, Premises, winner
 from eclosure.world.pursuit import Pursuit
-from eclosure.world.questions import NO, YES, read_question
-from eclosure.world.relations import ALIAS
+from eclosure.world.questions import NO, YES, Choose, Target, read_question
+from eclosure.world.relations import ALIAS, Relation
 from eclosure.world.values import read_any, year_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from eclosure.core.instance import Instance, Passage
-    from eclosure.core.response import Response, Trace
+    from eclosure.core.instance import Passage
+    from eclosure.core.response import Trace
 
 JUDGE = "world oracle"
 _ABSTENTIONS = frozenset(
@@ -65,62 +68,116 @@ def _fails(failure: LocalFailure) -> Finding:
 
 def judge(instance: Instance, response: Response) -> Judgment:
     """The oracle's judgment of a response; what it cannot decide is listed with the reason."""
-    steps, claims, unread = judge_steps(instance.evidence, response.trace)
-    labels: dict[Criterion, Label] = {}
-    reasons: dict[Criterion, str] = {}
-    if unread:
-        reasons[Criterion.LOCAL_SOUNDNESS] = f"cannot read step {unread[0] + 1}"
     target = read_question(instance.question)
-    for criterion in (Criterion.ALIGNMENT, Criterion.CLOSURE, Criterion.COMPLETENESS):
-        if target is None:
-            reasons[criterion] = "cannot read the question"
-        elif unread:
-            reasons[criterion] = f"cannot read step {unread[0] + 1}"
-    if target is not None and not unread:
-        pursued = Pursuit(target).follow(claims)
-        premises = Premises(claims)
-        if pursued is None:
-            reasons[Criterion.ALIGNMENT] = "no claim shows what the trace pursues"
-        else:
-            labels[Criterion.ALIGNMENT] = pursued[0]
-        if response.answer is not None:
-            aligned = pursued is None or pursued[0]
-            found = (
-                premises.established(target) if aligned else _own_conclusion(premises, pursued[1] if pursued else None)
-            )
-            labels[Criterion.CLOSURE] = len(found) == 1 and same_answer(response.answer, found[0])
-        if instance.reference_answer is not None:
-            found = premises.established(target)
-            labels[Criterion.COMPLETENESS] = len(found) == 1 and any(
-                same_answer(found[0], accepted) for accepted in instance.accepted_answers
-            )
-    if response.answer is None:
-        reasons.setdefault(Criterion.CLOSURE, "no answer was submitted")
-        reasons[Criterion.CORRECTNESS] = "no answer was submitted"
-    elif instance.reference_answer is not None:
-        labels[Criterion.CORRECTNESS] = is_correct(response.answer, instance.accepted_answers)
-    if instance.reference_answer is None:
-        reasons |= dict.fromkeys((Criterion.COMPLETENESS, Criterion.CORRECTNESS), "there is no reference answer")
+    options = target.options if isinstance(target, Choose) else ()
+    steps, claims, unread = judge_steps(instance.evidence, response.trace, options)
+    case = _Case(instance, response, target, claims, f"cannot read step {unread[0] + 1}" if unread else None)
+    open_step = _open_step(steps, unread)
+    case.reasons |= {Criterion.LOCAL_SOUNDNESS: open_step} if open_step else {}
     return Judgment(
         response.id,
         JUDGE,
         steps,
-        aligned=labels.get(Criterion.ALIGNMENT),
-        closed=labels.get(Criterion.CLOSURE),
-        complete=labels.get(Criterion.COMPLETENESS),
-        correct=labels.get(Criterion.CORRECTNESS),
-        # An unsound step decides L whatever the unread ones say.
-        unjudged={c: r for c, r in reasons.items() if not (c is Criterion.LOCAL_SOUNDNESS and _any_unsound(steps))},
+        aligned=case.decided(Criterion.ALIGNMENT, case.aligned),
+        closed=case.decided(Criterion.CLOSURE, case.closed),
+        complete=case.decided(Criterion.COMPLETENESS, case.complete),
+        correct=case.decided(Criterion.CORRECTNESS, case.correct),
+        unjudged=case.reasons,
     )
 
 
-def _any_unsound(steps: Iterable[StepJudgment]) -> bool:
-    return any(step.sound is False for step in steps)
+_NO_QUESTION = "cannot read the question"
+_NO_GOAL = "no claim shows what the trace pursues"
+_NO_ANSWER = "no answer was submitted"
+_ODD_ANSWER = "cannot read the answer"
+_NO_REFERENCE = "there is no reference answer"
+_NO_TRACE = "there is no trace"
 
 
-def judge_steps(passages: Sequence[Passage], trace: Trace) -> tuple[tuple[StepJudgment, ...], list[Claim], list[int]]:
-    """Every step judged, all claims that were read, and the numbers of the steps that were not."""
-    checker = StepChecker(evidence_of(tuple(passages)))
+@dataclass
+class _Case:
+    """The labels of a whole response, each a label or the reason why there is none."""
+
+    instance: Instance
+    response: Response
+    target: Target | None
+    claims: list[Claim]
+    unread: str | None
+    """Why the trace as a whole cannot be judged."""
+    reasons: dict[Criterion, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What is known of the trace before any question is asked of it."""
+        self.premises = Premises(self.claims)
+        self.pursued = Pursuit(self.target).follow(self.claims) if self.target and not self.unread else None
+        if not self.response.trace.steps:
+            # Only an answer came: that says nothing about a trace nobody saw.
+            self.unread = _NO_TRACE
+
+    def decided(self, criterion: Criterion, decide: Callable[[], bool | str]) -> Label:
+        """The label, with the reason noted where there is none."""
+        found = decide()
+        if isinstance(found, str):
+            self.reasons[criterion] = found
+            return None
+        return found
+
+    def aligned(self) -> bool | str:
+        if self.target is None or self.unread:
+            return self.unread or _NO_QUESTION
+        return self.pursued[0] if self.pursued else _NO_GOAL
+
+    def closed(self) -> bool | str:
+        if self.response.answer is None:
+            return _NO_ANSWER
+        if self.target is None or self.unread:
+            return self.unread or _NO_QUESTION
+        on_target = self.pursued is None or self.pursued[0]
+        found = self.premises.established(self.target) if on_target else _own_conclusion(self.premises, self.pursued)
+        return self._is(self.response.answer, found)
+
+    def complete(self) -> bool | str:
+        if self.instance.reference_answer is None:
+            return _NO_REFERENCE
+        if self.target is None or self.unread:
+            return self.unread or _NO_QUESTION
+        found = self.premises.established(self.target)
+        return any(self._is(accepted, found) is True for accepted in self.instance.accepted_answers)
+
+    def correct(self) -> bool | str:
+        if self.response.answer is None:
+            return _NO_ANSWER
+        if self.instance.reference_answer is None:
+            return _NO_REFERENCE
+        found = is_correct(self.response.answer, self.instance.accepted_answers)
+        return _ODD_ANSWER if found is None else found
+
+    def _is(self, answer: str, found: list[str]) -> bool | str:
+        """Whether an answer is the one thing that was established, under any name the trace gives it."""
+        if len(found) != 1:
+            return False
+        same = means(self.premises.name(read_any(answer)), found[0])
+        return _ODD_ANSWER if same is None else same
+
+
+def _open_step(steps: Sequence[StepJudgment], unread: Sequence[int]) -> str | None:
+    """Why local soundness is open; an unsound step decides it whatever the others may be."""
+    if any(step.sound is False for step in steps):
+        return None
+    if unread:
+        return f"cannot read step {unread[0] + 1}"
+    number = next((n for n, step in enumerate(steps, start=1) if step.substantive and step.sound is None), None)
+    return f"cannot read a sentence of the passages that may decide step {number}" if number else None
+
+
+def judge_steps(
+    passages: Sequence[Passage], trace: Trace, options: Sequence[str] = ()
+) -> tuple[tuple[StepJudgment, ...], list[Claim], list[int]]:
+    """Every step judged, all claims that were read, and the numbers of the steps that were not.
+
+    ``options`` are the things the question chooses between, which "the older one" is then said of.
+    """
+    checker = StepChecker(evidence_of(tuple(passages)), options)
     discourse = Discourse()
     judged: list[StepJudgment] = []
     everything: list[Claim] = []
@@ -153,8 +210,9 @@ def _step(claims: tuple[Claim, ...], checker: StepChecker, passages: Sequence[Pa
 class StepChecker:
     """Checks claims against the evidence, in the order of the trace."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, options: Sequence[str] = ()) -> None:
         self.evidence = evidence
+        self._options = options
         self._roles: dict[str, str] = {}
         self._told: list[Fact] = []
         self._compared: Compared | None = None
@@ -216,11 +274,12 @@ class StepChecker:
         return LocalFailure.INVALID_INFERENCE if a_namesakes else LocalFailure.UNSUPPORTED_CONTENT
 
     def _unless_unread(self, phrase: Phrase, finding: Finding, value: str = "") -> Finding:
-        """A sentence nobody could read may say otherwise, if it speaks of the same names."""
-        names = [name for name in (phrase.base, value) if isinstance(name, str) and name]
-        open_ = any(
-            name in part or self._title_has(index, name) for index, part in self.evidence.unread for name in names
-        )
+        """A sentence nobody could read may say otherwise, if it speaks of the same names or of one on the way."""
+        on_the_way = [Phrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path))]
+        names = {phrase.base, value, *(name for way in on_the_way for name in self._ways(way))}
+        texts = [name for name in names if isinstance(name, str) and name and not name[0].isdigit()]
+        unread = self.evidence.unread
+        open_ = any(name in part or self._title_has(index, name) for index, part in unread for name in texts)
         return Finding(sound=None) if open_ else finding
 
     def _title_has(self, index: int, name: str) -> bool:
@@ -251,16 +310,17 @@ class StepChecker:
         return _computed(order_key(one) != order_key(other) and (order_key(one) < order_key(other)) == claim.less)
 
     def _chosen(self, claim: Chosen) -> Finding:
-        """Among those the trace compares: an option holds against the others it was weighed against."""
-        way = (*claim.path, claim.attribute)
-        known = []
-        for name in dict.fromkeys((*self._weighed(claim), claim.option)):
-            values = self._ways(Phrase(name, way))
-            if len(values) == 1:
-                known.append((name, values[0]))
-        if len(known) < 2 or claim.option not in dict(known):
-            return self._unless_unread(Phrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
-        return _computed(winner(known, least=claim.least) == claim.option)
+        """Among those the trace compares, or else those the question names."""
+        for names in (self._weighed(claim), self._options if claim.option in self._options else ()):
+            known = self._known((*names, claim.option), (*claim.path, claim.attribute))
+            if len(known) > 1 and claim.option in known:
+                return _computed(winner(list(known.items()), least=claim.least) == claim.option)
+        return self._unless_unread(Phrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
+
+    def _known(self, names: Iterable[str], way: tuple[Relation, ...]) -> dict[str, str]:
+        """The values of those that have exactly one."""
+        found = {name: self._ways(Phrase(name, way)) for name in names}
+        return {name: values[0] for name, values in found.items() if len(values) == 1}
 
     def _weighed(self, claim: Chosen) -> list[str]:
         """What was compared last, or all that was told of the attribute if nothing was."""
@@ -282,8 +342,9 @@ def _computed(right: bool) -> Finding:
     return _HOLDS if right else _fails(LocalFailure.CONSTRAINT_OR_COMPUTATION)
 
 
-def _own_conclusion(premises: Premises, claim: Claim | None) -> list[str]:
+def _own_conclusion(premises: Premises, pursued: tuple[bool, Claim] | None) -> list[str]:
     """What a trace that left the question establishes for the target it pursues."""
+    claim = pursued[1] if pursued else None
     if isinstance(claim, Fact):
         return premises.values(claim.phrase)
     if isinstance(claim, Chosen):
@@ -300,14 +361,41 @@ def is_abstention(answer: str) -> bool:
     return answer.strip().rstrip(".").lower() in _ABSTENTIONS
 
 
+_LEAD = re.compile(r"^(?:the answer is|it is|it was|this is)\s+", re.IGNORECASE)
+_UNIT = re.compile(r"(\d[\d,]*) (?:years?|people|inhabitants|pages|employees)")
+
+
+def _plain(answer: str) -> str:
+    """The answer without the words around it that say nothing."""
+    text = _LEAD.sub("", answer.strip().rstrip("."))
+    found = _UNIT.fullmatch(text)
+    return read_any(found[1] if found else text)
+
+
 def same_answer(answer: str, value: str) -> bool:
-    """Whether two answers mean the same: dates, numbers and durations by value, names by their words."""
+    """Whether two answers surely mean the same: dates, numbers and durations by value, names by their words."""
     if is_abstention(answer) or is_abstention(value):
         return is_abstention(answer) and is_abstention(value)
-    one, other = read_any(answer), read_any(value)
+    one, other = _plain(answer), _plain(value)
+    if other.lower() in (YES, NO):
+        return normalize(one)[:1] == normalize(other)
     return one == other or (bool(normalize(one)) and normalize(one) == normalize(other))
 
 
-def is_correct(answer: str, accepted: Iterable[str]) -> bool:
+def means(answer: str, value: str) -> Label:
+    """Whether an answer means a value; None for one that holds it among words that could change it.
+
+    Two names joined by "or" leave the question open, and so mean neither.
+    """
+    if same_answer(answer, value):
+        return True
+    if is_abstention(answer) or is_abstention(value) or " or " in answer or value.lower() in (YES, NO):
+        return False
+    return None if contains_span(normalize(answer), normalize(value)) else False
+
+
+def is_correct(answer: str, accepted: Iterable[str]) -> Label:
     """Whether the answer is one of the accepted ones; an abstention never is."""
-    return not is_abstention(answer) and any(same_answer(answer, one) for one in accepted)
+    if is_abstention(answer):
+        return False
+    return negation(conjunction(negation(means(answer, one)) for one in accepted))

@@ -102,13 +102,31 @@ class Premises:
         return _unique(found)
 
     def _chosen(self, target: Choose) -> list[str]:
-        return _unique(
-            claim.option
-            for claim in self.claims
-            if isinstance(claim, Chosen)
-            and (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
-            and claim.option in target.options
-        )
+        """Choices among the question's own options; one made among other things settles nothing here."""
+        found = []
+        among: Compared | None = None
+        for claim in self.claims:
+            if isinstance(claim, Compared):
+                among = claim
+            if isinstance(claim, Chosen) and claim.option in target.options:
+                same = (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
+                if same and not (among and self._strays(among, target)):
+                    found.append(claim.option)
+        return _unique(found)
+
+    def _strays(self, claim: Compared, target: Choose) -> bool:
+        """Whether a side of a comparison is known to belong to something that is not among the options."""
+        for phrase in (claim.left, claim.right):
+            if not target.path or len(phrase.path) > 1:
+                if phrase.base not in target.options:
+                    return True
+                continue
+            told = [
+                base for (base, path), values in self._facts.items() if phrase.base in values and path == target.path
+            ]
+            if told and not any(work in target.options for work in told):
+                return True
+        return False
 
     def _compared(self, target: Choose) -> list[str]:
         wanted = [self._resolved(phrase) for phrase in target.phrases()]

@@ -12,36 +12,102 @@ from eclosure.world.questions import Agree, Choose, Lookup, Span, Target
 from eclosure.world.relations import ALIAS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class Pursuit:
-    """Follows a trace claim by claim and knows by which way each name was reached."""
+    """Reads off a trace what it is after, knowing by which way each name in it was reached."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self._origins: defaultdict[str, list[Phrase]] = defaultdict(list)
         self._wanted = _wanted(target)
-        self._strayed = False
-        """Whether the last comparison was of other things than the question's."""
+        self._facts: list[Fact] = []
+        self._last: Compared | None = None
 
     def follow(self, claims: Iterable[Claim]) -> tuple[bool, Claim] | None:
-        """Whether the last claim that shows a goal is on the way to the target, and that claim; None without one.
+        """Whether the main line is on the way to the target, and the claim that shows it; None without one.
 
-        Intermediate goals are on the way, whatever their values; stopping short is no deviation. What a trace
-        ends with is what it pursues.
+        The last conclusion shows the main line, unless the trace goes on towards the target after it; without a
+        conclusion the last fact that carries on does. Intermediate goals are on the way, whatever their values;
+        stopping short is no deviation, and neither is a stray fact beside the argument.
         """
-        last: tuple[bool, Claim] | None = None
-        for claim in claims:
-            verdict = self._on_the_way(claim)
-            if verdict is not None:
-                last = (verdict, claim)
-        return last
+        listed = list(claims)
+        self._trace_back(listed)
+        shown = []
+        for claim in listed:
+            if isinstance(claim, Compared):
+                self._last = claim
+            if (verdict := self._on_the_way(claim)) is not None:
+                shown.append((verdict, claim))
+        return self._main_line(shown)
+
+    def _main_line(self, shown: list[tuple[bool, Claim]]) -> tuple[bool, Claim] | None:
+        last = max((place for place, (_, claim) in enumerate(shown) if self._concludes(claim)), default=None)
+        if last is not None:
+            # To deny or to miss what was said before is not to go on.
+            onward = [found for found in shown[last + 1 :] if found[0] and isinstance(found[1], Fact)]
+            return onward[-1] if onward else shown[last]
+        carried = [found for found in shown if self._carries_on(found[1])]
+        return (carried or shown)[-1] if shown else None
+
+    def _trace_back(self, claims: list[Claim]) -> None:
+        """Find out how every name was reached, in whatever order the trace tells it."""
+        self._facts = [claim for claim in claims if isinstance(claim, Fact)]
+        known = -1
+        while (count := sum(map(len, self._origins.values()))) != known:
+            known = count
+            for fact in self._facts:
+                self._reach(fact)
+
+    def _reach(self, fact: Fact) -> None:
+        phrase = fact.phrase
+        if phrase.path == (ALIAS,) and isinstance(phrase.base, str):
+            # Two names of one person: whatever led to one leads to the other.
+            shared = list(dict.fromkeys([*self._origins[phrase.base], *self._origins[fact.value]]))
+            self._origins[phrase.base] = shared
+            self._origins[fact.value] = list(shared)
+            return
+        for way in self._absolute(phrase):
+            # Only ways on which the target lies are worth remembering, so this comes to an end.
+            useful = any(self._leads_on(way, wanted) for wanted in self._wanted)
+            if useful and way not in self._origins[fact.value]:
+                self._origins[fact.value].append(way)
+
+    @staticmethod
+    def _concludes(claim: Claim) -> bool:
+        """Whether a claim puts others together."""
+        if isinstance(claim, Fact):
+            return len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, Which)
+        return isinstance(claim, Chosen | Agreed | Apart | Compared)
+
+    def _carries_on(self, claim: Claim) -> bool:
+        """Whether a fact speaks of something the question names or the trace has reached."""
+        phrase = claim.fact.phrase if isinstance(claim, Denied) else getattr(claim, "phrase", None)
+        if not isinstance(phrase, Phrase) or not isinstance(phrase.base, str):
+            return True
+        names = {phrase.base, *self._other_names(phrase.base)}
+        return bool(names & ({wanted.base for wanted in self._wanted} | self._values))
+
+    def _other_names(self, name: str) -> Iterator[str]:
+        """What the trace says somebody is also called."""
+        for fact in self._facts:
+            if (
+                fact.phrase.path == (ALIAS,)
+                and isinstance(fact.phrase.base, str)
+                and name in (fact.phrase.base, fact.value)
+            ):
+                yield from (fact.phrase.base, fact.value)
+
+    @property
+    def _values(self) -> set[str]:
+        """What the trace has reached; a second name alone reaches nobody."""
+        return {fact.value for fact in self._facts if fact.phrase.path != (ALIAS,)}
 
     def _on_the_way(self, claim: Claim) -> bool | None:
         """Whether a claim serves the target; None for one that shows no goal of its own."""
         if isinstance(claim, Fact):
-            return self._fact(claim)
+            return None if claim.phrase.path == (ALIAS,) else self._serves(claim.phrase)
         if isinstance(claim, Denied):
             return self._serves(claim.fact.phrase)
         if isinstance(claim, Uncovered):
@@ -49,24 +115,37 @@ class Pursuit:
         if isinstance(claim, Chosen):
             return self._chosen(claim)
         if isinstance(claim, Compared):
-            asked = self._both(claim.left, claim.right)
-            self._strayed = not asked
-            return asked
+            return self._compared(claim)
         if isinstance(claim, Agreed):
             return self._both(claim.left.then(claim.relation), claim.right.then(claim.relation))
         if isinstance(claim, Apart):
             return self._both(claim.left, claim.right)
         return None
 
-    def _fact(self, claim: Fact) -> bool | None:
-        phrase = claim.phrase
-        if phrase.path == (ALIAS,) and isinstance(phrase.base, str):
-            # Two names of one person: whatever led to one leads to the other.
-            shared = [*self._origins[phrase.base], *self._origins[claim.value]]
-            self._origins[phrase.base] = self._origins[claim.value] = shared
-            return None
-        self._origins[claim.value] += self._absolute(phrase)
-        return self._serves(phrase)
+    def _compared(self, claim: Compared) -> bool | None:
+        if self._both(claim.left, claim.right):
+            return True
+        by_another = isinstance(self.target, Choose) and claim.left.path[-1] is not self.target.attribute
+        return False if by_another or self._elsewhere(claim) else None
+
+    def _elsewhere(self, claim: Compared) -> bool:
+        """Whether a comparison is of something the question does not ask about, not just of something unexplained."""
+        if not isinstance(self.target, Choose):
+            return True
+        return any(self.strays(phrase) for phrase in (claim.left, claim.right))
+
+    def strays(self, phrase: Phrase) -> bool:
+        """Whether one side of a comparison is known to belong to something that is not among the options."""
+        assert isinstance(self.target, Choose)
+        options = self.target.options
+        if not self.target.path or len(phrase.path) > 1:
+            return phrase.base not in options
+        works = [
+            fact.phrase.base
+            for fact in self._facts
+            if fact.value == phrase.base and fact.phrase.path == self.target.path
+        ]
+        return bool(works) and not any(work in options for work in works)
 
     def _absolute(self, phrase: Phrase) -> list[Phrase]:
         """The phrase as ways from where the question starts."""
@@ -105,9 +184,15 @@ class Pursuit:
         target = self.target
         return (
             isinstance(target, Choose)
-            and not self._strayed
+            and not self._weighed_elsewhere()
             and claim.option in target.options
             and (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
+        )
+
+    def _weighed_elsewhere(self) -> bool:
+        """Whether the last comparison was of other things than the question's."""
+        return (
+            self._last is not None and not self._both(self._last.left, self._last.right) and self._elsewhere(self._last)
         )
 
     def _both(self, left: Phrase, right: Phrase) -> bool:

@@ -19,7 +19,7 @@ from eclosure.world.relations import (
     TYPE_WORDS,
     Relation,
 )
-from eclosure.world.values import NAME
+from eclosure.world.values import NAME, ValueKind
 
 if TYPE_CHECKING:
     from random import Random
@@ -130,7 +130,7 @@ def _write_choice(target: Choose, rng: Random) -> str:
     return rng.choice((f"Which {word} has the {noun} who {phrase}{ending}", f"Which {word}'s {noun} {phrase}{ending}"))
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def read_question(text: str) -> Target | None:
     """What a question asks for; None when the grammar does not know it."""
     text = text.strip()
@@ -186,9 +186,16 @@ def _read_span(text: str) -> Span | None:
         if whose := read_phrase(slots["x"]):
             return Span(whose.then(BIRTH_DATE), whose.then(DEATH_DATE))
     for template in _SPANS:
-        if pair := read_pair(template, text):
+        if pair := read_years(template, text):
             return Span(*pair)
     return None
+
+
+def read_years(template: str, text: str) -> tuple[Phrase, Phrase] | None:
+    """Two phrases that lead to dates or years; nothing lies between anything else."""
+    pair = read_pair(template, text)
+    dated = pair and all(phrase.path and phrase.path[-1].kind in (ValueKind.DATE, ValueKind.YEAR) for phrase in pair)
+    return pair if dated else None
 
 
 def _read_lookup(text: str) -> Lookup | None:

@@ -19,7 +19,7 @@ TYPE_WORDS = {
     BOOK: ("novel", "book"),
     SONG: ("song",),
     COMPANY: ("company",),
-    CITY: ("city", "town"),
+    CITY: ("city",),
     COUNTRY: ("country",),
     UNIVERSITY: ("university",),
     AWARD: ("award",),
@@ -164,7 +164,7 @@ DEATH_PLACE = _named(
 )  # fmt: skip
 NATIONALITY = _named(
     "nationality", PERSON, COUNTRY,
-    forms=("{s} was a citizen of {o}", "{s} held the citizenship of {o}", "the nationality of {s} is that of {o}"),
+    forms=("{s} was a citizen of {o}", "{s} held the citizenship of {o}", "{s} was a national of {o}"),
     phrases=("the country of citizenship of {x}", "the country of which {x} was a citizen"),
     asks=("What is the country of citizenship of {x}?", "Which country was {x} a citizen of?"),
 )  # fmt: skip
@@ -331,7 +331,7 @@ ORDERS: dict[Relation, Order] = {
                    ("was founded later", "is the younger company")),
     ESTABLISHED: Order(("was established before",), ("was established after",), ("was established first",), ("was established later",)),
     POPULATION: Order(("has fewer inhabitants than", "is smaller than"), ("has more inhabitants than", "is larger than"),
-                      ("has fewer inhabitants", "is the smaller city"), ("has more inhabitants", "is the larger city")),
+                      ("has fewer inhabitants", "is smaller"), ("has more inhabitants", "is larger")),
     EMPLOYEES: Order(("employs fewer people than",), ("employs more people than",), ("employs fewer people",), ("employs more people",)),
     PAGES: Order(("has fewer pages than",), ("has more pages than",), ("has fewer pages",), ("has more pages",)),
     RUNTIME: Order(("is shorter than", "has a shorter running time than"), ("is longer than", "has a longer running time than"),

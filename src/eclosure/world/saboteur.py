@@ -1,7 +1,7 @@
 """Responses that fail in a requested way, made from reliable ones, with the labels they must get.
 
-Works on the moves of a solution and knows the facts; it never asks the oracle. What it plants is decided by how it
-breaks a response, so that the oracle can be held against it.
+Works on the moves of a solution and on the facts as the passages state them. It shares that reading with the oracle,
+but none of its judgements: what it plants is decided by how it breaks a response, and the oracle is held against it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import StrEnum
 from random import Random
 from typing import TYPE_CHECKING
 
+from eclosure.core.identity import hash_rank
 from eclosure.core.judgment import LocalFailure, StepJudgment
 from eclosure.core.response import Response, Source, Trace
 from eclosure.core.verdict import FailureClass, Verdict
@@ -20,7 +21,7 @@ from eclosure.world.evidence import Evidence, evidence_of
 from eclosure.world.language import Phrase
 from eclosure.world.questions import NO, YES, Agree, Choose, Lookup, Span, Target
 from eclosure.world.relations import ALIAS, PERSON, RELATIONS, Relation
-from eclosure.world.solve import Move, solve, write_answer, write_steps
+from eclosure.world.solve import Move, solve, submit_answer, write_steps
 from eclosure.world.values import ValueKind
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Sabotaged:
     steps: tuple[StepJudgment, ...]
     """Substantive status, soundness and code of every step."""
     verdict: Verdict
+    asked: str | None = None
+    """The failure that was asked for by name; the plan may differ where the item does not admit it."""
 
 
 PLANS: tuple[Plan, ...] = (
@@ -123,7 +126,7 @@ class _Smith:
     def _break(self, failure: FailureClass, draft: _Draft) -> _Draft | None:
         if failure is FailureClass.ANSWER_DECOUPLING:
             other = self._other_answer()
-            return replace(draft, answer=other, closed=False, correct=False) if other else None
+            return replace(draft, answer=self._torn(other), closed=False, correct=False) if other else None
         if failure is FailureClass.INCOMPLETE_REASONING:
             return self._stop_short(draft)
         return self._deviate()
@@ -138,7 +141,7 @@ class _Smith:
             kept = kept - 1 or kept + 1
             if kept >= len(self.facts):
                 return None
-        guess = self._other_answer() if self.rng.random() < 0.5 else None
+        guess = self._guess(self.moves[kept - 1]) if self.rng.random() < 0.6 else None
         return replace(
             draft,
             moves=self.moves[:kept],
@@ -147,6 +150,14 @@ class _Smith:
             complete=False,
             correct=guess is None,
         )
+
+    def _guess(self, last: Move) -> str | None:
+        """A wrong answer after an unfinished trace: any, or what was reached last, as if that had been asked for."""
+        reached = last.claim.value if isinstance(last.claim, Fact) and isinstance(self.target, Lookup) else None
+        if reached and not self.evidence.same(reached, self.item.solution.answer) and self.rng.random() < 0.6:
+            return reached
+        other = self._other_answer()
+        return self._torn(other) if other else None
 
     def _deviate(self) -> _Draft | None:
         """Answer another question from the same passages, soundly."""
@@ -175,12 +186,18 @@ class _Smith:
             return found + [(replace(target, options=(target.options[0], rival)), False) for rival in rivals]
         if isinstance(target, Lookup):
             return [(other, False) for other in self._other_lookups(target)]
-        # One side alone would be a step on the way; something else about it is not.
-        return [(other, False) for phrase in target.phrases() for other in self._other_lookups(Lookup(phrase))]
+        # One side alone, or what leads to it, would be a step on the way; something else about it is not.
+        sides = target.phrases()
+        return [
+            (other, False)
+            for phrase in sides
+            for other in self._other_lookups(Lookup(phrase))
+            if not any(_leads_to(other.phrase, side) for side in sides)
+        ]
 
-    def _other_lookups(self, target: Lookup) -> list[Target]:
+    def _other_lookups(self, target: Lookup) -> list[Lookup]:
         phrase = target.phrase
-        found: list[Target] = []
+        found: list[Lookup] = []
         if isinstance(phrase.base, str) and phrase.path:
             rivals = self._rivals(phrase.path[0].subject, self._named())
             found += [Lookup(replace(phrase, base=rival)) for rival in rivals]
@@ -208,9 +225,17 @@ class _Smith:
         if isinstance(target, Agree):
             return NO if answer == YES else YES
         if isinstance(target, Span):
-            return str(int(answer) + self.rng.choice((-3, -2, -1, 1, 2, 5)))
+            return str(int(answer) + self.rng.choice([by for by in (-3, -2, -1, 1, 2, 5) if int(answer) + by > 0]))
         relation = target.phrase.path[-1] if target.phrase.path else target.phrase.base.deeds[0][0]  # type: ignore[union-attr]
         return self._other_value(relation, answer)
+
+    def _torn(self, other: str) -> str:
+        """A wrong answer; now and then the right name stands beside it, and nothing is settled."""
+        names = [self.item.solution.answer, other]
+        if isinstance(self.target, Agree) or other[:1].isdigit() or self.rng.random() > 0.5:
+            return other
+        self.rng.shuffle(names)
+        return " or ".join(names)
 
     def _other_value(self, relation: Relation, value: str) -> str | None:
         """Another value for a relation; for a name, one that occurs in the passages."""
@@ -238,9 +263,11 @@ class _Smith:
         move = self._wrong_move(failure, draft)
         if move is None:
             return None
-        # Whatever is said last of a goal shows what is pursued.
+        # Behind a conclusion anything may be added. Without one, and for a wrong conclusion, what is said last would be
+        # what the trace is after.
+        concluded = bool(draft.moves[-1].premises) and failure is not LocalFailure.INVALID_INFERENCE
         last = max(index for index, kept in enumerate(draft.moves) if not _is_link(kept))
-        draft.insert(self.rng.randint(0, last), move, failure)
+        draft.insert(self.rng.randint(0, len(draft.moves) if concluded else last), move, failure)
         return draft
 
     def _wrong_move(self, failure: LocalFailure, draft: _Draft) -> Move | None:
@@ -248,7 +275,7 @@ class _Smith:
         stated = [move.claim for move in draft.moves if isinstance(move.claim, Fact) and move.passages]
         known = [fact for fact in stated if fact.phrase.path != (ALIAS,)]
         if failure is LocalFailure.UNSUPPORTED_CONTENT:
-            return self._invented()
+            return self._invented(draft)
         if failure is LocalFailure.INVALID_INFERENCE:
             return self._false_link(draft) or self._false_inference(draft)
         if failure is LocalFailure.CONSTRAINT_OR_COMPUTATION:
@@ -258,15 +285,13 @@ class _Smith:
             return Move(Uncovered(rng.choice(known).phrase)) if known else None
         return Move(Denied(rng.choice(known))) if known else None
 
-    def _invented(self) -> Move | None:
-        """A fact about somebody in the passages that no passage states."""
-        asked = {relation for move in self.moves if isinstance(move.claim, Fact) for relation in move.claim.phrase.path}
-        people = [reading for reading in self.evidence.readings if reading.kind is not None]
+    def _invented(self, draft: _Draft) -> Move | None:
+        """A fact about somebody beside the argument that no passage states."""
+        named = self._named_in(draft)
+        people = [r for r in self.evidence.readings if r.kind is not None and r.name not in named]
         self.rng.shuffle(people)
         for reading in people:
-            relations = [
-                r for r in RELATIONS if r.subject == reading.kind and r not in asked and r is not ALIAS and not r.role
-            ]
+            relations = [r for r in RELATIONS if r.subject == reading.kind and r is not ALIAS and not r.role]
             self.rng.shuffle(relations)
             for relation in relations:
                 if any(True for _ in self.evidence.facts(reading.name, relation)):
@@ -276,6 +301,10 @@ class _Smith:
                     return Move(Fact(Phrase(reading.name, (relation,)), example))
         return None
 
+    def _named_in(self, draft: _Draft) -> str:
+        """Everything the question and both arguments name, as one text to look names up in."""
+        return self.item.instance.question + " ".join(str(move.claim) for move in (*self.moves, *draft.moves))
+
     def _example(self, relation: Relation) -> str | None:
         values = [s.value for reading in self.evidence.readings for s in reading.statements if s.relation is relation]
         return self.rng.choice(values) if values else None
@@ -283,7 +312,7 @@ class _Smith:
     def _false_link(self, draft: _Draft) -> Move | None:
         """Two people who are not one, and whom neither the question nor the argument names."""
         names = [reading.name for reading in self.evidence.readings if reading.kind == PERSON]
-        named = self.item.instance.question + " ".join(str(move.claim) for move in (*self.moves, *draft.moves))
+        named = self._named_in(draft)
         free = [name for name in dict.fromkeys(names) if name not in named and names.count(name) == 1]
         if len(free) < 2:
             return None
@@ -292,7 +321,7 @@ class _Smith:
 
     def _false_inference(self, draft: _Draft) -> Move | None:
         """Two facts about something else, put together wrongly."""
-        named = self.item.instance.question + " ".join(str(move.claim) for move in (*self.moves, *draft.moves))
+        named = self._named_in(draft)
         free = [r for r in self.evidence.readings if r.kind is not None and r.name not in named]
         self.rng.shuffle(free)
         for reading in free:
@@ -416,15 +445,21 @@ class _Smith:
             failure = next((draft.wrong[index] for index in step.moves if index in draft.wrong), None)
             sound = (failure is None) if step.moves else None
             judged.append(StepJudgment(bool(step.moves), sound, failure))
-        answer = write_answer(draft.asked, draft.answer, self.rng)
+        answer = submit_answer(draft.asked, draft.answer, self.rng)
         text = completion_text(Trace.of(*(step.text for step in steps)), answer)
-        name = f"{self.item.instance.id}/{plan.local or 'sound'}-{plan.broken or plan.blow}"
+        # An id that said how the response was made would tell every judge what to find.
+        name = f"{self.item.instance.id}/{hash_rank(text)[:8]}"
         return Sabotaged(
             Response.from_completion(name, self.item.instance.id, text, Source("world saboteur")),
             plan,
             tuple(judged),
             Verdict(not draft.wrong, draft.aligned, draft.closed, draft.complete, draft.correct),
         )
+
+
+def _leads_to(way: Phrase, side: Phrase) -> bool:
+    """Whether one phrase is the other, or a part of the way to it."""
+    return way.base == side.base and way.path == side.path[: len(way.path)]
 
 
 def _is_link(move: Move) -> bool:

@@ -182,6 +182,10 @@ class ModelServer:
         """Let the model answer; from here on the reply is paid."""
         try:
             body = self._body(fault, call)
+        except BadRequest as error:
+            # A handler may find a request to be none of its own; nothing is paid for that.
+            call.line.errors += 1
+            return _error(400, str(error), kind="invalid_request_error", code=error.code, param=error.param)
         except Exception as error:
             # A handler's mistake must not look like the model's: the client and the log are told what it is.
             call.line.errors += 1

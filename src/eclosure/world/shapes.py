@@ -215,21 +215,21 @@ class Profile:
 
 
 PROFILES = {
-    "2wiki": Profile("2wiki", 10, 35, 0.5, (
+    "2wiki": Profile("2wiki", 10, 38, 0.5, (
         ("compositional", 0.3, lambda s: chain(s, 2)),
         ("comparison", 0.2, comparison),
         ("comparison", 0.08, agreement),
         ("bridge_comparison", 0.3, bridge_comparison),
         ("inference", 0.12, inference),
     )),
-    "musique": Profile("musique", 20, 70, 0.4, (
+    "musique": Profile("musique", 20, 75, 0.4, (
         ("2hop", 0.45, lambda s: chain(s, 2)),
         ("3hop1", 0.24, lambda s: chain(s, 3)),
         ("3hop2", 0.1, lambda s: intersection(s, 1)),
         ("4hop1", 0.13, lambda s: chain(s, 4)),
         ("4hop3", 0.08, lambda s: intersection(s, 2)),
     )),
-    "hotpot": Profile("hotpot", 10, 78, 0.4, (
+    "hotpot": Profile("hotpot", 10, 82, 0.4, (
         ("bridge", 0.62, lambda s: chain(s, 2)),
         ("bridge", 0.16, intersection),
         ("comparison", 0.08, comparison),

@@ -14,6 +14,7 @@ from eclosure.world.claims import Agreed, Apart, Chosen, Claim, Compared, Fact, 
 from eclosure.world.evidence import Evidence, Way, order_key
 from eclosure.world.grammar import Writer
 from eclosure.world.language import Phrase
+from eclosure.world.lexicon import is_person
 from eclosure.world.questions import YES, Agree, Choose, Lookup, Target
 from eclosure.world.values import ValueKind, write_value, year_of
 
@@ -120,3 +121,14 @@ def write_answer(target: Target, answer: str, rng: Random) -> str:
     """The answer as it is submitted; what is no value of the asked kind (an abstention) stays as it is."""
     kind = target.phrase.path[-1].kind if isinstance(target, Lookup) and target.phrase.path else ValueKind.NAME
     return write_value(kind, answer, rng) if answer[:1].isdigit() else answer
+
+
+def submit_answer(target: Target, answer: str, rng: Random) -> str:
+    """The answer as a model may put it: a person surname first, a closing full stop, a capital, or just as it is."""
+    written, roll = write_answer(target, answer, rng), rng.random()
+    if roll < 0.4 and is_person(written):
+        given, surname = written.rsplit(maxsplit=1)
+        return f"{surname}, {given}"
+    if roll < 0.6:
+        return f"{written}."
+    return written[:1].upper() + written[1:] if roll < 0.8 else written

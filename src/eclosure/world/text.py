@@ -32,6 +32,7 @@ from eclosure.world.relations import (
     BIRTH_DATE,
     BIRTH_PLACE,
     DEATH_DATE,
+    DEATH_PLACE,
     DIRECTOR,
     EMPLOYEES,
     FOUNDED,
@@ -69,7 +70,7 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     "song": ("{s} is a {issued} song recorded by {performer}", "{s} is a song by {performer}", "{s} is a song"),
     "person": ("{s} ({born} to {died}) was a {occupation}", "{s} ({born} to {died}) was a {occupation} from {birthplace}",
                "{s} (born {born}) is a {occupation}", "{s} (born {born} in {birthplace}) is a {occupation}",
-               "{s} is a {occupation}"),
+               "{s} is a {occupation}", "{s} (born {born}) was a {occupation}", "{s} was a {occupation}"),
     "city": ("{s} is a {adjective} city in {country}", "{s} is a {adjective} city"),
     "country": ("{s} is a {adjective} {state}",),
     "company": ("{s} is a {industry} company based in {seat}", "{s} is a {industry} company founded in {founded}",
@@ -82,6 +83,7 @@ _DATED: dict[Relation, tuple[str, ...]] = {
     EMPLOYEES: ("in {era} {s} employed {o} people",),
     HEADQUARTERS: ("until {era} {s} was based in {o}", "before {era} the head office of {s} was in {o}"),
 }
+_OPENING_WORDS, _FACT_WORDS = 10, 6
 _KIND_WORDS = "|".join(word for words in TYPE_WORDS.values() for word in words)
 _BARE = re.compile(rf"\b[Tt]he (?:{_KIND_WORDS})\b(?! [A-Z(])")
 
@@ -116,7 +118,8 @@ class _Article:
         opening = capitalised(self._opening())
         sentences = [capitalised(core) for core in self._facts()]
         used: set[str] = set()
-        length = len(opening.split()) + sum(len(sentence.split()) for sentence in sentences)
+        # By rule of thumb, not by count: a value of more words must not change what else is said.
+        length = _OPENING_WORDS + _FACT_WORDS * len(self.entity.statements)
         while length < words and (filler := write_filler(self.entity.kind, self.rng, used)):
             sentences.append(capitalised(filler))
             length += len(filler.split())
@@ -130,6 +133,9 @@ class _Article:
             for template in _OPENINGS[self.entity.kind]
             if all(_SLOTS[slot] in now for slot in _slots(template) if slot in _SLOTS)
         ]
+        if self.entity.kind == "person":
+            gone = bool(now & {DEATH_DATE, DEATH_PLACE})
+            possible = [template for template in possible if (" was a " in template) == gone]
         # The last one says least; a richer one is taken as a rule.
         template = self.rng.choice(possible[:-1] or possible)
 
@@ -139,6 +145,8 @@ class _Article:
                 return self.entity.name
             if name == "occupation":
                 return self.entity.occupation or "scholar"
+            if name == "industry" and (known := lexicon.industry_of(self.entity.name)):
+                return known
             if name in _WORDS:
                 return self.rng.choice(_WORDS[name])
             relation = _SLOTS[name]
@@ -167,6 +175,8 @@ class _Article:
         whom = statement.subject or self._reference()
         if statement.era is not None:
             template = self.rng.choice(_DATED[statement.relation])
+            # A pronoun would need another case behind the first word.
+            whom = self.entity.name if whom in PRONOUNS else whom
             value = write_value(statement.relation.kind, statement.value, self.rng)
             return template.replace("{era}", str(statement.era)).replace("{s}", whom).replace("{o}", value)
         said = Said(Phrase(self.entity.name), statement.relation, statement.value)
@@ -185,7 +195,7 @@ def _slots(template: str) -> list[str]:
     return re.findall(r"\{(\w+)\}", template)
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=1_024)
 def read_passage(title: str, text: str) -> Reading:
     """What the words of a passage say."""
     name = re.sub(r" \([a-z ]+\)$", "", title)

@@ -38,12 +38,13 @@ PATTERNS: dict[ValueKind, str] = {
     ValueKind.DATE: rf"\d{{1,2}} (?:{_MONTH}) \d{{4}}|(?:{_MONTH}) \d{{1,2}}, \d{{4}}",
     ValueKind.YEAR: r"\d{4}",
     ValueKind.NUMBER: r"\d{1,3}(?:,\d{3})+|\d+",
-    ValueKind.MINUTES: r"\d+ minutes|\d hours?(?: and \d+ minutes)?",
+    ValueKind.MINUTES: r"\d+ minutes|\d+ hours?(?: and \d+ minutes)?",
 }
 _FULL = {kind: re.compile(pattern) for kind, pattern in PATTERNS.items()}
 _DAY_FIRST = re.compile(rf"(\d{{1,2}}) ({_MONTH}) (\d{{4}})")
 _MONTH_FIRST = re.compile(rf"({_MONTH}) (\d{{1,2}}), (\d{{4}})")
-_HOURS = re.compile(r"(\d) hours?(?: and (\d+) minutes)?")
+_HOURS = re.compile(r"(\d+) hours?(?: and (\d+) minutes)?")
+_SURNAME_FIRST = re.compile(rf"({_WORD}), ({_WORD}(?: [A-Z])?)")
 
 
 def read_value(kind: ValueKind, text: str) -> str | None:
@@ -95,11 +96,16 @@ def write_value(kind: ValueKind, value: str, rng: Random) -> str:
 
 
 def read_any(text: str) -> str:
-    """The canonical form of an answer whose kind nobody says: a date, a duration, a number, or the text itself."""
+    """The canonical form of an answer whose kind nobody says: a date, a duration, a number, or the text itself.
+
+    A name that is written surname first, as in an index, is turned round.
+    """
     stripped = text.strip().rstrip(".")
     for kind in (ValueKind.DATE, ValueKind.MINUTES, ValueKind.NUMBER):
         if (value := read_value(kind, stripped)) is not None:
             return value
+    if found := _SURNAME_FIRST.fullmatch(stripped):
+        return f"{found[2]} {found[1]}"
     return stripped
 
 

@@ -1,0 +1,15 @@
+"""A few items of every profile, made once."""
+
+from __future__ import annotations
+
+import pytest
+
+from eclosure.world.make import Item, make_item
+from eclosure.world.shapes import PROFILES
+
+EACH = 40
+
+
+@pytest.fixture(scope="session")
+def items() -> list[Item]:
+    return [make_item(profile, 11, index) for profile in PROFILES for index in range(EACH)]
