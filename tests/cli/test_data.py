@@ -175,6 +175,7 @@ def test_what_a_file_says_cannot_drive_the_terminal(tmp_path):
         "kind": evil,
     }
     assert r"\x1b]0;owned\x07\u202e" in run("stats", lines(tmp_path / "own.jsonl", own)).output
+    assert run("stats", tmp_path / "own.jsonl", "--json").output.isascii()
     missing = eclosure("stats", tmp_path / "no\x1b[31m.jsonl")
     assert "\x1b" not in missing.stderr
     assert r"no\x1b[31m.jsonl" in missing.stderr

@@ -115,7 +115,7 @@ def stats(
         instance for file in files for instance in values(counted(_instances(file, layout), f"reading {file.name}"))
     )
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
         _print_characteristics(rows)
 

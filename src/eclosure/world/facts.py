@@ -100,6 +100,8 @@ _YEARS = {
     rel.ESTABLISHED: (1650, 1950),
 }
 _DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
+# What changes over time, and when it was still otherwise: for a company, after it was founded.
+_PAST = {rel.POPULATION: (1931, 1998), rel.EMPLOYEES: (1987, 2012), rel.HEADQUARTERS: (1987, 2012)}
 
 
 class Scene:
@@ -170,6 +172,6 @@ class Scene:
 
     def _age(self, entity: Entity) -> None:
         """Older values, with their dates, for what changes over time."""
-        for relation in (rel.POPULATION, rel.EMPLOYEES, rel.HEADQUARTERS):
+        for relation, years in _PAST.items():
             if entity.value(relation) is not None and self.rng.random() < 0.4:
-                entity.say(relation, self.literal(relation), era=self.rng.randint(1931, 1998))
+                entity.say(relation, self.literal(relation), era=self.rng.randint(*years))

@@ -97,9 +97,10 @@ class Graph:
     def unclear_about(self, names: Iterable[Value]) -> bool:
         """Whether a clause nobody could read may speak of one of these."""
         spoken_of = [name for name in names if isinstance(name, str)]
-        return any(
-            name in node.names or _speaks_of(clause, name) for node, clause in self._unclear for name in spoken_of
-        )
+        clauses = [clause for node in self.nodes for clause in node.unread]
+        if any(_speaks_of(clause, name) for clause in clauses for name in spoken_of):
+            return True
+        return any(name in node.names for node, _ in self._unclear for name in spoken_of)
 
     @cached_property
     def _unclear(self) -> list[tuple[Node, str]]:

@@ -22,7 +22,7 @@ from tests.world.second.readings import (
     read_part,
     resolved,
 )
-from tests.world.second.tables import ALIAS, RELATIONS
+from tests.world.second.tables import ALIAS, MAKERS, RELATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -236,27 +236,36 @@ class Story:
             return False
         if self._goes_for_both(claim.one, claim.two):
             return True
-        unexplained = isinstance(claim, Versus) and self._asks_for(claim) and not self._among_others(claim)
-        return None if unexplained else False
+        explained = all(self._is_own(side) for side in (claim.one, claim.two))
+        return False if explained or not self._asks_for(claim) or self._among_others(claim) else None
 
-    def _asks_for(self, claim: Versus) -> bool:
-        """Whether a comparison is by what the question compares."""
-        return claim.one.links[-1:] == self.goal.chains[0].links[-1:]
+    def _asks_for(self, claim: Versus | Alike | Apart) -> bool:
+        """Whether two things are held against each other in what the question asks about."""
+        asked = sorted(chain.links[-1] for chain in self.goal.chains)
+        return sorted((claim.one.links[-1], claim.two.links[-1])) == asked
 
-    def _among_others(self, claim: Versus) -> bool:
+    def _among_others(self, claim: Versus | Alike | Apart) -> bool:
         """Whether a comparison is known to be of something else; a link that is missing shows nothing."""
-        return self.goal.mode != "choice" or any(self._is_foreign(side) for side in (claim.one, claim.two))
+        return len(self.goal.chains) != 2 or any(self._is_foreign(side) for side in (claim.one, claim.two))
 
     def _is_foreign(self, side: Chain) -> bool:
         """Whether one side of a comparison is known to be none of those the question compares."""
+        if self._is_own(side):
+            return False
+        whom = Chain(side.start, side.links[:-1])
+        # Who made what the question names may be left unsaid; who made another thing, or another option, is no gap.
+        bridged = any(len(track.links) > 1 for track in self.tracks)
+        return not bridged or bool(whom.links) or any(self._made_something(fact, whom.start) for fact in self.facts)
+
+    def _is_own(self, side: Chain) -> bool:
+        """Whether one side is one of those the question compares, by whatever they are compared."""
         whom = Chain(side.start, side.links[:-1])
         reached = self.moves(whom) if whom.links else self._states.get(self.root(whom.start), set())
-        if any(place == len(self.tracks[number].links) - 1 for number, place in reached):
-            return False
-        # Who made what the question names may be left unsaid; one of another thing, or another option, is no gap.
-        brought_in = any(self.root(fact.value) == self.root(whom.start) for fact in self.facts)
-        direct = len(self.tracks[0].links) == 1
-        return direct or bool(whom.links) or brought_in
+        return any(place == len(self.tracks[number].links) - 1 for number, place in reached)
+
+    def _made_something(self, fact: Fact, whom: str | Both) -> bool:
+        made = bool(fact.chain.links) and fact.chain.links[-1] in MAKERS.values()
+        return made and self.root(fact.value) == self.root(whom)
 
     def _answers_choice(self, claim: Best) -> bool:
         return (
