@@ -103,6 +103,11 @@ def matches_reference(instance: Instance, response: Response) -> bool:
     return response.answer is not None and match(response.answer, instance.reference_answer or "")
 
 
+def same_words(instance: Instance, response: Response) -> bool:
+    """Acc by the same words in any order as an accepted answer: with the reference in hand, close to all there is."""
+    return any(sorted(normalize(response.answer or "")) == sorted(normalize(one)) for one in instance.accepted_answers)
+
+
 def stands_in_last_step(_: Instance, response: Response) -> bool:
     """C by whether the last step has the answer's words."""
     return occurs(response.answer, last_step(response))
@@ -128,8 +133,12 @@ def names_first_entity(instance: Instance, response: Response) -> bool:
     return bool(named) and named[0] in " ".join(response.trace.texts)
 
 
+BEYOND = ("same words, for information", Criterion.CORRECTNESS)
+"""Correctness with a reference is a matter of words by nature; printed, and not held against the world."""
+
 JUDGES: dict[tuple[str, Criterion], Callable[[Instance, Response], bool]] = {
     ("answer strings", Criterion.CORRECTNESS): matches_reference,
+    BEYOND: same_words,
     ("answer strings", Criterion.CLOSURE): stands_in_last_step,
     ("nearest passage", Criterion.ALIGNMENT): stands_in_nearest_passage,
     ("nearest passage", Criterion.CLOSURE): stands_in_nearest_passage,
@@ -231,10 +240,12 @@ def main() -> int:
     for name in dict.fromkeys(name for name, _ in scores):
         row = (f"{scores[name, one]:.3f}" if (name, one) in scores else "    —" for one in ASKED)
         print(f"{name:32} {'  '.join(row)}")
-    winners = [f"{name} at {criterion.value}" for name, criterion in JUDGES if scores[name, criterion] >= CEILING]
+    judges = [judge_ for judge_ in JUDGES if judge_ != BEYOND]
+    winners = [f"{name} at {criterion.value}" for name, criterion in judges if scores[name, criterion] >= CEILING]
     if winners:
         print(f"too easy: {', '.join(winners)}")
-    complete = len(tallies) == len(PLANS) + 1 and tallies["reliable"].responses >= RELIABLE
+    reliable = tallies["reliable"].responses
+    complete = len(tallies) == len(PLANS) + 1 and reliable >= RELIABLE and total - reliable >= SABOTAGED
     holds = found == planted and not winners and complete
     result = {
         "name": "world oracle",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count, islice, product
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import LocalFailure
 from eclosure.core.response import Response, Trace
 from eclosure.core.verdict import Verdict
+from eclosure.world.families import make_families
 from eclosure.world.make import Item, make_item
 from eclosure.world.oracle import judge
 from eclosure.world.saboteur import PLANS, Sabotaged, sabotage
@@ -24,10 +25,13 @@ from eclosure.world.saboteur import PLANS, Sabotaged, sabotage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eclosure.core.family import Family, View
+
 HERE = Path(__file__).parent
 PROFILES = ("2wiki", "musique", "hotpot")
-APART = 15
-"""Unplanned traces of 900 on which the two may differ; none once the oracle looks at a trace as a whole."""
+FAMILIES = 20
+"""Families looked at of every profile."""
+RELIABLE = Verdict(True, True, True, True, True)
 
 
 def labels_of(verdict: Verdict, steps: object) -> Check:
@@ -83,7 +87,7 @@ def test_agrees_with_the_oracle_on_two_thousand_responses() -> None:
         mine = check_fully(instance, response)
         judged = judge(instance, response)
         theirs = labels_of(judged.verdict, judged.steps)
-        planted = labels_of(made.verdict, made.steps) if made else mine
+        planted = labels_of(made.verdict, made.steps) if made else Check(RELIABLE, mine.steps)
         if not mine == theirs == planted:
             disagreements.append(in_full(instance, response, second=mine, oracle=theirs, planted=planted))
         decided += None not in (mine.verdict.locally_sound, mine.verdict.closed, mine.verdict.aligned)
@@ -111,29 +115,82 @@ def shaken(item: Item, response: Response, rng: Random, others: list[Response]) 
 
 @pytest.mark.slow
 def test_agrees_on_traces_nobody_planned() -> None:
-    """Steps, soundness, closure and correctness are the same; alignment and completeness nearly always.
-
-    They differ where a trace is out of order or leaves out a link. There the paper's "missing premises alone do not
-    imply misalignment", and a choice among other things that does not answer the question, are on the second
-    checker's side.
-    """
-    total, apart = 0, 0
+    total, disagreements = 0, []
     for index in range(30):
         for profile in PROFILES:
             item, rng = make_item(profile, 77, index), Random(f"shaken {profile} {index}")
             made = [response for response, _ in responses(item, "shaken")]
             for _ in range(10):
-                response = shaken(item, rng.choice(made), rng, made)
-                mine, judged = check_fully(item.instance, response), judge(item.instance, response)
-                theirs = labels_of(judged.verdict, judged.steps)
-                full = in_full(item.instance, response, second=mine, oracle=theirs)
-                one, two = mine.verdict, theirs.verdict
-                assert mine.steps == theirs.steps, full
-                assert (one.locally_sound, one.correct) == (two.locally_sound, two.correct), full
-                assert one.aligned != two.aligned or one.closed == two.closed, full
-                total, apart = total + 1, apart + (one != two)
+                disagreements += disagreement(item.instance, shaken(item, rng.choice(made), rng, made))
+                total += 1
     assert total == 900
-    assert apart <= APART
+    assert not disagreements, "\n\n".join([f"{len(disagreements)} disagreements", *disagreements])
+
+
+def disagreement(instance: Instance, response: Response) -> list[str]:
+    """What the two say, if it is not the same."""
+    mine, judged = check_fully(instance, response), judge(instance, response)
+    theirs = labels_of(judged.verdict, judged.steps)
+    return [] if mine == theirs else [in_full(instance, response, second=mine, oracle=theirs)]
+
+
+# Families
+
+
+@pytest.fixture(scope="module")
+def families() -> list[Family]:
+    return [family for profile in PROFILES for family in islice(make_families(profile, 2024), FAMILIES)]
+
+
+def asked(question: View, evidence: View, trace: View, answer: View) -> tuple[Instance, Response]:
+    """A question of one view, put to the passages of another, answered with the trace and the answer of others."""
+    matched = question.question == evidence.question or question.evidence == evidence.evidence
+    reference = (evidence if question.question == evidence.question else question).answer if matched else None
+    instance = Instance("x", question.question, evidence.evidence, reference)
+    return instance, Response("r", "x", trace.trace, answer.answer)
+
+
+def labels(question: View, evidence: View, trace: View, answer: View) -> Check:
+    return check_fully(*asked(question, evidence, trace, answer))
+
+
+@pytest.mark.slow
+def test_agrees_on_every_view_and_crossed_pair(families: list[Family]) -> None:
+    """Every question with all passages, all traces and all answers of its family."""
+    total, disagreements = 0, []
+    for family in families:
+        views = list(family.views)
+        for mixed in product((views[0], views[-1]), views[:-1], views, views):
+            disagreements += disagreement(*asked(*mixed))
+            total += 1
+    assert len(families) == FAMILIES * len(PROFILES)
+    assert total >= 36 * len(families)
+    assert not disagreements, "\n\n".join([f"{len(disagreements)} disagreements", *disagreements])
+
+
+@pytest.mark.slow
+def test_matched_views_hold_and_crossed_pairs_fail(families: list[Family]) -> None:
+    """What appendices B.4 and B.5 demand of a family, without a look at how it was made."""
+    for family in families:
+        gold, other = family.gold, family.question_edit.view
+        for view in family.views:
+            assert labels(view, view, view, view).verdict == RELIABLE
+        for edit in family.evidence_edits:
+            view, first = edit.view, edit.first_affected_step
+            for evidence, trace in ((gold, view), (view, gold)):
+                sound = [step.sound for step in labels(gold, evidence, trace, trace).steps]
+                assert all(sound[:first])
+                assert sound[first] is False
+                crossed = labels(gold, trace, trace, evidence).verdict
+                assert crossed == Verdict(True, True, False, True, False)
+        for question, trace in ((gold, other), (other, gold)):
+            crossed = labels(question, gold, trace, trace).verdict
+            assert (crossed.locally_sound, crossed.aligned, crossed.closed, crossed.correct) == (
+                True,
+                False,
+                True,
+                False,
+            )
 
 
 # It is not blind
@@ -217,6 +274,133 @@ def test_a_choice_is_judged_by_what_was_compared() -> None:
     assert found == Verdict(True, False, True, False, True)
 
 
+FOUND = "So the birthplace of the director of the film Silent Tide is Norland."
+OTHER_NAME = "Emil Rask is also known as Nils Holm."
+
+
+@pytest.mark.parametrize(
+    "steps, aligned",
+    [
+        # A conclusion shows the main line, unless the trace goes on to what is asked for.
+        ((FIRST, FOUND), False),
+        ((FOUND, FIRST), True),
+        ((LAST, "Halmere lies in Norland."), True),
+        ((FIRST, FOUND, "There is no information about the birthplace of Nils Holm."), False),
+        # Without one, what is said last of something that was brought up; a stray fact is beside the point.
+        ((FIRST, "Iron Meadow came out in 1950."), True),
+        ((FIRST, "Nils Holm died in Halmere."), False),
+        ((FIRST, OTHER_NAME, "Emil Rask died in Halmere."), False),
+        ((FIRST, OTHER_NAME, "Emil Rask was born in Halmere."), True),
+        (("Iron Meadow came out in 1950.",), False),
+        (("1950 is later than 1921.",), None),
+    ],
+)
+def test_the_main_line_decides(steps: tuple[str, ...], aligned: bool | None) -> None:
+    assert check(ASKED, respond(*steps)).aligned is aligned
+
+
+@pytest.mark.parametrize(
+    "steps, aligned",
+    [
+        # Sides nobody explains show nothing; sides that belong elsewhere do.
+        ((OLDER,), None),
+        ((BY_HOLM, OLDER), True),
+        (("Paper Harbour was scripted by Nils Holm.", OLDER), False),
+        (("Iron Meadow was directed by Nils Holm.", OLDER), False),
+        (("The screenwriter of Paper Harbour is older than the screenwriter of Silent Tide.",), False),
+        ((BY_HOLM, BY_QUIST, "Nils Holm died before Vera Quist."), False),
+    ],
+)
+def test_a_comparison_shows_what_it_is_of(steps: tuple[str, ...], aligned: bool | None) -> None:
+    assert check(CHOICE, respond(*steps)).aligned is aligned
+
+
+def test_a_choice_is_among_what_was_compared_or_what_was_asked() -> None:
+    assert [step.failure for step in check_fully(CHOICE, respond(CHOSEN)).steps] == [None]
+    assert [step.failure for step in check_fully(CHOICE, respond(CHOSEN.replace("older", "younger"))).steps] == ["L3"]
+    other = "Iron Meadow has the director who is older."
+    assert [step.failure for step in check_fully(CHOICE, respond(other)).steps] == ["L2"]
+
+
+@pytest.mark.parametrize(
+    "steps, closed",
+    [
+        # Said outright before put together, at every place on the way.
+        ((FIRST, "Nils Holm was born in Norland.", LAST), True),
+        ((FIRST, SECOND, "Nils Holm was born in Norland."), False),
+        # Somebody else may be meant, of whom nothing is said.
+        ((FIRST, "Paper Harbour was directed by Vera Quist.", "Nils Holm was born in Halmere."), False),
+        ((FIRST, "Paper Harbour was directed by Vera Quist.", "Nils Holm was born in Halmere.",
+          "Vera Quist was born in Halmere."), True),
+        (("Paper Harbour was directed by Emil Rask.", "Nils Holm was born in Halmere."), False),
+        (("Paper Harbour was directed by Emil Rask.", OTHER_NAME, "Nils Holm was born in Halmere."), True),
+    ],
+)  # fmt: skip
+def test_what_the_claims_establish(steps: tuple[str, ...], closed: bool) -> None:
+    found = check(ASKED, respond(*steps))
+    assert (found.closed, found.complete) == (closed, closed)
+
+
+def answer_label(answer: str, value: str) -> bool | None:
+    """Closure and correctness, which read an answer alike."""
+    asked = {
+        "3 May 1921": ("When was Nils Holm born?", "Nils Holm was born on May 3, 1921."),
+        "52,300": ("What is the population of Halmere?", "Halmere has 52,300 inhabitants."),
+        "Nils Holm": ("Who directed Paper Harbour?", FIRST),
+        "no": ("Were Paper Harbour and Silent Tide directed by the same person?",
+               "Paper Harbour and Silent Tide were directed by different people."),
+    }  # fmt: skip
+    question, step = asked[value]
+    found = check(Instance("x", question, (), value), respond(step, answer=answer))
+    assert found.closed is found.correct
+    return found.correct
+
+
+@pytest.mark.parametrize(
+    "answer, value, label",
+    [
+        ("The answer is Nils Holm.", "Nils Holm", True),
+        ("It was Holm, Nils", "Nils Holm", True),
+        ("nils holm", "Nils Holm", True),
+        ("Nils Holm, probably", "Nils Holm", None),
+        ("not Nils Holm", "Nils Holm", None),
+        ("Nils Holm or Vera Quist", "Nils Holm", False),
+        ("Holm", "Nils Holm", False),
+        ("It is unknown.", "Nils Holm", False),
+        ("May 3, 1921", "3 May 1921", True),
+        ("about 3 May 1921", "3 May 1921", None),
+        ("1921", "3 May 1921", False),
+        ("52300 inhabitants", "52,300", True),
+        ("about 52,300", "52,300", None),
+        ("152,300", "52,300", False),
+        ("No, they were not.", "no", True),
+        ("Yes, they were.", "no", False),
+        ("no or yes", "no", False),
+    ],
+)
+def test_answers_in_other_clothes(answer: str, value: str, label: bool | None) -> None:
+    assert answer_label(answer, value) is label
+
+
+def test_an_abstention_in_other_clothes() -> None:
+    gap = "There is no information about the birthplace of Nils Holm."
+    assert check(ASKED, respond(FIRST, gap, answer="The answer is unknown.")).closed is True
+
+
+def test_an_answer_alone_says_nothing_of_a_trace() -> None:
+    assert check(ASKED, respond()) == Verdict(True, None, None, None, True)
+
+
+def test_a_sentence_about_something_on_the_way_leaves_the_claim_open() -> None:
+    odd = Passage("3", "Old Mill", "Some say that Nils Holm went there.")
+    claims = ("So the place of death of the director of Paper Harbour is Halmere.",
+              "The person who directed both Paper Harbour and Iron Meadow died in Halmere.")  # fmt: skip
+    for claim in claims:
+        works = (*ASKED.evidence, film("Iron Meadow", "Nils Holm"))
+        assert check_fully(replace(ASKED, evidence=works), respond(claim)).steps[0].failure == "L2"
+        assert check_fully(replace(ASKED, evidence=(*works, odd)), respond(claim)).steps[0].sound is None
+
+
 def test_a_sentence_it_cannot_read_leaves_the_claim_open() -> None:
     odd = replace(PERSON, text="Nils Holm is a film director. Nobody in Halmere has forgotten Nils Holm.")
     found = check_fully(replace(ASKED, evidence=(FILM, odd, CITY)), respond(FIRST, SECOND, LAST))
@@ -235,13 +419,12 @@ def changed_name(item: Item, rng: Random) -> Response:
 
 
 def test_a_changed_fact_changes_the_verdict() -> None:
-    reliable = Verdict(True, True, True, True, True)
     unsound = 0
     for index in range(40):
         item = make_item(PROFILES[index % 3], 5, index)
-        assert check(item.instance, item.response) == reliable
+        assert check(item.instance, item.response) == RELIABLE
         found = check(item.instance, changed_name(item, Random(index)))
-        assert found != reliable
+        assert found != RELIABLE
         unsound += found.locally_sound is False
     # Now and then the changed step is true as well, and only no longer to the point.
     assert unsound >= 38

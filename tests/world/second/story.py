@@ -268,11 +268,10 @@ class Story:
         return made and self.root(fact.value) == self.root(whom)
 
     def _answers_choice(self, claim: Best) -> bool:
-        return (
-            self.goal.mode == "choice"
-            and any(chain == Chain(claim.name, claim.links) for chain in self.goal.chains)
-            and claim.least == self.goal.least
-        )
+        if self.goal.mode != "choice" or claim.least != self.goal.least:
+            return False
+        options = {self.root(chain.start) for chain in self.goal.chains}
+        return self.root(claim.name) in options and claim.links == self.goal.chains[0].links
 
     # What follows.
 
