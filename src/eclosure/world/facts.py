@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from eclosure.core.answers import match
 from eclosure.world import lexicon
 from eclosure.world import relations as rel
 from eclosure.world.relations import Relation
@@ -114,15 +115,19 @@ class Scene:
         self.parents: set[str] = set()
 
     def new_name(self, kind: str, relation: Relation | None = None) -> str:
-        """A name nothing in the scene has, as a whole or as a surname. Fathers are men, mothers are women."""
+        """A name that nothing in the scene has or holds within its own. Fathers are men, mothers are women."""
         make = _PARENTS.get(relation, _MAKERS[kind]) if relation else _MAKERS[kind]
         while True:
             name = make(self.rng)
-            # An article tells nothing apart: a judge of answers does not see it.
-            parts = {name, name.split()[-1]} if kind == rel.PERSON else {name, name.removeprefix("The ")}
-            if not parts & self.names:
+            parts = {name, name.split()[-1]} if kind == rel.PERSON else {name}
+            if not any(self._alike(part, taken) for part in parts for taken in self.names):
                 self.names |= parts
                 return name
+
+    @staticmethod
+    def _alike(one: str, other: str) -> bool:
+        """Whether one name stands within the other, as a judge of answers sees them: articles tell nothing apart."""
+        return match(one, other)
 
     def entity(
         self, kind: str, name: str | None = None, occupation: str | None = None, note: str | None = None

@@ -356,12 +356,14 @@ def _own_conclusion(premises: Premises, pursued: tuple[bool, Claim] | None) -> l
     return [ABSTAIN] if isinstance(claim, Uncovered) else []
 
 
+_LEAD = re.compile(r"^(?:the answer is|it is|it was|this is)\s+", re.IGNORECASE)
+
+
 def is_abstention(answer: str) -> bool:
     """Whether the answer says that there is none."""
-    return answer.strip().rstrip(".").lower() in _ABSTENTIONS
+    return _LEAD.sub("", answer.strip().rstrip(".")).lower() in _ABSTENTIONS
 
 
-_LEAD = re.compile(r"^(?:the answer is|it is|it was|this is)\s+", re.IGNORECASE)
 _UNIT = re.compile(r"(\d[\d,]*) (?:years?|people|inhabitants|pages|employees)")
 
 
@@ -378,7 +380,7 @@ def same_answer(answer: str, value: str) -> bool:
         return is_abstention(answer) and is_abstention(value)
     one, other = _plain(answer), _plain(value)
     if other.lower() in (YES, NO):
-        return normalize(one)[:1] == normalize(other)
+        return " or " not in one and normalize(one)[:1] == normalize(other)
     return one == other or (bool(normalize(one)) and normalize(one) == normalize(other))
 
 

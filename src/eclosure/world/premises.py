@@ -18,6 +18,9 @@ from eclosure.world.relations import ALIAS, Relation
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+UNRESOLVED = "unresolved alternative"
+"""Stands beside the values of a claim that has a rival without one."""
+
 ABSTAIN = "not determined"
 """What is established when the trace says that the passages do not tell."""
 
@@ -54,7 +57,10 @@ class Premises:
             return [base] if isinstance(base, str) else self._facts[base, ()] or self._doers(base)
         for cut in range(len(path), 0, -1):
             if said := self._facts.get((base, path[:cut])):
-                return _unique(value for one in said for value in self.values(Phrase(one, path[cut:])))
+                found = [self.values(Phrase(one, path[cut:])) for one in said]
+                # Of two alternatives, one that leads nowhere leaves the matter open all the same.
+                unresolved = [UNRESOLVED] if len(said) > 1 and not all(found) else []
+                return _unique([*(value for values in found for value in values), *unresolved])
         if isinstance(base, Which):
             doers = self.values(Phrase(base))
             return _unique(value for one in doers for value in self.values(Phrase(one, path)))
