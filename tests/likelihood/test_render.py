@@ -1,0 +1,156 @@
+"""Rendering on real tokenizers: parts tokenise as the whole, and what is trained is what is served."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from eclosure import Trace
+from eclosure.core.edges import COMPARISONS
+from eclosure.errors import UserError
+from eclosure.likelihood.pack import Pack
+from eclosure.likelihood.prefix_tree import ScoredTree, chains
+from eclosure.likelihood.render import Renderer, response_segments
+from eclosure.likelihood.spans import Part, Tokens
+from eclosure.protocol.response import Order, ResponsePrompt, completion_text
+
+
+def packs(tokenizer, families, **settings):
+    renderer = Renderer(tokenizer, ResponsePrompt(**settings))
+    return renderer, [Pack(family, edit, renderer) for family in families for edit in family.evidence_edits]
+
+
+def check(tokenizer, families):
+    renderer, made = packs(tokenizer, families)
+    for pack in made:
+        view = pack.edit.view
+        path = renderer.path(view.question, view.evidence, view.trace, view.answer)
+        prompt = renderer.prompt_text(view.question, view.evidence)
+        start = path.parts.index((Part.NUMBER, None))
+        # Training's prompt is inference's prompt, token for token, and the reply reads as the model would write it.
+        assert path.ids[:start] == tuple(tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        reply = completion_text(view.trace, view.answer) + tokenizer.eos_token
+        assert path.ids[start:] == tuple(tokenizer(reply, add_special_tokens=False)["input_ids"])
+        assert tokenizer.decode([path.ids[place] for place in path.answer()]).strip() == view.answer
+        for number, text in enumerate(view.trace.texts):
+            assert tokenizer.decode([path.ids[place] for place in path.step(number)]).strip() == text
+        assert path.ids[-1] == tokenizer.eos_token_id
+        assert path.parts[-1] == (Part.END, None)
+    assert (renderer.mismatched, renderer.rendered) == (0, len(made))
+
+
+def test_parts_tokenise_as_the_whole_for_smollm2(smollm2_tokenizer, families):
+    check(smollm2_tokenizer, families)
+
+
+def test_parts_tokenise_as_the_whole_for_others(other_tokenizer, families):
+    check(other_tokenizer, families)
+
+
+def test_thinking_is_off_and_its_empty_block_is_prompt(other_tokenizer, families):
+    if "<think>" not in (other_tokenizer.chat_template or ""):
+        pytest.skip("this model does not think")
+    text = Renderer(other_tokenizer).prompt_text("Who?", families[0].gold.evidence)
+    assert text.endswith("<think>\n\n</think>\n\n")
+
+
+def test_fifteen_scores_on_nine_paths(smollm2_tokenizer, families):
+    _, made = packs(smollm2_tokenizer, families)
+    for pack in made:
+        scores = pack.anchors() + pack.comparisons()
+        assert len(scores) == 15
+        assert len({score.name for score in scores}) == 15
+        # Nine, or fewer where two responses begin alike.
+        assert len(chains(scores)) <= 9
+    assert max(len(chains(pack.anchors() + pack.comparisons())) for pack in made) == 9
+
+
+def test_both_sides_of_a_comparison_follow_the_same_input(smollm2_tokenizer, families):
+    _, made = packs(smollm2_tokenizer, families)
+    for pack in made:
+        by_name = {score.name: score for score in pack.comparisons()}
+        for comparison in COMPARISONS:
+            stem = f"{comparison.edge.value}.{comparison.direction.value}"
+            ours, theirs = by_name[f"{stem}+"], by_name[f"{stem}-"]
+            first = min(ours.places[0], theirs.places[0])
+            assert ours.path.ids[:first] == theirs.path.ids[:first]
+            assert [ours.path.ids[p] for p in ours.places] != [theirs.path.ids[p] for p in theirs.places]
+
+
+def test_evidence_first_shares_more(smollm2_tokenizer, families):
+    sizes = {}
+    for order in Order:
+        _, made = packs(smollm2_tokenizer, families, order=order)
+        sizes[order] = sum(len(ScoredTree.of(p.anchors() + p.comparisons()).layout) for p in made)
+    assert sizes[Order.EVIDENCE_FIRST] < 0.8 * sizes[Order.QUESTION_FIRST]
+
+
+def test_content_leaves_the_layout_out(smollm2_tokenizer, families):
+    renderer = Renderer(smollm2_tokenizer)
+    view = families[0].gold
+    path = renderer.path(view.question, view.evidence, view.trace, view.answer)
+    content, full = path.response(Tokens.CONTENT), path.response(Tokens.FULL)
+    assert set(content) == set(path.trace()) | set(path.answer())
+    assert {path.parts[place][0] for place in set(full) - set(content)} == {Part.NUMBER, Part.DELIMITER, Part.END}
+
+
+def test_whole_responses_for_response_margins(smollm2_tokenizer, families):
+    _, made = packs(smollm2_tokenizer, families)
+    gold, other = made[0].family.gold.kind, made[0].edit.view.kind
+    crossed, matched = made[0].responses([(gold, other), (other, other)])
+    assert crossed.name == "response Evidence-CF under Gold"
+    assert matched.path.ids != crossed.path.ids
+    assert [matched.path.ids[p] for p in matched.places] == [crossed.path.ids[p] for p in crossed.places]
+
+
+def test_nothing_is_cut_to_fit(smollm2_tokenizer, families):
+    view = families[0].gold
+    with pytest.raises(UserError, match="nothing is cut to fit"):
+        Renderer(smollm2_tokenizer, max_length=100).path(view.question, view.evidence, view.trace, view.answer)
+
+
+class Glue:
+    """A tokenizer that does not part at line breaks: it takes two characters at a time."""
+
+    eos_token = "|"
+
+    def __call__(self, text, return_offsets_mapping=False, **_):
+        pieces = [text[i : i + 2] for i in range(0, len(text), 2)]
+        found = {"input_ids": [hash(piece) % 1_000 for piece in pieces]}
+        if return_offsets_mapping:
+            found["offset_mapping"] = [(2 * n, 2 * n + len(piece)) for n, piece in enumerate(pieces)]
+        return found
+
+    def apply_chat_template(self, *_, **__):
+        return "prompt"
+
+
+def test_a_mismatch_is_settled_by_the_whole_and_counted():
+    renderer = Renderer(Glue())
+    path = renderer.path("q", (), Trace.of("abc"), "de")
+    # "1." " a" "bc" "\nF" ... : the line break ends inside a token that belongs to the label behind it.
+    assert renderer.mismatched == 1
+    assert len(path.ids) == 3 + len("1. abc\nFinal answer: de|") / 2
+    assert [part for part, _ in path.parts][3:6] == [Part.NUMBER, Part.STEP, Part.STEP]
+
+
+def test_too_many_mismatches_are_refused():
+    renderer = Renderer(Glue())
+    for _ in range(5):
+        renderer.path("q", (), Trace.of("abc"), "de")
+    with pytest.raises(UserError, match="does not part at line breaks"):
+        renderer.path("q", (), Trace.of("abc"), "de")
+
+
+def test_a_tokenizer_without_an_end_is_refused():
+    class Endless(Glue):
+        eos_token = None
+
+    with pytest.raises(UserError, match="never learn to stop"):
+        Renderer(Endless())
+
+
+def test_segments_of_a_response():
+    texts = [segment.text for segment in response_segments(Trace.of("A.", "B."), "x", "<end>")]
+    assert texts == ["1.", " A.\n", "2.", " B.\n", "Final answer:", " x", "<end>"]
+    assert "".join(texts) == completion_text(Trace.of("A.", "B."), "x") + "<end>"
+    assert response_segments(Trace.of("A."), None, "<end>")[-1].text == " A.\n"
