@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import typer.main
+from pages import generate
 from typer.testing import CliRunner
 
 from eclosure.cli.main import app
@@ -39,15 +40,5 @@ def page() -> str:
     return "\n".join([head, *map(section, paths())])
 
 
-def main() -> int:
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(page(), "utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text("utf-8") == page():
-        return 0
-    sys.stderr.write("docs/cli.md is stale: run `make docs`.\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generate(TARGET, page()))

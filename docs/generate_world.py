@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pages import generate
+
 from eclosure.core.judgment import LocalFailure
 from eclosure.core.verdict import FailureClass
 from eclosure.world.make import Item, make_item
@@ -68,15 +70,5 @@ def page() -> str:
     return "\n".join([head, *parts])
 
 
-def main() -> int:
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(page(), "utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text("utf-8") == page():
-        return 0
-    sys.stderr.write("docs/world-examples.md is stale: run `make docs`.\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generate(TARGET, page()))

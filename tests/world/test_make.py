@@ -22,8 +22,9 @@ from eclosure.world import relations as rel
 from eclosure.world.evidence import Evidence
 from eclosure.world.facts import Scene
 from eclosure.world.make import make_item, make_items, profile_named, renamed
-from eclosure.world.oracle import judge, same_answer
+from eclosure.world.oracle import judge
 from eclosure.world.questions import Lookup, read_question
+from eclosure.world.replying import same_answer
 from eclosure.world.saboteur import PLANS, sabotage
 from eclosure.world.shapes import PROFILES, Plot, agreement, chain, span, walk
 from eclosure.world.solve import solve

@@ -9,7 +9,9 @@ from eclosure.core.verdict import FailureClass
 from eclosure.store.records import check
 from eclosure.world.claims import Idle
 from eclosure.world.evidence import evidence_of
-from eclosure.world.oracle import JUDGE, StepChecker, is_abstention, is_correct, judge, judge_steps, means, same_answer
+from eclosure.world.oracle import JUDGE, judge
+from eclosure.world.replying import is_abstention, is_correct, means, same_answer
+from eclosure.world.soundness import StepChecker, judge_steps
 
 TEXTS = {
     "Paper Lighthouse (film)": "Paper Lighthouse is a 1971 drama film directed by Tomas Rell. "

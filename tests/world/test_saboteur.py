@@ -15,8 +15,9 @@ from eclosure.world import relations as rel
 from eclosure.world.claims import Fact
 from eclosure.world.language import Phrase
 from eclosure.world.make import make_item
-from eclosure.world.oracle import judge, same_answer
+from eclosure.world.oracle import judge
 from eclosure.world.questions import Agree, Choose, Lookup, Span
+from eclosure.world.replying import same_answer
 from eclosure.world.saboteur import PLANS, Blow, Plan, _Smith, sabotage
 from eclosure.world.shapes import PROFILES
 

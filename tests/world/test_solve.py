@@ -11,8 +11,8 @@ from eclosure.world import relations as rel
 from eclosure.world.claims import Agreed, Apart, Chosen, Compared, Fact, Idle, Ordered, Subtracted
 from eclosure.world.evidence import Evidence
 from eclosure.world.language import Phrase
-from eclosure.world.oracle import same_answer
 from eclosure.world.questions import Lookup, read_question
+from eclosure.world.replying import same_answer
 from eclosure.world.solve import Move, solve, submit_answer, write_answer, write_steps, write_trace
 from eclosure.world.warrant import read_trace
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from eclosure.world.claims import Claim, Discourse
 from eclosure.world.evidence import evidence_of
 from eclosure.world.grammar import read_step
-from eclosure.world.oracle import judge_steps, same_answer
 from eclosure.world.premises import Premises
 from eclosure.world.pursuit import Pursuit
 from eclosure.world.questions import read_question
+from eclosure.world.replying import same_answer
+from eclosure.world.soundness import judge_steps
 
 if TYPE_CHECKING:
     from eclosure.core.instance import Passage
