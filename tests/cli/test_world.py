@@ -46,6 +46,13 @@ def test_making_again_does_nothing(tmp_path):
         run("make", "--questions", 4, "--out", tmp_path)
 
 
+def test_failures_that_are_not_possible_are_counted(tmp_path):
+    output = run("make", "--questions", 60, "--out", tmp_path, "--failure", "L2=1").output
+    spared = int(re.search(r"L2 asked for, not possible (\d+)", output)[1])
+    planted = [json.loads(line)["verdict"] for line in (tmp_path / "planted.jsonl").read_text().splitlines()]
+    assert sum(verdict["locally_sound"] for verdict in planted) == spared > 0
+
+
 def test_families_count_what_they_pass_over(tmp_path):
     output = run("make", "--families", 5, "--profile", "hotpot", "--out", tmp_path).output
     counts = re.search(r"(\d+) received = 5 accepted \+ (\d+) rejected", output)

@@ -223,7 +223,14 @@ def _questions(profile: str, seed: int, count: int, rates: dict[str, float]) -> 
         planted = SettledVerdict(
             made.response.id, item.instance.id, made.verdict, item.instance.benchmark, made.response.source
         )
-        yield [ReadRecord(f"item {number}", value=value) for value in (item.instance, made.response, planted)]
+        # Not every question admits every failure; where one does not, the manifest says what was wanted.
+        spared = (f"{made.asked} asked for, not possible",) if made.asked and made.verdict.reliable else ()
+        where = f"item {number}"
+        yield [
+            ReadRecord(where, value=item.instance),
+            ReadRecord(where, value=made.response, repairs=spared),
+            ReadRecord(where, value=planted),
+        ]
 
 
 def _families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[Any]]]:
