@@ -7,9 +7,10 @@ titles used twice, older values with their dates. It knows nothing of how anythi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eclosure.core.answers import match
+from eclosure.core.answers import contains_span, normalize
 from eclosure.world import lexicon
 from eclosure.world import relations as rel
 from eclosure.world.relations import Relation
@@ -105,6 +106,15 @@ _DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
 _PAST = {rel.POPULATION: (1931, 1998), rel.EMPLOYEES: (1987, 2012), rel.HEADQUARTERS: (1987, 2012)}
 
 
+_words = lru_cache(maxsize=4_096)(normalize)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether one name stands within the other, as a judge of answers sees them: articles tell nothing apart."""
+    ours, theirs = _words(one), _words(other)
+    return contains_span(ours, theirs) or contains_span(theirs, ours)
+
+
 class Scene:
     """The entities around one question. Names are new unless sharing one is asked for."""
 
@@ -120,14 +130,9 @@ class Scene:
         while True:
             name = make(self.rng)
             parts = {name, name.split()[-1]} if kind == rel.PERSON else {name}
-            if not any(self._alike(part, taken) for part in parts for taken in self.names):
+            if not any(_alike(part, taken) for part in parts for taken in self.names):
                 self.names |= parts
                 return name
-
-    @staticmethod
-    def _alike(one: str, other: str) -> bool:
-        """Whether one name stands within the other, as a judge of answers sees them: articles tell nothing apart."""
-        return match(one, other)
 
     def entity(
         self, kind: str, name: str | None = None, occupation: str | None = None, note: str | None = None
