@@ -118,10 +118,6 @@ def fits(inner: Phrase, relation: Relation) -> bool:
     return inner.kind in (None, relation.subject)
 
 
-_BOTH = "the person who {verb} both {a} and {b}"
-_TWO = "the person who {first} {a} and {second} {b}"
-
-
 def which_forms(deeds: tuple[tuple[Relation, str], ...]) -> str:
     """The two deeds in words: "directed X and wrote Y"."""
     (first, a), (second, b) = deeds

@@ -16,7 +16,7 @@ from eclosure.world.questions import NO, YES, Agree, Choose, Lookup, Span, Targe
 from eclosure.world.relations import ALIAS, Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 UNRESOLVED = "unresolved alternative"
 """Stands beside the values of a claim that has a rival without one."""
@@ -116,23 +116,12 @@ class Premises:
                 among = claim
             if isinstance(claim, Chosen) and claim.option in target.options:
                 same = (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
-                if same and not (among and self._strays(among, target)):
+                if same and not (among and strays(among, target, self._works_behind)):
                     found.append(claim.option)
         return _unique(found)
 
-    def _strays(self, claim: Compared, target: Choose) -> bool:
-        """Whether a side of a comparison is known to belong to something that is not among the options."""
-        for phrase in (claim.left, claim.right):
-            if not target.path or len(phrase.path) > 1:
-                if phrase.base not in target.options:
-                    return True
-                continue
-            told = [
-                base for (base, path), values in self._facts.items() if phrase.base in values and path == target.path
-            ]
-            if told and not any(work in target.options for work in told):
-                return True
-        return False
+    def _works_behind(self, name: str | Which, role: tuple[Relation, ...]) -> list[str | Which]:
+        return [base for (base, path), values in self._facts.items() if name in values and path == role]
 
     def _compared(self, target: Choose) -> list[str]:
         wanted = [self._resolved(phrase) for phrase in target.phrases()]
@@ -159,6 +148,18 @@ class Premises:
         wanted = [self._resolved(way) for way in on_the_way]
         missing = [self._resolved(claim.phrase) for claim in self.claims if isinstance(claim, Uncovered)]
         return [ABSTAIN] if any(phrase in wanted for phrase in missing) else []
+
+
+def strays(
+    claim: Compared, target: Choose, works_behind: Callable[[str | Which, tuple[Relation, ...]], list[str | Which]]
+) -> bool:
+    """Whether a side of a comparison is known to belong to something that is not among the options."""
+    for phrase in (claim.left, claim.right):
+        direct = not target.path or len(phrase.path) > 1
+        works = [phrase.base] if direct else works_behind(phrase.base, target.path)
+        if works and not any(work in target.options for work in works):
+            return True
+    return False
 
 
 def _unique(values: Iterable[str]) -> list[str]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from eclosure.world.claims import Agreed, Apart, Chosen, Claim, Compared, Denied, Fact, Uncovered
 from eclosure.world.language import Phrase, Which
+from eclosure.world.premises import strays
 from eclosure.world.questions import Agree, Choose, Lookup, Span, Target
-from eclosure.world.relations import ALIAS
+from eclosure.world.relations import ALIAS, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -132,20 +133,10 @@ class Pursuit:
         """Whether a comparison is of something the question does not ask about, not just of something unexplained."""
         if not isinstance(self.target, Choose):
             return True
-        return any(self.strays(phrase) for phrase in (claim.left, claim.right))
+        return strays(claim, self.target, self._works_behind)
 
-    def strays(self, phrase: Phrase) -> bool:
-        """Whether one side of a comparison is known to belong to something that is not among the options."""
-        assert isinstance(self.target, Choose)
-        options = self.target.options
-        if not self.target.path or len(phrase.path) > 1:
-            return phrase.base not in options
-        works = [
-            fact.phrase.base
-            for fact in self._facts
-            if fact.value == phrase.base and fact.phrase.path == self.target.path
-        ]
-        return bool(works) and not any(work in options for work in works)
+    def _works_behind(self, name: str | Which, role: tuple[Relation, ...]) -> list[str | Which]:
+        return [fact.phrase.base for fact in self._facts if fact.value == name and fact.phrase.path == role]
 
     def _absolute(self, phrase: Phrase) -> list[Phrase]:
         """The phrase as ways from where the question starts."""
