@@ -19,6 +19,7 @@ check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate_cli.py --check
 	$(BIN)/python docs/generate_world.py --check
+	$(BIN)/python docs/generate_settings.py --check
 
 format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff format .
@@ -34,6 +35,7 @@ figures: ## every performance claim, measured now; fails where one does not hold
 docs: ## regenerate what is generated
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_world.py
+	$(BIN)/python docs/generate_settings.py
 
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh

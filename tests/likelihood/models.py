@@ -1,7 +1,11 @@
 """Small random models of real classes."""
 
+from random import Random
+
 import torch
 import transformers
+
+from eclosure.likelihood.spans import Part, Path, Score
 
 CLASSES = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
@@ -27,3 +31,16 @@ def build(name, attention="sdpa", vocabulary=211, **settings):
     config._attn_implementation = attention
     torch.manual_seed(0)
     return model_class(config).eval()
+
+
+def random_scores(seed, vocabulary=211):
+    """Paths that branch at random depths, scored at random places."""
+    rng = Random(seed)
+    trunk = [rng.randrange(vocabulary) for _ in range(60)]
+    found = []
+    for number in range(9):
+        start = trunk if rng.random() < 0.7 or not found else list(rng.choice(found).path.ids)
+        ids = start[: rng.randint(5, len(start))] + [rng.randrange(vocabulary) for _ in range(rng.randint(2, 25))]
+        places = sorted(rng.sample(range(1, len(ids)), rng.randint(1, 4)))
+        found.append(Score(str(number), Path(tuple(ids), ((Part.STEP, 0),) * len(ids)), tuple(places)))
+    return found

@@ -1,20 +1,16 @@
 """Exactness: every strategy and backend gives the same scores and the same gradients, on real model classes."""
 
-from random import Random
-
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.likelihood.models import CLASSES, build
+from tests.likelihood.models import CLASSES, build, random_scores
 
-from eclosure.errors import SettingError
-from eclosure.likelihood.attention import _flash
-from eclosure.likelihood.prefix_tree import ScoredTree
-from eclosure.likelihood.probe import probe
+from eclosure.likelihood import score as scoring
+from eclosure.likelihood.prefix_tree import Readout, ScoredTree
 from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree
-from eclosure.likelihood.spans import Part, Path, Score
 
 WAYS = [
     (Strategy.DEDUP, Backend.SDPA),
@@ -23,19 +19,6 @@ WAYS = [
 ]
 # HF's RMSNorm computes in fp32 whatever the model's dtype, which bounds what fp64 gradients can agree on.
 TOLERANCE = {torch.float64: (1e-9, 1e-6), torch.float32: (5e-6, 5e-5)}
-
-
-def random_scores(seed, vocabulary=211):
-    """Paths that branch at random depths, scored at random places."""
-    rng = Random(seed)
-    trunk = [rng.randrange(vocabulary) for _ in range(60)]
-    found = []
-    for number in range(9):
-        start = trunk if rng.random() < 0.7 or not found else list(rng.choice(found).path.ids)
-        ids = start[: rng.randint(5, len(start))] + [rng.randrange(vocabulary) for _ in range(rng.randint(2, 25))]
-        places = sorted(rng.sample(range(1, len(ids)), rng.randint(1, 4)))
-        found.append(Score(str(number), Path(tuple(ids), ((Part.STEP, 0),) * len(ids)), tuple(places)))
-    return found
 
 
 def scored(model, scores, strategy, backend):
@@ -77,7 +60,7 @@ def test_scores_are_what_a_plain_loop_computes():
 def test_gradient_checkpointing_changes_nothing():
     scores = random_scores(3)
     plain, slope = scored(build("qwen3").double(), scores, Strategy.TREE, Backend.SDPA)
-    for backend in Backend:
+    for backend in (Backend.SDPA, Backend.COLUMNS):
         model = build("qwen3", attention_name(backend)).double().train()
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         values, gradient = scored(model, scores, Strategy.TREE, backend)
@@ -94,63 +77,65 @@ def test_several_families_in_one_forest_score_as_alone():
     assert (together - alone).abs().max() < 1e-9
 
 
-@pytest.mark.parametrize("backend", Backend)
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_probe_accepts_full_attention(name, backend):
-    found = probe(build(name, attention_name(backend)).double(), backend)
-    assert found.exact
-    assert found.reason is None
-
-
-def window():
-    return transformers.MistralForCausalLM(
-        transformers.MistralConfig(
-            vocab_size=211, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-            num_key_value_heads=1, sliding_window=16,
-        )
-    )  # fmt: skip
-
-
-def hybrid():
-    return transformers.Gemma3ForCausalLM(
-        transformers.Gemma3TextConfig(
-            vocab_size=211, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-            num_key_value_heads=1, head_dim=16, sliding_window=16,
-            layer_types=["sliding_attention", "full_attention"],
-        )
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("model", "reason"),
-    [
-        (lambda: build("llama", "eager"), "differ by"),
-        (lambda: build("llama", attention_dropout=0.1), "at random"),
-        (window, "window of 16"),
-        (hybrid, "sliding_attention"),
-    ],
+READOUT = Readout(
+    rows=np.arange(5),
+    row_of=np.array([0, 0, 3, 3, 4, 0]),
+    targets=np.array([7, 2, 2, 2, 0, 7]),
+    score_of=np.array([0, 0, 1, 1, 1, 2]),
+    counts=np.array([2, 3, 1]),
 )
-def test_the_probe_refuses_what_trees_get_wrong(model, reason):
-    found = probe(model())
-    assert not found.exact
-    assert reason in found.reason
+"""A row with two targets, one that nobody scores, and the same token scored by two scores and twice by one."""
 
 
-def test_the_probe_leaves_the_model_as_it_was():
-    model = build("llama").train()
-    probe(model)
-    assert model.training
+def plain_means(logits):
+    """What the head computes, as one would write it first."""
+    logprobs = logits.log_softmax(-1)[READOUT.row_of, READOUT.targets]
+    return torch.stack([logprobs[READOUT.score_of == n].mean() for n in range(len(READOUT.counts))])
 
 
-def test_columns_without_segments_are_plain_attention():
-    ids = torch.tensor([[5, 6, 7, 8]])
-    with torch.no_grad():
-        plain = build("llama")(ids).logits
-        columns = build("llama", attention_name(Backend.COLUMNS))(ids).logits
-    assert (plain - columns).abs().max() < 1e-6
+def head(logits, means, weights=(1.0, -2.0, 0.5)):
+    """Means and the gradient of a weighted sum; the logits go in as an intermediate, as a model's do."""
+    leaf = logits.clone().requires_grad_()
+    found = means(leaf * 1)
+    (found * torch.tensor(weights, dtype=found.dtype)).sum().backward()
+    return found.detach(), leaf.grad
 
 
-def test_columns_say_where_they_cannot_run():
-    query = torch.empty(1, 1, 2, 4, device="meta")
-    with pytest.raises(SettingError, match="CPU kernel only"):
-        _flash(query, query, query, True, 1.0)
+@pytest.mark.parametrize("at_a_time", [1, 22, 1 << 20])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 4e-3)])
+def test_the_head_is_a_log_softmax_however_it_is_cut(dtype, close, at_a_time, monkeypatch):
+    monkeypatch.setattr(scoring, "_AT_A_TIME", at_a_time)
+    logits = (torch.randn(5, 11, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
+    values, slope = head(logits, lambda part: scoring._means(part, READOUT))
+    expected, expected_slope = head(logits.double(), plain_means)
+    assert values.dtype is (torch.float64 if dtype is torch.float64 else torch.float32)
+    assert slope.dtype is dtype
+    # Sums are taken in full precision, so of a bf16 gradient only its own rounding is left.
+    assert (values - expected).abs().max() < min(close, 1e-6)
+    assert (slope - expected_slope).abs().max() < close
+
+
+def test_large_logits_do_not_overflow():
+    logits = torch.full((5, 11), 3e4)
+    logits[:, 2] = 3e4 + 5
+    values, slope = head(logits, lambda part: scoring._means(part, READOUT))
+    assert torch.isfinite(values).all()
+    assert torch.isfinite(slope).all()
+
+
+def test_the_gradient_takes_the_place_of_the_logits():
+    logits = (torch.zeros(5, 11, requires_grad=True) + torch.arange(11.0)).requires_grad_()
+    before, where = logits.detach().clone(), logits.data_ptr()
+    seen = []
+    logits.register_hook(lambda grad: seen.append(grad.data_ptr()))
+    scoring._means(logits, READOUT).sum().backward()
+    assert seen == [where]
+    assert not torch.equal(before, logits)
+
+
+def test_a_second_backward_pass_is_refused():
+    model, scores = build("llama"), random_scores(1)
+    total = mean_logprobs(model, scores, Strategy.TREE).sum()
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()

@@ -8,7 +8,7 @@ from typing import Annotated, Never
 import typer
 
 import eclosure
-from eclosure.cli import data, metrics, world
+from eclosure.cli import data, families, metrics, select, switch, train, world
 from eclosure.cli.output import printable
 from eclosure.errors import UserError
 
@@ -24,8 +24,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(families.app, name="families")
 app.add_typer(world.app, name="world")
 app.command(name="metrics")(metrics.metrics)
+app.command(name="select")(select.select)
+app.command(name="switch")(switch.switch)
+app.command(name="train", context_settings=train.SETTINGS)(train.train)
 
 
 def _version(wanted: bool) -> None:

@@ -29,14 +29,19 @@ app = typer.Typer(
 
 
 class ProfileName(StrEnum):
-    """Which benchmark it is to look like."""
+    """Which benchmark it is to look like, or how hard short contexts are to be."""
 
     TWO_WIKI = "2wiki"
     MUSIQUE = "musique"
     HOTPOT = "hotpot"
+    SHORT_EASY = "short-easy"
+    SHORT_HARD = "short-hard"
 
 
-ProfileOption = Annotated[ProfileName, typer.Option("--profile", help="Which benchmark it is to look like.")]
+ProfileOption = Annotated[
+    ProfileName,
+    typer.Option("--profile", help="Which benchmark it is to look like, or how hard short contexts are to be."),
+]
 Seed = Annotated[int, typer.Option(help="Another seed gives another world.")]
 Failures = Annotated[
     list[str] | None,

@@ -64,6 +64,20 @@ class Layout:
         """How many query-key pairs the tree needs."""
         return int((self.positions + 1).sum())
 
+    def padded(self, multiple: int) -> Layout:
+        """The layout followed by rows that see only themselves, up to a multiple of a length."""
+        missing = -len(self) % multiple
+        if not missing:
+            return self
+        nothing = np.zeros(missing, np.int64)
+        alone = np.arange(len(self), len(self) + missing)
+        return Layout(
+            np.concatenate([self.ids, nothing]),
+            np.concatenate([self.positions, nothing]),
+            np.concatenate([self.end, alone + 1]),
+            np.concatenate([self.parent, nothing + ROOT]),
+        )
+
 
 class PrefixTree:
     """Grows by inserting paths; laid out once it is complete."""

@@ -25,6 +25,10 @@ MISMATCH_LIMIT = 0.05
 _GRACE = 100
 
 
+class TooLongError(UserError):
+    """A path has more tokens than the limit allows."""
+
+
 def response_segments(trace: Trace, answer: str | None, end: str) -> list[Segment]:
     """A response cut into its parts; without an answer it stops after the trace."""
     segments: list[Segment] = []
@@ -74,7 +78,8 @@ class Renderer:
         ids, parts = self._response(segments)
         before = self._prompt_ids(prompt)
         if len(before) + len(ids) > self.max_length:
-            raise UserError(f"{len(before) + len(ids)} tokens are more than {self.max_length}; nothing is cut to fit.")
+            count = len(before) + len(ids)
+            raise TooLongError(f"{count} tokens are more than {self.max_length}; nothing is cut to fit.")
         return Path((*before, *ids), (*(((Part.PROMPT, None),) * len(before)), *parts))
 
     def _prompt_ids(self, text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Mean token log-likelihoods of spans, by any of four strategies that must agree.
+"""Mean token log-likelihoods of spans, by any of three strategies that must agree.
 
 Free of any trainer, differentiable, logits only where a token is scored.
 """
@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the usual name
+from torch.autograd.function import Function, once_differentiable
 
-from eclosure.likelihood.attention import COLUMNS, KEYWORD
+from eclosure.likelihood.attention import BLOCK, COLUMNS, FLEX, column_inputs, flex_inputs
 from eclosure.likelihood.prefix_tree import PrefixTree, ScoredTree, chains
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from eclosure.likelihood.prefix_tree import Layout, Readout
     from eclosure.likelihood.spans import Score
+
+_AT_A_TIME = 1 << 20
+"""Logits summed at a time."""
 
 
 class Strategy(StrEnum):
@@ -41,6 +44,8 @@ class Backend(StrEnum):
     """A 4-D mask: any device, memory grows with the square of the tree."""
     COLUMNS = "columns"
     """Block by block without a mask: cost follows the real query-key pairs."""
+    FLEX = "flex"
+    """FlexAttention with a block mask, for a GPU; it has no backward pass on a CPU."""
 
 
 def mean_logprobs(model: Any, scores: Sequence[Score], strategy: Strategy, backend: Backend = Backend.SDPA) -> Tensor:
@@ -58,37 +63,76 @@ def mean_logprobs(model: Any, scores: Sequence[Score], strategy: Strategy, backe
 def score_tree(model: Any, tree: ScoredTree, backend: Backend | None) -> Tensor:
     """One forward over a tree; a backend of None is for a single path, which plain causal attention serves."""
     device = next(model.parameters()).device
-    readout = tree.readout
-
-    def on(array: Any) -> Tensor:
-        return torch.as_tensor(array, device=device)
-
+    layout = tree.layout.padded(BLOCK) if backend is Backend.FLEX else tree.layout
     logits = model(
-        input_ids=on(tree.layout.ids)[None],
-        position_ids=on(tree.layout.positions)[None],
-        logits_to_keep=on(readout.rows),
+        input_ids=torch.as_tensor(layout.ids, device=device)[None],
+        position_ids=torch.as_tensor(layout.positions, device=device)[None],
+        logits_to_keep=torch.as_tensor(tree.readout.rows, device=device),
         use_cache=False,
-        **_attention(tree.layout, backend, device),
-    ).logits[0]
-    return _means(logits, readout, on)
+        **_attention(layout, backend, device),
+    ).logits
+    # Flattened and not indexed: the gradient of an index would be one more copy of all logits.
+    return _means(logits.flatten(0, 1), tree.readout)
 
 
 def _attention(layout: Layout, backend: Backend | None, device: torch.device) -> dict[str, Any]:
     if backend is None:
         return {}
     if backend is Backend.COLUMNS:
-        return {KEYWORD: layout.segments}
+        return column_inputs(layout, device)
+    if backend is Backend.FLEX:
+        return flex_inputs(layout, device)
     return {"attention_mask": torch.as_tensor(layout.mask, device=device)[None, None]}
 
 
-def _means(logits: Tensor, readout: Readout, on: Any) -> Tensor:
+def _means(logits: Tensor, readout: Readout) -> Tensor:
     """Log-probabilities of the targets, averaged within each score. One row serves all its targets."""
-    dtype = torch.float64 if logits.dtype is torch.float64 else torch.float32
-    normalised = F.log_softmax(logits.to(dtype), dim=-1)
-    logprobs = normalised[on(readout.row_of), on(readout.targets)]
-    sums = torch.zeros(len(readout.counts), dtype=dtype, device=logits.device)
-    means: Tensor = sums.index_add(0, on(readout.score_of), logprobs) / on(readout.counts)
+    row_of, targets, score_of, counts = (
+        torch.as_tensor(part, device=logits.device)
+        for part in (readout.row_of, readout.targets, readout.score_of, readout.counts)
+    )
+    logprobs: Tensor = _Logprobs.apply(logits, row_of, targets)  # type: ignore[no-untyped-call]
+    sums = torch.zeros(len(counts), dtype=logprobs.dtype, device=logits.device)
+    means: Tensor = sums.index_add(0, score_of, logprobs) / counts
     return means
+
+
+class _Logprobs(Function):
+    """Log-probabilities of targets, of which a row may have many or none.
+
+    Vocabularies are large, so nothing of the size of the logits is made: sums go over a few rows at a time in full
+    precision, and the gradient is written over the logits, which nobody needs any more. A second backward pass through
+    the same graph is refused by autograd, which sees that they changed.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, row_of: Tensor, targets: Tensor) -> Tensor:
+        dtype = torch.float64 if logits.dtype is torch.float64 else torch.float32
+        lse = torch.cat([some.to(dtype).logsumexp(-1) for some in _few_rows(logits)])
+        logprobs = logits[row_of, targets].to(dtype) - lse[row_of]
+        ctx.save_for_backward(logits, lse, row_of, targets, logprobs)
+        return logprobs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        logits, lse, row_of, targets, logprobs = ctx.saved_tensors
+        per_row = torch.zeros_like(lse).index_add_(0, row_of, grad)
+        # The same token of the same row may be scored more than once; what it gets is the sum, written once.
+        tokens, which = torch.unique(row_of * logits.shape[1] + targets, return_inverse=True)
+        scored = grad.new_zeros(len(tokens)).index_add_(0, which, grad)[which] - per_row[row_of] * logprobs.exp()
+        done = 0
+        for some in _few_rows(logits):
+            here = slice(done, done := done + len(some))
+            softmax = (some.to(lse.dtype) - lse[here, None]).exp_()
+            some.copy_(softmax.mul_(-per_row[here, None]))
+        logits[row_of, targets] = scored.to(logits.dtype)
+        return logits, None, None
+
+
+def _few_rows(logits: Tensor) -> tuple[Tensor, ...]:
+    """As many rows at a time as stay in a cache."""
+    return torch.split(logits, max(1, _AT_A_TIME // logits.shape[1]))
 
 
 def forests(families: Sequence[Sequence[Score]], budget: int) -> list[list[int]]:
@@ -117,4 +161,4 @@ def _grow(tree: PrefixTree, scores: Sequence[Score]) -> int:
 
 def attention_name(backend: Backend) -> str:
     """What to pass to Transformers as ``attn_implementation``."""
-    return COLUMNS if backend is Backend.COLUMNS else "sdpa"
+    return {Backend.SDPA: "sdpa", Backend.COLUMNS: COLUMNS, Backend.FLEX: FLEX}[backend]

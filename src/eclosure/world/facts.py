@@ -118,8 +118,9 @@ def _alike(one: str, other: str) -> bool:
 class Scene:
     """The entities around one question. Names are new unless sharing one is asked for."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, detail: float = 1.0) -> None:
         self.rng = rng
+        self.detail = detail
         self.entities: list[Entity] = []
         self.names: set[str] = set()
         self.parents: set[str] = set()
@@ -175,7 +176,7 @@ class Scene:
         # A parent's dates would have to fit the child's.
         skip = (*skip, *_DATES) if entity.name in self.parents else skip
         for relation, chance in _COMMON[entity.kind]:
-            if relation in skip or entity.value(relation) is not None or self.rng.random() > chance:
+            if relation in skip or entity.value(relation) is not None or self.rng.random() > chance * self.detail:
                 continue
             entity.say(relation, self.literal(relation))
         self._age(entity)
@@ -183,5 +184,5 @@ class Scene:
     def _age(self, entity: Entity) -> None:
         """Older values, with their dates, for what changes over time."""
         for relation, years in _PAST.items():
-            if entity.value(relation) is not None and self.rng.random() < 0.4:
+            if entity.value(relation) is not None and self.rng.random() < 0.4 * self.detail:
                 entity.say(relation, self.literal(relation), era=self.rng.randint(*years))

@@ -20,7 +20,7 @@ from eclosure.world import relations as rel
 from eclosure.world.evidence import Evidence
 from eclosure.world.facts import Entity, Scene
 from eclosure.world.questions import Lookup, Target, read_question, write_question
-from eclosure.world.shapes import PROFILES, Plot, Profile
+from eclosure.world.shapes import PROFILES, SHORT, Plot, Profile
 from eclosure.world.solve import Solution, solve, submit_answer, write_answer, write_trace
 from eclosure.world.text import write_passage
 from eclosure.world.values import ValueKind, write_value
@@ -67,9 +67,10 @@ class Item:
 
 def profile_named(name: str) -> Profile:
     """A profile by its name."""
-    if name not in PROFILES:
-        raise SettingError(f"there is no profile {name!r}. Choose from: {', '.join(PROFILES)}.")
-    return PROFILES[name]
+    known = PROFILES | SHORT
+    if name not in known:
+        raise SettingError(f"there is no profile {name!r}. Choose from: {', '.join(known)}.")
+    return known[name]
 
 
 def make_items(profile: str, seed: int, start: int = 0) -> Iterator[Item]:
@@ -94,7 +95,7 @@ def _try(profile: Profile, seed: str, name: str) -> Item | None:
     rng = Random(seed)
     kinds, weights, makers = zip(*profile.shapes, strict=True)
     (chosen,) = rng.choices(range(len(kinds)), weights)
-    scene = Scene(rng)
+    scene = Scene(rng, profile.detail)
     plot = makers[chosen](scene)
     entities = _cast(scene, plot, profile.passages)
     # Some questions come with long passages, some with short ones.

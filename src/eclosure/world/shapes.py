@@ -10,6 +10,7 @@ from eclosure.world import relations as rel
 from eclosure.world.facts import Entity, Scene
 from eclosure.world.language import Phrase, Which
 from eclosure.world.questions import Agree, Choose, Lookup, Span, Target
+from eclosure.world.values import ValueKind
 
 if TYPE_CHECKING:
     from eclosure.world.relations import Relation
@@ -42,6 +43,15 @@ _FINAL: dict[str, tuple[Relation, ...]] = {
     rel.COMPANY: (rel.FOUNDED, rel.EMPLOYEES),
 }
 _GRANDPARENTS = tuple(rel.MACROS.values())
+# Two relations to a value with one spelling, so that the answer is the value as it stands. Not to kin: with few people
+# about, an edit would as soon make somebody their own mother.
+_PLAIN = tuple(
+    (first, last)
+    for start in STARTS
+    for first in _ONWARD[start]
+    for last in (*_ONWARD[first.object or ""], *_FINAL.get(first.object or "", ()))
+    if last.kind in (ValueKind.NAME, ValueKind.YEAR) and last.object != last.subject
+)
 _DIRECT = ((rel.FILM, rel.RELEASED), (rel.FILM, rel.RUNTIME), (rel.BOOK, rel.PUBLISHED), (rel.BOOK, rel.PAGES),
            (rel.PERSON, rel.BIRTH_DATE), (rel.PERSON, rel.DEATH_DATE), (rel.CITY, rel.POPULATION),
            (rel.COMPANY, rel.FOUNDED), (rel.COMPANY, rel.EMPLOYEES))  # fmt: skip
@@ -79,14 +89,15 @@ def lay(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[Entity]
     return made
 
 
-def chain(scene: Scene, hops: int, paths: tuple[tuple[Relation, ...], ...] = ()) -> Plot:
+def chain(scene: Scene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True) -> Plot:
     """Who or what lies at the end of a path that begins with a work."""
     kind = scene.rng.choice(STARTS)
     path = scene.rng.choice(paths) if paths else walk(scene, kind, hops)
     start = scene.entity(path[0].subject)
     gold = lay(scene, start, path)
     rival = lay(scene, scene.entity(start.kind), path)
-    _mislead(scene, start, gold, path)
+    if misleading:
+        _mislead(scene, start, gold, path)
     phrase = Phrase(start.name, path, start.kind if scene.rng.random() < 0.7 or start.title != start.name else None)
     scene.furnish(rival[0], skip=path)
     return Plot(Lookup(phrase), tuple(gold))
@@ -121,30 +132,34 @@ def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relati
             ]
 
 
-def comparison(scene: Scene) -> Plot:
+def comparison(scene: Scene, rivals: int = 1) -> Plot:
     """Which of two has the smaller or larger value."""
     kind, attribute = scene.rng.choice(_DIRECT)
-    return _choose(scene, kind, (), attribute)
+    return _choose(scene, kind, (), attribute, rivals)
 
 
-def bridge_comparison(scene: Scene) -> Plot:
+def bridge_comparison(scene: Scene, rivals: int = 1) -> Plot:
     """The same of two works, by the people behind them."""
     role = scene.rng.choice(_ROLES)
     attribute = scene.rng.choice((rel.BIRTH_DATE, rel.BIRTH_DATE, rel.DEATH_DATE))
-    return _choose(scene, role.subject, (role,), attribute)
+    return _choose(scene, role.subject, (role,), attribute, rivals)
 
 
-def _choose(scene: Scene, kind: str, path: tuple[Relation, ...], attribute: Relation) -> Plot:
+def _choose(scene: Scene, kind: str, path: tuple[Relation, ...], attribute: Relation, rivals: int) -> Plot:
     gold: list[Entity] = []
     for _ in range(2):
         gold += lay(scene, scene.entity(kind), (*path, attribute))
-    lay(scene, scene.entity(kind), (*path, attribute))
+    for _ in range(rivals):
+        lay(scene, scene.entity(kind), (*path, attribute))
     options = (gold[0].name, gold[len(gold) // 2].name)
     return Plot(Choose(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
 
 
-def agreement(scene: Scene) -> Plot:
-    """Whether two things, or the people behind them, have something in common."""
+def agreement(scene: Scene, rivals: int = 0) -> Plot:
+    """Whether two things, or the people behind them, have something in common.
+
+    With rivals, one of them would give the other answer in the second thing's place.
+    """
     kind, relation = scene.rng.choice(_SHARED)
     bridged = kind == rel.PERSON and scene.rng.random() < 0.5
     role = scene.rng.choice(_ROLES) if bridged else None
@@ -153,33 +168,57 @@ def agreement(scene: Scene) -> Plot:
     for _ in range(2):
         gold += lay(scene, scene.entity(path[0].subject), path)
     half = len(gold) // 2
-    if scene.rng.random() < 0.5:
-        shared = gold[half - 1].value(relation)
-        assert shared is not None
-        last = gold[-1]
-        last.statements = [
-            type(s)(s.subject, s.relation, shared, s.era) if s.relation is relation else s for s in last.statements
-        ]
+    agree = scene.rng.random() < 0.5
+    if agree:
+        _share(gold[half - 1], gold[-1], relation)
+    others = [lay(scene, scene.entity(path[0].subject), path) for _ in range(rivals)]
+    if others and not agree:
+        _share(gold[half - 1], others[0][-1], relation)
     left, right = (Phrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
     return Plot(Agree(left, right, relation), tuple(gold))
 
 
-def span(scene: Scene) -> Plot:
+def _share(one: Entity, other: Entity, relation: Relation) -> None:
+    """Give the other the value that the first has."""
+    shared = one.value(relation)
+    assert shared is not None
+    other.statements = [
+        type(s)(s.subject, s.relation, shared, s.era) if s.relation is relation else s for s in other.statements
+    ]
+
+
+def span(scene: Scene, rivals: int = 0) -> Plot:
     """A number of years: a life, or a person's age when a work came out."""
     if scene.rng.random() < 0.4:
-        (person,) = lay(scene, scene.entity(rel.PERSON), (rel.BIRTH_DATE,))
-        person.say(rel.DEATH_DATE, scene.literal(rel.DEATH_DATE))
-        work = scene.entity(rel.FILM)
-        scene.link(work, rel.DIRECTOR, person)
+        work, person = _lived(scene)
+        for _ in range(rivals):
+            _lived(scene)
         whose = Phrase(work.name, (rel.DIRECTOR,), rel.FILM)
         return Plot(Span(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE)), (work, person))
     role, when = scene.rng.choice(
         ((rel.DIRECTOR, rel.RELEASED), (rel.AUTHOR, rel.PUBLISHED), (rel.PERFORMER, rel.ISSUED))
     )
-    work, person = lay(scene, scene.entity(role.subject), (role, rel.BIRTH_DATE))
-    work.say(when, scene.literal(when))
+    work, person = _made(scene, role, when)
+    for _ in range(rivals):
+        _made(scene, role, when)
     base = Phrase(work.name, (), role.subject)
     return Plot(Span(base.then(role, rel.BIRTH_DATE), base.then(when)), (work, person))
+
+
+def _lived(scene: Scene) -> tuple[Entity, Entity]:
+    """A film and its director, with both dates."""
+    (person,) = lay(scene, scene.entity(rel.PERSON), (rel.BIRTH_DATE,))
+    person.say(rel.DEATH_DATE, scene.literal(rel.DEATH_DATE))
+    work = scene.entity(rel.FILM)
+    scene.link(work, rel.DIRECTOR, person)
+    return work, person
+
+
+def _made(scene: Scene, role: Relation, when: Relation) -> tuple[Entity, Entity]:
+    """A work with its year, and the person behind it with a birth date."""
+    work, person = lay(scene, scene.entity(role.subject), (role, rel.BIRTH_DATE))
+    work.say(when, scene.literal(when))
+    return work, person
 
 
 def intersection(scene: Scene, onward: int = 0) -> Plot:
@@ -212,6 +251,8 @@ class Profile:
     spread: float
     """How far passage lengths scatter around the median, as a factor."""
     shapes: tuple[tuple[str, float, Callable[[Scene], Plot]], ...]
+    detail: float = 1.0
+    """How much articles say beside what the question needs, as a factor."""
 
 
 PROFILES = {
@@ -236,4 +277,19 @@ PROFILES = {
         ("comparison", 0.1, agreement),
         ("bridge", 0.04, span),
     )),
+}  # fmt: skip
+
+# No benchmark looks like these: contexts of at most about 150 words, from which a small model can learn on a small
+# machine. The easy answers are copied, the hard ones derived or far away.
+SHORT = {
+    "short-easy": Profile("short-easy", 4, 16, 0.2, (
+        ("bridge", 1.0, lambda s: chain(s, 2, _PLAIN, misleading=False)),
+    ), detail=0.5),
+    "short-hard": Profile("short-hard", 7, 10, 0.2, (
+        ("comparison", 0.2, lambda s: comparison(s, rivals=5)),
+        ("bridge_comparison", 0.25, lambda s: bridge_comparison(s, rivals=2)),
+        ("yes_no", 0.2, lambda s: agreement(s, rivals=5)),
+        ("span", 0.15, lambda s: span(s, rivals=3)),
+        ("3hop", 0.2, lambda s: chain(s, 3)),
+    ), detail=0.15),
 }  # fmt: skip

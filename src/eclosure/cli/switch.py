@@ -1,0 +1,434 @@
+"""``eclosure switch``: do a model's preferences follow evidence, question and trace?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from eclosure.cli.output import QUARANTINED, counted, plural, print_table, printable, say, say_written
+from eclosure.protocol.response import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eclosure.core.edges import Edge
+    from eclosure.stats.intervals import Estimate, Interval
+    from eclosure.stats.rates import Rate
+    from eclosure.store.manifest import Counts
+    from eclosure.store.records import ReadRecord
+    from eclosure.store.stage import Stage
+    from eclosure.switch import Contrast, EdgeRates, FamilySwitch, SwitchRates
+
+WEIGHTS = "adapter_model.safetensors"
+RECIPE = "recipe.json"
+FEW_FAMILIES = 20
+"""Below this, no interval over families deserves its name."""
+
+
+def switch(
+    families: Annotated[Path, typer.Argument(help="Families, one JSON object a line.", show_default=False)],
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights by name, folder or GGUF file; an adapter's recipe may name them.", show_default=False
+        ),
+    ] = None,
+    adapter: Annotated[
+        list[Path] | None, typer.Option(help="An adapter's folder; may be given several times.", show_default=False)
+    ] = None,
+    backbone: Annotated[bool, typer.Option("--backbone", help="Also the model as it is, before its adapters.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write every family's scores and margins.")
+    ] = None,
+    demonstrations: Annotated[
+        int | None, typer.Option(min=0, help="Worked examples in the prompt.  [default: as trained, or 2]")
+    ] = None,
+    order: Annotated[
+        Order | None, typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]")
+    ] = None,
+    max_length: Annotated[
+        int, typer.Option(min=1, help="Longest path in tokens; what is longer is set aside.")
+    ] = 8_192,
+    tokens_per_forward: Annotated[
+        int, typer.Option(min=1, help="Tokens of one forward at most. Changes no result.")
+    ] = 16_384,
+    dtype: Annotated[str, typer.Option(help="Precision of the weights: auto, float32, bfloat16.")] = "auto",
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda:1.  [default: a GPU if there is one]", show_default=False)
+    ] = None,
+    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples of families.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 42,
+    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Twelve scores a family: does the preferred step, trace and answer switch with its input?
+
+    Nothing is generated and nobody judges: a preference is a difference of mean token log-likelihoods. Where a family
+    has several evidence edits, the first by passage and content is taken, the same for every model.
+
+    \b
+    S   evidence to step: another passage, another first affected step
+    T   question to trace: another question, another trace
+    C   trace to answer: another trace, another answer, the evidence as it was
+    O   the preference is right under the original input
+    CF  under the counterfactual input
+    SW  under both: the preference switches; a tie fails
+    margin o, c   the mean difference under either input
+
+    With several models, gain is SW minus that of the first row, families resampled within datasets, datasets of equal
+    weight. An adapter is asked as it was trained: its recipe.json gives model, demonstrations and order.
+    """
+    import numpy as np
+
+    from eclosure.errors import SettingError, UserError
+    from eclosure.store.stage import Stage
+    from eclosure.switch import contrasts, switch_rates
+
+    asked = _asked(model, adapter or [], backbone, demonstrations, order)
+    settings = asked.settings | {"max_length": max_length, "dtype": dtype}
+    inputs = (families, *(folder / WEIGHTS for folder in asked.adapters))
+    stage = Stage("switch", settings, inputs, out or families.with_name("switches.jsonl"))
+    if out is None and force:
+        raise SettingError("--force: nothing is written without --out. Leave it out, or name a file.")
+    run = _Run(stage, asked, max_length, tokens_per_forward, dtype, device)
+    rows, counts, again = run.written(force=force) if out is not None else run.kept()
+    if not counts.received:
+        raise UserError(f"{families}: holds no family. Check that this is the file you meant.")
+    tables = switch_rates(rows)
+    compared = contrasts(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
+    if as_json:
+        typer.echo(json.dumps(_document(settings | {"resamples": resamples, "seed": seed}, counts, tables, compared)))
+    else:
+        _say_counts(stage if out is not None else None, families, counts, again=again)
+        if rows:
+            _print_contrasts(compared, tables)
+            _print_rates(tables)
+            _say_unjudged(rows)
+    raise typer.Exit(QUARANTINED if counts.quarantined else 0)
+
+
+# What is asked, and what an adapter says it was trained with.
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The model, what is put on it, and the prompt."""
+
+    model: str
+    revision: str | None
+    demonstrations: int
+    order: Order
+    adapters: tuple[Path, ...]
+    backbone: bool
+
+    @property
+    def systems(self) -> list[str]:
+        """The names of what is tested, in order."""
+        from eclosure.switch import BACKBONE
+
+        return [*([BACKBONE] if self.backbone else []), *map(str, self.adapters)]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        from eclosure.protocol.response import ResponsePrompt
+
+        return {
+            "model": self.model,
+            "revision": self.revision,
+            "systems": self.systems,
+            "demonstrations": self.demonstrations,
+            "order": self.order.value,
+            "prompt": ResponsePrompt(self.demonstrations, self.order).hash,
+        }
+
+
+def _asked(
+    model: str | None, adapters: list[Path], backbone: bool, demonstrations: int | None, order: Order | None
+) -> _Asked:
+    """Flags first, then what the adapters' recipes say; where two of them disagree, neither is taken."""
+    from eclosure.errors import SettingError
+
+    for folder in adapters:
+        _require_adapter(folder)
+    if len({folder.resolve() for folder in adapters}) < len(adapters):
+        raise SettingError("--adapter: the same folder is given twice. Give each once.")
+    recipes = {str(folder): _recipe(folder) for folder in adapters}
+    name = _agreed("model", model, recipes, same=_same_model)
+    if name is None:
+        raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
+    count = _agreed("demonstrations", demonstrations, recipes)
+    first = _agreed("order", order.value if order else None, recipes)
+    return _Asked(
+        name,
+        _agreed("revision", None, recipes),
+        2 if count is None else count,
+        Order(first or Order.EVIDENCE_FIRST),
+        tuple(adapters),
+        backbone or not adapters,
+    )
+
+
+def _require_adapter(folder: Path) -> None:
+    from eclosure.errors import UserError
+
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{folder}: holds no {WEIGHTS}. Name the folder of an adapter or a checkpoint.")
+
+
+def _recipe(folder: Path) -> dict[str, Any]:
+    """The settings an adapter was trained with: beside its weights, or in the folder of its run."""
+    from eclosure.errors import UserError
+
+    for place in (folder, folder.resolve().parent):
+        path = place / RECIPE
+        if not path.is_file():
+            continue
+        try:
+            found = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise UserError(
+                f"{path}: is not JSON ({error}). Mend it, or move it away and give the settings."
+            ) from error
+        if not isinstance(found, dict):
+            raise UserError(f"{path}: is no recipe. Move it away and give the settings as flags.")
+        return found
+    return {}
+
+
+def _agreed(name: str, given: Any, recipes: dict[str, dict[str, Any]], same: Any = lambda one, two: one == two) -> Any:
+    """The one value that flag and recipes have in common; None when nobody says anything."""
+    from eclosure.errors import SettingError
+
+    said = [(f"--{name}", given)] if given is not None else []
+    said += [
+        (f"the recipe of {folder}", recipe[name]) for folder, recipe in recipes.items() if recipe.get(name) is not None
+    ]
+    for who, value in said[1:]:
+        first, wanted = said[0]
+        if not same(wanted, value):
+            raise SettingError(
+                f"{name}: {first} says {wanted}, {who} says {value}. A model is tested as it was trained: "
+                + ("leave the flag out." if given is not None else "test these adapters one by one.")
+            )
+    return said[0][1] if said else None
+
+
+def _same_model(one: str, two: str) -> bool:
+    """Whether two names lead to the same weights; a copy on another machine keeps the last part of its name."""
+    return Path(one).name == Path(two).name or Path(one).resolve() == Path(two).resolve()
+
+
+# The run.
+
+
+class _Run(NamedTuple):
+    """Everything it takes to score."""
+
+    stage: Stage
+    asked: _Asked
+    max_length: int
+    tokens_per_forward: int
+    dtype: str
+    device: str | None
+
+    def written(self, *, force: bool) -> tuple[list[FamilySwitch], Counts, bool]:
+        """Rows by way of their file; read from it when the same was done before."""
+        from eclosure.store.records import read
+        from eclosure.switch import FamilySwitch
+
+        manifest = self.stage.finished(force=force)
+        counts = manifest.counts if manifest else self.stage.write(self.records())
+        return list(read(self.stage.out, FamilySwitch)), counts, manifest is not None
+
+    def kept(self) -> tuple[list[FamilySwitch], Counts, bool]:
+        """Rows in memory alone."""
+        from eclosure.store.jsonfile import require_file
+        from eclosure.store.manifest import Tally
+
+        require_file(self.stage.inputs[0])
+        tally, rows = Tally(), []
+        for record in self.records():
+            tally.note(record)
+            if record.value is not None:
+                rows.append(record.value)
+        return rows, tally.counts(), False
+
+    def records(self) -> Iterator[ReadRecord[FamilySwitch]]:
+        """Every family under every model."""
+        from eclosure.likelihood.render import Renderer
+        from eclosure.protocol.response import ResponsePrompt
+        from eclosure.store.families import scan_families
+        from eclosure.switch import BACKBONE, default_device
+        from eclosure.switch import switch as test
+
+        asked, path = self.asked, self.stage.inputs[0]
+        _require_torch()
+        from eclosure.likelihood.probe import choose
+        from eclosure.weights import load_adapter, load_model, load_tokenizer
+
+        tokenizer = load_tokenizer(asked.model, asked.revision)
+        base = load_model(
+            asked.model, revision=asked.revision, dtype=self.dtype, device=self.device or default_device()
+        )
+        choice = choose(base.requires_grad_(False))
+        if choice.message:
+            typer.echo(f"eclosure: {printable(choice.message)}", err=True)
+        prompt = ResponsePrompt(asked.demonstrations, asked.order)
+        for system in asked.systems:
+            model = base if system == BACKBONE else load_adapter(base, system)
+            yield from test(
+                counted(scan_families(path), f"{system}: {path.name}"),
+                model,
+                Renderer(tokenizer, prompt, self.max_length),
+                choice,
+                tokens_per_forward=self.tokens_per_forward,
+                system=system,
+            )
+            if model is not base:
+                base = model.unload()  # an adapter lives inside the model it was put on
+
+
+def _require_torch() -> None:
+    from importlib.util import find_spec
+
+    from eclosure.errors import UserError
+
+    if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
+        raise UserError(f"scoring needs {', '.join(missing)}. Run: pip install 'eclosure[train]'")
+
+
+# What is printed.
+
+
+def _say_counts(stage: Stage | None, families: Path, counts: Counts, *, again: bool) -> None:
+    if stage is not None:
+        say_written(stage, counts, again=again, doubt="is this a file of families")
+        return
+    say(f"{families}: {counts}")
+    if counts.quarantined:
+        say("  --out FILE keeps what could not be read, and why")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _range(interval: Interval | None) -> str:
+    return "-" if interval is None else f"{_percent(interval.low)}-{_percent(interval.high)}"
+
+
+def _print_rates(tables: Sequence[SwitchRates]) -> None:
+    several = len({table.system for table in tables}) > 1
+    unjudged = any(rate.unjudged for table in tables for edge in table.edges.values() for rate in _three(edge))
+    heads = [*(["model"] if several else []), "dataset", "edge"]
+    heads += [head for letters in ("O", "CF", "SW") for head in (f"{letters} %", "95 % interval")]
+    heads += ["n", *(["unjudged"] if unjudged else []), "margin o", "margin c"]
+    lines = []
+    for table in tables if _datasets(tables) > 1 else [one for one in tables if one.benchmark is not None]:
+        for edge, rates in table.edges.items():
+            line = [*([table.system] if several else []), table.benchmark or "all", edge.value]
+            line += [cell for rate in _three(rates) for cell in (_percent(rate.value), _range(rate.wilson))]
+            line += [str(rates.switched.n), *([str(rates.switched.unjudged)] if unjudged else [])]
+            lines.append(line + ["-" if value is None else f"{value:.2f}" for value in rates.margins.values()])
+    typer.echo()
+    print_table("Switch rates, Wilson intervals over families", heads, lines)
+    if any(table.families < FEW_FAMILIES for table in tables):
+        say(f"Fewer than {FEW_FAMILIES} families in a dataset: take its rates as a rough hint.")
+
+
+def _datasets(tables: Sequence[SwitchRates]) -> int:
+    return len({table.benchmark for table in tables if table.benchmark is not None})
+
+
+def _three(edge: EdgeRates) -> tuple[Rate, Rate, Rate]:
+    return edge.original, edge.counterfactual, edge.switched
+
+
+def _print_contrasts(compared: dict[str, dict[Edge, Contrast]], tables: Sequence[SwitchRates]) -> None:
+    """One row a model; nothing where there is only one."""
+    if len(compared) < 2:
+        return
+    edges = list(next(iter(compared.values())))
+    heads = ["model", *(head for edge in edges for head in (f"{edge.value} SW %", "gain", "95 % interval"))]
+    lines = []
+    for system, row in compared.items():
+        line = [system]
+        for contrast in row.values():
+            line += [_percent(contrast.rate.value), *_gain(contrast.gain)]
+        lines.append(line)
+    count = _datasets(tables)
+    over = f", mean over {count} datasets of equal weight" if count > 1 else ""
+    typer.echo()
+    print_table(f"Switch rates{over}; gain over the first row, paired by family, in points", heads, lines)
+
+
+def _gain(gain: Estimate | None) -> tuple[str, str]:
+    """Points and their interval. Where every resample says the same, an interval would promise certainty."""
+    if gain is None or gain.value is None:
+        return "-", "-"
+    interval = gain.interval
+    flat = interval is None or interval.low == interval.high
+    return _points(
+        gain.value
+    ), "-" if flat or interval is None else f"{_points(interval.low)} to {_points(interval.high)}"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def _say_unjudged(rows: Sequence[FamilySwitch]) -> None:
+    """Name the first family whose scores are no numbers: it is the model that is ill, not the family."""
+    ill = [row for row in rows if row.unjudged]
+    if ill:
+        name, reason = next(iter(ill[0].unjudged.items()))
+        say(f"{plural(len(ill), 'row')} with a score that is no number, such as {ill[0].family_id}: {name}, {reason}.")
+
+
+def _document(
+    settings: dict[str, Any],
+    counts: Counts,
+    tables: Sequence[SwitchRates],
+    compared: dict[str, dict[Edge, Contrast]],
+) -> dict[str, Any]:
+    """Everything as JSON: undefined is null."""
+    from dataclasses import asdict
+
+    def rate(one: Rate) -> dict[str, Any]:
+        return {"value": one.value, "interval": one.wilson, "hits": one.hits, "n": one.n, "unjudged": one.unjudged}
+
+    groups = [
+        {
+            "system": table.system,
+            "benchmark": table.benchmark,
+            "families": table.families,
+            "edges": {
+                edge.value: {
+                    **{name: rate(one) for name, one in zip(("O", "CF", "SW"), _three(rates), strict=True)},
+                    "margins": {direction.value: value for direction, value in rates.margins.items()},
+                }
+                for edge, rates in table.edges.items()
+            },
+        }
+        for table in tables
+    ]
+    contrasts = [
+        {
+            "system": system,
+            "edges": {
+                edge.value: {
+                    "rate": one.rate.value,
+                    "gain": one.gain.value if one.gain else None,
+                    "interval": one.gain.interval if one.gain else None,
+                }
+                for edge, one in row.items()
+            },
+        }
+        for system, row in compared.items()
+    ]
+    return {"settings": settings, "counts": asdict(counts), "groups": groups, "contrasts": contrasts}

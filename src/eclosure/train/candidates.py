@@ -1,0 +1,86 @@
+"""The checkpoints of a run: which are whole, and how one of them becomes the run's adapter."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import mkdtemp
+
+from eclosure.core.identity import content_hash
+from eclosure.errors import UserError
+from eclosure.store.atomic import AtomicFile
+from eclosure.store.manifest import file_hash
+
+COMPLETE = "complete.json"
+"""Written last into a checkpoint: a folder without it was torn by a crash."""
+_ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
+_KEPT = (*_ADAPTER, "README.md")
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A finished checkpoint."""
+
+    step: int
+    folder: Path
+
+    @cached_property
+    def hash(self) -> str:
+        """The identity of its adapter."""
+        return _adapter_hash(self.folder)
+
+
+def find_candidates(run: Path) -> tuple[list[Candidate], list[str]]:
+    """Finished checkpoints by step, and the names of those that a crash left unfinished."""
+    found, torn = [], []
+    for folder in run.glob("checkpoint-*"):
+        if not (match := _CHECKPOINT.fullmatch(folder.name)) or not folder.is_dir():
+            continue
+        if not (folder / COMPLETE).is_file():
+            torn.append(folder.name)
+        elif missing := [name for name in _ADAPTER if not (folder / name).is_file()]:
+            raise UserError(f"{folder}: is complete and holds no {missing[0]}. Only adapters are selected from.")
+        else:
+            found.append(Candidate(int(match[1]), folder))
+    if not found:
+        ending = f"; {', '.join(sorted(torn))} broke off" if torn else ""
+        raise UserError(f"{run}: holds no finished checkpoint{ending}. Train first, or name another folder.")
+    return sorted(found, key=lambda one: one.step), sorted(torn)
+
+
+def keep_adapter(folder: Path, target: Path) -> None:
+    """Put a copy of an adapter in its place, by renaming: whoever looks there finds an adapter whole, or none."""
+    _sweep(target)
+    if target.exists():
+        if not all((target / name).is_file() for name in _ADAPTER):
+            raise UserError(f"{target}: is no adapter, so it is not replaced by one. Move it away.")
+        if _adapter_hash(target) == _adapter_hash(folder):
+            return
+    fresh = _beside(target)
+    for name in _KEPT:
+        if (folder / name).is_file():
+            with AtomicFile(fresh / name) as copy, (folder / name).open("rb") as original:
+                shutil.copyfileobj(original, copy)
+    fresh.chmod(folder.stat().st_mode & 0o777)
+    if target.exists():
+        target.rename(_beside(target))
+    fresh.rename(target)
+    _sweep(target)
+
+
+def _beside(target: Path) -> Path:
+    return Path(mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+
+
+def _sweep(target: Path) -> None:
+    """Remove what was replaced, or left behind by a crash."""
+    for stale in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(stale)
+
+
+def _adapter_hash(folder: Path) -> str:
+    return content_hash([file_hash(folder / name) for name in _ADAPTER])

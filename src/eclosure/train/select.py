@@ -1,0 +1,271 @@
+"""Which checkpoint of a run is kept: the one that answers best under all three inputs of held-out families.
+
+The rule of appendix D.4: half of the accuracy on original inputs, a quarter each on evidence-edited and question-edited
+ones, greedy decoding, the deterministic matcher, ties to the earlier checkpoint. Scores of the switch test have no part
+in it. A selection that was stopped goes on with the first checkpoint it has not finished.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import eclosure
+from eclosure.chat.model import BatchModel, Decoding
+from eclosure.chat.template import TooLongError
+from eclosure.core.family import Family, ViewKind
+from eclosure.core.identity import content_hash
+from eclosure.errors import RecordError, UserError
+from eclosure.protocol.response import Order, ResponsePrompt
+from eclosure.stats.rates import Rate
+from eclosure.store.atomic import AtomicFile
+from eclosure.store.jsonfile import require_file
+from eclosure.store.jsontext import parse_object
+from eclosure.store.records import parse
+from eclosure.train.candidates import Candidate, find_candidates, keep_adapter
+from eclosure.train.replies import Answered, Asked, Replies, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+RESULT = "selection.json"
+REPLIES = "selection.replies.jsonl"
+SELECTED = "selected"
+_WEIGHTS = {
+    ViewKind.GOLD: Fraction(1, 2),
+    ViewKind.EVIDENCE_CF: Fraction(1, 4),
+    ViewKind.QUESTION_CF: Fraction(1, 4),
+}
+
+
+class Adaptable(Protocol):
+    """A model that can carry one adapter after another."""
+
+    def with_adapter(self, folder: Path) -> BatchModel:
+        """The model with that adapter on it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run's recipe says of its model, and of how that is to be asked."""
+
+    model: str
+    revision: str | None = None
+    demonstrations: int = 2
+    order: Order = Order.EVIDENCE_FIRST
+    dtype: str = "auto"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides a checkpoint's replies, apart from the checkpoint and the families."""
+
+    origin: Origin
+    engine: str
+    max_new_tokens: int = 512
+
+    @property
+    def prompt(self) -> ResponsePrompt:
+        """The prompt the run was trained with."""
+        return ResponsePrompt(self.origin.demonstrations, self.origin.order)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As a record says it. Versions belong to it: checkpoints are compared, so they must be asked alike."""
+        return {
+            "model": self.origin.model,
+            "revision": self.origin.revision,
+            "dtype": self.origin.dtype,
+            "demonstrations": self.origin.demonstrations,
+            "order": self.origin.order.value,
+            "prompt": self.prompt.hash,
+            "decoding": "greedy",
+            "max_new_tokens": self.max_new_tokens,
+            "engine": self.engine,
+            "versions": {name: _version(name) for name in sorted({self.engine, "peft", "torch", "transformers"})},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How often the answers to each kind of input were right, and how often there was none."""
+
+    rates: Mapping[ViewKind, Rate]
+    incomplete: Mapping[ViewKind, int]
+    """Wrong for want of a submitted answer; part of the wrong ones."""
+
+    @classmethod
+    def of(cls, asked: Sequence[Asked], answered: Sequence[Answered]) -> Accuracy:
+        """Count."""
+        pairs = list(zip(asked, answered, strict=True))
+        return cls(
+            {kind: Rate.of(reply.correct(one) for one, reply in pairs if one.view is kind) for kind in ViewKind},
+            {kind: sum(reply.answer is None for one, reply in pairs if one.view is kind) for kind in ViewKind},
+        )
+
+    @property
+    def score(self) -> Fraction:
+        """A_sel, exactly: two checkpoints are tied or they are not."""
+        return sum(
+            (weight * Fraction(self.rates[kind].hits, self.rates[kind].n) for kind, weight in _WEIGHTS.items()),
+            Fraction(),
+        )
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A candidate with its accuracy; its replies are found under ``key``."""
+
+    candidate: Candidate
+    accuracy: Accuracy
+    key: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Every candidate by step, the folders passed over, and where the chosen adapter lies."""
+
+    scored: tuple[Scored, ...]
+    torn: tuple[str, ...]
+    adapter: Path
+
+    @property
+    def chosen(self) -> Scored:
+        """The best; of equals the earliest."""
+        return max(self.scored, key=lambda one: (one.accuracy.score, -one.candidate.step))
+
+
+def read_origin(run: Path, model: str | None = None) -> Origin:
+    """What the run's recipe says, with another place of the weights if one is given."""
+    path = run / "recipe.json"
+    require_file(path)
+    try:
+        origin = parse(Origin, parse_object(path.read_bytes()), extra="ignore")
+    except RecordError as error:
+        raise UserError(f"{path}: {error}. Is {run} the folder of a training run?") from error
+    if model is None or model == origin.model:
+        return origin
+    # A revision names a commit of the recipe's repository and of no other.
+    return Origin(model, None, origin.demonstrations, origin.order, origin.dtype)
+
+
+def select(
+    run: Path,
+    families: Sequence[Family],
+    settings: Settings,
+    load: Callable[[], Adaptable],
+    *,
+    force: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Selection:
+    """Compare a run's checkpoints and keep the best. The model is loaded only if there is something left to ask."""
+    candidates, torn = find_candidates(run)
+    prompt, decoding = settings.prompt, Decoding(max_tokens=settings.max_new_tokens)
+    asked = [one for family in families for one in ask(family, prompt, decoding)]
+    if not asked:
+        raise UserError("there is no family to compare checkpoints on. Give held-out families.")
+    identity = {"settings": settings.plain, "families": _families_hash(asked)}
+    if not force:
+        _refuse_other(run / RESULT, identity)
+    replies = Replies(run / REPLIES)
+    model: Adaptable | None = None
+    scored = []
+    for candidate in candidates:
+        key = content_hash([candidate.hash, identity])
+        answered = replies.find(key, asked)
+        if answered is None:
+            tell(candidate.folder.name)
+            model = load() if model is None else model
+            answered = _answers(model.with_adapter(candidate.folder), asked)
+        replies.keep(key, candidate.folder.name, asked, answered)
+        scored.append(Scored(candidate, Accuracy.of(asked, answered), key))
+    selection = Selection(tuple(scored), tuple(torn), run / SELECTED)
+    keep_adapter(selection.chosen.candidate.folder, selection.adapter)
+    _write(run / RESULT, selection, identity, len(families))
+    return selection
+
+
+def _answers(model: BatchModel, asked: Sequence[Asked]) -> list[Answered]:
+    try:
+        replies = model.complete_all([one.request for one in asked])
+    except TooLongError as error:
+        one = asked[error.place]
+        raise UserError(f"family {one.family_id!r}, {one.view.value}: {str(error).partition(': ')[2]}") from error
+    return [Answered.of(*pair) for pair in zip(asked, replies, strict=True)]
+
+
+def _families_hash(asked: Iterable[Asked]) -> str:
+    """The identity of what is asked. What counts as right is left out: it is judged anew every time."""
+    return content_hash([[one.family_id, one.view.value, list(one.request.messages)] for one in asked])
+
+
+def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
+    """A finished selection is not replaced by one that was made otherwise, unless that is wanted."""
+    if not path.exists():
+        return
+    try:
+        before = parse_object(path.read_bytes())
+    except RecordError as error:
+        raise UserError(f"{path}: {error} Move it away, or pass --force to replace it.") from error
+    told = before.get("settings", {})
+    names = sorted(name for name, value in identity["settings"].items() if told.get(name) != value)
+    names += ["families"] if before.get("families", {}).get("hash") != identity["families"] else []
+    if names:
+        raise UserError(
+            f"{path}: a checkpoint was selected before with other {', '.join(names)}. Pass --force to select anew; "
+            "replies are kept either way."
+        )
+
+
+def _write(path: Path, selection: Selection, identity: Mapping[str, Any], families: int) -> None:
+    chosen = selection.chosen
+    record = {
+        "selected": {
+            "checkpoint": chosen.candidate.folder.name,
+            "step": chosen.candidate.step,
+            "score": float(chosen.accuracy.score),
+            "adapter": chosen.candidate.hash,
+            "folder": selection.adapter.name,
+        },
+        "settings": identity["settings"],
+        "families": {"n": families, "hash": identity["families"]},
+        "checkpoints": [_plain(one) for one in selection.scored],
+        "torn": list(selection.torn),
+        "replies": REPLIES,
+        "eclosure": eclosure.__version__,
+    }
+    with AtomicFile(path) as file:
+        file.write(json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def _plain(scored: Scored) -> dict[str, Any]:
+    accuracy = scored.accuracy
+    return {
+        "checkpoint": scored.candidate.folder.name,
+        "step": scored.candidate.step,
+        "score": float(accuracy.score),
+        "accuracy": {
+            kind.value: {
+                "value": rate.value,
+                "hits": rate.hits,
+                "n": rate.n,
+                "incomplete": accuracy.incomplete[kind],
+            }
+            for kind, rate in accuracy.rates.items()
+        },
+        "adapter": scored.candidate.hash,
+        "key": scored.key,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

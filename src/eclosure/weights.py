@@ -1,0 +1,106 @@
+"""Open weights by name or folder: a tokenizer, a model, an adapter on it.
+
+Safetensors only, no code from a model's repository, no surprises: an adapter that changes nothing is refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eclosure.errors import UserError
+
+_MISTRAL = ("mistral", "ministral", "pixtral")
+_PROBE_TOKENS = 16
+
+
+def load_tokenizer(name: str, revision: str | None = None) -> Any:
+    """The tokenizer of a model, with the corrections its family needs."""
+    from transformers import AutoTokenizer  # noqa: PLC0415 - heavy
+
+    # The published Tekken files carry a wrong pre-tokenisation pattern; Transformers mends it when asked.
+    mend = {"fix_mistral_regex": True} if any(family in name.lower() for family in _MISTRAL) else {}
+    return _found(AutoTokenizer, name, revision=revision, **_gguf(name), **mend)
+
+
+def load_model(
+    name: str, *, revision: str | None = None, dtype: str = "auto", attention: str = "sdpa", device: str | None = None
+) -> Any:
+    """A causal language model in plain weights, ready to be trained or to carry an adapter."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GgufConfig  # noqa: PLC0415
+
+    settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, **_gguf(name)}
+    kind: Any = AutoModelForCausalLM
+    if "gguf_file" in settings:
+        settings["quantization_config"] = GgufConfig(dequantize=True)  # else it is marked as not trainable
+    else:
+        settings["use_safetensors"] = True
+        config = load_config(name, revision)
+        settings |= _plain_weights(config)
+        if type(config) not in AutoModelForCausalLM._model_mapping:
+            kind = AutoModelForImageTextToText  # Ministral 3 is published with a camera, which stays unused
+    model = _found(kind, name, revision=revision, **settings)
+    return model if device is None else model.to(device)
+
+
+def load_config(name: str, revision: str | None = None) -> Any:
+    """The configuration of a model."""
+    from transformers import AutoConfig  # noqa: PLC0415
+
+    return _found(AutoConfig, name, revision=revision)
+
+
+def _plain_weights(config: Any) -> dict[str, Any]:
+    """FP8 weights are unpacked to the precision asked for: as they are, they cannot carry an adapter's gradients."""
+    from transformers import FineGrainedFP8Config  # noqa: PLC0415
+
+    packed = getattr(config, "quantization_config", None)
+    method = packed.get("quant_method") if isinstance(packed, dict) else getattr(packed, "quant_method", None)
+    return {"quantization_config": FineGrainedFP8Config(dequantize=True)} if method == "fp8" else {}
+
+
+def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> Any:
+    """The model with an adapter on it; one that changes no prediction is refused, since it is not the one meant."""
+    from peft import PeftModel  # noqa: PLC0415
+
+    weights = Path(folder) / "adapter_model.safetensors"
+    if not weights.is_file():
+        raise UserError(f"{folder}: holds no adapter_model.safetensors. Name the folder of an adapter or a checkpoint.")
+    before = _prediction(model)
+    try:
+        adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
+    except (RuntimeError, ValueError) as refused:
+        reason = " ".join(str(refused).split())
+        raise UserError(f"{folder}: the adapter does not fit this model ({reason:.300}).") from refused
+    if not trainable and torch.equal(before, _prediction(adapted)):
+        raise UserError(f"{folder}: the adapter changes no prediction of this model. Was it trained on another one?")
+    return adapted
+
+
+def _prediction(model: Any) -> torch.Tensor:
+    device = next(model.parameters()).device
+    ids = torch.arange(1, _PROBE_TOKENS + 1, device=device)[None]
+    with torch.no_grad():
+        logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits
+    return logits
+
+
+def _gguf(name: str) -> dict[str, str]:
+    return {"gguf_file": Path(name).name} if name.endswith(".gguf") else {}
+
+
+def _found(kind: Any, name: str, **settings: Any) -> Any:
+    from transformers.utils import logging  # noqa: PLC0415
+
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    where = str(Path(name).parent) if name.endswith(".gguf") else name
+    try:
+        return kind.from_pretrained(where, trust_remote_code=False, **settings)
+    except OSError as missing:
+        raise UserError(f"{name}: no such model here or on the hub ({str(missing).splitlines()[0]}).") from missing
+    except ValueError as refused:
+        raise UserError(f"{name}: cannot be loaded ({str(refused).splitlines()[0]}).") from refused

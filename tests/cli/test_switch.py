@@ -1,0 +1,233 @@
+"""``eclosure switch`` as a user meets it: a tiny random model, adapters on it, families of the world."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("torch", reason="needs the train extra")
+pytest.importorskip("peft", reason="needs the train extra")
+
+from tests.tiny_models import model, save_adapter, tokenizer
+
+from eclosure.cli import switch as command
+from eclosure.cli.main import app
+from eclosure.errors import SettingError, UserError
+from eclosure.store.records import read
+from eclosure.switch import FamilySwitch
+
+runner = CliRunner()
+
+
+def run(*arguments):
+    result = runner.invoke(app, [*map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A model, two adapters, three families; the prompt without demonstrations, to be quick."""
+    folder = tmp_path_factory.mktemp("switch")
+    model().save_pretrained(folder / "tiny")
+    tokenizer().save_pretrained(folder / "tiny")
+    for number in (1, 2):
+        save_adapter(folder / f"run{number}" / "adapter", seed=number)
+        recipe = {"model": str(folder / "tiny"), "demonstrations": 0, "order": "evidence_first", "method": "sft"}
+        (folder / f"run{number}" / "recipe.json").write_text(json.dumps(recipe))
+    for profile, count in (("2wiki", 2), ("hotpot", 1)):
+        run("world", "make", "--families", count, "--profile", profile, "--out", folder / profile)
+    both = [(folder / profile / "families.jsonl").read_text() for profile in ("2wiki", "hotpot")]
+    (folder / "families.jsonl").write_text("".join(both))
+    return folder
+
+
+def backbone(home, *more, families="families.jsonl"):
+    return run("switch", home / families, "--model", home / "tiny", "--demonstrations", 0, *more)
+
+
+def test_tables_counts_and_done_before(home, tmp_path):
+    out = tmp_path / "switches.jsonl"
+    result = backbone(home, "--out", out)
+    assert "3 received = 3 accepted + 0 rejected + 0 quarantined" in result.output
+    lines = [line.split() for line in result.output.splitlines() if line.startswith(("world-", "all"))]
+    assert [line[:2] for line in lines] == [
+        [name, edge] for name in ("world-2wiki", "world-hotpot", "all") for edge in "STC"
+    ]
+    rows = list(read(out, FamilySwitch))
+    assert [row.benchmark for row in rows] == ["world-2wiki", "world-2wiki", "world-hotpot"]
+    assert [len(rows[0].scores), len(rows[0].margins)] == [12, 6]
+    before = out.stat().st_mtime_ns
+    again = backbone(home, "--out", out)
+    assert "(done before, nothing to do)" in again.output
+    # The second run reads what the first has written, and shows the same.
+    assert again.stdout.splitlines()[1:] == result.stdout.splitlines()[1:]
+    assert out.stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="other settings"):
+        backbone(home, "--out", out, "--order", "question_first")
+
+
+def test_adapters_are_compared_on_one_backbone(home, tmp_path):
+    adapters = [home / f"run{number}" / "adapter" for number in (1, 2)]
+    out = tmp_path / "all.jsonl"
+    result = run(
+        "switch",
+        home / "families.jsonl",
+        "--adapter",
+        adapters[0],
+        "--adapter",
+        adapters[1],
+        "--backbone",
+        "--out",
+        out,
+    )
+    assert "9 received = 9 accepted" in result.output
+    assert "mean over 2 datasets of equal weight; gain over the first row" in result.output
+    table = result.output.split("gain over the first row")[1].splitlines()[2:5]
+    assert [line.split()[0] for line in table] == ["backbone", *map(str, adapters)]
+    assert re.search(r"backbone +\d+\.\d +- +-", table[0])
+    assert re.search(r"adapter +\d+\.\d +[+-]\d+\.\d", table[1])
+    together = {}
+    for row in read(out, FamilySwitch):
+        together.setdefault(row.system, []).append(row.margins)
+    assert together["backbone"] != together[str(adapters[0])] != together[str(adapters[1])]
+    # What one adapter leaves behind must not reach the next: each alone says the same.
+    alone = tmp_path / "alone.jsonl"
+    run("switch", home / "families.jsonl", "--adapter", adapters[1], "--out", alone)
+    assert [row.margins for row in read(alone, FamilySwitch)] == together[str(adapters[1])]
+
+
+def test_json(home):
+    document = json.loads(backbone(home, "--json").stdout)
+    assert document["counts"] == {"received": 3, "accepted": 3, "rejected": {}, "quarantined": {}, "repaired": {}}
+    assert [group["benchmark"] for group in document["groups"]] == ["world-2wiki", "world-hotpot", None]
+    support = document["groups"][2]["edges"]["S"]
+    assert set(support) == {"O", "CF", "SW", "margins"}
+    assert support["SW"]["n"] == 3
+    assert document["contrasts"][0]["edges"]["S"]["gain"] is None
+    assert document["settings"]["demonstrations"] == 0
+
+
+def test_what_cannot_be_used_is_counted(home, tmp_path):
+    lines = (home / "families.jsonl").read_text().splitlines()
+    longer = json.loads(lines[1])
+    for view in (
+        longer["source"],
+        longer["gold"],
+        longer["question_edit"]["view"],
+        *[e["view"] for e in longer["evidence_edits"]],
+    ):
+        view["evidence"].append({"id": "99", "title": "More", "text": "and on " * 3_000})
+    mine = tmp_path / "families.jsonl"
+    mine.write_text("\n".join([lines[0], json.dumps(longer), '{"id": "x"}', lines[0]]) + "\n")
+    out = tmp_path / "switches.jsonl"
+    settings = ("--model", home / "tiny", "--demonstrations", 0, "--max-length", 3_000)
+    result = run("switch", mine, *settings, "--out", out)
+    assert result.exit_code == 3
+    assert (
+        "4 received = 1 accepted + 2 rejected (duplicate 1, longer than max_length 1) + 1 quarantined" in result.output
+    )
+    assert "line 3" in Path(f"{out}.quarantined.jsonl").read_text()
+    # Without a file to write to, the counts and the exit code are the same.
+    unwritten = run("switch", mine, *settings)
+    assert unwritten.exit_code == 3
+    assert "4 received = 1 accepted" in unwritten.output
+    assert "--out FILE keeps what could not be read" in unwritten.output
+
+
+def test_nothing_usable_is_no_table(home, tmp_path):
+    mine = tmp_path / "families.jsonl"
+    mine.write_text('{"id": "x"}\n')
+    result = run("switch", mine, "--model", home / "tiny", "--demonstrations", 0)
+    assert (result.exit_code, "Switch rates" in result.output) == (3, False)
+    mine.write_text("")
+    with pytest.raises(UserError, match="holds no family"):
+        run("switch", mine, "--model", home / "tiny", "--demonstrations", 0)
+
+
+@pytest.fixture
+def untouched(monkeypatch):
+    """Refusals come before any weights are loaded."""
+    monkeypatch.setattr(command, "_require_torch", lambda: pytest.fail("weights would be loaded"))
+
+
+@pytest.mark.usefixtures("untouched")
+def test_an_adapter_is_asked_as_it_was_trained(home, tmp_path):
+    adapter, families = home / "run1" / "adapter", home / "families.jsonl"
+    asked = command._asked(None, [adapter], False, None, None)
+    assert (asked.model, asked.demonstrations, asked.backbone) == (str(home / "tiny"), 0, False)
+    with pytest.raises(SettingError, match=r"demonstrations: --demonstrations says 1, the recipe of .*adapter says 0"):
+        run("switch", families, "--adapter", adapter, "--demonstrations", 1)
+    with pytest.raises(SettingError, match="order: --order says question_first, the recipe of"):
+        run("switch", families, "--adapter", adapter, "--order", "question_first")
+    with pytest.raises(SettingError, match="model: --model says other/model"):
+        run("switch", families, "--adapter", adapter, "--model", "other/model")
+    # The same model in another place is the same model.
+    assert command._asked("/elsewhere/tiny", [adapter], False, 0, None).model == "/elsewhere/tiny"
+    other = tmp_path / "run3"
+    shutil.copytree(adapter, other / "adapter")
+    (other / "recipe.json").write_text(json.dumps({"model": "x/tiny", "demonstrations": 1}))
+    with pytest.raises(SettingError, match=r"demonstrations: .*test these adapters one by one"):
+        run("switch", families, "--adapter", adapter, "--adapter", other / "adapter")
+
+
+@pytest.mark.usefixtures("untouched")
+def test_mistakes_are_sentences(home, tmp_path):
+    families, adapter = home / "families.jsonl", tmp_path / "bare"
+    shutil.copytree(home / "run1" / "adapter", adapter)
+    with pytest.raises(SettingError, match="--model: is missing, and no adapter's recipe names one"):
+        run("switch", families, "--adapter", adapter)
+    with pytest.raises(SettingError, match="given twice"):
+        run(
+            "switch",
+            families,
+            "--model",
+            "m",
+            "--adapter",
+            adapter,
+            "--adapter",
+            tmp_path / ".." / tmp_path.name / "bare",
+        )
+    with pytest.raises(UserError, match=r"holds no adapter_model\.safetensors"):
+        run("switch", families, "--model", "m", "--adapter", tmp_path)
+    with pytest.raises(UserError, match=r"nowhere\.jsonl: there is no such file"):
+        run("switch", tmp_path / "nowhere.jsonl", "--model", "m")
+    with pytest.raises(SettingError, match="--force: nothing is written without --out"):
+        run("switch", families, "--model", "m", "--force")
+    for text in ("{", "[]"):
+        (adapter / "recipe.json").write_text(text)
+        with pytest.raises(UserError, match=r"recipe\.json: is no"):
+            run("switch", families, "--model", "m", "--adapter", adapter)
+
+
+def test_an_adapter_that_changes_nothing_is_refused(home, tmp_path):
+    adapter = save_adapter(tmp_path / "fresh", changing=False)
+    with pytest.raises(UserError, match="changes no prediction"):
+        run("switch", home / "families.jsonl", "--model", home / "tiny", "--adapter", adapter, "--demonstrations", 0)
+
+
+def test_without_torch_there_is_a_sentence(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(
+        UserError, match=r"scoring needs torch, transformers, peft. Run: pip install 'eclosure\[train\]'"
+    ):
+        command._require_torch()
+
+
+def test_a_sick_model_is_said_to_be_sick(home, tmp_path):
+    import torch
+
+    ill = model()
+    with torch.no_grad():
+        ill.lm_head.weight.fill_(float("nan"))
+    ill.save_pretrained(tmp_path / "ill")
+    tokenizer().save_pretrained(tmp_path / "ill")
+    result = run("switch", home / "families.jsonl", "--model", tmp_path / "ill", "--demonstrations", 0)
+    assert result.exit_code == 0
+    assert "3 rows with a score that is no number, such as family-world-2wiki" in result.output
+    (line,) = [line for line in result.output.splitlines() if line.startswith("all") and " S " in line]
+    assert line.split() == ["all", "S", "-", "-", "-", "-", "-", "-", "0", "3", "-", "-"]

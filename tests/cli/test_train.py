@@ -1,0 +1,111 @@
+"""``eclosure train`` as a user meets it: flags by name, one line of result, mistakes as sentences."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from tests.train.small import short_families, small_model, small_tokenizer
+from typer.testing import CliRunner
+
+from eclosure.cli.main import app
+from eclosure.errors import UserError
+from eclosure.store.records import encode
+
+runner = CliRunner()
+QUICK = {
+    "--families-per-update": "2",
+    "--max-steps": "1",
+    "--demonstrations": "0",
+    "--report-to": "none",
+    "--lora-rank": "2",
+    "--method": "sft",
+    "--logging-steps": "1",
+    "--learning-rate": "1e-3",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A model, and a file of two families, a repeated one and a line that is none."""
+    folder = tmp_path_factory.mktemp("train")
+    small_model().save_pretrained(folder / "model")
+    small_tokenizer().save_pretrained(folder / "model")
+    first, second = (encode(family) for family in short_families(2))
+    (folder / "families.jsonl").write_bytes(b"\n".join([first, second, first, b"no JSON", first, first]) + b"\n")
+    return folder
+
+
+def train(place, *words):
+    quick = ["--use-cpu", *(word for pair in QUICK.items() for word in pair)]
+    return runner.invoke(app, ["train", str(place / "families.jsonl"), "--model", str(place / "model"), *quick, *words])
+
+
+def test_a_run_says_where_it_is_and_what_was_left_out(place, tmp_path):
+    out = tmp_path / "run"
+    result = train(place, "--out", str(out), "--seed", "7")
+    assert result.exit_code == 0, result.output
+    first, *rest = result.stdout.splitlines()
+    assert first.startswith(f"{out / 'adapter'}: 6 received = 2 accepted + 3 rejected (duplicate 3) + 1 quarantined")
+    assert "  line 3: duplicate" in rest
+    assert f"  and 1 more record: {out / 'left_out.jsonl'}" in rest
+    assert rest[-1].startswith("  loss ")
+    assert json.loads((out / "recipe.json").read_text())["seed"] == 7
+    again = train(place, "--out", str(out), "--seed", "7")
+    assert again.exit_code == 0
+    assert "(done before, nothing to do)" in again.stdout
+    other = train(place, "--out", str(out), "--seed", "8")
+    assert isinstance(other.exception, UserError)
+    assert "other settings" in str(other.exception)
+
+
+def test_flags_and_recipe_are_the_same_run(place, tmp_path):
+    out = tmp_path / "run"
+    assert train(place, "--out", str(out)).exit_code == 0
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "use_cpu: true\nfamilies_per_update: 2\nmax_steps: 1\ndemonstrations: 0\nlora_rank: 2\nmethod: rm\n"
+        f"logging_steps: 1\nlearning_rate: 1e-3\nreport_to: none\nmodel: {place / 'model'}\n"
+    )
+    words = ["--recipe", str(recipe), "--method", "sft", "--out", str(out)]
+    result = runner.invoke(app, ["train", str(place / "families.jsonl"), *words])
+    assert "(done before, nothing to do)" in result.stdout, result.exception
+
+
+def test_mistakes_are_told_together(place, tmp_path):
+    result = train(place, "--out", str(tmp_path / "run"), "--lerning-rate", "1", "--max-length", "long")
+    assert isinstance(result.exception, UserError)
+    assert "lerning_rate: no such setting; did you mean learning_rate?" in str(result.exception)
+    assert "max_length = 'long'" in str(result.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_before_the_families_are_a_sentence(place, tmp_path):
+    out = str(tmp_path / "run")
+    words = ["train", "--model", str(place / "model"), str(place / "families.jsonl"), "--out", out]
+    assert isinstance(runner.invoke(app, words).exception, UserError)
+
+
+def test_help_answers_without_loading_anything_heavy():
+    loaded = "import sys, eclosure.cli.main; print([m for m in ('torch', 'transformers', 'peft') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+    told = runner.invoke(app, ["train", "--help"])
+    assert told.exit_code == 0
+    assert "--learning-rate 1e-4" in told.stdout
+
+
+@pytest.mark.slow
+def test_a_mistake_is_a_sentence_and_exit_code_two(place, tmp_path):
+    words = ["train", str(place / "families.jsonl"), "--model", str(place / "nowhere"), "--out", str(tmp_path / "run")]
+    result = subprocess.run(
+        [sys.executable, "-m", "eclosure.cli.main", *words], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith("eclosure: ")
+    assert "no such model here or on the hub" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,49 @@
+"""A run in a process of its own, to be killed: every record is asked for and settled, and what happened is logged.
+
+``python ledger_child.py place folder records concurrency``. A line of ``sent`` stands for a billed call, a line of
+``acked`` for what the ledger said is safe. Lines are written at once, so that they outlive the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from eclosure.core.identity import content_hash
+from eclosure.store.ledger import Intent, Ledger, Outcome, Settled
+
+
+def call(number: int) -> Intent:
+    request = {"messages": [{"role": "user", "content": f"question {number} " * 20}]}
+    return Intent(content_hash(request), request, "judge", f"r{number:06}", 7)
+
+
+def reply(number: int) -> Settled:
+    return Settled(call(number).key, f'{{"text": "answer {number}"}}'.encode() * 30, (number, 1), number % 10, 1)
+
+
+def outcome(number: int) -> Outcome:
+    return Outcome("judge", f"r{number:06}", "accepted", None, f'{{"answer": {number}}}'.encode())
+
+
+async def main(place: str, folder: Path, records: int, concurrency: int) -> None:
+    sent, acked = (os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("sent", "acked"))
+    async with Ledger.open(place, run="a") as ledger:
+        done = {record_id async for record_id in ledger.concluded("judge")}
+        todo = iter([number for number in range(records) if f"r{number:06}" not in done])
+
+        async def work() -> None:
+            for number in todo:
+                await ledger.intend(call(number))
+                os.write(sent, b"%d\n" % number)
+                await asyncio.sleep(0.001)
+                await ledger.settle(reply(number), outcome(number))
+                os.write(acked, b"%d\n" % number)
+
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))

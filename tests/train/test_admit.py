@@ -1,0 +1,83 @@
+"""Which families are fit: those of which every path fits, whatever objective will read them."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from tests.train.small import short_families, small_tokenizer
+
+from eclosure.core.family import ViewKind
+from eclosure.errors import UserError
+from eclosure.likelihood.pack import Pack
+from eclosure.likelihood.render import Renderer
+from eclosure.protocol.response import ResponsePrompt
+from eclosure.store.records import write
+from eclosure.train.admit import TOO_LONG, admit
+
+
+def renderer(limit=8_192):
+    return Renderer(small_tokenizer(), ResponsePrompt(0), limit)
+
+
+def lengths(family):
+    """Tokens of the longest path under each edit, and of the one that SFT reads."""
+    every = [(asked, given) for asked in ViewKind for given in ViewKind]
+    packs = [Pack(family, edit, renderer()) for edit in family.evidence_edits]
+    longest = [max(len(score.path.ids) for score in pack.responses(every) + pack.comparisons()) for pack in packs]
+    return longest, len(packs[0].anchors([ViewKind.GOLD])[0].path.ids)
+
+
+@pytest.fixture(params=[1, -1], ids=["long edit first", "long edit last"])
+def one(request, tmp_path):
+    """A family whose edits differ in length, and whose own response is not its longest path."""
+    family = short_families(6)[5]
+    family = replace(family, evidence_edits=family.evidence_edits[:: request.param])
+    longest, own = lengths(family)
+    assert own < min(longest) < max(longest)
+    write(tmp_path / "one.jsonl", [family])
+    return tmp_path / "one.jsonl", longest, own
+
+
+def test_a_family_is_admitted_when_its_longest_path_fits(one):
+    path, longest, _ = one
+    index, tally, left_out = admit(path, renderer(max(longest)))
+    assert (len(index), left_out) == (1, [])
+    assert tally.counts().conserved
+
+
+def test_one_token_more_is_too_long(one):
+    path, longest, _ = one
+    with pytest.raises(UserError, match=f"{TOO_LONG} 1"):
+        admit(path, renderer(max(longest) - 1))
+
+
+def test_every_edit_must_fit_since_any_may_be_drawn(one):
+    path, longest, _ = one
+    with pytest.raises(UserError, match=TOO_LONG):
+        admit(path, renderer(min(longest)))
+
+
+def test_all_objectives_see_the_same_families(one):
+    """SFT would read one short response; what is admitted does not depend on that."""
+    path, _, own = one
+    with pytest.raises(UserError, match=TOO_LONG):
+        admit(path, renderer(own))
+
+
+def test_counts_add_up_and_progress_is_told(tmp_path):
+    path = tmp_path / "families.jsonl"
+    families = short_families(4)
+    write(path, [*families, families[0]])
+    ticks = Counter()
+    limit = sorted(max(lengths(family)[0]) for family in families)[1]
+    index, tally, left_out = admit(path, renderer(limit), lambda: ticks.update("t"))
+    counts = tally.counts()
+    assert counts.conserved
+    assert (counts.received, counts.accepted, counts.rejected) == (5, 2, {TOO_LONG: 2, "duplicate": 1})
+    assert len(left_out) == 3
+    assert ticks["t"] == 4
+    assert {index[place].id for place in range(len(index))} <= {family.id for family in families}
