@@ -35,7 +35,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
-from transformers.utils.logging import disable_progress_bar
 
 from eclosure.likelihood.attention import COLUMNS, register
 from eclosure.likelihood.pack import Pack
@@ -341,7 +340,6 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
     asked = parser.parse_args()
-    disable_progress_bar()
     prompt = ResponsePrompt(demonstrations=asked.demonstrations, order=Order.EVIDENCE_FIRST)
     renderer = Renderer(load_tokenizer(packaged_weights()), prompt)
     print(f"load average {os.getloadavg()[0]:.1f} at the start")

@@ -109,14 +109,14 @@ def scores_of(families: int, context: int) -> list[Score]:
 
 
 def seconds_of(model: Any, tree: ScoredTree, backend: Backend | None, rounds: int) -> float:
-    """The median of some steps, after a first one that does not count."""
+    """The median of some steps."""
     found = []
-    for _ in range(rounds + 1):
+    for _ in range(rounds):
         model.zero_grad()
         start = perf_counter()
         score_tree(model, tree, backend).sum().backward()  # type: ignore[no-untyped-call]
         found.append(perf_counter() - start)
-    return statistics.median(found[1:])
+    return statistics.median(found)
 
 
 def measure(model: Any, at: int, scores: list[Score], rounds: int) -> Point:
@@ -160,6 +160,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
     model = build("wide", "", asked.threads)
+    seconds_of(model, ScoredTree.of(scores_of(1, 256)), Backend.COLUMNS, 1)  # warm
     print("tokens of context, one family")
     by_context = [measure(model, context, scores_of(1, context), asked.rounds) for context in asked.contexts]
     print("families of 1,024 tokens of context in one step")

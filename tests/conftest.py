@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.store.postgres import NO_POSTGRES
 
 ROOT = Path(__file__).parent.parent
 NO_SHARED_DATA = "larger data slices are absent (set ECLOSURE_DATA)"
@@ -27,6 +28,7 @@ def shared_data() -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = [report for report in terminalreporter.getreports("skipped") if NO_SHARED_DATA in str(report.longrepr)]
-    if skipped:
-        terminalreporter.write_line(f"{len(skipped)} tests skipped: {NO_SHARED_DATA}")
+    for reason in (NO_SHARED_DATA, NO_POSTGRES):
+        skipped = [report for report in terminalreporter.getreports("skipped") if reason in str(report.longrepr)]
+        if skipped:
+            terminalreporter.write_line(f"{len(skipped)} tests skipped: {reason}")

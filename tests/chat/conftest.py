@@ -1,29 +1,27 @@
-"""Small models with a real tokenizer; skipped where there is none."""
+"""A real tokenizer and real adapters, made only for tests that ask for them: the others need no torch."""
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs the train extra")
-pytest.importorskip("transformers", reason="needs the train extra")
-pytest.importorskip("peft", reason="needs the train extra")
 
+@pytest.fixture(scope="session")
+def tiny():
+    """Small models; with one thread, so that sums are in one order."""
+    for name in ("torch", "transformers", "peft"):
+        pytest.importorskip(name, reason="needs the train extra")
+    import torch
+    from tests.chat import tiny
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Sums in one order."""
     torch.set_num_threads(1)
+    return tiny
 
 
 @pytest.fixture(scope="session")
-def tokenizer():
-    from tests.chat import tiny
-
+def tokenizer(tiny):
     return tiny.tokenizer()
 
 
 @pytest.fixture(scope="session")
-def adapters(tmp_path_factory, tokenizer):
+def adapters(tmp_path_factory, tiny):
     """Two adapters that differ."""
-    from tests.chat import tiny
-
     folder = tmp_path_factory.mktemp("adapters")
     return [tiny.adapter(folder / f"checkpoint-{seed}", seed) for seed in (1, 2)]

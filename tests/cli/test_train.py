@@ -87,7 +87,9 @@ def test_mistakes_are_told_together(place, tmp_path):
 def test_settings_before_the_families_are_a_sentence(place, tmp_path):
     out = str(tmp_path / "run")
     words = ["train", "--model", str(place / "model"), str(place / "families.jsonl"), "--out", out]
-    assert isinstance(runner.invoke(app, words).exception, UserError)
+    result = runner.invoke(app, words)
+    assert isinstance(result.exception, UserError)
+    assert "settings come after the families" in str(result.exception)
 
 
 def test_help_answers_without_loading_anything_heavy():

@@ -275,6 +275,7 @@ def test_blocks_need_whole_lengths():
         block_mask(some_layout(), CPU)
 
 
+@pytest.mark.slow
 def test_flex_attention_is_masked_attention():
     layout = long_layout(1)
     inputs = [part.detach() for part in drawn(layout, heads=6, shared=2, width=8, dtype=torch.float64)]
@@ -282,6 +283,7 @@ def test_flex_attention_is_masked_attention():
     assert (found - dense(layout, *inputs)).abs().max() < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_model_scores_by_flex_attention_as_path_by_path(seed):
     scores = random_scores(seed)

@@ -41,6 +41,7 @@ def test_the_probe_compares_gradients_of_a_model_to_be_trained(name, backend):
     assert all(part.grad is None for part in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", Backend)
 def test_what_one_branch_says_moves_no_other(backend):
     """Every backend that runs here: other tokens in one branch, the same scores in the others."""

@@ -16,15 +16,16 @@ from peft import get_peft_model
 from tests.likelihood.models import CLASSES
 from tests.train.small import lora, short_families, small_model, small_tokenizer, small_trainer, trajectory
 
-from eclosure.core.choice import fixed_edit
+from eclosure.core.choice import drawn_edit, fixed_edit
 from eclosure.likelihood.attention import register
 from eclosure.likelihood.pack import Pack
 from eclosure.likelihood.render import Renderer
 from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
 from eclosure.protocol.response import ResponsePrompt
 from eclosure.train.objective import Method, objective
+from eclosure.train.updates import family_order
 
-LARGEST, ONE_SIDED = 1e-5, 3e-6
+LARGEST, ONE_SIDED = 3e-6, 1e-6
 PLAIN = {"strategy": "naive", "backend": "sdpa", "gradient_checkpointing": False}
 RAGGED = {"families_per_update": 2, "num_train_epochs": 2}
 """Three families make an update of two and one of one."""
@@ -113,9 +114,28 @@ def test_a_ragged_update_is_the_mean_of_its_families(tmp_path):
     assert [loss for loss, _ in trajectory(trainer)] == pytest.approx([(first + second) / 2, third], abs=2e-6)
 
 
+def test_every_turn_takes_the_family_and_the_edit_of_its_epoch(tmp_path):
+    """Nothing is learnt, so each update's loss tells which family it saw, and with which edit."""
+    families = short_families(3)
+    trainer = small_trainer(tmp_path, families, families_per_update=1, num_train_epochs=3, learning_rate=0.0)
+    trainer.train()
+    asked = objective(Method.E_CLOSURE)
+    renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
+    expected = []
+    for epoch in range(3):
+        for place in family_order([family.id for family in families], 42, epoch):
+            scores = asked.scores(Pack(families[place], drawn_edit(families[place], 42, epoch), renderer))
+            with torch.no_grad():
+                values = mean_logprobs(small_model(), scores, Strategy.TREE)
+            named = {score.name: value for score, value in zip(scores, values, strict=True)}
+            expected.append(asked.loss(named).total.item())
+    assert len({round(loss, 5) for loss in expected}) > 3, "edits must differ for this to say anything"
+    assert [loss for loss, _ in trajectory(trainer)] == pytest.approx(expected, abs=5e-6)
+
+
 def test_looking_at_held_out_families_disturbs_nothing(tmp_path):
-    blind = ran(tmp_path)
-    watched = ran(tmp_path, held_out=short_families(5)[3:], eval_strategy="steps", eval_steps=1)
+    blind = ran(tmp_path, logging_steps=2)
+    watched = ran(tmp_path, held_out=short_families(5)[3:], eval_strategy="steps", eval_steps=1, logging_steps=2)
     assert trajectory(watched) == trajectory(blind)
     names = [name for name in blind.state.log_history[0] if "/" in name or name.endswith("_loss")]
     assert trajectory(watched, *names) == trajectory(blind, *names)
@@ -160,7 +180,7 @@ def test_held_out_families_are_told_by_their_fixed_edit(tmp_path):
 # ---- gradients of one family, all objectives, real classes ----
 
 # Transformers computes RMSNorm in single precision, which bounds what gradients in double precision can agree on.
-TOLERANCE = {torch.float64: (1e-8, 1e-6), torch.float32: (2e-5, 2e-5)}
+TOLERANCE = {torch.float64: (1e-9, 5e-7), torch.float32: (3e-6, 5e-6)}
 
 
 def slope(model, scores, asked, strategy, backend):

@@ -21,9 +21,10 @@ from eclosure.train.objective import Hinge, Method, Objective, objective, smooth
 WITH_MARGINS = [method for method in Method if method not in (Method.SFT, Method.CF_SFT)]
 
 
-def prepared(number=0, edit=1, tokens=Tokens.FULL):
+def prepared(number=0, edit=0, tokens=Tokens.FULL):
     """A family with an edit that leaves a shared prefix, ready to be scored."""
     family = short_families(6)[number]
+    assert family.evidence_edits[edit].first_affected_step > 0
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
     return Pack(family, family.evidence_edits[edit], renderer, tokens)
 
@@ -278,7 +279,7 @@ def losses_of_the_paper(paper, weight, gamma, beta):
     return found
 
 
-@pytest.mark.parametrize(("number", "edit", "content"), [(0, 1, False), (3, 0, True)])
+@pytest.mark.parametrize(("number", "edit", "content"), [(0, 0, False), (3, 1, True)])
 def test_the_loss_is_the_papers(number, edit, content):
     """Against separate forwards. The model is drawn wide, so that its scores depend on every part of the input."""
     model = small_model(initializer_range=0.3).double()
@@ -339,4 +340,4 @@ def test_the_gradient_is_the_slope(method):
                 torch._foreach_add_(parameters, way, alpha=sign * 1e-6)
                 ends.append(loss().item())
                 torch._foreach_sub_(parameters, way, alpha=sign * 1e-6)
-        assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slope, rel=1e-6)
+        assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slope, rel=1e-5)

@@ -56,6 +56,21 @@ assert torch.are_deterministic_algorithms_enabled()
     assert result.stdout.strip() == str(trajectory(ran(tmp_path, num_train_epochs=1)))
 
 
+def test_a_checkpoint_that_is_written_again_is_not_whole_meanwhile(tmp_path, monkeypatch):
+    """A run that goes on from an earlier checkpoint writes later ones again, and may be stopped in the middle."""
+    trainer = ran(tmp_path, max_steps=1, save_strategy="steps", save_steps=1, method="sft")
+    whole = tmp_path / "checkpoint-1" / "complete.json"
+    assert whole.is_file()
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "_save_optimizer_and_scheduler", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        trainer._save_checkpoint(trainer.model, None)
+    assert not whole.exists()
+
+
 # ---- a family that fails ----
 
 
@@ -170,6 +185,18 @@ def test_a_margin_may_be_won_without_reaching_its_target():
     averages.add(loss_of(Method.E_CLOSURE, 0.25))
     told = averages.take(Alone())
     assert (told["accuracies/S_o"], told["satisfied/S_o"], told["switch/S"]) == (1, 0, 1)
+
+
+def test_a_preference_that_holds_one_way_only_is_no_switch():
+    asked = objective(Method.E_CLOSURE)
+    names = {name for term in asked.terms for name in (term.preferred, term.dispreferred)}
+    values = {name: torch.tensor(1.0 if name.endswith("o+") else 0.0) for name in names}  # C.c is a tie
+    values |= {f"anchor {kind.value}": torch.tensor(-1.0) for kind in asked.anchors}
+    averages = Averages()
+    averages.add(asked.loss({**values, "S.c+": torch.tensor(-1.0), "T.c+": torch.tensor(0.1)}))
+    told = averages.take(Alone())
+    assert [told[f"accuracies/{edge}_o"] for edge in "STC"] == [1, 1, 1]
+    assert [told[f"switch/{edge}"] for edge in "STC"] == [0, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,8 @@ from eclosure.store.manifest import file_hash
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_RANKS = (8, 16, 32, 64, 128, 256, 512)
-"""The ranks vLLM makes room for."""
+_RANKS = (8, 16, 32, 64, 128, 256, 512)  # what vLLM makes room for
 _PROBE = Request(({"role": "user", "content": "Name three rivers, each with the country it rises in."},))
-_PROBE_TOKENS = 16
 
 
 def adapter_rank(folder: Path) -> int:
@@ -100,7 +98,7 @@ class VllmModel:
     @cached_property
     def _fingerprint(self) -> list[tuple[int, float]]:
         """A few greedy tokens with their log-probabilities, which differ for different weights."""
-        (output,) = self._run([prompt_ids(self.tokenizer, _PROBE)], [self._sampling(_PROBE_TOKENS, logprobs=0)])
+        (output,) = self._run([prompt_ids(self.tokenizer, _PROBE)], [self._sampling(16, logprobs=0)])
         pairs = zip(output.token_ids, output.logprobs, strict=True)
         return [(token, chances[token].logprob) for token, chances in pairs]
 
@@ -119,5 +117,5 @@ def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as missing:
-        problem = f"vLLM cannot be used here ({missing}). Run pip install vllm, or choose the engine transformers."
-        raise UserError(problem) from missing
+        reason = f"vLLM cannot be used here ({missing})"
+        raise UserError(f"{reason}. Run pip install vllm, or choose the engine transformers.") from missing

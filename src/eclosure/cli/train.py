@@ -32,9 +32,9 @@ def train(
 ) -> None:
     """Train an adapter on families, each in one forward where the model allows it.
 
-    Any other setting is a flag of the same name, with the paper's value where it is not given: --model NAME,
-    --method sft, --learning-rate 1e-4, --max-steps 100, --report-to tensorboard and every other field of Transformers'
-    TrainingArguments. docs/train-settings.md lists ours.
+    Any other setting is a flag of the same name, after the families, with the paper's value where it is not given:
+    --model NAME, --method sft, --learning-rate 1e-4, --max-steps 100, --report-to tensorboard, and every other field of
+    Transformers' TrainingArguments. docs/train-settings.md lists ours.
 
     Stopped at any moment, the same command goes on from the last complete checkpoint; once done, it does nothing.
 
@@ -42,6 +42,13 @@ def train(
     Several processes on one machine, also without a GPU:
       torchrun --nproc_per_node 2 -m eclosure.cli.main train ...
     """
+    from eclosure.errors import SettingError
+
+    if str(families).startswith("-"):
+        # Settings are not known here, so what follows one might be its value or the families.
+        raise SettingError(
+            f"{families}: settings come after the families. Write eclosure train FAMILIES {families} ..."
+        )
     from eclosure.train.recipe import flags, read_recipe
     from eclosure.train.run import train as run
 

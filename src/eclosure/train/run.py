@@ -18,8 +18,9 @@ from eclosure.store.atomic import AtomicFile
 from eclosure.store.manifest import Counts, Manifest, file_hashes, read_manifest, work_hash
 from eclosure.store.records import ReadRecord
 from eclosure.train.admit import admit
+from eclosure.train.candidates import COMPLETE
 from eclosure.train.recipe import Recipe
-from eclosure.train.trainer import COMPLETE, EClosureTrainer
+from eclosure.train.trainer import EClosureTrainer
 from eclosure.weights import load_model, load_tokenizer
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from eclosure.likelihood.spans import Tokens
 from eclosure.protocol.response import Order, ResponsePrompt
 from eclosure.store.atomic import AtomicFile
 from eclosure.train.averages import Averages
+from eclosure.train.candidates import COMPLETE
 from eclosure.train.card import model_card
 from eclosure.train.config import AUTO
 from eclosure.train.objective import Method, objective
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from eclosure.train.config import EClosureConfig
     from eclosure.train.objective import Loss, Objective
     from eclosure.train.updates import Families, Forest
-
-COMPLETE = "complete.json"
-"""Written last into a checkpoint: a folder without it was torn by a crash."""
 
 
 class UpdateLoader(DataLoader[Any]):

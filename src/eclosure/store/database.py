@@ -1,0 +1,156 @@
+"""A database by its place: a file is SQLite, a URL is PostgreSQL. Durable once committed, brought up to date by name.
+
+Knows engines, locks and migrations, nothing of what the tables mean.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlalchemy import URL, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError
+
+from eclosure.errors import SettingError, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection, Engine
+
+Migration: TypeAlias = "Callable[[Connection], None]"
+
+# What a power cut takes back is paid for twice: FULL waits for the disk, and fullfsync is what that takes on a Mac.
+_PRAGMAS = ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON")
+# Any number will do, so long as all workers that open one database at once agree on it.
+_MIGRATION_LOCK = 0x65636C6F
+
+
+def is_url(where: Path | str) -> bool:
+    """Whether a place is a URL and not a file."""
+    return isinstance(where, str) and "://" in where
+
+
+def shown(where: Path | str) -> str:
+    """The place as a message may name it: without a password."""
+    return _url(str(where)).render_as_string(hide_password=True) if is_url(where) else str(where)
+
+
+def engine_of(where: Path | str) -> Engine:
+    """The engine of a place. Nothing is opened yet."""
+    return _postgresql(_url(str(where))) if is_url(where) else _sqlite(Path(where))
+
+
+def _url(where: str) -> URL:
+    try:
+        url = make_url(where)
+    except ArgumentError as error:
+        raise SettingError(
+            "this is no URL of a database. Write postgresql://user@host/name, or name a file."
+        ) from error
+    if url.get_backend_name() != "postgresql":
+        name = url.get_backend_name()
+        raise SettingError(f"{name}://: is no database known here. Write postgresql://user@host/name, or name a file.")
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _postgresql(url: URL) -> Engine:
+    try:
+        engine = create_engine(url, pool_size=1, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+    except ImportError as missing:
+        raise UserError("a PostgreSQL database needs psycopg. Run: pip install 'eclosure[postgres]'") from missing
+
+    @event.listens_for(engine, "connect")
+    def wait_for_the_disk(connection: Any, _record: Any) -> None:
+        # A server may be set to answer before that. Settings that ask for more, such as a replica's word, are left.
+        if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
+            connection.execute("SET synchronous_commit = on")
+        connection.commit()
+
+    return engine
+
+
+def _sqlite(path: Path) -> Engine:
+    engine = create_engine(URL.create("sqlite+pysqlite", database=str(path)))
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # Python's own idea of when a transaction begins leaves out changes of the schema.
+        connection.isolation_level = None
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+class WriterLock:
+    """At most one process, and one opening in it, writes to a file. The system lets go when the process dies."""
+
+    def __init__(self, path: Path, purpose: str) -> None:
+        if path.is_dir():
+            raise UserError(f"{path}: is a folder. Name a file.")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written here ({error.strerror}). Choose another place.") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as taken:
+            holder = self._holder()
+            self.release()
+            raise UserError(f"{path}: {holder}. Wait until it ends, or choose another file.") from taken
+        self._sign(purpose)
+
+    def release(self) -> None:
+        """Let others write. The lock's file stays: were it removed, two could hold two files of one name."""
+        os.close(self._file)
+
+    def _sign(self, purpose: str) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        words = {"process": os.getpid(), "host": platform.node(), "purpose": purpose, "since": now}
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, json.dumps(words).encode() + b"\n", 0)
+
+    def _holder(self) -> str:
+        """Who has the lock. Between taking and signing it says who had it before, or nobody."""
+        try:
+            words = json.loads(os.pread(self._file, 2**16, 0))
+            who = f"process {words['process']} on {words['host']} ({words['purpose']}, since {words['since']})"
+        except (ValueError, KeyError, TypeError):
+            who = "another process"
+        return f"{who} is writing to it"
+
+
+def migrate(connection: Connection, migrations: Sequence[Migration], table: str, place: str) -> None:
+    """Apply, in order, what was not applied yet; each is known by its name and done once."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+    done = _applied(connection, table, place)
+    if unknown := done - {migration.__name__ for migration in migrations}:
+        names = ", ".join(sorted(unknown))
+        raise UserError(f"{place}: was written by another version of eclosure ({names}). Install the newest one.")
+    for migration in migrations:
+        if migration.__name__ not in done:
+            migration(connection)
+            connection.execute(text(f"INSERT INTO {table} (name) VALUES (:name)"), {"name": migration.__name__})
+
+
+def _applied(connection: Connection, table: str, place: str) -> set[str]:
+    tables = inspect(connection).get_table_names()
+    if table in tables:
+        return set(connection.execute(text(f"SELECT name FROM {table}")).scalars())
+    # A server's database may serve many; a file with other tables in it is somebody's.
+    if tables and connection.dialect.name == "sqlite":
+        raise UserError(f"{place}: is a database of something else. Choose another file.")
+    connection.execute(text(f"CREATE TABLE {table} (name VARCHAR(200) PRIMARY KEY)"))
+    return set()

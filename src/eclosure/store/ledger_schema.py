@@ -1,0 +1,110 @@
+"""The tables of the call ledger, as the list of steps that made them. A step that was published never changes.
+
+Texts are kept as the bytes of their UTF-8: every text a user's file may hold has such bytes, and they sort the same
+everywhere. The order is that of code points.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from eclosure.store.database import Migration
+
+MIGRATIONS_TABLE = "ledger_migrations"
+
+_TYPES = {
+    # A key that is the row's own number makes the one index by hash a small one.
+    "sqlite": {"number": "INTEGER PRIMARY KEY", "reference": "INTEGER", "bytes": "BLOB"},
+    "postgresql": {
+        "number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "reference": "BIGINT",
+        "bytes": "BYTEA",
+    },
+}
+
+_CALLS = (
+    """
+    CREATE TABLE ledger_calls (
+        seq {number},
+        key {bytes} NOT NULL UNIQUE CHECK (length(key) = 32),
+        request {bytes} NOT NULL
+    )
+    """,
+    # Nothing is ever changed here: another attempt is another row. The writer is one opening of the ledger.
+    """
+    CREATE TABLE ledger_intents (
+        seq {number},
+        call {reference} NOT NULL REFERENCES ledger_calls (seq),
+        writer {bytes} NOT NULL,
+        run {bytes} NOT NULL,
+        stage {bytes} NOT NULL,
+        record_id {bytes} NOT NULL,
+        reserved BIGINT NOT NULL CHECK (reserved >= 0),
+        seal {bytes} NOT NULL
+    )
+    """,
+    "CREATE INDEX ledger_intents_by_call ON ledger_intents (call)",
+    # The writer is the one whose intents this reply settles.
+    """
+    CREATE TABLE ledger_replies (
+        call {reference} PRIMARY KEY REFERENCES ledger_calls (seq),
+        writer {bytes} NOT NULL,
+        run {bytes} NOT NULL,
+        body {bytes} NOT NULL,
+        prompt_tokens BIGINT NOT NULL,
+        completion_tokens BIGINT NOT NULL,
+        cost BIGINT NOT NULL CHECK (cost >= 0),
+        attempts BIGINT NOT NULL CHECK (attempts > 0),
+        seal {bytes} NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE ledger_outcomes (
+        seq {number},
+        run {bytes} NOT NULL,
+        stage {bytes} NOT NULL,
+        record_id {bytes} NOT NULL,
+        kind VARCHAR(20) NOT NULL CHECK (kind IN ('accepted', 'rejected', 'quarantined')),
+        reason {bytes},
+        body {bytes},
+        seal {bytes} NOT NULL,
+        UNIQUE (run, stage, record_id)
+    )
+    """,
+)
+
+_LEASES = (
+    """
+    CREATE TABLE ledger_leases (
+        run {bytes} NOT NULL,
+        stage {bytes} NOT NULL,
+        record_id {bytes} NOT NULL,
+        worker {bytes} NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (run, stage, record_id)
+    )
+    """,
+)
+
+
+def calls_and_outcomes(connection: Connection) -> None:
+    """What was asked, what came back, and where every record went."""
+    _execute(connection, _CALLS)
+
+
+def leases(connection: Connection) -> None:
+    """Who works on which record, and until when."""
+    _execute(connection, _LEASES)
+
+
+MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases)
+
+
+def _execute(connection: Connection, statements: tuple[str, ...]) -> None:
+    for statement in statements:
+        connection.execute(text(statement.format_map(_TYPES[connection.dialect.name])))
