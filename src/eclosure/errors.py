@@ -5,7 +5,8 @@
     EclosureError            anything the package raises on purpose
     └── UserError            the caller can fix it; the command line prints it and exits with 2
         ├── RecordError      one record of a file is wrong: which file, which record, what to do
-        └── SettingError     a setting or a combination of settings is wrong
+        ├── SettingError     a setting or a combination of settings is wrong
+        └── Resumable        work stopped half way; the same command goes on, and this one exits with 75
 
 A bug is none of these: it stays a traceback.
 """
@@ -24,6 +25,15 @@ class EclosureError(Exception):
 
 class UserError(EclosureError):
     """Something the caller can fix; the message says what."""
+
+    exit_code = 2
+    """What the command line exits with."""
+
+
+class Resumable(UserError):  # noqa: N818 - a way to stop, not a mistake
+    """The run stops, and the same command takes it up again."""
+
+    exit_code = 75
 
 
 class SettingError(UserError):

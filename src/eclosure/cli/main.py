@@ -12,7 +12,6 @@ from eclosure.cli import data, families, metrics, select, switch, train, world
 from eclosure.cli.output import printable
 from eclosure.errors import UserError
 
-USER_ERROR = 2
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -52,7 +51,7 @@ def main() -> Never:
     try:
         app()
     except UserError as error:
-        _fail(str(error))
+        _fail(str(error), error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody left to tell.
         sys.exit(1)
@@ -64,9 +63,9 @@ def main() -> Never:
     sys.exit(0)
 
 
-def _fail(message: str) -> Never:
+def _fail(message: str, code: int = UserError.exit_code) -> Never:
     sys.stderr.write(f"eclosure: {printable(message)}\n")
-    sys.exit(USER_ERROR)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

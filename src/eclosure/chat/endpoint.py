@@ -1,0 +1,353 @@
+"""Any OpenAI-compatible server as a ``ChatModel``: one request, one attempt, one deadline.
+
+Nothing is tried again here: that is for ``patience``. Where a server refuses the usual form of a request it is asked
+in another one, once; which form it took is remembered, since it holds for the model and not for the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, classify, excerpt
+from eclosure.core.identity import hash_rank
+from eclosure.errors import SettingError, UserError
+
+try:
+    import aiohttp
+    import httpx2
+    import openai
+except ImportError as missing:
+    raise UserError(
+        "talking to a model server needs openai and aiohttp. Run: pip install 'eclosure[chat]'"
+    ) from missing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from types import TracebackType
+
+    from eclosure.chat.model import Reply, Request
+
+_CONNECT_SECONDS = 10.0
+_NO_KEY = "none"
+# All that is sent besides the body. The client would also tell the provider about this machine, and would send an
+# organisation or headers named in the environment to whoever is asked.
+_SENT = frozenset({"accept", "authorization", "content-length", "content-type", "host", "user-agent"})
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A provider that is known by name."""
+
+    base_url: str
+    key_variable: str | None
+    """Where its key is found; None where it asks for none."""
+
+
+SERVICES: Mapping[str, Service] = {
+    "deepseek": Service("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "fireworks": Service("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "gemini": Service("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "groq": Service("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": Service("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "ollama": Service("http://127.0.0.1:11434/v1", None),
+    "openai": Service("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openrouter": Service("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "together": Service("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "vllm": Service("http://127.0.0.1:8000/v1", None),
+    "xai": Service("https://api.x.ai/v1", "XAI_API_KEY"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a model is found and by which key."""
+
+    base_url: str
+    model: str
+    """Its name there; empty for the only one there is."""
+    key: SecretStr | None = None
+
+    @property
+    def name(self) -> str:
+        """``provider/model``. A server of one's own goes by its host: the port may change and the model stays."""
+        known = [name for name, service in SERVICES.items() if service.base_url == self.base_url]
+        return f"{known[0] if known else urlsplit(self.base_url).hostname}/{self.model}"
+
+
+def find_route(
+    name: str,
+    *,
+    base_url: str | None = None,
+    key: SecretStr | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Route:
+    """The way to a model named ``provider/model``, or at a base URL given here, in the name or in the environment.
+
+    A key goes to the provider it belongs to: ``OPENAI_API_KEY`` to OpenAI and to ``OPENAI_BASE_URL``, ``GROQ_API_KEY``
+    to Groq, and so on; ``ECLOSURE_API_KEY`` to whoever has no variable of its own.
+    """
+    environ = os.environ if environ is None else environ
+    if name.startswith(("http://", "https://")):
+        base_url, name = name, ""
+    provider, _, rest = name.partition("/")
+    own = base_url or environ.get("ECLOSURE_BASE_URL")
+    usual = environ.get("OPENAI_BASE_URL")
+    if own:
+        route, variable = Route(checked_url(own), name), None
+    elif rest and provider in SERVICES and not (provider == "openai" and usual):
+        route, variable = Route(SERVICES[provider].base_url, rest), None
+    elif usual:
+        route, variable = Route(checked_url(usual), name.removeprefix("openai/")), "OPENAI_API_KEY"
+    elif rest:
+        raise SettingError(
+            f"{name}: there is no provider {provider!r}. Use one of {', '.join(SERVICES)}, "
+            "or give the base URL of your server (ECLOSURE_BASE_URL or OPENAI_BASE_URL)."
+        )
+    else:
+        route, variable = Route(SERVICES["openai"].base_url, name), None
+    return replace(route, key=key or _find_key(route, variable, environ))
+
+
+def _find_key(route: Route, variable: str | None, environ: Mapping[str, str]) -> SecretStr | None:
+    at_home = [service for service in SERVICES.values() if service.base_url == route.base_url]
+    own = at_home[0].key_variable if at_home else variable
+    found = environ.get(own or "") or environ.get("ECLOSURE_API_KEY")
+    if at_home and own and not found:
+        raise SettingError(f"{route.name}: no API key. Set {own}.")
+    return SecretStr(found) if found else None
+
+
+def checked_url(base_url: str) -> str:
+    """The base URL without a slash at the end, if it is one a key may be sent to."""
+    try:
+        parts = urlsplit(base_url.strip())
+        _ = parts.port
+    except ValueError as error:
+        raise SettingError(f"the base URL is none: {error}.") from None
+    shown = excerpt(f"{parts.scheme}://{parts.hostname}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingError(f"{shown}: a base URL begins with http:// or https:// and names a host.")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise SettingError(f"{shown}: a base URL holds no user, query or fragment. Keys go into ECLOSURE_API_KEY.")
+    if _link_local(parts.hostname):
+        raise SettingError(f"{shown}: link-local addresses serve machine metadata, not models.")
+    return base_url.strip().rstrip("/")
+
+
+def _link_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_link_local
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """How far one call may go."""
+
+    deadline: float = 120.0
+    """Seconds for a call from the first byte sent to the last received."""
+    connections: int = 64
+    """As many as requests may be under way."""
+    largest_reply: int = 8 * 2**20
+    """Bytes; only many log-probabilities come near it."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that let nothing through."""
+        if not (self.deadline > 0 and self.connections >= 1 and self.largest_reply >= 1):
+            raise SettingError("deadline, connections and largest_reply must be positive.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """What differs between servers that speak the same protocol."""
+
+    by_tool: bool = False
+    """Whether a structured reply is had as a forced tool call, where the server knows no json_schema."""
+    limit: str = "max_tokens"
+    """What the bound on new tokens is called. The old name is known to every server but OpenAI's newest models."""
+
+    def after(self, failure: CallFailure) -> _Dialect | None:
+        """What to try when a request was refused for its form; None where the form is not at fault."""
+        told = (failure.raw or "") if failure.status in (400, 422) else ""
+        if not self.by_tool and ("response_format" in told or "json_schema" in told):
+            return replace(self, by_tool=True)
+        if self.limit == "max_tokens" and "max_completion_tokens" in told:
+            return replace(self, limit="max_completion_tokens")
+        return None
+
+    def body(self, model: str, request: Request) -> dict[str, Any]:
+        decoding = request.decoding
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": list(request.messages),
+            self.limit: decoding.max_tokens,
+            "temperature": decoding.temperature,
+        }
+        if decoding.top_p != 1.0:
+            body["top_p"] = decoding.top_p
+        if decoding.seed is not None:
+            body["seed"] = _seed(decoding.seed, request.replica)
+        if decoding.top_logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
+        return body | self._shape(request)
+
+    def _shape(self, request: Request) -> dict[str, Any]:
+        if request.schema is None:
+            return {}
+        name, schema = request.schema.name, request.schema.schema
+        if not self.by_tool:
+            wanted = {"name": name, "schema": schema, "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+        return {
+            "tools": [{"type": "function", "function": {"name": name, "parameters": schema}}],
+            "tool_choice": {"type": "function", "function": {"name": name}},
+        }
+
+
+def _seed(seed: int, replica: int) -> int:
+    """The first draw has the seed as it was given, every other one its own; 31 bits, which every server takes."""
+    return seed if replica == 0 else int(hash_rank(seed, replica)[:8], 16) >> 1
+
+
+class Endpoint:
+    """A ``ChatModel`` behind HTTP. Use it in an ``async with``, or close it."""
+
+    def __init__(self, route: Route, settings: EndpointSettings | None = None) -> None:
+        if not route.model:
+            raise SettingError(f"{route.base_url}: which model? Name one of those it serves.")
+        self._route = route
+        self._settings = settings or EndpointSettings()
+        self._dialect = _Dialect()
+        self._client = _client(route, self._settings)
+
+    @property
+    def name(self) -> str:
+        """What records say of who answered."""
+        return self._route.name
+
+    def __repr__(self) -> str:
+        """Name and place; the key stays out."""
+        return f"Endpoint({self.name!r}, base_url={self._route.base_url!r})"
+
+    async def __aenter__(self) -> Self:
+        """Nothing is sent yet."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def complete(self, request: Request) -> Reply:
+        """The reply; a ``CallFailure`` where there is none that can be used."""
+        try:
+            async with asyncio.timeout(self._settings.deadline):
+                outcome = await self._ask(request)
+        except TimeoutError:
+            outcome = CallFailure(FailureKind.TIMEOUT, f"no whole reply within {self._settings.deadline:g} s.")
+        if isinstance(outcome, CallFailure):
+            # Without the client's own error behind it: that one holds the request, and the request holds the key.
+            raise outcome from None
+        return outcome
+
+    async def _ask(self, request: Request) -> Reply | CallFailure:
+        """Ask in the form that worked last; a server that refuses the form is asked in the next one, and never back."""
+        while True:
+            dialect = self._dialect
+            by_tool = dialect.by_tool and request.schema is not None
+            answer = await self._send(dialect.body(self._route.model, request))
+            outcome = classify(answer, request, by_tool=by_tool, now=time.time(), key=self._route.key)
+            if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
+                return outcome
+            self._dialect = learned
+
+    async def _send(self, body: dict[str, Any]) -> Answer | Exception:
+        try:
+            response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
+        except openai.APIStatusError as error:
+            response = error.response
+        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, ReplyTooLarge) as error:
+            return error
+        return Answer(response.status_code, dict(response.headers), response.content)
+
+
+async def reach(route: Route, settings: EndpointSettings | None = None) -> Endpoint:
+    """The endpoint at a route; where it names no model, the only one that is served there."""
+    if route.model:
+        return Endpoint(route, settings)
+    served = await _served(route, settings or EndpointSettings())
+    if len(served) != 1:
+        raise SettingError(f"{route.base_url} serves {', '.join(served) or 'no model'}. Name the one you want.")
+    return Endpoint(replace(route, model=served[0]), settings)
+
+
+async def _served(route: Route, settings: EndpointSettings) -> list[str]:
+    async with _client(route, settings) as client, asyncio.timeout(settings.deadline):
+        try:
+            listed = await client.models.list()
+        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, ReplyTooLarge) as error:
+            told = excerpt(str(error), route.key.get_secret_value() if route.key else "")
+            raise SettingError(f"{route.base_url}: cannot list its models ({told}). Name one.") from None
+    return [model.id for model in listed.data]
+
+
+def _client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
+    key = route.key.get_secret_value() if route.key is not None else _NO_KEY
+
+    async def send_little(request: httpx2.Request) -> None:
+        for name in [name for name in request.headers if name not in _SENT]:
+            del request.headers[name]
+        request.headers["authorization"] = f"Bearer {key}"
+        # A compressed body can be small on the way and huge here.
+        request.headers["accept-encoding"] = "identity"
+
+    async def read_little(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise ReplyTooLarge("the reply is compressed, which was not asked for.")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _Bounded(response.stream, settings.largest_reply)
+
+    http = openai.DefaultAioHttpClient(
+        follow_redirects=False,
+        timeout=httpx2.Timeout(None, connect=min(_CONNECT_SECONDS, settings.deadline)),
+        limits=httpx2.Limits(
+            max_connections=settings.connections, max_keepalive_connections=settings.connections, keepalive_expiry=30.0
+        ),
+        event_hooks={"request": [send_little], "response": [read_little]},
+    )
+    # SDK retries are off: patience is the only one who tries again.
+    return openai.AsyncOpenAI(api_key=key, base_url=route.base_url, max_retries=0, http_client=http)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that ends with an error where it gets too long."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, most: int) -> None:
+        self._stream = stream
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > self._most:
+                raise ReplyTooLarge(f"the reply is longer than {self._most:,} bytes.")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._stream.aclose()
