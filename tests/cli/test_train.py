@@ -98,7 +98,7 @@ def test_help_answers_without_loading_anything_heavy():
     assert result.stdout.strip() == "[]"
     told = runner.invoke(app, ["train", "--help"])
     assert told.exit_code == 0
-    assert "--learning-rate 1e-4" in " ".join(told.stdout.split())
+    assert "--learning-rate 1e-4" in told.stdout
 
 
 @pytest.mark.slow

@@ -32,9 +32,15 @@ def train(
 ) -> None:
     """Train an adapter on families, each in one forward where the model allows it.
 
-    Any other setting is a flag of the same name, after the families, with the paper's value where it is not given:
-    --model NAME, --method sft, --learning-rate 1e-4, --max-steps 100, --report-to tensorboard, and every other field of
-    Transformers' TrainingArguments. docs/train-settings.md lists ours.
+    Any other setting is a flag of the same name, after the families, with the paper's value where it is not given. Every
+    field of Transformers' TrainingArguments is one; docs/train-settings.md lists ours.
+
+    \b
+      --model NAME            weights: a name on the hub, a folder, a GGUF file
+      --method sft            another objective than e_closure
+      --learning-rate 1e-4
+      --max-steps 100
+      --report-to tensorboard
 
     Stopped at any moment, the same command goes on from the last complete checkpoint; once done, it does nothing.
 
