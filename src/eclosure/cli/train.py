@@ -32,8 +32,8 @@ def train(
 ) -> None:
     """Train an adapter on families, each in one forward where the model allows it.
 
-    Any other setting is a flag of the same name, after the families, with the paper's value where it is not given. Every
-    field of Transformers' TrainingArguments is one; docs/train-settings.md lists ours.
+    Any other setting is a flag of the same name, after the families, with the paper's value where it is not given.
+    Every field of Transformers' TrainingArguments is one; docs/train-settings.md lists ours.
 
     \b
       --model NAME            weights: a name on the hub, a folder, a GGUF file
