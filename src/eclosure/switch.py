@@ -21,7 +21,7 @@ from eclosure.core.edges import COMPARISONS, Direction, Edge
 from eclosure.core.labels import conjunction
 from eclosure.errors import UserError
 from eclosure.likelihood.pack import Pack, side_name
-from eclosure.likelihood.render import TooLongError
+from eclosure.likelihood.render import TOO_LONG, TooLongError
 from eclosure.stats.arrays import codes
 from eclosure.stats.bootstrap import SettingTable, bootstrap_settings, shared_questions
 from eclosure.stats.intervals import Estimate
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 BACKBONE = "backbone"
 """The name of a model as it is, beside adapters on it."""
-TOO_LONG = "longer than max_length"
 _WINDOW = 32
 """Families rendered ahead, for the budget to be filled from."""
 

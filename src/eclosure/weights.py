@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from eclosure.errors import UserError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _MISTRAL = ("mistral", "ministral", "pixtral")
 _PROBE_TOKENS = 16
 
@@ -66,25 +68,38 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     """The model with an adapter on it; one that changes no prediction is refused, since it is not the one meant."""
     from peft import PeftModel  # noqa: PLC0415
 
-    weights = Path(folder) / "adapter_model.safetensors"
-    if not weights.is_file():
-        raise UserError(f"{folder}: holds no adapter_model.safetensors. Name the folder of an adapter or a checkpoint.")
-    before = _prediction(model)
+    require_adapter(folder)
+    before = prediction(model)
     try:
         adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
     except (RuntimeError, ValueError) as refused:
         reason = " ".join(str(refused).split())
         raise UserError(f"{folder}: the adapter does not fit this model ({reason:.300}).") from refused
-    if not trainable and torch.equal(before, _prediction(adapted)):
-        raise UserError(f"{folder}: the adapter changes no prediction of this model. Was it trained on another one?")
+    if not trainable:
+        refuse_idle(folder, before, prediction(adapted))
     return adapted
 
 
-def _prediction(model: Any) -> torch.Tensor:
+def require_adapter(folder: str | Path) -> None:
+    """Raise unless there are an adapter's weights, in safetensors."""
+    if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
+        raise UserError(f"{folder}: holds no {ADAPTER_WEIGHTS}. Name the folder of an adapter or a checkpoint.")
+
+
+def refuse_idle(folder: str | Path, before: Tensor, after: Tensor) -> None:
+    """Raise when an adapter leaves every prediction as it was."""
+    if before.equal(after):
+        raise UserError(f"{folder}: the adapter changes no prediction of this model. Was it trained on another one?")
+
+
+def prediction(model: Any) -> Tensor:
+    """What a model expects after a few fixed tokens: enough to tell it from another."""
+    import torch  # noqa: PLC0415 - naming an adapter must not need it
+
     device = next(model.parameters()).device
     ids = torch.arange(1, _PROBE_TOKENS + 1, device=device)[None]
     with torch.no_grad():
-        logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits
+        logits: Tensor = model(input_ids=ids, use_cache=False).logits
     return logits
 
 

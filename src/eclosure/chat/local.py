@@ -21,12 +21,11 @@ from eclosure.chat.model import Decoding, Reply, Request
 from eclosure.chat.template import prompt_ids, read_reply, room, stop_ids
 from eclosure.core.identity import hash_rank
 from eclosure.errors import UserError
-from eclosure.weights import load_model, load_tokenizer
+from eclosure.weights import load_model, load_tokenizer, prediction, refuse_idle, require_adapter
 
 BATCH_TOKENS = 32_768
 """Prompt and new tokens of a batch, padding included."""
 _UNBOUNDED = 2**31
-_PROBE_TOKENS = 16
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
@@ -44,8 +43,7 @@ class Base:
         folder = folder.resolve()
         if folder in self._names:
             return
-        if not (folder / "adapter_model.safetensors").is_file():
-            raise UserError(f"{folder}: holds no adapter_model.safetensors. Name the folder of an adapter.")
+        require_adapter(folder)
         self._tried += 1
         name = f"adapter{self._tried}"
         try:
@@ -53,10 +51,7 @@ class Base:
         except (KeyError, RuntimeError, ValueError) as misfit:
             reason = str(misfit).splitlines()[0]
             raise UserError(f"{folder}: this adapter does not fit the model ({reason}).") from misfit
-        if torch.equal(self._prediction(None), self._prediction(name)):
-            raise UserError(
-                f"{folder}: the adapter changes no prediction of this model. Was it trained on another one?"
-            )
+        refuse_idle(folder, self._prediction(None), self._prediction(name))
         self._names[folder] = name
 
     def using(self, folder: Path | None) -> AbstractContextManager[Any]:
@@ -83,10 +78,8 @@ class Base:
         self.model.eval()
 
     def _prediction(self, name: str | None) -> Tensor:
-        ids = torch.arange(1, _PROBE_TOKENS + 1, device=self.model.device)[None]
-        with torch.no_grad(), self._active(name):
-            logits: Tensor = self.model(input_ids=ids, use_cache=False).logits
-        return logits
+        with self._active(name):
+            return prediction(self.model)
 
 
 @dataclass(frozen=True)

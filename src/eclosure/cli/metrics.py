@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclosure.cli.output import plural, print_table, say
+from eclosure.cli.output import percent, percent_range, plural, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclosure.core.verdict import SettledVerdict
     from eclosure.metrics.summary import GroupSummary
-    from eclosure.stats.intervals import Interval
     from eclosure.stats.rates import Rate
 
 FEW_QUESTIONS = 20
@@ -89,14 +88,6 @@ def _rows(path: Path) -> Iterator[SettledVerdict]:
         raise UserError(f"{path}: there is no verdict in this file. Check that this is the file you meant.")
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _range(interval: Interval | None) -> str:
-    return "-" if interval is None else f"{_percent(interval.low)}-{_percent(interval.high)}"
-
-
 def _print_overall(summary: GroupSummary, resamples: int) -> None:
     from eclosure.metrics.summary import IntervalMethod
 
@@ -109,8 +100,8 @@ def _print_overall(summary: GroupSummary, resamples: int) -> None:
         estimate = summary.estimates[metric]
         # The blank keeps the figures in line with those that have a mark.
         mark = "*" if summary.methods[metric] is IntervalMethod.WILSON else " " if exact else ""
-        line = [metric.value, _percent(rate.value), _range(estimate.interval) + mark, str(rate.n)]
-        line += [str(rate.unjudged), _range(rate.bounds)] if unjudged else []
+        line = [metric.value, percent(rate.value), percent_range(estimate.interval) + mark, str(rate.n)]
+        line += [str(rate.unjudged), percent_range(rate.bounds)] if unjudged else []
         line += [str(estimate.undefined) if rate.n else "-"] if undefined else []
         lines.append(line)
     title = f"{plural(summary.responses, 'response')} to {plural(summary.questions, 'question')}"
@@ -152,7 +143,7 @@ def _print_groups(by: list[str], summaries: list[GroupSummary]) -> None:
 
 def _fraction(rate: Rate) -> str:
     """``50.0 (1/2)``, or ``50.0 (1/2, +3)`` with three cases open: a rate of a group is nothing without its n."""
-    return f"{_percent(rate.value)} ({rate.hits}/{rate.n}{f', +{rate.unjudged}' if rate.unjudged else ''})"
+    return f"{percent(rate.value)} ({rate.hits}/{rate.n}{f', +{rate.unjudged}' if rate.unjudged else ''})"
 
 
 def _point_at(inconsistent: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from eclosure.stats.intervals import Interval
     from eclosure.store.manifest import Counts
     from eclosure.store.stage import Stage
 
@@ -49,6 +50,16 @@ def say(text: object) -> None:
 def plural(count: int, noun: str) -> str:
     """``1 response``, ``2,000 responses``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def percent(value: float | None) -> str:
+    """``46.3``; a dash for what is undefined."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def percent_range(interval: Interval | None) -> str:
+    """``40.9-51.9``; a dash where there is no interval."""
+    return "-" if interval is None else f"{percent(interval.low)}-{percent(interval.high)}"
 
 
 def say_written(stage: Stage, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:

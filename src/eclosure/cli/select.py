@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclosure.cli.output import QUARANTINED, plural, print_table, printable, say
+from eclosure.cli.output import QUARANTINED, percent, plural, print_table, printable, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,13 +145,13 @@ def _print(selection: Selection, families: int) -> None:
     rows = []
     for one in selection.scored:
         accuracy = one.accuracy
-        shares = [_percent(rate.value) for rate in accuracy.rates.values()]
+        shares = [percent(rate.value) for rate in accuracy.rates.values()]
         mark = "selected" if one is selection.chosen else ""
         rows.append(
             [
                 str(one.candidate.step),
                 *shares,
-                _percent(float(accuracy.score)),
+                percent(float(accuracy.score)),
                 str(sum(accuracy.incomplete.values())),
                 mark,
             ]
@@ -160,7 +160,3 @@ def _print(selection: Selection, families: int) -> None:
     typer.echo()
     print_table(title, ["step", "original", "evidence", "question", "score", "incomplete", ""], rows)
     say(f"{selection.chosen.candidate.folder.name} is the best: {selection.adapter}")
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"

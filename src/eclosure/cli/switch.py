@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclosure.cli.output import QUARANTINED, counted, plural, print_table, printable, say, say_written
+from eclosure.cli.output import (
+    QUARANTINED,
+    counted,
+    printable,
+)
+from eclosure.cli.switch_tables import document, print_contrasts, print_rates, say_counts, say_unjudged
 from eclosure.protocol.response import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from eclosure.core.edges import Edge
-    from eclosure.stats.intervals import Estimate, Interval
-    from eclosure.stats.rates import Rate
     from eclosure.store.manifest import Counts
     from eclosure.store.records import ReadRecord
     from eclosure.store.stage import Stage
-    from eclosure.switch import Contrast, EdgeRates, FamilySwitch, SwitchRates
+    from eclosure.switch import FamilySwitch
 
-WEIGHTS = "adapter_model.safetensors"
 RECIPE = "recipe.json"
-FEW_FAMILIES = 20
-"""Below this, no interval over families deserves its name."""
 
 
 def switch(
@@ -88,10 +87,11 @@ def switch(
     from eclosure.errors import SettingError, UserError
     from eclosure.store.stage import Stage
     from eclosure.switch import contrasts, switch_rates
+    from eclosure.weights import ADAPTER_WEIGHTS
 
     asked = _asked(model, adapter or [], backbone, demonstrations, order)
     settings = asked.settings | {"max_length": max_length, "dtype": dtype}
-    inputs = (families, *(folder / WEIGHTS for folder in asked.adapters))
+    inputs = (families, *(folder / ADAPTER_WEIGHTS for folder in asked.adapters))
     stage = Stage("switch", settings, inputs, out or families.with_name("switches.jsonl"))
     if out is None and force:
         raise SettingError("--force: nothing is written without --out. Leave it out, or name a file.")
@@ -102,13 +102,13 @@ def switch(
     tables = switch_rates(rows)
     compared = contrasts(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
     if as_json:
-        typer.echo(json.dumps(_document(settings | {"resamples": resamples, "seed": seed}, counts, tables, compared)))
+        typer.echo(json.dumps(document(settings | {"resamples": resamples, "seed": seed}, counts, tables, compared)))
     else:
-        _say_counts(stage if out is not None else None, families, counts, again=again)
+        say_counts(stage if out is not None else None, families, counts, again=again)
         if rows:
-            _print_contrasts(compared, tables)
-            _print_rates(tables)
-            _say_unjudged(rows)
+            print_contrasts(compared, tables)
+            print_rates(tables)
+            say_unjudged(rows)
     raise typer.Exit(QUARANTINED if counts.quarantined else 0)
 
 
@@ -152,9 +152,10 @@ def _asked(
 ) -> _Asked:
     """Flags first, then what the adapters' recipes say; where two of them disagree, neither is taken."""
     from eclosure.errors import SettingError
+    from eclosure.weights import require_adapter
 
     for folder in adapters:
-        _require_adapter(folder)
+        require_adapter(folder)
     if len({folder.resolve() for folder in adapters}) < len(adapters):
         raise SettingError("--adapter: the same folder is given twice. Give each once.")
     recipes = {str(folder): _recipe(folder) for folder in adapters}
@@ -171,13 +172,6 @@ def _asked(
         tuple(adapters),
         backbone or not adapters,
     )
-
-
-def _require_adapter(folder: Path) -> None:
-    from eclosure.errors import UserError
-
-    if not (folder / WEIGHTS).is_file():
-        raise UserError(f"{folder}: holds no {WEIGHTS}. Name the folder of an adapter or a checkpoint.")
 
 
 def _recipe(folder: Path) -> dict[str, Any]:
@@ -300,135 +294,3 @@ def _require_torch() -> None:
 
     if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
         raise UserError(f"scoring needs {', '.join(missing)}. Run: pip install 'eclosure[train]'")
-
-
-# What is printed.
-
-
-def _say_counts(stage: Stage | None, families: Path, counts: Counts, *, again: bool) -> None:
-    if stage is not None:
-        say_written(stage, counts, again=again, doubt="is this a file of families")
-        return
-    say(f"{families}: {counts}")
-    if counts.quarantined:
-        say("  --out FILE keeps what could not be read, and why")
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _range(interval: Interval | None) -> str:
-    return "-" if interval is None else f"{_percent(interval.low)}-{_percent(interval.high)}"
-
-
-def _print_rates(tables: Sequence[SwitchRates]) -> None:
-    several = len({table.system for table in tables}) > 1
-    unjudged = any(rate.unjudged for table in tables for edge in table.edges.values() for rate in _three(edge))
-    heads = [*(["model"] if several else []), "dataset", "edge"]
-    heads += [head for letters in ("O", "CF", "SW") for head in (f"{letters} %", "95 % interval")]
-    heads += ["n", *(["unjudged"] if unjudged else []), "margin o", "margin c"]
-    lines = []
-    for table in tables if _datasets(tables) > 1 else [one for one in tables if one.benchmark is not None]:
-        for edge, rates in table.edges.items():
-            line = [*([table.system] if several else []), table.benchmark or "all", edge.value]
-            line += [cell for rate in _three(rates) for cell in (_percent(rate.value), _range(rate.wilson))]
-            line += [str(rates.switched.n), *([str(rates.switched.unjudged)] if unjudged else [])]
-            lines.append(line + ["-" if value is None else f"{value:.2f}" for value in rates.margins.values()])
-    typer.echo()
-    print_table("Switch rates, Wilson intervals over families", heads, lines)
-    if any(table.families < FEW_FAMILIES for table in tables):
-        say(f"Fewer than {FEW_FAMILIES} families in a dataset: take its rates as a rough hint.")
-
-
-def _datasets(tables: Sequence[SwitchRates]) -> int:
-    return len({table.benchmark for table in tables if table.benchmark is not None})
-
-
-def _three(edge: EdgeRates) -> tuple[Rate, Rate, Rate]:
-    return edge.original, edge.counterfactual, edge.switched
-
-
-def _print_contrasts(compared: dict[str, dict[Edge, Contrast]], tables: Sequence[SwitchRates]) -> None:
-    """One row a model; nothing where there is only one."""
-    if len(compared) < 2:
-        return
-    edges = list(next(iter(compared.values())))
-    heads = ["model", *(head for edge in edges for head in (f"{edge.value} SW %", "gain", "95 % interval"))]
-    lines = []
-    for system, row in compared.items():
-        line = [system]
-        for contrast in row.values():
-            line += [_percent(contrast.rate.value), *_gain(contrast.gain)]
-        lines.append(line)
-    count = _datasets(tables)
-    over = f", mean over {count} datasets of equal weight" if count > 1 else ""
-    typer.echo()
-    print_table(f"Switch rates{over}; gain over the first row, paired by family, in points", heads, lines)
-
-
-def _gain(gain: Estimate | None) -> tuple[str, str]:
-    """Points and their interval. Where every resample says the same, an interval would promise certainty."""
-    if gain is None or gain.value is None:
-        return "-", "-"
-    interval = gain.interval
-    flat = interval is None or interval.low == interval.high
-    return _points(
-        gain.value
-    ), "-" if flat or interval is None else f"{_points(interval.low)} to {_points(interval.high)}"
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.1f}"
-
-
-def _say_unjudged(rows: Sequence[FamilySwitch]) -> None:
-    """Name the first family whose scores are no numbers: it is the model that is ill, not the family."""
-    ill = [row for row in rows if row.unjudged]
-    if ill:
-        name, reason = next(iter(ill[0].unjudged.items()))
-        say(f"{plural(len(ill), 'row')} with a score that is no number, such as {ill[0].family_id}: {name}, {reason}.")
-
-
-def _document(
-    settings: dict[str, Any],
-    counts: Counts,
-    tables: Sequence[SwitchRates],
-    compared: dict[str, dict[Edge, Contrast]],
-) -> dict[str, Any]:
-    """Everything as JSON: undefined is null."""
-    from dataclasses import asdict
-
-    def rate(one: Rate) -> dict[str, Any]:
-        return {"value": one.value, "interval": one.wilson, "hits": one.hits, "n": one.n, "unjudged": one.unjudged}
-
-    groups = [
-        {
-            "system": table.system,
-            "benchmark": table.benchmark,
-            "families": table.families,
-            "edges": {
-                edge.value: {
-                    **{name: rate(one) for name, one in zip(("O", "CF", "SW"), _three(rates), strict=True)},
-                    "margins": {direction.value: value for direction, value in rates.margins.items()},
-                }
-                for edge, rates in table.edges.items()
-            },
-        }
-        for table in tables
-    ]
-    contrasts = [
-        {
-            "system": system,
-            "edges": {
-                edge.value: {
-                    "rate": one.rate.value,
-                    "gain": one.gain.value if one.gain else None,
-                    "interval": one.gain.interval if one.gain else None,
-                }
-                for edge, one in row.items()
-            },
-        }
-        for system, row in compared.items()
-    ]
-    return {"settings": settings, "counts": asdict(counts), "groups": groups, "contrasts": contrasts}

@@ -74,17 +74,22 @@ def choose(
 
 def _first_exact(model: Any, candidates: tuple[Backend, ...]) -> Backend | str:
     """The first backend that passes its trial, with the model set to it; or why none does, and the model as it was."""
-    register()
     base = _base(model)
     before, reasons = base.config._attn_implementation, []
     for backend in candidates:
-        base.set_attn_implementation(attention_name(backend))
+        set_attention(model, backend)
         found = probe(model, backend)
         if found.exact:
             return backend
         reasons.append(f"with {backend.value}, {found.reason}")
     base.set_attn_implementation(before)
     return "; ".join(reasons)
+
+
+def set_attention(model: Any, backend: Backend) -> None:
+    """Let a model attend as the backend asks; an adapter's base is meant."""
+    register()
+    _base(model).set_attn_implementation(attention_name(backend))
 
 
 def _candidates(model: Any, backend: Backend | Literal["auto"]) -> tuple[Backend, ...]:

@@ -25,6 +25,10 @@ MISMATCH_LIMIT = 0.05
 _GRACE = 100
 
 
+TOO_LONG = "longer than max_length"
+"""Why a family with a path beyond the limit is set aside."""
+
+
 class TooLongError(UserError):
     """A path has more tokens than the limit allows."""
 

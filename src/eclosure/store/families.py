@@ -35,5 +35,11 @@ def _settled(path: Path, record: ReadRecord[Family], family: Family, seen: SeenI
         return ReadRecord(
             record.where, error=RecordError(problem, path=path, record=record.where), error_kind=WRONG_RECORD
         )
+    reason = failed_gate(family)
+    return ReadRecord(record.where, rejected=reason) if reason else record
+
+
+def failed_gate(family: Family) -> str | None:
+    """Why a family is set aside: the first gate it fails; None when it passes all."""
     failures = check_family(family)
-    return ReadRecord(record.where, rejected=f"fails {failures[0].gate.value}") if failures else record
+    return f"fails {failures[0].gate.value}" if failures else None

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclosure.core.family import Family, ViewKind
-from eclosure.core.gates import check_family
 from eclosure.errors import UserError
 from eclosure.likelihood.pack import Pack
-from eclosure.likelihood.render import TooLongError
+from eclosure.likelihood.render import TOO_LONG, TooLongError
+from eclosure.store.families import failed_gate
 from eclosure.store.indexed import index_file
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from eclosure.store.manifest import Tally
     from eclosure.store.records import ReadRecord
 
-TOO_LONG = "longer than max_length"
-
 
 def admit(
     path: Path, renderer: Renderer, tick: Callable[[], None] = lambda: None
@@ -33,9 +31,7 @@ def admit(
 
     def refuse(family: Family) -> str | None:
         tick()
-        if failures := check_family(family):
-            return f"fails {failures[0].gate.value}"
-        return None if _fits(family, renderer) else TOO_LONG
+        return failed_gate(family) or (None if _fits(family, renderer) else TOO_LONG)
 
     index, tally, left_out = index_file(path, Family, refuse)
     if not len(index):

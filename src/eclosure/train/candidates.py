@@ -8,15 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import TYPE_CHECKING
 
 from eclosure.core.identity import content_hash
 from eclosure.errors import UserError
 from eclosure.store.atomic import AtomicFile
 from eclosure.store.manifest import file_hash
+from eclosure.weights import ADAPTER_WEIGHTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COMPLETE = "complete.json"
 """Written last into a checkpoint: a folder without it was torn by a crash."""
-_ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
+_ADAPTER = (ADAPTER_WEIGHTS, "adapter_config.json")
 _KEPT = (*_ADAPTER, "README.md")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
@@ -34,18 +39,23 @@ class Candidate:
         return _adapter_hash(self.folder)
 
 
+def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
+    """Every checkpoint by its step, whole or not."""
+    for folder in run.glob("checkpoint-*"):
+        if (match := _CHECKPOINT.fullmatch(folder.name)) and folder.is_dir():
+            yield int(match[1]), folder
+
+
 def find_candidates(run: Path) -> tuple[list[Candidate], list[str]]:
     """Finished checkpoints by step, and the names of those that a crash left unfinished."""
     found, torn = [], []
-    for folder in run.glob("checkpoint-*"):
-        if not (match := _CHECKPOINT.fullmatch(folder.name)) or not folder.is_dir():
-            continue
+    for step, folder in checkpoints(run):
         if not (folder / COMPLETE).is_file():
             torn.append(folder.name)
         elif missing := [name for name in _ADAPTER if not (folder / name).is_file()]:
             raise UserError(f"{folder}: is complete and holds no {missing[0]}. Only adapters are selected from.")
         else:
-            found.append(Candidate(int(match[1]), folder))
+            found.append(Candidate(step, folder))
     if not found:
         ending = f"; {', '.join(sorted(torn))} broke off" if torn else ""
         raise UserError(f"{run}: holds no finished checkpoint{ending}. Train first, or name another folder.")

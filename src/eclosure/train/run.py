@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from eclosure.store.atomic import AtomicFile
 from eclosure.store.manifest import Counts, Manifest, file_hashes, read_manifest, work_hash
 from eclosure.store.records import ReadRecord
 from eclosure.train.admit import admit
-from eclosure.train.candidates import COMPLETE
+from eclosure.train.candidates import COMPLETE, checkpoints
 from eclosure.train.recipe import Recipe
 from eclosure.train.trainer import EClosureTrainer
 from eclosure.weights import load_model, load_tokenizer
@@ -96,8 +97,8 @@ def train(
 
 def last_complete(out: Path) -> Path | None:
     """The newest checkpoint that was written to its end."""
-    found = [folder for folder in out.glob("checkpoint-*") if (folder / COMPLETE).is_file()]
-    return max(found, key=lambda folder: int(folder.name.split("-")[1]), default=None)
+    whole = {step: folder for step, folder in checkpoints(out) if (folder / COMPLETE).is_file()}
+    return whole[max(whole)] if whole else None
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,15 @@ class _Run:
         plain: dict[str, Any] = json.loads(json.dumps(kept, default=str))
         return plain
 
-    @property
+    @cached_property
     def inputs(self) -> dict[str, str]:
+        """Families by hash; read through once, since the file may be large."""
         return file_hashes([path for path in (self.families, self.development) if path])
+
+    @property
+    def work(self) -> str:
+        """What this run is known by."""
+        return work_hash("train", self.settings, self.inputs)
 
     def evaluation(self) -> dict[str, Any]:
         """Held-out families are evaluated with every checkpoint, unless the recipe says otherwise."""
@@ -128,13 +135,12 @@ class _Run:
         """The manifest of this run when it was done before; refuses a folder that holds another run."""
         begun = self.out / "recipe.json"
         manifest = self.out / "manifest.json"
-        work = work_hash("train", self.settings, self.inputs)
         if manifest.is_file():
             done = read_manifest(manifest)
-            if done.work != work:
+            if done.work != self.work:
                 raise self._other("holds a finished run with other settings or families")
             return done
-        if begun.is_file() and json.loads(begun.read_text("utf-8")).get("work") != work:
+        if begun.is_file() and json.loads(begun.read_text("utf-8")).get("work") != self.work:
             raise self._other("holds a run begun with other settings or families")
         return None
 
@@ -144,7 +150,7 @@ class _Run:
     def begin(self, config: EClosureConfig, left_out: list[ReadRecord[Family]]) -> None:
         """Leave word of what this folder is for, and of the families that were left out."""
         with AtomicFile(self.out / "recipe.json") as file:
-            told = {**_defaults(config), **self.settings, "work": work_hash("train", self.settings, self.inputs)}
+            told = {**_defaults(config), **self.settings, "work": self.work}
             file.write(json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n")
         with AtomicFile(self.out / "left_out.jsonl") as file:
             for record in left_out:

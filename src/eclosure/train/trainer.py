@@ -17,10 +17,9 @@ from transformers import Trainer, set_seed
 from transformers.trainer_utils import EvalLoopOutput, rotate_checkpoints
 
 from eclosure.errors import SettingError
-from eclosure.likelihood.attention import register
-from eclosure.likelihood.probe import choose
+from eclosure.likelihood.probe import choose, set_attention
 from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.score import Backend, attention_name, mean_logprobs, score_tree
+from eclosure.likelihood.score import Backend, mean_logprobs, score_tree
 from eclosure.likelihood.spans import Tokens
 from eclosure.protocol.response import Order, ResponsePrompt
 from eclosure.store.atomic import AtomicFile
@@ -259,6 +258,7 @@ class EClosureTrainer(Trainer):
         self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()
         if self.args.should_save and folder.is_dir():
+            # Again, for the limit was not among the settings while they were written.
             (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
             with AtomicFile(folder / COMPLETE) as file:
                 file.write(json.dumps({"step": self.state.global_step, "epoch": self.state.epoch}).encode())
@@ -289,9 +289,7 @@ def _settled(model: Any, args: EClosureConfig) -> Choice:
     (choice,) = found
     assert choice is not None
     if args.process_index:
-        register()
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        base.set_attn_implementation(attention_name(choice.backend))
+        set_attention(model, choice.backend)
     return choice
 
 
