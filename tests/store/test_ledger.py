@@ -15,7 +15,7 @@ from tests.store.postgres import fresh_database
 
 from eclosure.core.identity import content_hash
 from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.store import ledger as ledger_module
+from eclosure.store import ledger_queries
 from eclosure.store.ledger import Intent, Ledger, Outcome, Settled
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "decoding": {"seed": 1}, "replica": 0}
@@ -175,7 +175,7 @@ ODD = ["", "a", "b", "B", "ä", "a\0b", "\ud800", "\u2028", "\U0001f600", "e\u03
 
 
 def test_any_text_is_an_id_and_the_order_is_that_of_code_points(where, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_PAGE_ROWS", 2)
+    monkeypatch.setattr(ledger_queries, "PAGE_ROWS", 2)
     results = [outcome(text, "rejected", reason=text, stage=ODD[6]) for text in ODD]
     *_, ids, read = using(
         where,
@@ -248,17 +248,33 @@ def test_an_opening_that_died_leaves_orphans_which_a_later_reply_does_not_hide(w
     assert (orphans, spent) == ([asked, other], (20, 58))
 
 
-def test_an_attempt_whose_end_was_seen_is_no_orphan(where):
+def test_every_send_may_have_been_billed_unless_it_was_released_or_answered(where):
     asked = intent(1, reserved=50)
     *_, spent, _, orphans, after = using(
         where,
-        *[lambda ledger: ledger.intend(asked)] * 3,
+        lambda ledger: ledger.intend(asked),  # timed out: nobody knows
+        lambda ledger: ledger.intend(asked),
+        lambda ledger: ledger.release(asked.key),  # turned away
+        lambda ledger: ledger.release(asked.key),
+        lambda ledger: ledger.intend(asked),  # answered
         lambda ledger: ledger.spent(),
         lambda ledger: ledger.settle(reply(asked, cost=20, attempts=3)),
         lambda ledger: ledger.orphans(),
         lambda ledger: ledger.spent(),
     )
-    assert (spent, orphans, after) == ((0, 50), [], (20, 0))
+    assert (spent, orphans, after) == ((0, 100), [asked], (20, 50))
+
+
+def test_only_ones_own_last_intent_is_released(where):
+    asked = intent(1, reserved=50)
+    using(where, lambda ledger: ledger.intend(asked))
+    _, _, orphans = using(
+        where,
+        lambda ledger: ledger.release(asked.key),
+        lambda ledger: ledger.release(intent(2).key),
+        lambda ledger: ledger.orphans(),
+    )
+    assert orphans == [asked]
 
 
 def test_a_reply_that_another_opening_fetches_settles_the_intent(where):
@@ -363,7 +379,7 @@ def test_pruning_is_explicit_and_takes_what_it_is_told(where):
 
 
 def test_outcomes_stream_in_bounded_memory(where, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_PAGE_BYTES", 2**17)
+    monkeypatch.setattr(ledger_queries, "_PAGE_BYTES", 2**17)
     size, count = 2**16, 100
 
     async def main():
@@ -420,3 +436,23 @@ def test_a_ledger_that_is_closed_takes_nothing(where):
 
     with pytest.raises(RuntimeError, match="is closed"):
         asyncio.run(main())
+
+
+def test_a_record_is_found_where_it_got_to_and_quarantined_ones_can_be_tried_again(where):
+    passed, stuck = (
+        Outcome("first", "r1", "accepted", None, b"1"),
+        Outcome("second", "r1", "quarantined", "timeout", None),
+    )
+    *_, reached, nowhere, tally, reopened, left, again = using(
+        where,
+        lambda ledger: ledger.conclude(passed),
+        lambda ledger: ledger.conclude(stuck),
+        lambda ledger: ledger.reached(["first", "second", "third"], "r1"),
+        lambda ledger: ledger.reached(["first", "second", "third"], "r2"),
+        lambda ledger: ledger.tally("second"),
+        lambda ledger: ledger.reopen("second"),
+        lambda ledger: ledger.reached(["first", "second", "third"], "r1"),
+        lambda ledger: ledger.reopen("first"),
+    )
+    assert (reached, nowhere, tally) == (stuck, None, {("quarantined", "timeout"): 1})
+    assert (reopened, left, again) == (1, passed, 0)

@@ -41,7 +41,8 @@ class Model(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.where = self.place()
         self.opening = 0
-        self.intents = {}  # (number, opening) -> run, intent: the last of each opening
+        self.intents = []  # number, opening, run, intent: one for each send
+        self.released = set()  # places in the list of intents
         self.latest = {}  # number -> opening of the last intent
         self.replies = {}  # number -> reply, run, opening whose intents it settles
         self.outcomes = {}  # (run, stage, record id) -> outcome
@@ -78,9 +79,16 @@ class Model(RuleBasedStateMachine):
         intent = call(number, reserved, record_id)
         assert self.do(self.ledger.intend(intent)) == (number not in self.replies)
         if number not in self.replies:
-            self.intents.pop((number, self.opening), None)
-            self.intents[number, self.opening] = self.run_name, intent
+            self.intents.append((number, self.opening, self.run_name, intent))
             self.latest[number] = self.opening
+
+    def last(self, number, opening):
+        return max((at for at, known in enumerate(self.intents) if known[:2] == (number, opening)), default=None)
+
+    @rule(number=NUMBERS)
+    def release(self, number):
+        self.runner.run(self.ledger.release(call(number, 0).key))
+        self.released.add(self.last(number, self.opening))
 
     @rule(number=NUMBERS, body=BODIES, cost=st.integers(0, 2))
     def settle(self, number, body, cost):
@@ -97,7 +105,7 @@ class Model(RuleBasedStateMachine):
 
     def settled(self, number, body, cost):
         if number in self.latest and number not in self.replies:
-            own = (number, self.opening) in self.intents
+            own = self.last(number, self.opening) is not None
             opening = self.opening if own else self.latest[number]
             self.replies[number] = self.reply(number, body, cost), self.run_name, opening
         return number in self.replies and self.replies[number][0] == self.reply(number, body, cost)
@@ -130,7 +138,8 @@ class Model(RuleBasedStateMachine):
         self.runner.run(self.ledger.prune(calls=[call(number, 0).key]))
         self.replies.pop(number, None)
         self.latest.pop(number, None)
-        self.intents = {known: value for known, value in self.intents.items() if known[0] != number}
+        # Kept in its place, so that the places of the others stay true.
+        self.intents = [(None, *known[1:]) if known[0] == number else known for known in self.intents]
 
     @invariant()
     def replies_are_as_settled(self):
@@ -139,9 +148,12 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def money_is_accounted_for(self):
-        settled = {(number, opening) for number, (_, _, opening) in self.replies.items()}
-        mine = {known: intent for known, (run, intent) in self.intents.items() if run == self.run_name}
-        unsettled = [intent for known, intent in mine.items() if known not in settled]
+        settled = {self.last(number, opening) for number, (_, _, opening) in self.replies.items()}
+        unsettled = [
+            intent
+            for at, (number, _, run, intent) in enumerate(self.intents)
+            if run == self.run_name and number is not None and at not in settled | self.released
+        ]
         cost = sum(reply.cost for reply, run, _ in self.replies.values() if run == self.run_name)
         assert self.runner.run(self.ledger.orphans()) == unsettled
         assert self.runner.run(self.ledger.spent()) == (cost, sum(intent.reserved for intent in unsettled))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, Row, text
 
 from eclosure.errors import RecordError, UserError
+from eclosure.store import ledger_queries as sql
 from eclosure.store.commits import Commits
 from eclosure.store.database import WriterLock, engine_of, is_url, migrate, shown
 from eclosure.store.ledger_rows import (
@@ -28,7 +28,6 @@ from eclosure.store.ledger_rows import (
     outcome_row,
     read_intent,
     read_outcome,
-    read_request,
     read_settled,
     request_bytes,
     settled_row,
@@ -38,111 +37,11 @@ from eclosure.store.ledger_rows import (
 from eclosure.store.ledger_schema import MIGRATIONS, MIGRATIONS_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
 __all__ = ["Intent", "Ledger", "Outcome", "Settled"]
-
-# Rows are read a page at a time, so that memory is bounded and writers get their turn.
-_PAGE_ROWS = 1_000
-_PAGE_BYTES = 4 * 2**20
-
-_ADD_CALL = text("INSERT INTO ledger_calls (key, request) VALUES (:key, :request) ON CONFLICT (key) DO NOTHING")
-_ADD_INTENT = text("""
-    INSERT INTO ledger_intents (call, writer, run, stage, record_id, reserved, seal)
-    SELECT seq, :writer, :run, :stage, :record_id, :reserved, :seal FROM ledger_calls
-    WHERE key = :key AND NOT EXISTS (SELECT 1 FROM ledger_replies WHERE call = ledger_calls.seq)
-""")
-# A reply settles this opening's own intents, or, when they were another's (a batch that was adopted), the latest.
-_ADD_REPLY = text("""
-    INSERT INTO ledger_replies (call, writer, run, body, prompt_tokens, completion_tokens, cost, attempts, seal)
-    SELECT i.call, i.writer, :run, :body, :prompt_tokens, :completion_tokens, :cost, :attempts, :seal
-    FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call
-    WHERE c.key = :key ORDER BY i.writer = :writer DESC, i.seq DESC LIMIT 1
-    ON CONFLICT (call) DO NOTHING
-""")
-_FIND = text("SELECT c.key, r.* FROM ledger_replies AS r JOIN ledger_calls AS c ON c.seq = r.call WHERE c.key = :key")
-_ADD_OUTCOME = text("""
-    INSERT INTO ledger_outcomes (run, stage, record_id, kind, reason, body, seal)
-    VALUES (:run, :stage, :record_id, :kind, :reason, :body, :seal)
-    ON CONFLICT (run, stage, record_id) DO NOTHING
-""")
-_FIND_OUTCOME = text("SELECT * FROM ledger_outcomes WHERE run = :run AND stage = :stage AND record_id = :record_id")
-# Of what one opening intended for a call, the last counts: how the earlier ones ended it has seen. What an opening
-# that died had intended stays unsettled for good, even when a later one got the reply: both may have been billed.
-_UNSETTLED = """
-    FROM ledger_intents AS i
-    JOIN ledger_calls AS c ON c.seq = i.call
-    LEFT JOIN ledger_replies AS r ON r.call = i.call AND r.writer = i.writer
-    WHERE i.run = :run AND r.call IS NULL
-    AND NOT EXISTS (SELECT 1 FROM ledger_intents AS l WHERE l.call = i.call AND l.writer = i.writer AND l.seq > i.seq)
-"""
-_ORPHANS = text(f"SELECT i.*, c.key, c.request {_UNSETTLED} ORDER BY i.seq")
-_RESERVED = text(f"SELECT coalesce(sum(i.reserved), 0) {_UNSETTLED}")
-_COST = text("SELECT coalesce(sum(cost), 0) FROM ledger_replies WHERE run = :run")
-_CLAIM = text("""
-    INSERT INTO ledger_leases (run, stage, record_id, worker, expires)
-    SELECT :run, :stage, :record_id, :worker, :expires WHERE NOT EXISTS (
-        SELECT 1 FROM ledger_outcomes WHERE run = :run AND stage = :stage AND record_id = :record_id
-    )
-    ON CONFLICT (run, stage, record_id) DO UPDATE SET worker = excluded.worker, expires = excluded.expires
-    WHERE ledger_leases.worker = excluded.worker OR ledger_leases.expires <= :now
-""")
-_PRUNE_CALL = [
-    text(f"DELETE FROM ledger_{table} WHERE {column} = (SELECT seq FROM ledger_calls WHERE key = :key)")
-    for table, column in (("replies", "call"), ("intents", "call"), ("calls", "seq"))
-]
-_PRUNE_RUN = [text(f"DELETE FROM ledger_{table} WHERE run = :run") for table in ("outcomes", "leases")]
-
-
-_IDS = text("""
-    SELECT record_id FROM ledger_outcomes
-    WHERE run = :run AND stage = :stage AND record_id >= :first ORDER BY record_id LIMIT :most
-""")
-
-
-@dataclass(frozen=True, slots=True)
-class _Pages:
-    """How to read rows in order: first the places and sizes of the next ones, then those that fit into a page."""
-
-    sizes: TextClause
-    rows: TextClause
-
-    @classmethod
-    def of(cls, columns: str, source: str, *, place: str, size: str, condition: str = "true") -> _Pages:
-        where = f"FROM {source} WHERE {condition} AND {place} >= :first"
-        return cls(
-            text(f"SELECT {place} AS place, {size} AS size {where} ORDER BY {place} LIMIT :most"),
-            text(f"SELECT {columns}, {place} AS place {where} AND {place} <= :last ORDER BY {place}"),
-        )
-
-    def next(self, connection: Connection, given: dict[str, Any]) -> list[Row[Any]]:
-        """The next rows: as many as fit into a page, and at least one."""
-        last, total = None, 0
-        for place, size in connection.execute(self.sizes, {**given, "most": _PAGE_ROWS}):
-            total += size
-            if last is not None and total > _PAGE_BYTES:
-                break
-            last = place
-        return [] if last is None else list(connection.execute(self.rows, {**given, "last": last}))
-
-
-_WITH_KEY = "LEFT JOIN ledger_calls AS c ON c.seq = call"
-_BODY = "coalesce(length(body), 0)"
-# No seal covers whose intents a reply settles: that is only known when it is written. So they must be there.
-_INTENDED = "(SELECT max(i.seq) FROM ledger_intents AS i WHERE i.call = r.call AND i.writer = r.writer) AS intended"
-_OUTCOMES = _Pages.of("*", "ledger_outcomes", place="record_id", size=_BODY, condition="run = :run AND stage = :stage")
-_CALLS = _Pages.of("*", "ledger_calls", place="seq", size="length(request)")
-_INTENTS = _Pages.of("i.*, c.key", f"ledger_intents AS i {_WITH_KEY}", place="i.seq", size="length(record_id)")
-_REPLIES = _Pages.of(f"r.*, c.key, {_INTENDED}", f"ledger_replies AS r {_WITH_KEY}", place="call", size=_BODY)
-_ALL_OUTCOMES = _Pages.of("*", "ledger_outcomes", place="seq", size=_BODY)
-_CHECKS: tuple[tuple[str, _Pages, Callable[[Row[Any]], bool]], ...] = (
-    ("the request of", _CALLS, lambda row: read_request(row) is not None),
-    ("an intent of", _INTENTS, lambda row: read_intent(row) is not None),
-    ("the reply to", _REPLIES, lambda row: read_settled(row) is not None and row.intended is not None),
-    ("the outcome of", _ALL_OUTCOMES, lambda row: read_outcome(row) is not None),
-)
 
 
 class Ledger:
@@ -199,11 +98,17 @@ class Ledger:
 
         def job(connection: Connection) -> None:
             row = intent_row(intent, request, self._writer, self._run)
-            connection.execute(_ADD_CALL, row)
-            if not connection.execute(_ADD_INTENT, row).rowcount:
+            connection.execute(sql.ADD_CALL, row)
+            if not connection.execute(sql.ADD_INTENT, row).rowcount:
                 raise self._error(intent.key, "was answered before, and would be paid twice. Use the reply there is.")
 
         await self._commits.run(job)
+
+    async def release(self, key: str) -> None:
+        """Note that what this opening intended last for a call was certainly not billed: it never went out, or the
+        server turned it away."""
+        given = {"key": key_bytes(key), "writer": self._writer}
+        await self._commits.run_anyway(lambda connection: connection.execute(sql.RELEASE, given).rowcount)
 
     async def settle(self, settled: Settled, outcome: Outcome | None = None) -> None:
         """Note what came back, and in the same transaction what became of its record; on disk on return.
@@ -214,7 +119,7 @@ class Ledger:
 
         def job(connection: Connection) -> None:
             row = settled_row(settled, self._writer, self._run)
-            if not connection.execute(_ADD_REPLY, row).rowcount:
+            if not connection.execute(sql.ADD_REPLY, row).rowcount:
                 self._check_same_reply(connection, settled)
             if outcome is not None:
                 self._conclude(connection, outcome)
@@ -225,10 +130,34 @@ class Ledger:
         """Note where a record went; on disk on return. The same again is no harm, anything else is refused."""
         await self._commits.run_anyway(lambda connection: self._conclude(connection, outcome))
 
+    async def reached(self, stages: Sequence[str], record_id: str) -> Outcome | None:
+        """What became of a record in the last of these stages of this run that it has been through."""
+        given = {"run": to_bytes(self._run), "record_id": to_bytes(record_id)}
+
+        def job(connection: Connection) -> Outcome | None:
+            for stage in reversed(stages):
+                row = connection.execute(sql.FIND_OUTCOME, {**given, "stage": to_bytes(stage)}).one_or_none()
+                if row is not None:
+                    return self._read_outcome(row)
+            return None
+
+        return await self._commits.run(job)
+
+    async def tally(self, stage: str) -> dict[tuple[str, str | None], int]:
+        """How many records of a stage of this run went where, by kind and reason."""
+        given = {"run": to_bytes(self._run), "stage": to_bytes(stage)}
+        rows = await self._commits.run(lambda c: c.execute(sql.TALLY, given).all())
+        return {(kind, None if reason is None else to_text(reason)): count for kind, reason, count in rows}
+
+    async def reopen(self, stage: str) -> int:
+        """Forget where the quarantined records of a stage went, so that they are tried again; how many there were."""
+        given = {"run": to_bytes(self._run), "stage": to_bytes(stage)}
+        return await self._commits.run(lambda c: c.execute(sql.REOPEN, given).rowcount)
+
     async def concluded(self, stage: str) -> AsyncIterator[str]:
         """The ids of the records that are done in a stage of this run, in order."""
-        given = {"run": to_bytes(self._run), "stage": to_bytes(stage), "first": b"", "most": _PAGE_ROWS}
-        while ids := await self._commits.run(lambda c: list(c.execute(_IDS, given).scalars())):
+        given = {"run": to_bytes(self._run), "stage": to_bytes(stage), "first": b"", "most": sql.PAGE_ROWS}
+        while ids := await self._commits.run(lambda c: list(c.execute(sql.IDS, given).scalars())):
             for record_id in ids:
                 yield to_text(record_id)
             given["first"] = _after(ids[-1])
@@ -236,17 +165,15 @@ class Ledger:
     async def outcomes(self, stage: str) -> AsyncIterator[Outcome]:
         """The outcomes of a stage of this run, in the order of their records' ids."""
         given = {"run": to_bytes(self._run), "stage": to_bytes(stage)}
-        async for row in self._rows(_OUTCOMES, b"", given):
-            if (outcome := read_outcome(row)) is None:
-                raise self._damaged(f"the outcome of {_named(row)}")
-            yield outcome
+        async for row in self._rows(sql.OUTCOMES, b"", given):
+            yield self._read_outcome(row)
 
     async def orphans(self) -> list[Intent]:
-        """What this run intended and never settled, and may have been billed for.
+        """What this run intended and neither settled nor released, and may have been billed for, one for each send.
 
         On a ledger of many workers, what others have in flight is among it.
         """
-        rows = await self._commits.run(lambda c: c.execute(_ORPHANS, {"run": to_bytes(self._run)}).all())
+        rows = await self._commits.run(lambda c: c.execute(sql.ORPHANS, {"run": to_bytes(self._run)}).all())
         intents = [(row, read_intent(row)) for row in rows]
         for row, intent in intents:
             if intent is None:
@@ -257,7 +184,7 @@ class Ledger:
         """What this run's replies cost, and what its unsettled intents may cost at worst."""
         run = {"run": to_bytes(self._run)}
         return await self._commits.run(
-            lambda c: (int(c.execute(_COST, run).scalar_one()), int(c.execute(_RESERVED, run).scalar_one()))
+            lambda c: (int(c.execute(sql.COST, run).scalar_one()), int(c.execute(sql.RESERVED, run).scalar_one()))
         )
 
     async def claim(self, stage: str, record_ids: Iterable[str], worker: str, lease_seconds: float) -> list[str]:
@@ -273,7 +200,7 @@ class Ledger:
             times = {**given, "now": now, "expires": now + lease_seconds}
             # In one order for all workers, so that no two wait for each other.
             ids = sorted((to_bytes(record_id), record_id) for record_id in wanted)
-            return {id_ for raw, id_ in ids if connection.execute(_CLAIM, {**times, "record_id": raw}).rowcount}
+            return {id_ for raw, id_ in ids if connection.execute(sql.CLAIM, {**times, "record_id": raw}).rowcount}
 
         ours = await self._commits.run(job)
         return [record_id for record_id in wanted if record_id in ours]
@@ -283,7 +210,7 @@ class Ledger:
         try:
             for problem in await self._commits.run(_inner_problems):
                 yield f"{self._place}: {problem}"
-            for what, pages, sound in _CHECKS:
+            for what, pages, sound in sql.CHECKS:
                 async for row in self._rows(pages, 0, {}):
                     if not sound(row):
                         yield f"{self._place}: {what} {_named(row)} is damaged."
@@ -298,19 +225,24 @@ class Ledger:
         keys, names = [key_bytes(key) for key in calls], [to_bytes(run) for run in runs]
 
         def job(connection: Connection) -> int:
-            deleted = [connection.execute(part, {"key": key}) for key in keys for part in _PRUNE_CALL]
-            deleted += [connection.execute(part, {"run": run}) for run in names for part in _PRUNE_RUN]
+            deleted = [connection.execute(part, {"key": key}) for key in keys for part in sql.PRUNE_CALL]
+            deleted += [connection.execute(part, {"run": run}) for run in names for part in sql.PRUNE_RUN]
             return sum(result.rowcount for result in deleted)
 
         return await self._commits.run(job)
 
     def _find(self, connection: Connection, key: str) -> Settled | None:
-        row = connection.execute(_FIND, {"key": key_bytes(key)}).one_or_none()
+        row = connection.execute(sql.FIND, {"key": key_bytes(key)}).one_or_none()
         if row is None:
             return None
         if (settled := read_settled(row)) is None:
             raise self._damaged(f"the reply to {key}")
         return settled
+
+    def _read_outcome(self, row: Row[Any]) -> Outcome:
+        if (outcome := read_outcome(row)) is None:
+            raise self._damaged(f"the outcome of {_named(row)}")
+        return outcome
 
     def _check_same_reply(self, connection: Connection, settled: Settled) -> None:
         known = self._find(connection, settled.key)
@@ -321,15 +253,15 @@ class Ledger:
 
     def _conclude(self, connection: Connection, outcome: Outcome) -> None:
         row = outcome_row(outcome, self._run)
-        if connection.execute(_ADD_OUTCOME, row).rowcount:
+        if connection.execute(sql.ADD_OUTCOME, row).rowcount:
             return
-        known = read_outcome(connection.execute(_FIND_OUTCOME, row).one())
+        known = read_outcome(connection.execute(sql.FIND_OUTCOME, row).one())
         if known != outcome:
             before = "damaged" if known is None else known.kind
             problem = f"is {before} in stage {outcome.stage} already, and now {outcome.kind} with other content."
             raise self._error(outcome.record_id, f"{problem} Name another run to do it anew.")
 
-    async def _rows(self, pages: _Pages, first: Any, given: dict[str, Any]) -> AsyncIterator[Row[Any]]:
+    async def _rows(self, pages: sql.Pages, first: Any, given: dict[str, Any]) -> AsyncIterator[Row[Any]]:
         given = {**given, "first": first}
         while page := await self._commits.run(lambda connection: pages.next(connection, given)):
             for row in page:

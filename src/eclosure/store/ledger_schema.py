@@ -91,6 +91,14 @@ _LEASES = (
     """,
 )
 
+_RELEASES = (
+    """
+    CREATE TABLE ledger_releases (
+        intent {reference} PRIMARY KEY REFERENCES ledger_intents (seq)
+    )
+    """,
+)
+
 
 def calls_and_outcomes(connection: Connection) -> None:
     """What was asked, what came back, and where every record went."""
@@ -102,7 +110,12 @@ def leases(connection: Connection) -> None:
     _execute(connection, _LEASES)
 
 
-MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases)
+def releases(connection: Connection) -> None:
+    """Which intents were certainly not billed."""
+    _execute(connection, _RELEASES)
+
+
+MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases)
 
 
 def _execute(connection: Connection, statements: tuple[str, ...]) -> None:
