@@ -49,12 +49,12 @@ def test_a_ledger_of_the_first_schema_is_brought_up_to_date(where, engine, monke
     assert "ledger_leases" not in inspect(engine).get_table_names()
     monkeypatch.undo()
     assert asyncio.run(write_and_read(where, 1)) == ([child.reply(0), child.reply(1)], [])
-    assert applied(engine) == ["calls_and_outcomes", "leases", "releases"]
+    assert applied(engine) == ["calls_and_outcomes", "leases", "releases", "shares"]
 
 
 def test_names_of_migrations_do_not_change():
     """A ledger out there knows them by these."""
-    assert [migration.__name__ for migration in MIGRATIONS] == ["calls_and_outcomes", "leases", "releases"]
+    assert [migration.__name__ for migration in MIGRATIONS] == ["calls_and_outcomes", "leases", "releases", "shares"]
 
 
 def test_opening_again_applies_nothing_again(where, engine):

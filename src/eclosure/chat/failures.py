@@ -80,6 +80,7 @@ class CallFailure(EclosureError):  # noqa: N818 (an outcome of a call, kept and 
         unpaid: bool = False,
     ) -> None:
         self.kind = kind
+        self.problem = problem
         self.status = status
         self.retry_after = retry_after
         """Seconds to wait before the next request, as the server wants it."""

@@ -51,6 +51,10 @@ class Request:
     schema: ReplySchema | None = None
     replica: int = 0
     """Tells apart requests that are to be answered anew though they are the same."""
+    attempt: int = 0
+    """How often the model has answered this badly before."""
+    guideline: str | None = None
+    """The hash of the locked text that the messages were made from, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class Reply:
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
-def request_identity(model: str, request: Request, guideline: str | None = None) -> dict[str, Any]:
+def request_identity(model: str, request: Request) -> dict[str, Any]:
     """Everything that decides a reply, as plain values: what a call is known by.
 
     No path, no function, no place in a file: the same question to the same model is the same call wherever it is asked.
@@ -90,8 +94,9 @@ def request_identity(model: str, request: Request, guideline: str | None = None)
         "messages": [dict(message) for message in request.messages],
         "decoding": asdict(request.decoding),
         "schema": None if request.schema is None else {"name": request.schema.name, "schema": request.schema.schema},
-        "guideline": guideline,
+        "guideline": request.guideline,
         "replica": request.replica,
+        "attempt": request.attempt,
     }
 
 

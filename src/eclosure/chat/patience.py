@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -129,6 +129,34 @@ class _Tries:
     """When it was first turned away or did not get through."""
 
 
+class _Limited:
+    """A ``ChatModel`` that sends when it is its turn, unless the service is given up by then."""
+
+    def __init__(self, model: ChatModel, limiter: Limiter, breaker: _Breaker, tokens: Callable[[Request], int]) -> None:
+        self._model = model
+        self._limiter = limiter
+        self._breaker = breaker
+        self._tokens = tokens
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def complete(self, request: Request) -> Reply:
+        metered = self._limiter.pace.tokens_per_minute is not None
+        async with self._limiter.slot(self._tokens(request) if metered else 0):
+            self._breaker.check()  # behind the queue: nobody leaves after the breaker has opened
+            try:
+                reply = await self._model.complete(request)
+            except CallFailure as failure:
+                self._limiter.failed(failure)
+                self._breaker.failed(failure)
+                raise
+            self._limiter.succeeded()
+            self._breaker.succeeded()
+            return reply
+
+
 class Patient:
     """A ``ChatModel`` that tries again. One for each model: limit and breaker are shared by all of its calls."""
 
@@ -138,6 +166,7 @@ class Patient:
         patience: Patience | None = None,
         limiter: Limiter | None = None,
         *,
+        between: Callable[[ChatModel], ChatModel] = lambda model: model,
         tokens: Callable[[Request], int] | None = None,
         note: Callable[[Request, CallFailure, float | None], None] = lambda _request, _failure, _wait: None,
         rng: Random | None = None,
@@ -147,10 +176,10 @@ class Patient:
         """Failures of all attempts."""
         self.answered_after: Counter[int] = Counter()
         """How many requests were accepted at which semantic attempt."""
-        self._model = model
         self._patience = patience or Patience()
         self._breaker = _Breaker(self._patience.breaker, self.limiter.let_go)
-        self._tokens = tokens or _tokens
+        self._model = between(_Limited(model, self.limiter, self._breaker, tokens or _tokens))
+        """Books that are kept of every send are kept between trying again and the queue: nobody queues for them."""
         self._note = note
         """Told of every failure, with the seconds until the next attempt or None for the last."""
         self._rng = rng or Random()
@@ -165,32 +194,20 @@ class Patient:
         tries = _Tries()
         while True:
             try:
-                reply = await self._attempt(request)
+                reply = await self._model.complete(request)
             except CallFailure as failure:
+                self.met[failure.kind] += 1
                 wait = self._wait_after(failure, tries)
                 self._note(request, failure, wait)
                 self._breaker.check()
                 if wait is None:
                     raise
+                # What was answered badly stays as it was: the next answer is another one's.
+                request = replace(request, attempt=tries.semantic)
                 await self._breaker.sleep(wait)
             else:
                 self.answered_after[tries.semantic + 1] += 1
                 return reply
-
-    async def _attempt(self, request: Request) -> Reply:
-        metered = self.limiter.pace.tokens_per_minute is not None
-        async with self.limiter.slot(self._tokens(request) if metered else 0):
-            self._breaker.check()  # behind the queue: nobody leaves after the breaker has opened
-            try:
-                reply = await self._model.complete(request)
-            except CallFailure as failure:
-                self.met[failure.kind] += 1
-                self.limiter.failed(failure)
-                self._breaker.failed(failure)
-                raise
-            self.limiter.succeeded()
-            self._breaker.succeeded()
-            return reply
 
     def _wait_after(self, failure: CallFailure, tries: _Tries) -> float | None:
         """Seconds until the next attempt; None where there is none."""

@@ -21,6 +21,7 @@ from eclosure.store.database import WriterLock, engine_of, is_url, migrate, show
 from eclosure.store.ledger_rows import (
     Intent,
     Outcome,
+    RunUsage,
     Settled,
     intent_row,
     key_bytes,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Intent", "Ledger", "Outcome", "Settled"]
+__all__ = ["Intent", "Ledger", "Outcome", "RunUsage", "Settled"]
 
 
 class Ledger:
@@ -186,6 +187,16 @@ class Ledger:
         return await self._commits.run(
             lambda c: (int(c.execute(sql.COST, run).scalar_one()), int(c.execute(sql.RESERVED, run).scalar_one()))
         )
+
+    async def usage(self) -> RunUsage:
+        """What this run has asked and got so far, over all its openings."""
+        run = {"run": to_bytes(self._run)}
+
+        def job(connection: Connection) -> RunUsage:
+            unsettled = connection.execute(sql.UNSETTLED_COUNT, run).scalar_one()
+            return RunUsage(*map(int, connection.execute(sql.USAGE, run).one()), int(unsettled))
+
+        return await self._commits.run(job)
 
     async def claim(self, stage: str, record_ids: Iterable[str], worker: str, lease_seconds: float) -> list[str]:
         """Those of the records that are now this worker's: not done, and not another's whose lease still runs.

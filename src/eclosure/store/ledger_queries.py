@@ -57,6 +57,11 @@ _UNSETTLED = """
     )
 """
 ORPHANS = text(f"SELECT i.*, c.key, c.request {_UNSETTLED} ORDER BY i.seq")
+USAGE = text("""
+    SELECT count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0)
+    FROM ledger_replies WHERE run = :run
+""")
+UNSETTLED_COUNT = text(f"SELECT count(*) {_UNSETTLED}")
 RESERVED = text(f"SELECT coalesce(sum(i.reserved), 0) {_UNSETTLED}")
 COST = text("SELECT coalesce(sum(cost), 0) FROM ledger_replies WHERE run = :run")
 CLAIM = text("""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from eclosure.core.identity import canonical_json
 
@@ -63,6 +63,18 @@ class Outcome:
     kind: Kind
     reason: str | None
     body: bytes | None
+
+
+class RunUsage(NamedTuple):
+    """What a run has asked and got."""
+
+    replies: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: int
+    """Millionths of the currency."""
+    unsettled: int
+    """Sends whose end nobody knows; they may have been billed."""
 
 
 def to_bytes(value: str) -> bytes:

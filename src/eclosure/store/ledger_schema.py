@@ -99,6 +99,22 @@ _RELEASES = (
     """,
 )
 
+_SHARES = (
+    # What a worker may use of a limit that all workers of a run share, and until when.
+    """
+    CREATE TABLE ledger_shares (
+        run {bytes} NOT NULL,
+        model {bytes} NOT NULL,
+        worker {bytes} NOT NULL,
+        ceiling BIGINT NOT NULL,
+        requests_per_minute BIGINT NOT NULL,
+        tokens_per_minute BIGINT NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (run, model, worker)
+    )
+    """,
+)
+
 
 def calls_and_outcomes(connection: Connection) -> None:
     """What was asked, what came back, and where every record went."""
@@ -115,7 +131,12 @@ def releases(connection: Connection) -> None:
     _execute(connection, _RELEASES)
 
 
-MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases)
+def shares(connection: Connection) -> None:
+    """Who uses how much of a limit, and until when."""
+    _execute(connection, _SHARES)
+
+
+MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases, shares)
 
 
 def _execute(connection: Connection, statements: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,10 @@ class Manifest:
     """File name to content hash."""
     outputs: Mapping[str, str]
     counts: Counts
+    funnel: Mapping[str, Counts] = field(default_factory=dict)
+    """The counts of every stage a record goes through, in order, where there are several."""
+    calls: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked of models: calls, tokens, cost."""
     version: str = field(default_factory=lambda: eclosure.__version__)
     python: str = field(default_factory=platform.python_version)
     written_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -104,10 +108,19 @@ class Manifest:
         """What was asked for: equal for two runs of the same command on the same input."""
         return work_hash(self.stage, self.settings, self.inputs)
 
+    def with_outputs(self, outputs: Mapping[str, str]) -> Manifest:
+        """The same, once it is known what was written."""
+        return replace(self, outputs=outputs)
+
+    def refuse_losses(self) -> None:
+        """Raise when the counts do not add up."""
+        for stage, counts in {self.stage: self.counts, **self.funnel}.items():
+            if not counts.conserved:
+                raise AssertionError(f"{stage}: records are unaccounted for: {counts}")
+
     def write(self, path: Path | str) -> None:
         """Write the manifest; refuses when the counts do not add up."""
-        if not self.counts.conserved:
-            raise AssertionError(f"{self.stage}: records are unaccounted for: {self.counts}")
+        self.refuse_losses()
         with AtomicFile(path) as file:
             # NaN would be written, and then be no JSON to whoever reads it.
             file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")

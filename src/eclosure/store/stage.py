@@ -49,9 +49,19 @@ class Stage:
         return beside(self.out, "quarantined.jsonl")
 
     @property
-    def paths(self) -> tuple[Path, Path, Path]:
+    def rejected_path(self) -> Path:
+        """Where a run of jobs lists the records that were set aside on purpose."""
+        return beside(self.out, "rejected.jsonl")
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
         """Every file the stage may write."""
-        return self.out, self.quarantine_path, self.manifest_path
+        return self.out, self.quarantine_path, self.rejected_path, self.manifest_path
+
+    @property
+    def work(self) -> str:
+        """What is asked for, known before it is done."""
+        return work_hash(self.name, self.settings, file_hashes(self.inputs))
 
     def finished(self, *, force: bool = False) -> Manifest | None:
         """The manifest of the same work done before; None when it is still to do, or to do anew by force.
@@ -97,7 +107,7 @@ class Stage:
         if not self.manifest_path.exists():
             raise self._refusal(self.out, "has no manifest, so it is not known what it was made from")
         manifest = read_manifest(self.manifest_path)
-        if manifest.work != work_hash(self.name, self.settings, file_hashes(self.inputs)):
+        if manifest.work != self.work:
             raise self._refusal(self.out, "was made from other inputs or with other settings")
         if manifest.outputs.get(self.out.name) != file_hash(self.out):
             raise self._refusal(self.out, "was changed after it was written")

@@ -1,0 +1,115 @@
+"""From a model's name to something that can be asked: reached over HTTP, paced, patient, within its budget, recorded.
+
+The order of the layers is what makes it safe. A request is first looked for in the ledger; then its worst cost is set
+aside; then it is noted; only then does it queue and leave. What comes back is on disk before anybody sees it.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eclosure.chat.budget import Budget, Budgeted
+from eclosure.chat.endpoint import EndpointSettings, find_route, reach
+from eclosure.chat.limits import Limiter, Pace
+from eclosure.chat.patience import Patience, Patient
+from eclosure.chat.prices import millionths, price_of, read_prices
+from eclosure.chat.recorded import Noted, Recorded
+from eclosure.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from eclosure.chat.model import ChatModel
+    from eclosure.chat.prices import Price
+    from eclosure.store.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSettings:
+    """How a model is called. None of it changes what is asked, so a run may go on with other values."""
+
+    concurrency: int = 64
+    """Requests under way at most; the number follows what the server bears."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    deadline: float = 120.0
+    """Seconds for one call."""
+    semantic_attempts: int = 1
+    """Times a record is asked where the model refuses or answers in the wrong shape."""
+    budget: float | None = None
+    """What the whole run may cost, in the currency of the prices; None for no cap."""
+    prices: Path | None = None
+    """A file of prices."""
+    unpriced: bool = False
+    """Whether a model without a known price may be asked."""
+
+    @property
+    def workers(self) -> int:
+        """Records in progress: more than calls under way, so that keeping books never leaves a place empty."""
+        return 2 * self.concurrency
+
+    @property
+    def pace(self) -> Pace:
+        """The bounds of the limit."""
+        return Pace(
+            start=min(8, self.concurrency),
+            ceiling=self.concurrency,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+        )
+
+
+class Connection:
+    """A model in use, and what its use has come to."""
+
+    def __init__(self, model: Patient, budget: Budget) -> None:
+        self.model = model
+        self.budget = budget
+
+    def __str__(self) -> str:
+        """For a progress line."""
+        parts = [str(self.model.limiter), f"{sum(self.model.met.values()):,} failed calls"]
+        if self.budget.cap is not None or self.budget.spent:
+            parts.append(str(self.budget))
+        return ", ".join(parts)
+
+
+@asynccontextmanager
+async def connect(
+    name: str, ledger: Ledger, settings: CallSettings, *, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[Connection]:
+    """The model of this name, with everything that was answered before at hand."""
+    wanted = EndpointSettings(deadline=settings.deadline, connections=settings.concurrency)
+    async with await reach(find_route(name, environ=environ), wanted) as endpoint:
+        yield await connected(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
+
+
+async def connected(
+    model: ChatModel, ledger: Ledger, settings: CallSettings, *, price: Price | None = None
+) -> Connection:
+    """The layers around a model that sends."""
+    if price is None and settings.budget is not None:
+        raise SettingError(f"{model.name}: a budget needs a price. Give one in a price file.")
+    budget = Budget(None if settings.budget is None else millionths(settings.budget))
+    budget.spent = sum(await ledger.spent())  # what earlier runs of the same command have cost, or may have
+
+    def books(limited: ChatModel) -> ChatModel:
+        noted: ChatModel = Noted(limited, ledger, price)
+        return Recorded(noted if price is None else Budgeted(noted, budget, price), ledger)
+
+    patience = Patience(semantic_attempts=settings.semantic_attempts)
+    return Connection(Patient(model, patience, Limiter(settings.pace), between=books), budget)
+
+
+def find_price(name: str, settings: CallSettings) -> Price | None:
+    """The price of a model; None where it may be asked without."""
+    prices = {} if settings.prices is None else read_prices(settings.prices)
+    try:
+        return price_of(name, prices)
+    except SettingError:
+        if settings.unpriced and settings.budget is None:
+            return None
+        raise

@@ -1,0 +1,196 @@
+"""A model whose calls are kept in the ledger: what was answered once is never asked again, here or in a later run.
+
+The intent is on disk before a request leaves, the reply before anybody sees it. A bad answer of the model itself is an
+answer, and kept like one: it was paid, and the same question would be answered the same way again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eclosure.chat.budget import TokenCount, tokens_at_most, worst_usage
+from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
+from eclosure.chat.model import Reply, Request, request_identity
+from eclosure.core.identity import content_hash
+from eclosure.errors import RecordError, Resumable, UserError
+from eclosure.store.ledger import Intent, Settled
+from eclosure.store.records import encode, parse
+from eclosure.store.runner import working_on
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from eclosure.chat.model import ChatModel, Usage
+    from eclosure.chat.prices import Price
+    from eclosure.store.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFailure:
+    """What a model answered badly, as it is kept."""
+
+    kind: FailureKind
+    problem: str
+    raw: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What came back, as it is kept: what the model said, and what was wrong with it if anything."""
+
+    reply: Reply | None
+    failure: KeptFailure | None = None
+
+
+def call_key(name: str, request: Request) -> str:
+    """What a call is known by, in every run and on every machine."""
+    return content_hash(request_identity(name, request))
+
+
+def settled_of(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> Settled:
+    """A reply, or a bad answer of the model's own, as the ledger keeps it."""
+    if isinstance(answer, CallFailure):
+        kept = Kept(answer.reply, KeptFailure(answer.kind, answer.problem, answer.raw))
+    else:
+        kept = Kept(answer)
+    usage = UNKNOWN_USAGE if kept.reply is None else kept.reply.usage
+    return Settled(key, encode(kept), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
+
+
+def reply_of(settled: Settled) -> Reply:
+    """The reply that is kept; where the model answered badly, that is raised again."""
+    kept = parse(Kept, json.loads(settled.body))
+    if kept.failure is not None:
+        raise CallFailure(kept.failure.kind, kept.failure.problem, reply=kept.reply, raw=kept.failure.raw)
+    assert kept.reply is not None
+    return kept.reply
+
+
+class Recorded:
+    """A ``ChatModel`` that looks into the ledger first. Those who ask the same at once wait for one answer."""
+
+    def __init__(self, model: ChatModel, ledger: Ledger) -> None:
+        self.found = 0
+        """Requests that were answered out of the ledger."""
+        self._model = model
+        self._ledger = ledger
+        self._asked: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @property
+    def name(self) -> str:
+        """What records say of who answered."""
+        return self._model.name
+
+    async def complete(self, request: Request) -> Reply:
+        """The reply, old or new."""
+        key = call_key(self.name, request)
+        async with self._alone(key):
+            if (settled := await self._ledger.find(key)) is not None:
+                self.found += 1
+                return reply_of(settled)
+            return await self._model.complete(request)
+
+    @asynccontextmanager
+    async def _alone(self, key: str) -> AsyncIterator[None]:
+        """One at a time for each key. If the first fails, the next may try."""
+        lock, users = self._asked.get(key, (asyncio.Lock(), 0))
+        self._asked[key] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._asked.pop(key)
+            if users > 1:
+                self._asked[key] = lock, users - 1
+
+
+class Noted:
+    """A ``ChatModel`` that notes every send before it leaves, and what came of it after."""
+
+    def __init__(
+        self, model: ChatModel, ledger: Ledger, price: Price | None = None, count: TokenCount = tokens_at_most
+    ) -> None:
+        self._model = model
+        self._ledger = ledger
+        self._price = price
+        self._count = count
+
+    @property
+    def name(self) -> str:
+        """What records say of who answered."""
+        return self._model.name
+
+    async def complete(self, request: Request) -> Reply:
+        """The reply, which is on disk by then."""
+        key = call_key(self.name, request)
+        worst = self._cost(worst_usage(request, self._count))
+        if (settled := await self._intend(key, request, worst)) is not None:
+            return reply_of(settled)
+        try:
+            answer: Reply | CallFailure = await self._model.complete(request)
+        except Resumable:
+            await self._ledger.release(key)  # it never left
+            raise
+        except CallFailure as failure:
+            if failure.unpaid:
+                await self._ledger.release(key)
+            if not failure.kind.semantic:
+                raise
+            answer = failure
+        return await self._settle(key, answer, worst)
+
+    async def _intend(self, key: str, request: Request, worst: int) -> Settled | None:
+        """Note what is to be sent; the reply instead where another worker has got it meanwhile."""
+        stage, record_id = working_on.get()
+        try:
+            await self._ledger.intend(Intent(key, request_identity(self.name, request), stage, record_id, worst))
+        except RecordError:
+            if (settled := await self._ledger.find(key)) is None:
+                raise
+            return settled
+        return None
+
+    async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
+        reply = answer.reply if isinstance(answer, CallFailure) else answer
+        # What nobody tells the price of is taken for the worst, as the budget does.
+        unknown = reply is None or reply.usage == UNKNOWN_USAGE
+        cost = worst if unknown else self._cost(reply.usage)  # type: ignore[union-attr]
+        settled = settled_of(key, answer, cost=cost)
+        try:
+            await self._ledger.settle(settled)
+        except RecordError:
+            # Another worker asked the same at the same time and was first: all go on with one answer.
+            if (first := await self._ledger.find(key)) is None:
+                raise
+            settled = first
+        return reply_of(settled)
+
+    def _cost(self, usage: Usage) -> int:
+        return 0 if self._price is None else self._price.cost(usage)
+
+
+class NotRecordedError(UserError):
+    """A replay was asked for something that is not in the ledger."""
+
+
+class _Nobody:
+    """The model behind a replay."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def complete(self, request: Request) -> Reply:
+        key = call_key(self.name, request)
+        raise NotRecordedError(
+            f"{self.name}: no reply to {key} is in the ledger, and a replay asks nobody. Run it with the model first, "
+            "or with the settings that run had."
+        )
+
+
+def replay(name: str, ledger: Ledger) -> Recorded:
+    """A model that answers out of the ledger alone."""
+    return Recorded(_Nobody(name), ledger)
