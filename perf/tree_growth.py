@@ -143,10 +143,12 @@ def plot(points: Sequence[Point], file: File, label: str) -> None:
     time.plot(at, [point.seconds for point in points], "o-", color="C0", label="tree")
     memory.plot(at, [point.peak / 2**30 for point in points], "o-", color="C0")
     time.legend(frameon=False)
-    for axes, unit in ((time, "seconds per step"), (memory, "GiB a step grows memory by")):
-        axes.set(xscale="log", yscale="log", xlabel=label, ylabel=unit)
-        axes.set_xticks(at, [f"{one:,}" for one in at])
-        axes.minorticks_off()
+    time.set(xscale="log", yscale="log", xlabel=label, ylabel="seconds per step")
+    time.set_xticks(at, [f"{one:,}" for one in at])
+    time.minorticks_off()
+    # Straight axes: memory is to be a straight line.
+    memory.set(xlabel=label, ylabel="GiB a step grows memory by", xlim=(0, None), ylim=(0, None))
+    memory.set_xticks([one for one in at if one >= at[-1] / 4], [f"{one:,}" for one in at if one >= at[-1] / 4])
     figure.tight_layout()
     figure.savefig(file, metadata={"Date": None})
 

@@ -33,6 +33,8 @@ class CallSettings:
 
     concurrency: int = 64
     """Requests under way at most; the number follows what the server bears."""
+    slow_start: bool = True
+    """Whether to find out what the server bears, from eight on. Without, all of them leave at once."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     deadline: float = 120.0
@@ -55,7 +57,7 @@ class CallSettings:
     def pace(self) -> Pace:
         """The bounds of the limit."""
         return Pace(
-            start=min(8, self.concurrency),
+            start=min(8, self.concurrency) if self.slow_start else self.concurrency,
             ceiling=self.concurrency,
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,

@@ -1,0 +1,129 @@
+"""Memory of a run from 10,000 to 200,000 records: it is to stay flat, since records are streamed and books are on disk.
+
+Every size runs in a process of its own: records out of a file, one recorded call each to a model in the same process,
+outcomes to the ledger, exports in the order of ids. What counts is the peak of the resident set.
+
+    python perf/runner_memory.py                      the claim (some minutes)
+    python perf/runner_memory.py --sizes 1000 10000   a quick look
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eclosure.chat.connect import CallSettings, connected
+from eclosure.chat.model import Finish, Reply, Request, Usage
+from eclosure.protocol.prompts import Message
+from eclosure.store import records
+from eclosure.store.export import export
+from eclosure.store.ledger import Ledger
+from eclosure.store.runner import Job, Runner
+from eclosure.store.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIZES = (10_000, 50_000, 200_000)
+TEXT = "The film was directed by Norman Jewison, who was born in Toronto in 1926. " * 20
+GOAL = 1.1
+"""The peak at the largest size, as a multiple of that at the smallest."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A record of about the size of a short question with its passages."""
+
+    id: str
+    text: str
+
+
+class Echo:
+    """A model in this process."""
+
+    name = "local/echo"
+
+    async def complete(self, request: Request) -> Reply:
+        await asyncio.sleep(0)
+        return Reply(request.messages[-1]["content"][:200], Finish.STOP, Usage(400, 50))
+
+
+async def run(folder: Path) -> int:
+    """One run over the records of the folder."""
+    stage = Stage("memory", {}, (folder / "in.jsonl",), folder / "out.jsonl")
+    async with Ledger.open(folder / "ledger.db", run=stage.work) as ledger:
+        settings = CallSettings(unpriced=True, slow_start=False)
+        model = (await connected(Echo(), ledger, settings)).model
+
+        async def ask(asked: Asked) -> Asked:
+            reply = await model.complete(Request((Message(role="user", content=f"{asked.text} {asked.id}"),)))
+            return Asked(asked.id, reply.text)
+
+        job = Job("ask", ask, Asked)
+        runner: Runner[Asked] = Runner(ledger, [job], lambda asked: asked.id, workers=settings.workers)
+        await runner.run(records.scan(stage.inputs[0], Asked))
+        return (await export(ledger, stage, ["ask"], runner.progress.received)).counts.accepted
+
+
+def child(folder: Path, size: int) -> None:
+    """Run, and say what it took."""
+    began = time.perf_counter()
+    assert asyncio.run(run(folder)) == size
+    ledger = (folder / "ledger.db").stat().st_size
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"peak": peak, "seconds": time.perf_counter() - began, "ledger": ledger}))
+
+
+def measure(size: int) -> int:
+    """The peak of a run of this size, in bytes."""
+
+    def made() -> Iterator[Asked]:
+        for number in range(size):
+            yield Asked(f"r{number:07}", TEXT)
+
+    with tempfile.TemporaryDirectory() as folder:
+        records.write(Path(folder) / "in.jsonl", made())
+        output = subprocess.run(
+            [sys.executable, __file__, "--child", folder, str(size)], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+    told = json.loads(output)
+    print(
+        f"{size:>8,} records: peak {told['peak'] / 2**20:.1f} MiB, {size / told['seconds']:,.0f} records/s, "
+        f"ledger {told['ledger'] / size:,.0f} bytes a record",
+        flush=True,
+    )
+    return int(told["peak"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        child(Path(asked.child[0]), int(asked.child[1]))
+        return 0
+    peaks = [measure(size) for size in asked.sizes]
+    growth = peaks[-1] / peaks[0]
+    figure = {
+        "name": f"peak memory of a run of {asked.sizes[-1]:,} records",
+        "value": round(growth, 3),
+        "unit": f"x that of {asked.sizes[0]:,}",
+        "goal": f"<= {GOAL}",
+        "holds": growth <= GOAL,
+    }
+    print(json.dumps(figure))
+    return 0 if figure["holds"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""The runner against the bare `openai` loop: the same calls, at the same concurrency, to the same server.
+
+The server takes 200 ms for every reply. A record is asked about three times, each time with what was said before. The
+bare loop keeps its results in memory and nothing else; ours has every intent and reply on disk, and its exports
+written. Rounds alternate, and the best of each counts: whatever else the machine does only ever adds time.
+
+    python perf/runner_throughput.py
+    python perf/runner_throughput.py --records 200 --rounds 1     a quick look
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx2
+import openai
+
+from eclosure.chat.connect import CallSettings, connect
+from eclosure.protocol.prompts import Message
+from eclosure.protocol.response import ResponsePrompt
+from eclosure.store import records
+from eclosure.store.export import export
+from eclosure.store.ledger import Ledger
+from eclosure.store.runner import Runner
+from eclosure.store.stage import Stage
+from eclosure.world.make import make_items
+from runner_faults import STAGES, Draft, jobs, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+LATENCY = 0.2
+GOAL = 0.95
+CPU_GOAL = 1.0
+"""Milliseconds a call."""
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one round took."""
+
+    seconds: float
+    cpu: float
+
+    def __str__(self) -> str:
+        """For the printed lines."""
+        return f"{self.seconds:.2f} s, {self.cpu:.2f} s of CPU"
+
+
+async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
+    """What one would write first: so many workers, each of which takes a record and asks three times."""
+    prompt = ResponsePrompt(demonstrations=0)
+    waiting, done = iter(drafts), 0
+    http = openai.DefaultAioHttpClient(
+        limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+    )
+    async with openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=http) as client:
+
+        async def work() -> None:
+            nonlocal done
+            for draft in waiting:
+                said: list[str] = []
+                for _ in STAGES:
+                    messages = prompt.messages(draft.instance.question, draft.instance.evidence)
+                    told = "".join(f"\nSaid before: {text}" for text in said)
+                    asked = [Message(role="system", content=messages[0]["content"] + told), *messages[1:]]
+                    reply = await client.chat.completions.create(
+                        model="world",
+                        messages=asked,  # type: ignore[arg-type]
+                        max_tokens=1024,
+                        temperature=0.0,
+                    )
+                    said.append(reply.choices[0].message.content or "")
+                done += 1
+
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+    return done
+
+
+async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> int:
+    """The same through ledger, limits, runner and exports."""
+    stage = Stage("throughput", {}, (source,), folder / "out.jsonl")
+    async with Ledger.open(folder / "ledger.db", run=stage.work) as ledger:
+        settings = CallSettings(concurrency=concurrency, unpriced=True, slow_start=False)
+        async with connect(base_url, ledger, settings) as connection:
+            work = jobs(connection.model)
+            runner: Runner[Draft] = Runner(ledger, work, lambda draft: draft.id, workers=settings.workers)
+            await runner.run(records.scan(source, Draft))
+        manifest = await export(ledger, stage, STAGES, runner.progress.received)
+    return manifest.counts.accepted
+
+
+def timed(work: Awaitable[int], wanted: int) -> Took:
+    """Wall clock and CPU of this process."""
+
+    async def main() -> int:
+        return await work
+
+    began, cpu = time.perf_counter(), time.process_time()
+    done = asyncio.run(main())
+    took = Took(time.perf_counter() - began, time.process_time() - cpu)
+    assert done == wanted, (done, wanted)
+    return took
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=2_000)
+    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    drafts = [Draft(item.instance.id, item.instance) for item in islice(make_items("short-easy", 0), asked.records)]
+    plain, kept = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "drafts.jsonl"
+        records.write(source, drafts)
+        server, base_url = serve(LATENCY, jitter=0.0)
+        try:
+            timed(bare(base_url, drafts[: asked.concurrency], asked.concurrency), min(asked.concurrency, asked.records))
+            for number in range(asked.rounds):
+                place = Path(folder) / str(number)
+                place.mkdir()
+                plain.append(timed(bare(base_url, drafts, asked.concurrency), len(drafts)))
+                kept.append(timed(ours(base_url, source, place, asked.concurrency), len(drafts)))
+                print(f"round {number + 1}: bare loop {plain[-1]}; ours {kept[-1]}", flush=True)
+        finally:
+            server.terminate()
+            server.wait()
+    calls = len(drafts) * len(STAGES)
+    share = min(took.seconds for took in plain) / min(took.seconds for took in kept)
+    beyond = 1e3 * (min(took.cpu for took in kept) - min(took.cpu for took in plain)) / calls
+    figure = {
+        "name": f"runner against the bare openai loop, {calls:,} calls at {asked.concurrency} in flight",
+        "value": round(share, 3),
+        "unit": f"x its throughput; {beyond:.2f} ms of CPU a call beyond the client's",
+        "goal": f">= {GOAL} and < {CPU_GOAL:g} ms",
+        "holds": share >= GOAL and beyond < CPU_GOAL,
+    }
+    print(json.dumps(figure))
+    return 0 if figure["holds"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

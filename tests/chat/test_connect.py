@@ -1,0 +1,193 @@
+"""A whole run against a server that behaves badly: nothing is lost, and nothing is sent that should not be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from tests.world.serving import registry
+
+from eclosure.chat.connect import CallSettings, connect, connected, find_price
+from eclosure.chat.failures import FailureKind
+from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage
+from eclosure.chat.patience import ServiceDown
+from eclosure.chat.prices import Price
+from eclosure.errors import SettingError, UserError
+from eclosure.store.ledger import Ledger
+from eclosure.store.records import ReadRecord
+from eclosure.store.runner import Job, Runner
+from eclosure.world.faults import Behaviour, Fault
+from eclosure.world.server import serve
+
+
+@dataclass(frozen=True)
+class Question:
+    id: str
+    text: str
+
+
+def questions(count, size=10):
+    return [ReadRecord(f"line {n}", Question(f"q{n:04}", f"{n} " + "x" * size)) for n in range(count)]
+
+
+async def go(base_url, path, records, **settings):
+    """One run; how many ended where."""
+    async with Ledger.open(path, run="a") as ledger:
+        wanted = CallSettings(**{"concurrency": 16, "unpriced": True, **settings})
+        async with connect(base_url, ledger, wanted, environ={}) as connection:
+
+            async def ask(question):
+                request = Request(({"role": "user", "content": question.text},), Decoding(max_tokens=64))
+                return Question(question.id, (await connection.model.complete(request)).text)
+
+            runner = Runner(ledger, [Job("ask", ask, Question)], lambda question: question.id, workers=32)
+            try:
+                await runner.run(records)
+            finally:
+                told = {reason: count for (_, reason), count in (await ledger.tally("ask")).items()}
+            return runner.progress.done, told, connection
+
+
+def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path):
+    storm = Behaviour(faults={Fault.RATE_LIMIT: 0.4}, retry_after=0.1, max_faults_per_key=5)
+
+    async def main():
+        async with serve(registry(), storm) as server:
+            done, _, connection = await go(server.base_url, tmp_path / "l.db", questions(150))
+            return done, server.bill(keys=False)["totals"], connection
+
+    done, bill, connection = asyncio.run(main())
+    assert done == {"accepted": 150}
+    assert (bill["paid"], bill["early"]) == (150, 0)
+    assert bill["faulted"]["rate_limit"] > 30
+    assert sum(connection.model.met.values()) == bill["faulted"]["rate_limit"]
+
+
+def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
+    port = []
+
+    async def first():
+        async with serve(registry(), Behaviour(latency=0.02)) as server:
+            port.append(int(server.base_url.split(":")[2].split("/")[0]))
+            url, asked = server.base_url, questions(800)
+            running = asyncio.ensure_future(go(url, tmp_path / "l.db", asked, deadline=2.0))
+            while server.bill(keys=False)["totals"]["paid"] < 50:
+                await asyncio.sleep(0.01)
+        with pytest.raises(ServiceDown, match="run the same command again") as down:
+            await running
+        return url, down.value.exit_code
+
+    url, code = asyncio.run(first())
+    assert code == 75
+
+    async def again():
+        async with serve(registry(), port=port[0]) as server:
+            assert server.base_url == url
+            done, _, _ = await go(url, tmp_path / "l.db", questions(800))
+            return done, server.bill(keys=False)["totals"]["paid"]
+
+    done, paid = asyncio.run(again())
+    assert done == {"accepted": 800}
+    assert 0 < paid < 800  # the rest was answered before
+
+
+def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
+    slow = Behaviour(faults={Fault.SLOW: 0.04}, slow_seconds=60, max_faults_per_key=99)
+
+    async def main():
+        async with serve(registry(), slow) as server:
+            began = time.monotonic()
+            done, _, connection = await go(server.base_url, tmp_path / "l.db", questions(200), deadline=0.5)
+            return done, connection.model.met, server.bill(keys=False)["totals"]["paid"], time.monotonic() - began
+
+    done, met, paid, seconds = asyncio.run(main())
+    assert done == {"accepted": 200}  # a time-out is tried again
+    assert set(met) == {FailureKind.TIMEOUT}
+    assert seconds < 30
+
+    async def orphans():
+        async with Ledger.open(tmp_path / "l.db", run="a") as ledger:
+            return len(await ledger.orphans())
+
+    # Every one that dribbled was billed, as the ledger suspects.
+    assert asyncio.run(orphans()) == met.total() == paid - 200 > 0
+
+
+def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
+    """Random models, prices and stops: what was paid never exceeds the cap."""
+
+    class Model:
+        name = "house/model"
+
+        def __init__(self, rng):
+            self.rng, self.paid = rng, 0
+
+        async def complete(self, _):
+            await asyncio.sleep(0)
+            usage = Usage(self.rng.randrange(1, 8), self.rng.randrange(1, 65))
+            self.paid += PRICE.cost(usage)
+            return Reply("x", Finish.STOP, usage)
+
+    async def spend(place, rng, cap):
+        model = Model(rng)
+        for opening in range(3):
+            async with Ledger.open(place, run="a") as ledger:
+                settings = CallSettings(budget=cap / 1e6, unpriced=False, concurrency=4)
+                connection = await connected(model, ledger, settings, price=PRICE)
+                asked = [
+                    Request(({"role": "user", "content": f"{opening} {number}"},), Decoding(max_tokens=64))
+                    for number in range(rng.randrange(30))
+                ]
+                replies = await asyncio.gather(*map(connection.model.complete, asked), return_exceptions=True)
+                ended = Counter(type(reply).__name__ for reply in replies)
+                assert set(ended) <= {"Reply", "BudgetSpent"}
+                assert model.paid <= cap
+                assert (await ledger.spent())[0] == model.paid
+        return model.paid
+
+    PRICE = Price.of(1, 2)  # noqa: N806
+    for seed in range(15):
+        rng = Random(seed)
+        cap = rng.randrange(100, 6000)
+        asyncio.run(spend(tmp_path / f"{seed}.db", rng, cap))
+
+
+def test_a_full_disk_stops_the_run_cleanly_and_a_larger_one_goes_on(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    rng = Random(1)
+    records = [ReadRecord(f"line {n}", Question(f"q{n:04}", f"{n} {rng.randbytes(1500).hex()}")) for n in range(400)]
+
+    async def main():
+        async with serve(registry()) as server:
+            with pytest.raises(UserError, match="full"):
+                await go(server.base_url, disk / "l.db", records)
+            before = server.bill(keys=False)["totals"]["paid"]
+            subprocess.run(["mount", "-o", "remount,size=40m", disk], check=True)
+            done, _, _ = await go(server.base_url, disk / "l.db", records)
+            return done, before, server.bill(keys=False)["totals"]["paid"]
+
+    try:
+        done, before, after = asyncio.run(main())
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert done == {"accepted": 400}
+    assert 0 < before < 400
+    assert after <= 400 + 32  # what was under way when the disk was full
+
+
+def test_an_unknown_price_is_refused_unless_told_otherwise():
+    with pytest.raises(SettingError, match="no price is known"):
+        find_price("house/model", CallSettings())
+    assert find_price("house/model", CallSettings(unpriced=True)) is None
+    with pytest.raises(SettingError, match="no price is known"):
+        find_price("house/model", CallSettings(unpriced=True, budget=1.0))
