@@ -188,7 +188,7 @@ def mutate(mutant: str | None) -> None:
             await intend(self, kept.pop(settled.key))
             await settle(self, settled, outcome)
 
-        Ledger.intend, Ledger.settle = later, both  # type: ignore[method-assign]
+        Ledger.intend, Ledger.settle = later, both  # type: ignore[method-assign,assignment]
     elif mutant == "hasty":
 
         async def hasty(self: Commits, job: Any) -> None:

@@ -201,3 +201,8 @@ def test_a_kept_reply_is_whole():
     key = call_key("m", ASKED)
     settled = settled_of(key, SAID, cost=3)
     assert (reply_of(settled), settled.usage, settled.cost) == (SAID, (5, 2), 3)
+
+
+def test_a_bad_answer_that_is_surely_free_costs_nothing(where):
+    *_, spent, orphans = using(where, asking(ASKED), failure(FailureKind.REFUSAL, unpaid=True))
+    assert (spent, orphans) == ((0, 0), [])

@@ -47,9 +47,20 @@ def _server() -> str | None:
     user = _ordinary_user()
     if user is not None:
         shutil.chown(folder, user)
-    setup = [programs / "initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    setup: list[str | Path] = [
+        programs / "initdb",
+        "-D",
+        folder / "data",
+        "-U",
+        "tester",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--no-sync",
+    ]
     subprocess.run(setup, check=True, capture_output=True, user=user, cwd=folder)
-    options = ["-k", folder, "-c", "listen_addresses=", "-c", "max_connections=40"]
+    options: list[str | Path] = ["-k", folder, "-c", "listen_addresses=", "-c", "max_connections=40"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [programs / "postgres", "-D", folder / "data", *options], user=user, cwd=folder, stdout=log, stderr=log

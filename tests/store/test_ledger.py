@@ -456,3 +456,17 @@ def test_a_record_is_found_where_it_got_to_and_quarantined_ones_can_be_tried_aga
     )
     assert (reached, nowhere, tally) == (stuck, None, {("quarantined", "timeout"): 1})
     assert (reopened, left, again) == (1, passed, 0)
+
+
+def test_the_last_open_intent_is_released_whoever_wrote_it(where):
+    asked = intent(1, reserved=50)
+    using(where, lambda ledger: ledger.intend(asked), lambda ledger: ledger.intend(asked))
+    _, one, _, none, _ = using(
+        where,
+        lambda ledger: ledger.release(asked.key, whoever=True),
+        lambda ledger: ledger.orphans(),
+        lambda ledger: ledger.release(asked.key, whoever=True),
+        lambda ledger: ledger.orphans(),
+        lambda ledger: ledger.release(asked.key, whoever=True),
+    )
+    assert (one, none) == ([asked], [])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclosure.chat.budget import Budget, Budgeted
@@ -20,7 +21,6 @@ from eclosure.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
 
     from eclosure.chat.model import ChatModel
     from eclosure.chat.prices import Price

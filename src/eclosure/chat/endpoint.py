@@ -167,24 +167,29 @@ class EndpointSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Dialect:
+class Dialect:
     """What differs between servers that speak the same protocol."""
 
     by_tool: bool = False
     """Whether a structured reply is had as a forced tool call, where the server knows no json_schema."""
     limit: str = "max_tokens"
     """What the bound on new tokens is called. The old name is known to every server but OpenAI's newest models."""
+    template: bool = True
+    """Whether the server lets its chat template be told something; one that does not has no thinking to turn off."""
 
-    def after(self, failure: CallFailure) -> _Dialect | None:
+    def after(self, failure: CallFailure) -> Dialect | None:
         """What to try when a request was refused for its form; None where the form is not at fault."""
         told = (failure.raw or "") if failure.status in (400, 422) else ""
         if not self.by_tool and ("response_format" in told or "json_schema" in told):
             return replace(self, by_tool=True)
         if self.limit == "max_tokens" and "max_completion_tokens" in told:
             return replace(self, limit="max_completion_tokens")
+        if self.template and "chat_template_kwargs" in told:
+            return replace(self, template=False)
         return None
 
     def body(self, model: str, request: Request) -> dict[str, Any]:
+        """The request as it is sent."""
         decoding = request.decoding
         body: dict[str, Any] = {
             "model": model,
@@ -195,9 +200,12 @@ class _Dialect:
         if decoding.top_p != 1.0:
             body["top_p"] = decoding.top_p
         if decoding.seed is not None:
-            body["seed"] = _seed(decoding.seed, request.replica)
+            body["seed"] = _seed(decoding.seed, request)
         if decoding.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
+        if decoding.thinking is not None and self.template:
+            # As vLLM, SGLang and llama.cpp take it; templates without such a switch ignore it.
+            body["chat_template_kwargs"] = {"enable_thinking": decoding.thinking}
         return body | self._shape(request)
 
     def _shape(self, request: Request) -> dict[str, Any]:
@@ -213,9 +221,10 @@ class _Dialect:
         }
 
 
-def _seed(seed: int, replica: int) -> int:
+def _seed(seed: int, request: Request) -> int:
     """The first draw has the seed as it was given, every other one its own; 31 bits, which every server takes."""
-    return seed if replica == 0 else int(hash_rank(seed, replica)[:8], 16) >> 1
+    draw = request.replica, request.attempt
+    return seed if draw == (0, 0) else int(hash_rank(seed, *draw)[:8], 16) >> 1
 
 
 class Endpoint:
@@ -226,8 +235,8 @@ class Endpoint:
             raise SettingError(f"{route.base_url}: which model? Name one of those it serves.")
         self._route = route
         self._settings = settings or EndpointSettings()
-        self._dialect = _Dialect()
-        self._client = _client(route, self._settings)
+        self._dialect = Dialect()
+        self._client = client_of(route, self._settings)
 
     @property
     def name(self) -> str:
@@ -296,7 +305,7 @@ async def reach(route: Route, settings: EndpointSettings | None = None) -> Endpo
 
 
 async def _served(route: Route, settings: EndpointSettings) -> list[str]:
-    async with _client(route, settings) as client, asyncio.timeout(settings.deadline):
+    async with client_of(route, settings) as client, asyncio.timeout(settings.deadline):
         try:
             listed = await client.models.list()
         except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, ReplyTooLarge) as error:
@@ -305,7 +314,8 @@ async def _served(route: Route, settings: EndpointSettings) -> list[str]:
     return [model.id for model in listed.data]
 
 
-def _client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
+def client_of(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
+    """The stock client, kept from trying again, from following anybody and from telling more than it is asked."""
     key = route.key.get_secret_value() if route.key is not None else _NO_KEY
 
     async def send_little(request: httpx2.Request) -> None:

@@ -32,6 +32,16 @@ class Decoding:
     seed: int | None = None
     top_logprobs: int | None = None
     """How many alternatives to report per token; None for no log-probabilities at all."""
+    thinking: bool | None = None
+    """Whether a model that can think before it answers shall do so; None leaves it to the server, unmentioned."""
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As records and keys have it. What came later is left out where it is unset: earlier calls keep their keys."""
+        told = asdict(self)
+        if self.thinking is None:
+            del told["thinking"]
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ def request_identity(model: str, request: Request) -> dict[str, Any]:
     return {
         "model": model,
         "messages": [dict(message) for message in request.messages],
-        "decoding": asdict(request.decoding),
+        "decoding": request.decoding.plain,
         "schema": None if request.schema is None else {"name": request.schema.name, "schema": request.schema.schema},
         "guideline": request.guideline,
         "replica": request.replica,

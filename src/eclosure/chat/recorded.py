@@ -136,9 +136,9 @@ class Noted:
             await self._ledger.release(key)  # it never left
             raise
         except CallFailure as failure:
-            if failure.unpaid:
-                await self._ledger.release(key)
             if not failure.kind.semantic:
+                if failure.unpaid:
+                    await self._ledger.release(key)
                 raise
             answer = failure
         return await self._settle(key, answer, worst)
@@ -156,9 +156,12 @@ class Noted:
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
         reply = answer.reply if isinstance(answer, CallFailure) else answer
-        # What nobody tells the price of is taken for the worst, as the budget does.
-        unknown = reply is None or reply.usage == UNKNOWN_USAGE
-        cost = worst if unknown else self._cost(reply.usage)  # type: ignore[union-attr]
+        if isinstance(answer, CallFailure) and answer.unpaid:
+            cost = 0
+        elif reply is None or reply.usage == UNKNOWN_USAGE:
+            cost = worst  # what nobody tells the price of is taken for the worst, as the budget does
+        else:
+            cost = self._cost(reply.usage)
         settled = settled_of(key, answer, cost=cost)
         try:
             await self._ledger.settle(settled)

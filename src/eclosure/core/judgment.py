@@ -69,6 +69,8 @@ class StepJudgment:
     """Stays None for a step that is not substantive: the question does not arise."""
     failure: LocalFailure | None = None
     support: Support | None = None
+    reason: str | None = None
+    """In the judge's words."""
 
 
 class Criterion(StrEnum):
@@ -94,6 +96,12 @@ class Judgment:
     correct: Label = None
     unjudged: Mapping[Criterion, str] = field(default_factory=dict)
     """Why a criterion has no label."""
+    reasons: Mapping[Criterion, str] = field(default_factory=dict)
+    """Why a criterion has the label it has, in the judge's words."""
+    pursued: str | None = None
+    """The question that the trace really answers, in the judge's words."""
+    established: str | None = None
+    """The answer that the trace really establishes, in the judge's words."""
 
     @property
     def locally_sound(self) -> Label:

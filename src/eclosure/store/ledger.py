@@ -105,11 +105,14 @@ class Ledger:
 
         await self._commits.run(job)
 
-    async def release(self, key: str) -> None:
-        """Note that what this opening intended last for a call was certainly not billed: it never went out, or the
-        server turned it away."""
+    async def release(self, key: str, *, whoever: bool = False) -> None:
+        """Note that what was intended last for a call was certainly not billed: it never went out or was turned away.
+
+        That is what this opening intended, or the last that is open, whoever did (a batch that was adopted).
+        """
         given = {"key": key_bytes(key), "writer": self._writer}
-        await self._commits.run_anyway(lambda connection: connection.execute(sql.RELEASE, given).rowcount)
+        statement = sql.RELEASE_WHOEVER if whoever else sql.RELEASE
+        await self._commits.run_anyway(lambda connection: connection.execute(statement, given).rowcount)
 
     async def settle(self, settled: Settled, outcome: Outcome | None = None) -> None:
         """Note what came back, and in the same transaction what became of its record; on disk on return.

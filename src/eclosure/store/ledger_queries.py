@@ -37,6 +37,13 @@ RELEASE = text("""
     WHERE c.key = :key AND i.writer = :writer HAVING max(i.seq) IS NOT NULL
     ON CONFLICT (intent) DO NOTHING
 """)
+RELEASE_WHOEVER = text("""
+    INSERT INTO ledger_releases (intent)
+    SELECT max(i.seq) FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call
+    WHERE c.key = :key AND NOT EXISTS (SELECT 1 FROM ledger_releases AS g WHERE g.intent = i.seq)
+    HAVING max(i.seq) IS NOT NULL
+    ON CONFLICT (intent) DO NOTHING
+""")
 ADD_OUTCOME = text("""
     INSERT INTO ledger_outcomes (run, stage, record_id, kind, reason, body, seal)
     VALUES (:run, :stage, :record_id, :kind, :reason, :body, :seal)

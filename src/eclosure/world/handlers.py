@@ -1,7 +1,7 @@
 """What the world's model says: handlers for its server, one per kind of request.
 
 Generation is answered here: question and passages are read out of the prompt, solved, and broken at the requested
-rates. Judging, screening and construction register beside it where their prompts are defined.
+rates. Judging and screening stand in ``judging``; construction registers beside them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from eclosure.core.verdict import FailureClass
 from eclosure.errors import SettingError
 from eclosure.protocol.response import read_input
 from eclosure.world.evidence import evidence_of
+from eclosure.world.judging import register_judge
 from eclosure.world.make import Item
 from eclosure.world.questions import read_question
 from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
@@ -55,9 +56,10 @@ class FailureRates:
         return None
 
 
-def world_registry(failures: FailureRates | None = None, seed: int = 0) -> Registry:
+def world_registry(failures: FailureRates | None = None, seed: int = 0, *, judge_noise: float = 0.0) -> Registry:
     """The handlers of the world."""
     registry = Registry()
+    register_judge(registry, noise=judge_noise, seed=seed)
     registry.register(None, lambda request: generate(request, failures or FailureRates(), seed))
     return registry
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclosure.errors import SettingError, UserError
 from eclosure.world import wire
+from eclosure.world.batches import BatchBehaviour, BatchDesk
 from eclosure.world.bill import Bill, Line
 from eclosure.world.faults import Behaviour, Fault
 from eclosure.world.replies import BadRequest, ChatRequest
@@ -43,7 +44,7 @@ LARGEST_REQUEST = 64 * 2**20
 GRACE = 1.0
 """Seconds that requests under way have when the server stops."""
 _PAGE = "<!DOCTYPE html>\n<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>\n"
-_ENDPOINTS = "POST /v1/chat/completions, GET /v1/models, GET /healthz, GET /bill, POST /bill/reset"
+_ENDPOINTS = "POST /v1/chat/completions, /v1/files, /v1/batches, GET /v1/models, /healthz, /bill, POST /bill/reset"
 _WATCH = 0.05
 """Seconds between two looks whether a client is still there."""
 _STATUS = {
@@ -58,12 +59,13 @@ _log = logging.getLogger(__name__)
 class ModelServer:
     """The endpoints of one running server."""
 
-    def __init__(self, registry: Registry, behaviour: Behaviour) -> None:
+    def __init__(self, registry: Registry, behaviour: Behaviour, batches: BatchBehaviour | None = None) -> None:
         self.base_url = ""
         """Where clients find it, with ``/v1``."""
         self._registry = registry
         self._behaviour = behaviour
         self._bill = Bill()
+        self._desk = BatchDesk(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
         self._in_flight = 0
         self._stopping = asyncio.Event()
 
@@ -80,6 +82,7 @@ class ModelServer:
         app = web.Application(client_max_size=LARGEST_REQUEST)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
+        self._desk.mount(app.router)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/bill", self._show_bill)
         app.router.add_post("/bill/reset", self._reset_bill)
@@ -279,11 +282,16 @@ async def _cut(request: web.Request, data: bytes, headers: dict[str, str]) -> we
 
 @asynccontextmanager
 async def serve(
-    registry: Registry, behaviour: Behaviour | None = None, *, host: str = "127.0.0.1", port: int = 0
+    registry: Registry,
+    behaviour: Behaviour | None = None,
+    *,
+    batches: BatchBehaviour | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
 ) -> AsyncIterator[ModelServer]:
     """A server for as long as the block lasts; port 0 takes any free one."""
     address = _loopback(host)
-    server = ModelServer(registry, behaviour or Behaviour())
+    server = ModelServer(registry, behaviour or Behaviour(), batches)
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=GRACE)
     await runner.setup()
     try:

@@ -1,0 +1,166 @@
+"""What a judging model is asked and how its replies are read: guideline, material, shape of the reply.
+
+Seven questions, each with its own disclosure, locked guideline and strict schema. A reply is read or refused, never
+repaired: a set of step ids that is not exactly the one asked about, or a quote that does not stand in its passage, is
+no judgement.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from eclosure.core.identity import content_hash
+from eclosure.core.judgment import Ineligibility, LocalFailure, StepJudgment, Support
+from eclosure.errors import EclosureError
+from eclosure.protocol import disclosure
+from eclosure.protocol.disclosure import Disclosure, Soundness, disclosed_json
+from eclosure.protocol.prompts import Message, load_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Question(StrEnum):
+    """What is asked of a judge; the value names the shape of the reply."""
+
+    SUFFICIENCY = "judge_sufficiency"
+    SOUNDNESS = "judge_soundness"
+    ALIGNMENT = "judge_alignment"
+    CLOSURE = "judge_closure"
+    COMPLETENESS = "judge_completeness"
+    CORRECTNESS = "judge_correctness"
+    ELIGIBILITY = "screen_eligibility"
+
+
+class UnreadableReplyError(EclosureError):
+    """A reply of the right shape that is no judgement of what was asked."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        self.kind = kind
+        """One of a few, counted."""
+        super().__init__(problem)
+
+
+_TEXT = {"type": "string"}
+_BOOLEAN = {"type": "boolean"}
+
+
+def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [dict(schema), {"type": "null"}]}
+
+
+def _codes(codes: type[StrEnum]) -> dict[str, Any]:
+    return _or_null({"type": "string", "enum": [code.value for code in codes]})
+
+
+def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Every property is required and there are no others, as strict structured output wants it. Reasons come first."""
+    return {
+        "type": "object",
+        "properties": {name: dict(schema) for name, schema in properties.items()},
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_SUPPORT = _object(passage={"type": "integer"}, quote=_TEXT)
+_STEP = _object(
+    id={"type": "integer"},
+    reason=_TEXT,
+    substantive=_BOOLEAN,
+    sound=_or_null(_BOOLEAN),
+    code=_codes(LocalFailure),
+    support=_or_null(_SUPPORT),
+)
+SCHEMAS: Mapping[Question, Mapping[str, Any]] = {
+    Question.SUFFICIENCY: _object(reason=_TEXT, missing=_or_null(_TEXT), sufficient=_BOOLEAN, answer=_or_null(_TEXT)),
+    Question.SOUNDNESS: _object(steps={"type": "array", "items": _STEP}),
+    Question.ALIGNMENT: _object(reason=_TEXT, pursued=_TEXT, aligned=_BOOLEAN),
+    Question.CLOSURE: _object(reason=_TEXT, established=_or_null(_TEXT), closed=_BOOLEAN),
+    Question.COMPLETENESS: _object(reason=_TEXT, missing=_or_null(_TEXT), complete=_BOOLEAN),
+    Question.CORRECTNESS: _object(reason=_TEXT, correct=_BOOLEAN),
+    Question.ELIGIBILITY: _object(reason=_TEXT, eligible=_BOOLEAN, code=_codes(Ineligibility)),
+}
+
+_ASKED_WITH: Mapping[type[Any], Question] = {
+    disclosure.Sufficiency: Question.SUFFICIENCY,
+    disclosure.Soundness: Question.SOUNDNESS,
+    disclosure.Alignment: Question.ALIGNMENT,
+    disclosure.Closure: Question.CLOSURE,
+    disclosure.Completeness: Question.COMPLETENESS,
+    disclosure.Correctness: Question.CORRECTNESS,
+    disclosure.Eligibility: Question.ELIGIBILITY,
+}
+MATERIAL: Mapping[Question, type[Any]] = {question: kind for kind, question in _ASKED_WITH.items()}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question to a judge, fully rendered."""
+
+    question: Question
+    messages: tuple[Message, ...]
+    guideline: str
+    """The hash of the guideline."""
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """The shape the reply must have."""
+        return SCHEMAS[self.question]
+
+
+def asked(shown: Disclosure) -> Asked:
+    """The question that goes with what is shown."""
+    question = _ASKED_WITH[type(shown)]
+    guideline = load_text(f"{question}.md")
+    system = load_text("judge_frame.md").render(guideline=guideline.text.rstrip("\n"))
+    messages = (Message(role="system", content=system), Message(role="user", content=disclosed_json(shown)))
+    return Asked(question, messages, guideline_hash(question))
+
+
+def guideline_hash(question: Question) -> str:
+    """The identity of everything a judge is told, apart from the material."""
+    return content_hash([load_text("judge_frame.md").text, load_text(f"{question}.md").text])
+
+
+def read_steps(shown: Soundness, text: str) -> tuple[StepJudgment, ...]:
+    """The judgement of every step, in order. Raises where it is not exactly about the steps that were shown."""
+    entries: Sequence[Mapping[str, Any]] = json.loads(text)["steps"]
+    ids = [entry["id"] for entry in entries]
+    wanted = [step.id for step in shown.steps]
+    if sorted(ids) != wanted:
+        raise UnreadableReplyError("wrong step ids", f"asked about the steps {wanted}, told about {ids}.")
+    by_id = {entry["id"]: entry for entry in entries}
+    return tuple(_step(by_id[number], shown) for number in wanted)
+
+
+def _step(entry: Mapping[str, Any], shown: Soundness) -> StepJudgment:
+    substantive, sound = entry["substantive"], entry["sound"]
+    code = None if entry["code"] is None else LocalFailure(entry["code"])
+    if (sound is None) == substantive or (code is not None) != (sound is False):
+        raise UnreadableReplyError(
+            "contradictory step",
+            f"step {entry['id']} is substantive={substantive}, sound={sound}, code={code}: "
+            "a substantive step is sound or not, and exactly the unsound ones have a code.",
+        )
+    support = None if entry["support"] is None else _support(entry["support"], entry["id"], shown)
+    return StepJudgment(substantive, sound, code, support, entry["reason"] or None)
+
+
+def _support(entry: Mapping[str, Any], step: int, shown: Soundness) -> Support:
+    index, quote = entry["passage"], entry["quote"]
+    if not 0 <= index < len(shown.evidence):
+        raise UnreadableReplyError("no such passage", f"step {step} is supported by passage {index}, of which none is.")
+    passage = shown.evidence[index]
+    if not quote.strip() or not any(_plain(quote) in _plain(text) for text in (passage.text, passage.title)):
+        raise UnreadableReplyError("quote not found", f"step {step}: {quote!r} does not stand in passage {index}.")
+    return Support(index, quote)
+
+
+def _plain(text: str) -> str:
+    """White space apart, a quote is verbatim."""
+    return " ".join(text.split())

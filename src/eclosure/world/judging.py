@@ -1,0 +1,158 @@
+"""The world's model as a judge: it reads the material out of the request and answers from the oracle, exactly.
+
+It is given what any judge is given, so what it can decide shows what a disclosure is enough for. What the oracle cannot
+read it says it cannot: the reply then has the wrong shape on purpose, and the client counts an unjudged criterion.
+On request it errs at a known rate, by response and criterion, so that a validation can be checked against the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from eclosure.core.instance import Instance, Passage
+from eclosure.core.judgment import Ineligibility, LocalFailure
+from eclosure.core.response import Response, Trace
+from eclosure.errors import SettingError
+from eclosure.protocol import disclosure as shown
+from eclosure.protocol.judging import MATERIAL, Question
+from eclosure.world.faults import chance
+from eclosure.world.oracle import judge
+from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
+from eclosure.world.replying import is_correct
+from eclosure.world.warrant import answers
+
+Judged: TypeAlias = Mapping[str, Any]
+
+CANNOT_READ = "cannot read this"
+_ID = "material"
+
+
+def register_judge(registry: Registry, *, noise: float = 0.0, seed: int = 0) -> None:
+    """Let the world's model judge, and err so often."""
+    if not 0 <= noise <= 1:
+        raise SettingError("the rate at which a judge errs lies between 0 and 1.")
+    for question in Question:
+        registry.register(question, partial(_answer, question, noise, seed))
+
+
+def _answer(question: Question, noise: float, seed: int, request: ChatRequest) -> Reply:
+    content = request.messages[-1]["content"]
+    try:
+        material = shown.read_disclosed(MATERIAL[question], content)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
+    judged = _HANDLERS[question](material)
+    if judged is None:
+        return Reply({"unreadable": CANNOT_READ})
+    # By the material alone: a judge who errs on a case errs on it every time it is asked.
+    return Reply(_turned(judged) if chance("noise", seed, question, content) < noise else dict(judged))
+
+
+def _turned(judged: Judged) -> dict[str, Any]:
+    """The opposite judgement of the whole."""
+    if "steps" in judged:
+        return {"steps": _turned_steps(judged["steps"])}
+    labels = {name: not value for name, value in judged.items() if isinstance(value, bool)}
+    turned = {**judged, **labels}
+    if "code" in judged:
+        turned["code"] = None if turned["eligible"] else Ineligibility.MISSING_LINK
+    return turned
+
+
+def _turned_steps(steps: Sequence[Judged]) -> list[Judged]:
+    """Sound throughout if some step was not; else the last one that counts is found unsound."""
+    if any(step["sound"] is False for step in steps):
+        return [step if step["sound"] is not False else {**step, "sound": True, "code": None} for step in steps]
+    last = max((place for place, step in enumerate(steps) if step["substantive"]), default=None)
+    broken = {"sound": False, "code": LocalFailure.OTHER, "support": None}
+    return [{**step, **broken} if place == last else step for place, step in enumerate(steps)]
+
+
+def _instance(material: Any) -> Instance:
+    """As much of an instance as the material discloses."""
+    evidence = getattr(material, "evidence", ())
+    passages = tuple(Passage(str(passage.index), passage.title, passage.text) for passage in evidence)
+    return Instance(
+        _ID, material.question, passages, getattr(material, "reference", None), getattr(material, "aliases", ())
+    )
+
+
+def _response(material: Any) -> Response:
+    steps = (step.text for step in getattr(material, "steps", ()))
+    return Response(_ID, _ID, Trace.of(*steps), getattr(material, "answer", None))
+
+
+def _soundness(material: shown.Soundness) -> Judged | None:
+    found = judge(_instance(material), _response(material)).steps
+    if any(step.substantive is None or (step.substantive and step.sound is None) for step in found):
+        return None
+    return {
+        "steps": [
+            {
+                "id": one.id,
+                "reason": "",
+                "substantive": step.substantive,
+                "sound": step.sound,
+                "code": step.failure,
+                "support": None
+                if step.support is None
+                else {"passage": step.support.passage_index, "quote": step.support.quote},
+            }
+            for one, step in zip(material.steps, found, strict=True)
+        ]
+    }
+
+
+def _alignment(material: shown.Alignment) -> Judged | None:
+    label = judge(_instance(material), _response(material)).aligned
+    return None if label is None else {"reason": "", "pursued": "", "aligned": label}
+
+
+def _closure(material: shown.Closure) -> Judged | None:
+    label = judge(_instance(material), _response(material)).closed
+    return None if label is None else {"reason": "", "established": None, "closed": label}
+
+
+def _completeness(material: shown.Completeness) -> Judged | None:
+    label = judge(_instance(material), _response(material)).complete
+    return None if label is None else {"reason": "", "missing": None, "complete": label}
+
+
+def _correctness(material: shown.Correctness) -> Judged | None:
+    label = is_correct(material.answer, (material.reference, *material.aliases))
+    return None if label is None else {"reason": "", "correct": label}
+
+
+def _sufficiency(material: shown.Sufficiency) -> Judged | None:
+    found = answers(material.question, _instance(material).evidence)
+    if found is None:
+        return None
+    settled = found[0] if len(found) == 1 else None
+    return {"reason": "", "missing": None, "sufficient": settled is not None, "answer": settled}
+
+
+def _eligibility(material: shown.Eligibility) -> Judged:
+    found = answers(material.question, _instance(material).evidence)
+    code: Ineligibility | None = None
+    if found is None:
+        code = Ineligibility.ILL_POSED
+    elif not found:
+        code = Ineligibility.MISSING_EVIDENCE
+    elif len(found) > 1:
+        code = Ineligibility.UNDERDETERMINED
+    elif is_correct(found[0], (material.reference, *material.aliases)) is False:
+        code = Ineligibility.INCOMPATIBLE_REFERENCE
+    return {"reason": "", "eligible": code is None, "code": code}
+
+
+_HANDLERS: Mapping[Question, Callable[[Any], Judged | None]] = {
+    Question.SUFFICIENCY: _sufficiency,
+    Question.SOUNDNESS: _soundness,
+    Question.ALIGNMENT: _alignment,
+    Question.CLOSURE: _closure,
+    Question.COMPLETENESS: _completeness,
+    Question.CORRECTNESS: _correctness,
+    Question.ELIGIBILITY: _eligibility,
+}
