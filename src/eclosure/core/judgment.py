@@ -102,6 +102,10 @@ class Judgment:
     """The question that the trace really answers, in the judge's words."""
     established: str | None = None
     """The answer that the trace really establishes, in the judge's words."""
+    evidence_sufficient: Label = None
+    """Whether the passages settle the question, whatever was made of them."""
+    missing_evidence: str | None = None
+    """What they do not tell, in the judge's words."""
 
     @property
     def locally_sound(self) -> Label:

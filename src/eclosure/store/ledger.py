@@ -196,8 +196,9 @@ class Ledger:
         run = {"run": to_bytes(self._run)}
 
         def job(connection: Connection) -> RunUsage:
-            unsettled = connection.execute(sql.UNSETTLED_COUNT, run).scalar_one()
-            return RunUsage(*map(int, connection.execute(sql.USAGE, run).one()), int(unsettled))
+            replies, prompt, completion, cost = map(int, connection.execute(sql.USAGE, run).one())
+            unsettled = int(connection.execute(sql.UNSETTLED_COUNT, run).scalar_one())
+            return RunUsage(replies, prompt, completion, cost, unsettled)
 
         return await self._commits.run(job)
 

@@ -1,0 +1,1 @@
+"""Response -> Judgment, by a model under the locked guidelines."""

@@ -1,0 +1,170 @@
+"""A judge over HTTP: exact where it is exact, and without a label where it has none to give."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from eclosure.chat.connect import CallSettings, connect
+from eclosure.chat.failures import CallFailure, FailureKind
+from eclosure.chat.model import Finish, Reply, Usage
+from eclosure.core.instance import Instance, Passage
+from eclosure.core.judgment import Criterion
+from eclosure.core.response import Response, Trace
+from eclosure.errors import SettingError
+from eclosure.judge.evaluate import NO_ANSWER, NO_REFERENCE, NO_TRACE, NOT_ASKED, JudgeSettings, judge
+from eclosure.protocol.judging import Question
+from eclosure.store.ledger import Ledger
+from eclosure.world.faults import Behaviour, Fault
+from eclosure.world.handlers import world_registry
+from eclosure.world.make import make_items
+from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclosure.world.server import serve
+
+INSTANCE = Instance("i", "Where was the director born?", (Passage("0", "Ana", "Ana Ruiz was born in Arica."),), "Arica")
+RESPONSE = Response("r", "i", Trace.of("Ana Ruiz was born in Arica."), "Arica")
+
+
+def planted(count):
+    for item in islice(make_items("2wiki", 3), count):
+        for plan in (Plan(), *PLANS):
+            if (made := sabotage(item, plan, "x")) is not None:
+                yield item.instance, made
+
+
+async def judge_all(path, cases, behaviour=None, settings=None):
+    calls = CallSettings(unpriced=True, concurrency=32)
+    async with (
+        serve(world_registry(), behaviour) as server,
+        Ledger.open(path, run="a") as ledger,
+        connect(server.base_url, ledger, calls) as connection,
+    ):
+        judging = (judge(instance, made.response, connection.model, settings) for instance, made in cases)
+        return await asyncio.gather(*judging), server.bill(keys=False)["totals"]
+
+
+def test_an_exact_judge_reproduces_every_planted_label_over_http(tmp_path):
+    cases = list(planted(4))
+    judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    for judgment, (_, made) in zip(judgments, cases, strict=True):
+        assert judgment.verdict == made.verdict
+        assert [step.failure for step in judgment.steps] == [step.failure for step in made.steps]
+        assert (judgment.unjudged, judgment.evidence_sufficient) == ({}, True)
+        assert judgment.judge == "127.0.0.1/world"
+    assert len(cases) > 80
+
+
+def test_what_was_asked_once_is_not_asked_again(tmp_path):
+    cases = list(islice(planted(1), 6))
+    first, bill = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    again, none = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    assert first == again
+    # One question about the evidence for all six, and what two responses share is asked once too.
+    assert 0 < bill["paid"] <= 6 * 5 + 1
+    assert none["paid"] == 0
+
+
+class Script:
+    """Says for each question what it is told to, one after the other."""
+
+    name = "house/judge"
+
+    def __init__(self, **answers):
+        self.answers = {
+            Question.SUFFICIENCY: [{"reason": "", "missing": "birthplace", "sufficient": False, "answer": None}],
+            Question.SOUNDNESS: [{"steps": [STEP]}],
+            Question.ALIGNMENT: [{"reason": "It does.", "pursued": "where Ana was born", "aligned": True}],
+            Question.CLOSURE: [{"reason": "", "established": "Arica", "closed": True}],
+            Question.COMPLETENESS: [{"reason": "", "missing": None, "complete": False}],
+            Question.CORRECTNESS: [{"reason": "", "correct": True}],
+            **{Question[name]: list(said) for name, said in answers.items()},
+        }
+        self.asked = []
+
+    async def complete(self, request):
+        self.asked.append(request)
+        answer = self.answers[Question(request.schema.name)][request.attempt]
+        if isinstance(answer, Exception):
+            raise answer
+        return Reply(json.dumps(answer), Finish.STOP, Usage(1, 1))
+
+
+STEP = {"id": 1, "reason": "Said so.", "substantive": True, "sound": True, "code": None, "support": None}
+REFUSED = CallFailure(FailureKind.REFUSAL, "no")
+
+
+def judged(script, instance=INSTANCE, response=RESPONSE, **settings):
+    return asyncio.run(judge(instance, response, script, JudgeSettings(**settings)))
+
+
+def test_what_a_judge_says_is_kept():
+    judgment = judged(Script())
+    assert (judgment.locally_sound, judgment.aligned, judgment.closed) == (True, True, True)
+    assert (judgment.complete, judgment.correct) == (False, True)
+    assert judgment.steps[0].reason == "Said so."
+    assert judgment.reasons == {Criterion.ALIGNMENT: "It does."}
+    assert (judgment.pursued, judgment.established) == ("where Ana was born", "Arica")
+    assert (judgment.evidence_sufficient, judgment.missing_evidence) == (False, "birthplace")
+
+
+def test_a_criterion_without_an_answer_has_no_label_and_a_reason_and_the_others_keep_theirs():
+    wrong_ids = {"steps": [STEP | {"id": 2}]}
+    script = Script(SOUNDNESS=[wrong_ids, wrong_ids], CLOSURE=[REFUSED, REFUSED])
+    judgment = judged(script)
+    assert (judgment.steps, judgment.locally_sound, judgment.closed) == ((), None, None)
+    assert judgment.unjudged == {Criterion.LOCAL_SOUNDNESS: "wrong step ids", Criterion.CLOSURE: "refusal"}
+    assert judgment.aligned is True
+    assert [request.attempt for request in script.asked if request.schema.name == Question.SOUNDNESS] == [0, 1]
+
+
+def test_a_judge_may_try_again_as_often_as_it_is_allowed_to():
+    twice = [REFUSED, {"reason": "", "established": None, "closed": False}]
+    assert judged(Script(CLOSURE=twice)).closed is False
+    assert judged(Script(CLOSURE=twice), attempts=1).unjudged == {Criterion.CLOSURE: "refusal"}
+
+
+def test_what_is_not_the_models_doing_is_raised():
+    with pytest.raises(CallFailure):
+        judged(Script(CLOSURE=[CallFailure(FailureKind.TIMEOUT, "slow")]))
+
+
+@pytest.mark.parametrize(
+    ("instance", "response", "settings", "unjudged"),
+    [
+        (INSTANCE, RESPONSE, {"reference_free": True}, {"K": NOT_ASKED, "Acc": NOT_ASKED}),
+        (replace(INSTANCE, reference_answer=None), RESPONSE, {}, {"K": NO_REFERENCE, "Acc": NO_REFERENCE}),
+        (INSTANCE, replace(RESPONSE, answer=None), {}, {"C": NO_ANSWER, "Acc": NO_ANSWER}),
+        (INSTANCE, replace(RESPONSE, trace=Trace(())), {}, dict.fromkeys("LACK", NO_TRACE)),
+    ],
+)
+def test_what_cannot_be_judged_is_not_asked(instance, response, settings, unjudged):
+    script = Script()
+    judgment = judged(script, instance, response, **settings)
+    assert judgment.unjudged == unjudged
+    names = {"L": Question.SOUNDNESS, "A": Question.ALIGNMENT, "C": Question.CLOSURE, "K": Question.COMPLETENESS}
+    names["Acc"] = Question.CORRECTNESS
+    assert {request.schema.name for request in script.asked} == {
+        Question.SUFFICIENCY, *(question for name, question in names.items() if name not in unjudged)
+    }  # fmt: skip
+
+
+def test_a_judge_of_malformed_replies_leaves_labels_open_and_makes_none_up(tmp_path):
+    spoiled = Behaviour(faults={Fault.WRONG_SHAPE: 0.3, Fault.REFUSAL: 0.2}, max_faults_per_key=99)
+    cases = list(islice(planted(2), 20))
+    judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases, spoiled, JudgeSettings(attempts=1)))
+    exact, _ = asyncio.run(judge_all(tmp_path / "m.db", cases))
+    reasons = {reason for judgment in judgments for reason in judgment.unjudged.values()}
+    assert reasons == {"invalid", "refusal"}
+    for judgment, truth in zip(judgments, exact, strict=True):
+        for name in ("locally_sound", "aligned", "closed", "complete", "correct"):
+            assert getattr(judgment, name) in (None, getattr(truth, name))
+
+
+def test_settings_that_cannot_work_are_refused():
+    with pytest.raises(SettingError):
+        JudgeSettings(attempts=0)
+    assert JudgeSettings().identity["guidelines"].keys() == {str(question) for question in Question}
