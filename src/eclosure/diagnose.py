@@ -1,0 +1,212 @@
+"""Responses with their judgments -> which are unreliable, how often, and how.
+
+Counts and rates only; what they look like is for ``report``. Evidence comes first: whether the passages settle a
+question is not the reasoning's doing, so every rate is also given for sufficient and for insufficient evidence apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from eclosure.core.answers import match_any
+from eclosure.core.instance import Instance
+from eclosure.core.judgment import Criterion, Judgment, LocalFailure
+from eclosure.core.labels import Label
+from eclosure.core.response import Response
+from eclosure.core.verdict import FailureClass, SettledVerdict, Verdict
+from eclosure.errors import UserError
+from eclosure.metrics.summary import GroupSummary, summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+
+
+class Evidence(StrEnum):
+    """Whether the passages settle the question."""
+
+    SUFFICIENT = "sufficient"
+    INSUFFICIENT = "insufficient"
+    UNJUDGED = "unjudged"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One response, what it answers, and what a judge said of it."""
+
+    instance: Instance
+    response: Response
+    judgment: Judgment
+
+    @property
+    def verdict(self) -> Verdict:
+        """The five labels."""
+        return self.judgment.verdict
+
+    @property
+    def evidence(self) -> Evidence:
+        """Whether the passages settle the question."""
+        label = self.judgment.evidence_sufficient
+        if label is None:
+            return Evidence.UNJUDGED
+        return Evidence.SUFFICIENT if label else Evidence.INSUFFICIENT
+
+    @property
+    def matched(self) -> Label:
+        """Whether the answer matches the reference word for word; None where one of them is missing."""
+        if self.response.answer is None or not self.instance.accepted_answers:
+            return None
+        return match_any(self.response.answer, self.instance.accepted_answers)
+
+    @property
+    def row(self) -> SettledVerdict:
+        """As the metrics take it."""
+        instance, response = self.instance, self.response
+        return SettledVerdict(response.id, instance.id, self.verdict, instance.benchmark, response.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """The judge's correctness beside plain matching."""
+
+    both: int
+    judge_only: int
+    """Correct to the judge, no match: a semantic equivalent, or a lenient judge."""
+    matching_only: int
+    neither: int
+    unknown: int
+    """One of the two could not be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything there is to say of a set of responses."""
+
+    judges: tuple[str, ...]
+    groups: tuple[GroupSummary, ...]
+    """All responses together, then by benchmark and model."""
+    by_evidence: Mapping[Evidence, GroupSummary]
+    joint: Mapping[tuple[Label, Label, Label], int]
+    """How many have which labels L, A and C."""
+    local_failures: Mapping[LocalFailure, int]
+    """Unsound steps by their code."""
+    matching: Matching
+    correct_but_insufficient: int
+    incorrect_but_sufficient: int
+    inconsistent: int
+    """Reliable by every label and yet wrong: worth another look."""
+    unjudged: Mapping[Criterion, Mapping[str, int]]
+    """Why criteria have no label, by reason."""
+
+    @property
+    def overall(self) -> GroupSummary:
+        """All responses together."""
+        return self.groups[0]
+
+
+def join_cases(
+    instances: Mapping[str, Instance], responses: Iterable[Response], judgments: Mapping[str, Judgment]
+) -> tuple[list[Case], list[tuple[str, str]]]:
+    """Cases by id, and the responses that make none, with the reason."""
+    cases, left = [], []
+    for response in responses:
+        instance, judgment = instances.get(response.instance_id), judgments.get(response.id)
+        if instance is None:
+            left.append((response.id, "its question is missing"))
+        elif judgment is None:
+            left.append((response.id, "it was not judged"))
+        else:
+            cases.append(Case(instance, response, judgment))
+    return cases, left
+
+
+def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int = 2_000) -> Diagnosis:
+    """Count everything."""
+    if not cases:
+        raise UserError("there is no judged response to diagnose. Judge some first.")
+    rows = [case.row for case in cases]
+    groups = summarize(rows, ("benchmark", "model"), rng=rng, resamples=resamples)
+    return Diagnosis(
+        judges=tuple(sorted({case.judgment.judge for case in cases})),
+        groups=tuple(groups),
+        by_evidence=_by_evidence(cases, rng, resamples),
+        joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
+        local_failures=_local_failures(cases),
+        matching=_matching(cases),
+        correct_but_insufficient=sum(_is(row.verdict, correct=True, sufficient=False) for row in rows),
+        incorrect_but_sufficient=sum(_is(row.verdict, correct=False, sufficient=True) for row in rows),
+        inconsistent=sum(row.verdict.inconsistent for row in rows),
+        unjudged=_unjudged(cases),
+    )
+
+
+def _by_evidence(cases: Sequence[Case], rng: np.random.Generator, resamples: int) -> dict[Evidence, GroupSummary]:
+    found = {}
+    for kind in Evidence:
+        if rows := [case.row for case in cases if case.evidence is kind]:
+            (found[kind],) = summarize(rows, rng=rng, resamples=resamples)
+    return found
+
+
+def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
+    counts = Counter(step.failure for case in cases for step in case.judgment.steps)
+    return {code: counts[code] for code in LocalFailure if counts[code]}
+
+
+def _matching(cases: Sequence[Case]) -> Matching:
+    counts = Counter((case.verdict.correct, case.matched) for case in cases)
+    both, judge_only = counts[True, True], counts[True, False]
+    matching_only, neither = counts[False, True], counts[False, False]
+    return Matching(both, judge_only, matching_only, neither, len(cases) - both - judge_only - matching_only - neither)
+
+
+def _is(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
+    return verdict.correct is correct and verdict.globally_sufficient is sufficient
+
+
+def _unjudged(cases: Sequence[Case]) -> dict[Criterion, dict[str, int]]:
+    counts = Counter((criterion, reason) for case in cases for criterion, reason in case.judgment.unjudged.items())
+    found: dict[Criterion, dict[str, int]] = {}
+    for (criterion, reason), count in sorted(counts.items()):
+        found.setdefault(criterion, {})[reason] = count
+    return found
+
+
+_BROKEN = {
+    FailureClass.PATH_DEVIATION: "The reasoning pursues something other than the question{pursued}.",
+    FailureClass.INCOMPLETE_REASONING: "The reasoning stops short: it does not establish the submitted answer.",
+    FailureClass.ANSWER_DECOUPLING: "The reasoning establishes {established}, and another answer was submitted.",
+    FailureClass.CLOSURE_FAILURE: "The reasoning does not establish the submitted answer{instead}.",
+    FailureClass.UNDETERMINED: "The reasoning does not establish the submitted answer; what it pursues was not judged.",
+}
+
+
+def broken_link(case: Case) -> str:
+    """What is wrong with a response, in a sentence or two."""
+    judgment, verdict = case.judgment, case.verdict
+    told = []
+    if verdict.locally_sound is False:
+        numbers = [number for number, step in enumerate(judgment.steps, start=1) if step.sound is False]
+        told.append(
+            f"Step {numbers[0]} does not hold." if len(numbers) == 1 else f"Steps {_listed(numbers)} do not hold."
+        )
+    if (failure := verdict.failure_class) is not None:
+        told.append(
+            _BROKEN[failure].format(
+                pursued=f": {judgment.pursued}" if judgment.pursued else "",
+                established=f"“{judgment.established}”" if judgment.established else "an answer",
+                instead=f", but “{judgment.established}”" if judgment.established else "",
+            )
+        )
+    if not told:
+        told.append("Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged.")
+    return " ".join(told)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

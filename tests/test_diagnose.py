@@ -1,0 +1,141 @@
+"""What a diagnosis counts, on responses whose truth is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from random import Random
+
+import numpy as np
+import pytest
+
+from eclosure.core.instance import Instance, Passage
+from eclosure.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment
+from eclosure.core.response import Response, Source, Trace
+from eclosure.diagnose import Case, Evidence, Matching, broken_link, diagnose, join_cases
+from eclosure.errors import UserError
+from eclosure.metrics.rates import Metric
+from eclosure.world.make import make_items
+from eclosure.world.oracle import judge
+from eclosure.world.saboteur import PLANS, Plan, sabotage
+
+INSTANCE = Instance("i", "Where?", (Passage("0", "", "Arica."),), "Arica", benchmark="b")
+HOLDS, FAILS = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
+
+
+def case(*, steps=(HOLDS,), number=0, answer="Arica", **labels):
+    given = {"aligned": True, "closed": True, "complete": True, "correct": True, "evidence_sufficient": True, **labels}
+    response = Response(f"r{number}", "i", Trace.of(*("x" for _ in steps)), answer, Source("m"))
+    return Case(INSTANCE, response, Judgment(f"r{number}", "judge", steps, **given))
+
+
+def diagnosed(*cases, resamples=20):
+    return diagnose(cases, rng=np.random.default_rng(1), resamples=resamples)
+
+
+def test_everything_planted_is_counted():
+    cases = []
+    planted: Counter[object] = Counter()
+    for item in islice(make_items("2wiki", 1), 10):
+        for plan in (Plan(), *Random(item.seed).sample(PLANS, 6)):
+            if (made := sabotage(item, plan, "x")) is not None:
+                cases.append(Case(item.instance, made.response, judge(item.instance, made.response)))
+                planted[made.verdict.locally_sound, made.verdict.aligned, made.verdict.closed] += 1
+                planted.update(step.failure for step in made.steps if step.failure)
+    found = diagnosed(*cases)
+    assert found.joint == {key: count for key, count in planted.items() if isinstance(key, tuple)}
+    assert found.local_failures == {key: count for key, count in planted.items() if isinstance(key, LocalFailure)}
+    assert found.overall.responses == len(cases)
+    assert found.judges == ("world oracle",)
+    assert found.unjudged == {}
+
+
+def test_rates_are_given_for_sufficient_and_insufficient_evidence_apart():
+    cases = [
+        case(number=0),
+        case(number=1, closed=False),
+        case(number=2, evidence_sufficient=False, aligned=False),
+        case(number=3, evidence_sufficient=None),
+    ]
+    found = diagnosed(*cases)
+    assert {kind: group.responses for kind, group in found.by_evidence.items()} == {
+        Evidence.SUFFICIENT: 2, Evidence.INSUFFICIENT: 1, Evidence.UNJUDGED: 1
+    }  # fmt: skip
+    rate = found.by_evidence[Evidence.SUFFICIENT].rates[Metric.TRACE_RELIABILITY_RATE]
+    assert (rate.hits, rate.n) == (1, 2)
+    assert diagnosed(cases[0]).by_evidence.keys() == {Evidence.SUFFICIENT}
+
+
+def test_where_judge_and_matching_disagree_is_counted():
+    cases = [
+        case(number=0),
+        case(number=1, answer="the town of Arica in Chile", correct=True),
+        case(number=2, answer="Lima", correct=True),
+        case(number=3, correct=False),
+        case(number=4, answer="Lima", correct=False),
+        case(number=5, correct=None),
+        case(number=6, answer=None, correct=None),
+    ]
+    matched = [one.matched for one in cases]
+    assert matched[0] is True
+    assert matched[2] is False
+    assert matched[6] is None
+    found = diagnosed(*cases).matching
+    assert found == Matching(1 + matched[1], 2 - matched[1], 1, 1, 2)
+
+
+def test_answers_and_sufficiency_can_come_apart():
+    cases = [case(number=0, closed=False), case(number=1, correct=False), case(number=2, correct=False, closed=None)]
+    found = diagnosed(*cases)
+    assert (found.correct_but_insufficient, found.incorrect_but_sufficient, found.inconsistent) == (1, 1, 1)
+
+
+def test_why_labels_are_missing_is_counted():
+    missing = replace(case().judgment, closed=None, unjudged={Criterion.CLOSURE: "refusal"})
+    found = diagnosed(replace(case(), judgment=missing), case(number=1))
+    assert found.unjudged == {Criterion.CLOSURE: {"refusal": 1}}
+
+
+def test_cases_are_joined_by_id_and_what_makes_none_is_told():
+    one, two, three = (case(number=number).response for number in range(3))
+    lost = replace(three, instance_id="nowhere")
+    cases, left = join_cases({"i": INSTANCE}, [one, two, lost], {"r0": case().judgment})
+    assert [found.response.id for found in cases] == ["r0"]
+    assert left == [("r1", "it was not judged"), ("r2", "its question is missing")]
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (case(), "Every step holds, and so does the whole."),
+        (case(correct=None, closed=None), "Not everything was judged."),
+        (case(steps=(HOLDS, FAILS)), "Step 2 does not hold."),
+        (case(steps=(FAILS, HOLDS, FAILS, FAILS)), "Steps 1, 3 and 4 do not hold."),
+        (
+            case(aligned=False, pursued="when she was born"),
+            "The reasoning pursues something other than the question: when she was born.",
+        ),
+        (case(closed=False, complete=False), "The reasoning stops short: it does not establish the submitted answer."),
+        (
+            case(closed=False, established="Arica"),
+            "The reasoning establishes “Arica”, and another answer was submitted.",
+        ),
+        (
+            case(closed=False, complete=None, established="Lima"),
+            "The reasoning does not establish the submitted answer, but “Lima”.",
+        ),
+        (
+            case(steps=(FAILS,), closed=False, aligned=None),
+            "Step 1 does not hold. The reasoning does not establish the submitted answer; "
+            "what it pursues was not judged.",
+        ),
+    ],
+)
+def test_the_broken_link_is_named_in_a_sentence(found, sentence):
+    assert broken_link(found) == sentence
+
+
+def test_nothing_to_diagnose_is_said():
+    with pytest.raises(UserError, match="no judged response"):
+        diagnosed()
