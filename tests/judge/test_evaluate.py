@@ -13,10 +13,10 @@ from eclosure.chat.connect import CallSettings, connect
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.model import Finish, Reply, Usage
 from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion
+from eclosure.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion
 from eclosure.core.response import Response, Trace
 from eclosure.errors import SettingError
-from eclosure.judge.evaluate import NO_ANSWER, NO_REFERENCE, NO_TRACE, NOT_ASKED, JudgeSettings, judge
+from eclosure.judge.evaluate import JudgeSettings, judge
 from eclosure.protocol.judging import Question
 from eclosure.store.ledger import Ledger
 from eclosure.world.faults import Behaviour, Fault
@@ -135,7 +135,7 @@ def test_what_is_not_the_models_doing_is_raised():
 @pytest.mark.parametrize(
     ("instance", "response", "settings", "unjudged"),
     [
-        (INSTANCE, RESPONSE, {"reference_free": True}, {"K": NOT_ASKED, "Acc": NOT_ASKED}),
+        (INSTANCE, RESPONSE, {"reference_free": True}, {"K": REFERENCE_FREE, "Acc": REFERENCE_FREE}),
         (replace(INSTANCE, reference_answer=None), RESPONSE, {}, {"K": NO_REFERENCE, "Acc": NO_REFERENCE}),
         (INSTANCE, replace(RESPONSE, answer=None), {}, {"C": NO_ANSWER, "Acc": NO_ANSWER}),
         (INSTANCE, replace(RESPONSE, trace=Trace(())), {}, dict.fromkeys("LACK", NO_TRACE)),

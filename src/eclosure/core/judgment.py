@@ -73,6 +73,14 @@ class StepJudgment:
     """In the judge's words."""
 
 
+NO_TRACE = "there is no trace"
+NO_ANSWER = "no answer was submitted"
+NO_REFERENCE = "there is no reference answer"
+REFERENCE_FREE = "judged without the reference"
+NEVER_ASKED = frozenset({NO_REFERENCE, REFERENCE_FREE})
+"""Why a criterion has no label though no judge failed: nobody wanted one."""
+
+
 class Criterion(StrEnum):
     """The five things a judge decides of a response."""
 

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from eclosure.chat.failures import CallFailure
 from eclosure.chat.model import ChatModel, Decoding, ReplySchema, Request
 from eclosure.core.instance import Instance
-from eclosure.core.judgment import Criterion, Judgment, StepJudgment
+from eclosure.core.judgment import (
+    NO_ANSWER,
+    NO_REFERENCE,
+    NO_TRACE,
+    REFERENCE_FREE,
+    Criterion,
+    Judgment,
+    StepJudgment,
+)
 from eclosure.core.response import Response
 from eclosure.errors import SettingError
 from eclosure.protocol import disclosure
@@ -23,11 +31,6 @@ from eclosure.protocol.judging import Asked, Question, UnreadableReplyError, ask
 
 if TYPE_CHECKING:
     from eclosure.protocol.disclosure import Disclosure
-
-NO_TRACE = "there is no trace"
-NO_ANSWER = "no answer was submitted"
-NO_REFERENCE = "there is no reference answer"
-NOT_ASKED = "judged without the reference"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +135,7 @@ class _Case:
             return NO_ANSWER
         if criterion in (Criterion.COMPLETENESS, Criterion.CORRECTNESS):
             if self.settings.reference_free:
-                return NOT_ASKED
+                return REFERENCE_FREE
             if self.instance.reference_answer is None:
                 return NO_REFERENCE
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eclosure.core.instance import Instance
-from eclosure.core.judgment import Criterion, Judgment, StepJudgment
+from eclosure.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Judgment, StepJudgment
 from eclosure.core.response import Response
 from eclosure.world.claims import (
     Agreed,
@@ -57,10 +57,7 @@ def judge(instance: Instance, response: Response) -> Judgment:
 
 _NO_QUESTION = "cannot read the question"
 _NO_GOAL = "no claim shows what the trace pursues"
-_NO_ANSWER = "no answer was submitted"
 _ODD_ANSWER = "cannot read the answer"
-_NO_REFERENCE = "there is no reference answer"
-_NO_TRACE = "there is no trace"
 
 
 @dataclass
@@ -81,7 +78,7 @@ class _Case:
         self.pursued = Pursuit(self.target).follow(self.claims) if self.target and not self.unread else None
         if not self.response.trace.steps:
             # Only an answer came: that says nothing about a trace nobody saw.
-            self.unread = _NO_TRACE
+            self.unread = NO_TRACE
 
     def decided(self, criterion: Criterion, decide: Callable[[], bool | str]) -> Label:
         """The label, with the reason noted where there is none."""
@@ -98,7 +95,7 @@ class _Case:
 
     def closed(self) -> bool | str:
         if self.response.answer is None:
-            return _NO_ANSWER
+            return NO_ANSWER
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
         on_target = self.pursued is None or self.pursued[0]
@@ -107,7 +104,7 @@ class _Case:
 
     def complete(self) -> bool | str:
         if self.instance.reference_answer is None:
-            return _NO_REFERENCE
+            return NO_REFERENCE
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
         found = self.premises.established(self.target)
@@ -115,9 +112,9 @@ class _Case:
 
     def correct(self) -> bool | str:
         if self.response.answer is None:
-            return _NO_ANSWER
+            return NO_ANSWER
         if self.instance.reference_answer is None:
-            return _NO_REFERENCE
+            return NO_REFERENCE
         found = is_correct(self.response.answer, self.instance.accepted_answers)
         return _ODD_ANSWER if found is None else found
 

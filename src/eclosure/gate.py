@@ -1,0 +1,93 @@
+"""Diagnosis -> pass or fail, with reasons. For CI: a build breaks when responses got less reliable.
+
+A limit is held against the bound of the interval, not against the estimate: with few responses a good rate may be luck,
+and then the gate says so. What was not judged counts against whoever wants to pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eclosure.core.judgment import NEVER_ASKED, Criterion
+from eclosure.errors import SettingError
+from eclosure.metrics.rates import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eclosure.diagnose import Diagnosis
+    from eclosure.metrics.summary import GroupSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a set of responses must keep to. Rates lie between 0 and 1."""
+
+    at_least: Mapping[Metric, float] = field(default_factory=dict)
+    at_most: Mapping[Metric, float] = field(default_factory=dict)
+    unjudged: float | None = None
+    """The largest share of responses that may lack a label."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that hold nothing, or are no rates."""
+        given = [*self.at_least.values(), *self.at_most.values(), *([] if self.unjudged is None else [self.unjudged])]
+        if not given:
+            raise SettingError("a gate without limits lets everything pass. Give at least one, such as --min-trr 0.85.")
+        if not all(0 <= limit <= 1 for limit in given):
+            raise SettingError("limits are rates between 0 and 1: 0.85, not 85.")
+
+
+def gate(diagnosis: Diagnosis, limits: Limits) -> list[str]:
+    """Why the responses do not pass; nothing when they do."""
+    return [*_rates(diagnosis.overall, limits), *_unjudged(diagnosis, limits)]
+
+
+def _rates(summary: GroupSummary, limits: Limits) -> Iterator[str]:
+    for metric, limit in limits.at_least.items():
+        low = _bounds(summary, metric)[0]
+        if low is None:
+            yield f"{metric} is undefined: no response counts for it."
+        elif low < limit:
+            found = f"may be as low as {_percent(low)} (estimate {_estimate(summary, metric)})"
+            yield f"{metric} {found}: not at least {_percent(limit)}."
+    for metric, limit in limits.at_most.items():
+        high = _bounds(summary, metric)[1]
+        if high is None:
+            yield f"{metric} is undefined: no response counts for it."
+        elif high > limit:
+            found = f"may be as high as {_percent(high)} (estimate {_estimate(summary, metric)})"
+            yield f"{metric} {found}: not at most {_percent(limit)}."
+
+
+def _bounds(summary: GroupSummary, metric: Metric) -> tuple[float | None, float | None]:
+    """The interval, widened by what was not judged."""
+    interval, rate = summary.estimates[metric].interval, summary.rates[metric]
+    if interval is None or rate.bounds is None or rate.value is None:
+        return None, None
+    return (
+        max(0.0, interval.low - (rate.value - rate.bounds[0])),
+        min(1.0, interval.high + (rate.bounds[1] - rate.value)),
+    )
+
+
+def _unjudged(diagnosis: Diagnosis, limits: Limits) -> Iterator[str]:
+    if limits.unjudged is None:
+        return
+    total = diagnosis.overall.responses
+    for criterion in Criterion:
+        reasons = diagnosis.unjudged.get(criterion, {})
+        missing = sum(count for reason, count in reasons.items() if reason not in NEVER_ASKED)
+        if missing > limits.unjudged * total:
+            limit = _percent(limits.unjudged)
+            yield f"{criterion} was not judged in {missing:,} of {total:,} responses: not at most {limit}."
+
+
+def _estimate(summary: GroupSummary, metric: Metric) -> str:
+    rate = summary.rates[metric]
+    return f"{_percent(rate.value or 0.0)}, n = {rate.n:,}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
