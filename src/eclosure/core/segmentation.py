@@ -100,7 +100,7 @@ _ABBREVIATIONS = frozenset(
     mr mrs ms dr prof rev gen col capt lt sgt sen rep gov pres st mt ft jr sr no nos vol fig eq sec ch pp ed eds dir vs
     etc inc ltd co corp dept univ assn bros al approx ca cf e.g i.e a.m p.m u.s u.k u.n u.s.a b.c a.d ph.d m.d b.a m.a
     jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
-    """.split()
+    """.split()  # noqa: SIM905 - a list literal would hide the words
 )
 # Of these, what may well end one.
 _AT_THE_END = frozenset({"etc", "a.m", "p.m", "inc", "ltd"})
