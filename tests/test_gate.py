@@ -11,8 +11,14 @@ from tests.test_diagnose import case
 from eclosure.core.judgment import NO_REFERENCE, Criterion
 from eclosure.diagnose import diagnose
 from eclosure.errors import SettingError
-from eclosure.gate import Limits, gate
+from eclosure.gate import Limits
+from eclosure.gate import gate as gated
 from eclosure.metrics.rates import Metric
+
+
+def gate(diagnosis, limits):
+    return gated(diagnosis.overall, diagnosis.unjudged, limits)
+
 
 TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 

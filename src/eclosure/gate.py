@@ -1,4 +1,4 @@
-"""Diagnosis -> pass or fail, with reasons. For CI: a build breaks when responses got less reliable.
+"""Rates -> pass or fail, with reasons. For CI: a build breaks when responses got less reliable.
 
 A limit is held against the bound of the interval, not against the estimate: with few responses a good rate may be luck,
 and then the gate says so. What was not judged counts against whoever wants to pass.
@@ -17,7 +17,6 @@ from eclosure.metrics.rates import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
 
 
@@ -39,9 +38,9 @@ class Limits:
             raise SettingError("limits are rates between 0 and 1: 0.85, not 85.")
 
 
-def gate(diagnosis: Diagnosis, limits: Limits) -> list[str]:
-    """Why the responses do not pass; nothing when they do."""
-    return [*_rates(diagnosis.overall, limits), *_unjudged(diagnosis, limits)]
+def gate(summary: GroupSummary, unjudged: Mapping[Criterion, Mapping[str, int]], limits: Limits) -> list[str]:
+    """Why the responses do not pass; nothing when they do. ``unjudged`` counts missing labels by reason."""
+    return [*_rates(summary, limits), *_unjudged(summary.responses, unjudged, limits)]
 
 
 def _rates(summary: GroupSummary, limits: Limits) -> Iterator[str]:
@@ -72,12 +71,11 @@ def _bounds(summary: GroupSummary, metric: Metric) -> tuple[float | None, float 
     )
 
 
-def _unjudged(diagnosis: Diagnosis, limits: Limits) -> Iterator[str]:
+def _unjudged(total: int, unjudged: Mapping[Criterion, Mapping[str, int]], limits: Limits) -> Iterator[str]:
     if limits.unjudged is None:
         return
-    total = diagnosis.overall.responses
     for criterion in Criterion:
-        reasons = diagnosis.unjudged.get(criterion, {})
+        reasons = unjudged.get(criterion, {})
         missing = sum(count for reason, count in reasons.items() if reason not in NEVER_ASKED)
         if missing > limits.unjudged * total:
             limit = _percent(limits.unjudged)

@@ -235,6 +235,42 @@ def test_tokens_a_minute():
     in_no_time(main())
 
 
+def test_bounds_that_move():
+    async def main() -> None:
+        limiter, starts = Limiter(Pace(start=8, ceiling=8)), []
+        running = asyncio.create_task(many(limiter, 44, starts=starts))
+        await asyncio.sleep(0.5)
+        limiter.bound(ceiling=4)
+        assert str(limiter) == "8 of 4 in flight, 36 waiting"  # what is under way cannot be called back
+        await asyncio.sleep(2)
+        limiter.bound(ceiling=0)
+        await asyncio.sleep(10)
+        limiter.bound(ceiling=8)
+        await running
+        begun = [starts.count(second) for second in (1000.0, 1001.0, 1002.0, 1012.5)]
+        assert begun == [8, 4, 4, 4]  # and from 4 it grows again, up to 8
+        assert not [start for start in starts if 1002.0 < start < 1012.5]
+        assert max(starts.count(start) for start in starts) == 8
+
+    in_no_time(main())
+
+
+def test_rates_that_move():
+    async def main() -> None:
+        limiter, starts = Limiter(Pace(start=50, requests_per_minute=60)), []
+        running = asyncio.create_task(many(limiter, 9, starts=starts))
+        await asyncio.sleep(1.5)
+        limiter.bound(ceiling=50, requests_per_minute=6)  # half of the second is waited for, ten times as slowly
+        await asyncio.sleep(14)
+        limiter.bound(ceiling=0)
+        await asyncio.sleep(101)
+        limiter.bound(ceiling=50, requests_per_minute=60)  # a second to wait, and nothing saved up
+        await running
+        assert starts == pytest.approx([1000, 1001, 1006.5, 1117.5, 1118.5, 1119.5, 1120.5, 1121.5, 1122.5])
+
+    in_no_time(main())
+
+
 @pytest.mark.parametrize(
     "bounds",
     [

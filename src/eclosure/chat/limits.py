@@ -64,11 +64,21 @@ class _Meter:
     """Lets so many units a minute pass, evenly: what was let through is waited for before the next."""
 
     def __init__(self, per_minute: int | None) -> None:
-        self._seconds = 0.0 if per_minute is None else 60 / per_minute
+        self._seconds = _seconds_each(per_minute)
         self.free_at = -inf
 
     def take(self, units: int, now: float) -> None:
         self.free_at = max(self.free_at, now) + units * self._seconds
+
+    def change(self, per_minute: int | None, now: float) -> None:
+        """From now on at another pace; what is left to wait for is waited for at that pace."""
+        left = max(0.0, self.free_at - now) / self._seconds if self._seconds else 0.0
+        self._seconds = _seconds_each(per_minute)
+        self.free_at = now + left * self._seconds
+
+
+def _seconds_each(per_minute: int | None) -> float:
+    return 0.0 if per_minute is None else 60 / per_minute
 
 
 class Limiter:
@@ -80,6 +90,7 @@ class Limiter:
         self.waiting = 0
         self.history: deque[Change] = deque(maxlen=_REMEMBERED)
         self._limit = float(self.pace.start)
+        self._ceiling = self.pace.ceiling
         self._quick_below = inf
         """Up to here the limit doubles with every round of replies, beyond it grows by one."""
         self._grown = True
@@ -99,7 +110,7 @@ class Limiter:
     @property
     def limit(self) -> int:
         """How many requests may be under way now."""
-        return int(self._limit)
+        return min(int(self._limit), self._ceiling)
 
     def __str__(self) -> str:
         """For a progress line."""
@@ -140,11 +151,11 @@ class Limiter:
     def succeeded(self) -> None:
         """The server answered. More may go, if more want to and nothing is amiss."""
         self._proven = True
-        if not self.waiting or _now() < self._steady_from or self._limit >= self.pace.ceiling:
+        if not self.waiting or _now() < self._steady_from or self._limit >= self._ceiling:
             return
         step = 1.0 if self._limit < self._quick_below else 1 / self._limit
         self._grown = True
-        self._set(min(self.pace.ceiling, self._limit + step), "answered")
+        self._set(min(self._ceiling, self._limit + step), "answered")
 
     def failed(self, failure: CallFailure) -> None:
         """The server did not answer. What a model answered badly is an answer here."""
@@ -157,6 +168,24 @@ class Limiter:
             self._steady_from = max(self._steady_from, _now() + self.pace.cooldown)
         elif failure.kind.semantic:
             self.succeeded()
+
+    def bound(
+        self, *, ceiling: int, requests_per_minute: int | None = None, tokens_per_minute: int | None = None
+    ) -> None:
+        """Move the bounds while requests are under way, for a share of limits that others use too.
+
+        A ceiling of 0 lets nobody go. What is under way stays under way, even where it is more than may be from now on.
+        """
+        paused = self._ceiling == 0
+        self._ceiling = ceiling
+        if ceiling:
+            for meter, rate in ((self._requests, requests_per_minute), (self._tokens, tokens_per_minute)):
+                meter.change(rate, _now())
+                if paused and rate is not None:
+                    meter.take(1, _now())  # nothing was saved up while others had the share
+            self._limit = min(self._limit, float(ceiling))
+        self.history.append(Change(_now(), self.limit, "bound"))
+        self._freed.set()
 
     def let_go(self) -> None:
         """Nobody has to wait any more: for the end of a run, when whoever waits should learn of it."""

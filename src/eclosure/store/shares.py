@@ -11,7 +11,8 @@ import asyncio
 import secrets
 from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sqlalchemy import text
 
@@ -23,7 +24,7 @@ from eclosure.store.ledger_rows import to_bytes
 from eclosure.store.ledger_schema import MIGRATIONS, MIGRATIONS_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -116,6 +117,7 @@ async def share_limit(
     worker = _Worker(limiter, total, where, run=run, model=model, lease_seconds=lease_seconds)
     worker.apply(worker.nothing)
     try:
+        await worker.join()
         async with _alongside(worker.keep()):
             yield
     finally:
@@ -138,14 +140,23 @@ class _Worker:
         self._place = shown(where)
         self._commits = Commits(engine_of(where), self._place)
         self._granted = self.nothing
-        self._joined = self._until = asyncio.get_running_loop().time()
+        self._joined = -inf
+        self._until = 0.0
         self._lapse: asyncio.TimerHandle | None = None
+
+    async def join(self) -> None:
+        """Be counted from now on."""
+        await self._commits.run(lambda c: migrate(c, MIGRATIONS, MIGRATIONS_TABLE, self._place))
+        await self._renew()
+        self._joined = _time()
 
     async def keep(self) -> None:
         """Renew the lease for good; raises when that has not worked for long."""
-        await self._commits.run(lambda c: migrate(c, MIGRATIONS, MIGRATIONS_TABLE, self._place))
         settled = False
         while True:
+            # Those who start together, and those who wait for each other, look more often.
+            early = not settled or _time() < self._joined + self._lease
+            await asyncio.sleep(self._lease / (15 if early else 3))
             try:
                 settled = await self._renew()
             except UserError as problem:
@@ -155,16 +166,13 @@ class _Worker:
                         f"this worker's share of the limit could not be renewed: {problem} "
                         "What is done is kept: run the same command again to go on."
                     ) from problem
-            # Those who start together, and those who wait for each other, look more often.
-            early = not settled or _time() < self._joined + self._lease
-            await asyncio.sleep(self._lease / (15 if early else 3))
 
     async def leave(self) -> None:
         """Give the share back, unless some of it is still in use: then its lease runs out."""
         self._stop_timer()
         self.apply(self.nothing)
         with suppress(UserError):
-            if not self._limiter.in_flight:
+            if self._joined > -inf and not self._limiter.in_flight:
                 await self._commits.run(lambda c: c.execute(_LEAVE, self._given).rowcount)
         self._commits.close()
 
@@ -197,9 +205,7 @@ class _Worker:
         connection.execute(_ALONE, {"lock": self._lock})
         now = float(connection.execute(_NOW).scalar_one())
         connection.execute(_FORGET, {**self._given, "now": now})
-        others = {
-            bytes(worker): Share(*amounts) for worker, *amounts in connection.execute(_OTHERS, self._given).all()
-        }
+        others = {bytes(worker): Share(*amounts) for worker, *amounts in connection.execute(_OTHERS, self._given).all()}
         division = divide(self._total, others, self._name, using)
         ceiling, requests, tokens = (amount or 0 for amount in astuple(division.kept))
         amounts = {"ceiling": ceiling, "requests_per_minute": requests, "tokens_per_minute": tokens}
@@ -224,12 +230,16 @@ def _usable(share: Share) -> Share:
 
 
 @asynccontextmanager
-async def _alongside(keeping: AsyncIterator[None] | object) -> AsyncIterator[None]:
+async def _alongside(keeping: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Have something done for as long as the block lasts; where it fails, the block ends with its error."""
     block = asyncio.current_task()
     assert block is not None
-    keeper = asyncio.ensure_future(keeping)  # type: ignore[arg-type]
-    keeper.add_done_callback(lambda done: None if done.cancelled() else block.cancel())
+    keeper = asyncio.create_task(keeping)
+
+    def end_block(_: asyncio.Task[None]) -> None:
+        block.cancel()
+
+    keeper.add_done_callback(end_block)
     try:
         yield
     except asyncio.CancelledError:
@@ -238,6 +248,7 @@ async def _alongside(keeping: AsyncIterator[None] | object) -> AsyncIterator[Non
         block.uncancel()
         keeper.result()
     finally:
+        keeper.remove_done_callback(end_block)
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
 
