@@ -33,7 +33,8 @@ def test_the_first_answer_line_splits(text, steps, answer):
     ("text", "why", "lines"),
     [
         ("1. A.\n2. B", Incomplete.NO_ANSWER_LINE, 0),
-        ("", Incomplete.NO_ANSWER_LINE, 0),
+        ("", Incomplete.EMPTY, 0),
+        (" \n", Incomplete.EMPTY, 0),
         ("1. A.\nFinal answer:", Incomplete.EMPTY_ANSWER, 1),
         ("1. A.\nFinal answer:   \nFinal answer: late", Incomplete.EMPTY_ANSWER, 2),
     ],
@@ -41,6 +42,30 @@ def test_the_first_answer_line_splits(text, steps, answer):
 def test_without_an_answer_a_generation_is_incomplete(text, why, lines):
     parsed = parse_completion(text)
     assert (parsed.answer, parsed.incomplete, parsed.answer_lines) == (None, why, lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "answer", "why"),
+    [
+        ("1. A.\n2. B", ("A.",), None, Incomplete.CUT_OFF),
+        ("1. A", (), None, Incomplete.CUT_OFF),
+        ("1. A.\nFinal answer: New Yo", ("A.",), None, Incomplete.CUT_OFF),
+        ("1. A.\rFinal answer: New Yo", ("A.",), None, Incomplete.CUT_OFF),
+        ("1. A.\nFinal answer: New York\n", ("A.",), "New York", None),
+        ("1. A.\nFinal answer: New York\n\nThis fol", ("A.",), "New York", None),
+        ("1. A.\nFinal answer:\nNew Yo", ("A.",), None, Incomplete.EMPTY_ANSWER),
+        ("", (), None, Incomplete.EMPTY),
+    ],
+)
+def test_the_last_line_of_what_was_cut_off_is_not_trusted(text, steps, answer, why):
+    parsed = parse_completion(text, cut_off=True)
+    assert (parsed.trace.texts, parsed.answer, parsed.incomplete) == (steps, answer, why)
+    response = Response.from_completion("r", "q", text, cut_off=True)
+    assert (response.trace.texts, response.answer, response.incomplete) == (steps, answer, why)
+
+
+def test_a_response_without_its_completion_may_still_be_incomplete():
+    assert Response("r", "q", Trace.of("A."), None, answer_lines=0).incomplete is Incomplete.NO_ANSWER_LINE
 
 
 def test_further_answer_lines_are_counted():

@@ -102,6 +102,56 @@ def sample(
 
 
 @app.command()
+def intersect(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of finished runs, or files of responses.", show_default=False)
+    ],
+    out: Out,
+    eligible: Annotated[
+        Path | None,
+        typer.Option(
+            help="Screening records with id and eligible, or ids alone; others are left out.", show_default=False
+        ),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Keep the questions to which every run has a complete response: the pool over which models are compared.
+
+    A question that a model did not finish is left out for all, so that every model is measured on the same ones.
+    """
+    from eclosure.benchmarks.pool import Pooled, matched, read_answers, read_eligible, responses_of
+    from eclosure.store.records import read
+    from eclosure.store.stage import Stage
+
+    paths = [responses_of(run) for run in runs]
+    inputs = (*paths, *([] if eligible is None else [eligible]))
+    stage = Stage("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
+    manifest = stage.finished(force=force)
+    answers = [read_answers(path) for path in paths]
+    if manifest is None:
+        counts = stage.write(matched(answers, *([] if eligible is None else [read_eligible(eligible)])))
+    else:
+        counts = manifest.counts
+    pool = {pooled.id for pooled in read(out, Pooled)}
+    say_written(stage, counts, again=manifest is not None)
+    reasons = sorted({reason for run in answers for reason in run.incomplete})
+    print_table(
+        "Responses by run",
+        ("run", "responses", "complete", *reasons, "in pool"),
+        [
+            (
+                str(run),
+                f"{found.responses:,}",
+                f"{found.responses - sum(found.incomplete.values()):,}",
+                *(f"{found.incomplete.get(reason, 0):,}" for reason in reasons),
+                f"{sum(id_ in pool for id_ in found.complete):,}",
+            )
+            for run, found in zip(runs, answers, strict=True)
+        ],
+    )
+
+
+@app.command()
 def stats(
     files: Annotated[list[Path], typer.Argument(help="Files of questions, in any known layout.")],
     layout: Layout = Format.AUTO,

@@ -8,7 +8,8 @@ from typing import Annotated, Never
 import typer
 
 import eclosure
-from eclosure.cli import data, families, metrics, select, switch, train, world
+from eclosure.cli import data, families, generate, metrics, select, switch, train, world
+from eclosure.cli.environment import load_file
 from eclosure.cli.output import printable
 from eclosure.errors import UserError
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(families.app, name="families")
 app.add_typer(world.app, name="world")
+app.command(name="generate")(generate.generate)
 app.command(name="metrics")(metrics.metrics)
 app.command(name="select")(select.select)
 app.command(name="switch")(switch.switch)
@@ -39,11 +41,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _eclosure(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback has seen it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
     """Measure and close the local-global gap: responses whose every step is sound and whose whole is not."""
+    load_file()
 
 
 def main() -> Never:

@@ -14,6 +14,7 @@ from eclosure.cli.output import (
     counted,
     printable,
 )
+from eclosure.cli.recipes import agreed, read_recipe, same_model
 from eclosure.cli.switch_tables import document, print_contrasts, print_rates, say_counts, say_unjudged
 from eclosure.protocol.response import Order
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from eclosure.store.records import ReadRecord
     from eclosure.store.stage import Stage
     from eclosure.switch import FamilySwitch
-
-RECIPE = "recipe.json"
 
 
 def switch(
@@ -158,63 +157,20 @@ def _asked(
         require_adapter(folder)
     if len({folder.resolve() for folder in adapters}) < len(adapters):
         raise SettingError("--adapter: the same folder is given twice. Give each once.")
-    recipes = {str(folder): _recipe(folder) for folder in adapters}
-    name = _agreed("model", model, recipes, same=_same_model)
+    recipes = {str(folder): read_recipe(folder) for folder in adapters}
+    name = agreed("model", model, recipes, same=same_model)
     if name is None:
         raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
-    count = _agreed("demonstrations", demonstrations, recipes)
-    first = _agreed("order", order.value if order else None, recipes)
+    count = agreed("demonstrations", demonstrations, recipes)
+    first = agreed("order", order.value if order else None, recipes)
     return _Asked(
         name,
-        _agreed("revision", None, recipes),
+        agreed("revision", None, recipes),
         2 if count is None else count,
         Order(first or Order.EVIDENCE_FIRST),
         tuple(adapters),
         backbone or not adapters,
     )
-
-
-def _recipe(folder: Path) -> dict[str, Any]:
-    """The settings an adapter was trained with: beside its weights, or in the folder of its run."""
-    from eclosure.errors import UserError
-
-    for place in (folder, folder.resolve().parent):
-        path = place / RECIPE
-        if not path.is_file():
-            continue
-        try:
-            found = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
-            raise UserError(
-                f"{path}: is not JSON ({error}). Mend it, or move it away and give the settings."
-            ) from error
-        if not isinstance(found, dict):
-            raise UserError(f"{path}: is no recipe. Move it away and give the settings as flags.")
-        return found
-    return {}
-
-
-def _agreed(name: str, given: Any, recipes: dict[str, dict[str, Any]], same: Any = lambda one, two: one == two) -> Any:
-    """The one value that flag and recipes have in common; None when nobody says anything."""
-    from eclosure.errors import SettingError
-
-    said = [(f"--{name}", given)] if given is not None else []
-    said += [
-        (f"the recipe of {folder}", recipe[name]) for folder, recipe in recipes.items() if recipe.get(name) is not None
-    ]
-    for who, value in said[1:]:
-        first, wanted = said[0]
-        if not same(wanted, value):
-            raise SettingError(
-                f"{name}: {first} says {wanted}, {who} says {value}. A model is tested as it was trained: "
-                + ("leave the flag out." if given is not None else "test these adapters one by one.")
-            )
-    return said[0][1] if said else None
-
-
-def _same_model(one: str, two: str) -> bool:
-    """Whether two names lead to the same weights; a copy on another machine keeps the last part of its name."""
-    return Path(one).name == Path(two).name or Path(one).resolve() == Path(two).resolve()
 
 
 # The run.

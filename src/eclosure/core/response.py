@@ -59,10 +59,15 @@ class Trace:
 
 
 class Incomplete(StrEnum):
-    """Why a completion yields no submitted answer."""
+    """Why a completion yields no submitted answer; the first that applies."""
 
-    NO_ANSWER_LINE = "no_answer_line"
+    EMPTY = "empty"
+    """The model wrote nothing."""
     EMPTY_ANSWER = "empty_answer"
+    """There is an answer line, and nothing on it."""
+    CUT_OFF = "cut_off"
+    """It ran into the limit of new tokens before its answer line was finished."""
+    NO_ANSWER_LINE = "no_answer_line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +80,49 @@ class Completion:
     """None for an incomplete generation."""
     answer_lines: int
     """How many answer lines there are: the first one counts, more than one is worth a look."""
+    cut_off: bool = False
+    """Whether it ran into the limit of new tokens."""
 
     @property
     def incomplete(self) -> Incomplete | None:
         """Why there is no answer; None when there is one."""
-        if self.answer is not None:
-            return None
-        return Incomplete.EMPTY_ANSWER if self.answer_lines else Incomplete.NO_ANSWER_LINE
+        return _why_incomplete(self.text, self.answer, self.answer_lines, self.cut_off)
 
 
-def parse_completion(text: str) -> Completion:
+def _why_incomplete(text: str | None, answer: str | None, answer_lines: int, cut_off: bool) -> Incomplete | None:
+    if answer is not None:
+        return None
+    if text is not None and not text.strip():
+        return Incomplete.EMPTY
+    if answer_lines:
+        return Incomplete.EMPTY_ANSWER
+    return Incomplete.CUT_OFF if cut_off else Incomplete.NO_ANSWER_LINE
+
+
+def parse_completion(text: str, *, cut_off: bool = False) -> Completion:
     """Split a completion at its first ``Final answer:`` line.
 
     What precedes the line is the trace, the rest of that line is the submitted answer. Text after the line
-    belongs to neither; it stays in ``Completion.text``.
+    belongs to neither; it stays in ``Completion.text``. The last line of a completion that was cut off is not
+    finished, so it is neither a step nor an answer: "New Yo" might match one.
 
     >>> parsed = parse_completion("1. Jewison directed it.\\n2. He was born in 1926.\\nFinal answer: 1926")
     >>> parsed.trace.texts, parsed.answer
     (('Jewison directed it.', 'He was born in 1926.'), '1926')
     """
     lines = _LINE_BREAK.split(text)
+    if cut_off:
+        lines.pop()
     found = [(number, match) for number, line in enumerate(lines) if (match := _ANSWER_LINE.match(line))]
     if not found:
-        return Completion(text, Trace.read(text), answer=None, answer_lines=0)
+        return Completion(text, Trace.read("\n".join(lines)), answer=None, answer_lines=0, cut_off=cut_off)
     number, first = found[0]
     return Completion(
         text,
         Trace.read("\n".join(lines[:number])),
         answer=_submitted(first) or None,
         answer_lines=len(found),
+        cut_off=cut_off,
     )
 
 
@@ -140,11 +159,26 @@ class Response:
     completion: str | None = None
     """The raw text the model returned; None where only its parts are known."""
     answer_lines: int = 1
+    cut_off: bool = False
+    """Whether the completion ran into the limit of new tokens."""
+
+    @property
+    def incomplete(self) -> Incomplete | None:
+        """Why there is no answer; None when there is one."""
+        return _why_incomplete(self.completion, self.answer, self.answer_lines, self.cut_off)
 
     @classmethod
-    def from_completion(cls, id: str, instance_id: str, text: str, source: Source | None = None) -> Response:  # noqa: A002
+    def from_completion(
+        cls,
+        id: str,  # noqa: A002
+        instance_id: str,
+        text: str,
+        source: Source | None = None,
+        *,
+        cut_off: bool = False,
+    ) -> Response:
         """Read a raw completion."""
-        parsed = parse_completion(text)
+        parsed = parse_completion(text, cut_off=cut_off)
         return cls(
             id,
             instance_id,
@@ -153,4 +187,5 @@ class Response:
             source,
             completion=text,
             answer_lines=parsed.answer_lines,
+            cut_off=cut_off,
         )

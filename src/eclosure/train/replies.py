@@ -71,9 +71,7 @@ class Answered:
     @property
     def answer(self) -> str | None:
         """The submitted answer; None for an incomplete generation."""
-        # The last line of a reply that was cut off is not finished: "New Yo" is no answer, and might match one.
-        whole = self.text if self.finish is Finish.STOP else self.text.rpartition("\n")[0]
-        return parse_completion(whole).answer
+        return parse_completion(self.text, cut_off=self.finish is not Finish.STOP).answer
 
     def correct(self, asked: Asked) -> bool:
         """Whether the answer is one of those that count; without an answer it is wrong."""

@@ -1,0 +1,224 @@
+"""From what a user writes to a model that can be asked: one that is served, or weights that are loaded here.
+
+Finding one sends nothing and loads nothing, so what a run is known by is known before anybody is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from eclosure.chat.endpoint import SERVICES, Endpoint, EndpointSettings, Route, find_route, reach
+from eclosure.chat.gather import gathered
+from eclosure.core.identity import content_hash
+from eclosure.core.response import Source
+from eclosure.errors import SettingError, UserError
+from eclosure.store.manifest import file_hash, file_hashes
+from eclosure.weights import ADAPTER_WEIGHTS, require_adapter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from eclosure.chat.model import BatchModel, ChatModel
+
+TRANSFORMERS, VLLM = "transformers", "vllm"
+_ENGINES = (TRANSFORMERS, VLLM)
+_DECIDING = ("*.safetensors", "*.gguf", "*.json", "*.jinja", "*.model")
+"""The files of a model's folder that decide what it says."""
+_OWN = frozenset({"vllm"})
+"""Services that are the user's own server under another name."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model behind HTTP."""
+
+    route: Route
+    base: str | None = None
+    """The base model's name on the same server, where the model is an adapter on it."""
+
+    @property
+    def name(self) -> str:
+        """What records and calls say of who answered."""
+        return self.route.name
+
+    @property
+    def source(self) -> Source:
+        """Where responses come from."""
+        if self.base is None:
+            return Source(self.name)
+        return Source(replace(self.route, model=self.base).name, method=self.route.model)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the responses, for the settings of a run."""
+        return {"model": self.name} | ({} if self.base is None else {"base_model": self.base})
+
+    @property
+    def thinking(self) -> bool | None:
+        """Off where the server is one's own; providers refuse what they do not know, so they are told nothing."""
+        known = {name for name, service in SERVICES.items() if service.base_url == self.route.base_url}
+        return None if known - _OWN else False
+
+    async def settled(self, deadline: float) -> Served:
+        """The same with its model's name, which the server is asked for where it was not given."""
+        if self.route.model:
+            return self
+        async with await reach(self.route, EndpointSettings(deadline=deadline)) as endpoint:
+            return replace(self, route=replace(self.route, model=endpoint.name.partition("/")[2]))
+
+    def at_base(self) -> Served:
+        """The base model beside it."""
+        assert self.base is not None
+        return Served(replace(self.route, model=self.base))
+
+    @asynccontextmanager
+    async def opened(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
+        """The model as one that sends, without patience and without books."""
+        async with Endpoint(self.route, EndpointSettings(deadline=deadline, connections=concurrency)) as endpoint:
+            yield endpoint
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Weights that are loaded into this process."""
+
+    engine: str
+    weights: str
+    """A folder, a GGUF file or a name on the hub."""
+    adapter: Path | None
+    recipe: Mapping[str, Any]
+    """What the adapter was trained with."""
+    dtype: str
+    revision: str | None
+    """The commit of a name on the hub."""
+    content: str
+    """The hash of the weights; of their name where they are on the hub."""
+
+    @property
+    def name(self) -> str:
+        """Readable, and another for other content: replies are kept by it."""
+        return f"{self._shown}@{content_hash(self.identity).removeprefix('sha256:')[:12]}"
+
+    @property
+    def _base(self) -> str:
+        return Path(self.weights).resolve().name if Path(self.weights).exists() else self.weights
+
+    @property
+    def _shown(self) -> str:
+        return self._base if self.adapter is None else f"{self._base}+{self.adapter.resolve().name}"
+
+    @property
+    def source(self) -> Source:
+        """Where responses come from: of an adapter, by which method and seed it was trained."""
+        if self.adapter is None:
+            return Source(self._base)
+        method, seed = self.recipe.get("method") or self.adapter.name, self.recipe.get("seed")
+        return Source(self._base, str(method), seed if isinstance(seed, int) else None)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the responses, for the settings of a run. Where it lies on this machine does not."""
+        told: dict[str, Any] = {"engine": self.engine, "model": self._shown, "weights": self.content}
+        if self.adapter is not None:
+            told["adapter"] = file_hash(self.adapter / ADAPTER_WEIGHTS)
+        return told | {"dtype": self.dtype, "revision": self.revision}
+
+    @property
+    def thinking(self) -> bool | None:
+        """Never: the chat template is told so for every engine."""
+        return None
+
+    @asynccontextmanager
+    async def opened(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
+        """The model, loaded, with its adapter proved to change what it says."""
+        async with gathered(self._load(), name=self.name, most=concurrency) as model:
+            yield model
+
+    def _load(self) -> BatchModel:
+        if self.engine == VLLM:
+            from eclosure.chat.vllm import VllmModel, adapter_rank  # noqa: PLC0415 - heavy
+
+            rank = 16 if self.adapter is None else adapter_rank(self.adapter)
+            engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, dtype=self.dtype)
+            return engine if self.adapter is None else engine.with_adapter(self.adapter)
+        _require_torch()
+        from eclosure.chat.local import LocalModel  # noqa: PLC0415 - heavy
+
+        model = LocalModel.load(self.weights, revision=self.revision, dtype=self.dtype)
+        return model if self.adapter is None else model.with_adapter(self.adapter)
+
+
+Named: TypeAlias = Served | InProcess
+
+
+def find_model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    adapter: Path | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    base_model: str | None = None,
+    revision: str | None = None,
+    dtype: str = "auto",
+    environ: Mapping[str, str] | None = None,
+) -> Named:
+    """A model by what it is called.
+
+    ========================  ====================================================================
+    ``provider/model``        a provider's, by its key in the environment; ``vllm/…`` at port 8000
+    ``http://host:port/v1``   the only model that is served there
+    a folder, a GGUF file     loaded here with Transformers
+    ``transformers:NAME``     the same for a name on the hub
+    ``vllm:NAME``             loaded here with vLLM
+    ========================  ====================================================================
+    """
+    engine, weights = _engine(name)
+    if engine is None:
+        if adapter is not None:
+            raise SettingError(
+                f"--adapter: {name} is served, and adapters are loaded by their server. Name the adapter as the model, "
+                "and the model it is on with --base-model."
+            )
+        return Served(find_route(name, base_url=base_url, environ=environ), base_model)
+    if base_model is not None:
+        raise SettingError(
+            f"--base-model: is for a served adapter, and {name} is loaded here. Give --adapter a folder."
+        )
+    if adapter is not None:
+        require_adapter(adapter)
+    recipe = recipe or {}
+    if revision is None and recipe.get("model") == weights:
+        revision = recipe.get("revision")
+    return InProcess(engine, weights, adapter, recipe, dtype, revision, _content(weights))
+
+
+def _engine(name: str) -> tuple[str | None, str]:
+    """What loads a model, and where from; None for one that is served."""
+    engine, colon, weights = name.partition(":")
+    if colon and engine in _ENGINES:
+        return engine, weights
+    path = Path(name)
+    if name.endswith(".gguf") or (path / "config.json").is_file():
+        return TRANSFORMERS, name
+    if path.is_dir():
+        raise UserError(f"{name}: is a folder without config.json, so it holds no model.")
+    return None, name
+
+
+def _require_torch() -> None:
+    if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
+        raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclosure[train]'")
+
+
+def _content(weights: str) -> str:
+    """What tells weights from others of the same name."""
+    path = Path(weights)
+    if path.is_file():
+        return file_hash(path)
+    files = sorted({file for pattern in _DECIDING for file in path.glob(pattern)}) if path.is_dir() else []
+    return content_hash(file_hashes(files) if files else weights)

