@@ -20,7 +20,7 @@ from eclosure.chat.preflight import refuse_idle_adapter
 from eclosure.cli.main import app
 from eclosure.core.response import Response
 from eclosure.errors import SettingError, UserError
-from eclosure.generate import GenerateSettings, forecast, plan
+from eclosure.generate import GenerateSettings, forecast, incomplete, plan
 from eclosure.protocol.response import Order, ResponsePrompt
 from eclosure.store.records import read, write
 from eclosure.world.replies import BadRequest
@@ -110,7 +110,7 @@ def test_what_is_incomplete_is_kept_and_counted_and_a_refusal_is_set_aside(tmp_p
     with server(lambda request: said[asked(request)]) as model:
         done = generate(tmp_path / "a.jsonl", model, tmp_path / "run")
         assert paid(model) == len(REPLIES)
-    assert done.incomplete == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
+    assert incomplete(done) == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
     assert done.manifest.counts.rejected == {"generate: refusal": 1}
     found = {one.instance_id: one for one in responses(tmp_path / "run")}
     assert [found[id_].answer for id_ in ids if id_ in found] == ["x", "x", None, None, None, None, None, "x"]
@@ -128,7 +128,7 @@ def test_nothing_an_id_says_becomes_a_path(tmp_path):
         generate(tmp_path / "a.jsonl", model, tmp_path / "run")
     assert {one.instance_id for one in responses(tmp_path / "run")} == set(ids)
     assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "run"}
-    assert all(path.name.startswith(("responses", "ledger")) for path in (tmp_path / "run").rglob("*"))
+    assert all(path.name.startswith(("responses", "instances", "ledger")) for path in (tmp_path / "run").rglob("*"))
 
 
 def test_unreadable_records_are_counted_and_the_others_answered(instances, tmp_path):
@@ -369,7 +369,7 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     done = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))
     assert sum(sizes) == 12
     assert len(sizes) <= 3
-    assert done.incomplete == {"cut_off": 12}
+    assert incomplete(done) == {"cut_off": 12}
     assert {one.source.model for one in responses(tmp_path / "run")} == {"tiny"}
     assert str(weights.parent) not in done.stage.out.read_text() + done.stage.manifest_path.read_text()
     again = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))

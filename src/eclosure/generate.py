@@ -8,47 +8,38 @@ moment; the same call goes on, and what was answered is not asked, or paid, twic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from eclosure.benchmarks.formats import Format
 from eclosure.benchmarks.load import detect_file, scan_instances
 from eclosure.chat.budget import Estimate, estimate
-from eclosure.chat.connect import CallSettings, Connection, connected, find_price
+from eclosure.chat.connect import CallSettings
 from eclosure.chat.failures import CallFailure, FailureKind
+from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
 from eclosure.chat.model import ChatModel, Decoding, Finish, Reply, Request
 from eclosure.chat.named import Named, Served, find_model
-from eclosure.chat.preflight import refuse_idle_adapter
-from eclosure.chat.recorded import replay
 from eclosure.core.identity import content_hash
 from eclosure.core.instance import Instance
 from eclosure.core.response import Response
 from eclosure.errors import SettingError
 from eclosure.protocol.response import Order, ResponsePrompt
-from eclosure.store.database import WriterLock, is_url
-from eclosure.store.export import export
-from eclosure.store.ledger import Ledger
-from eclosure.store.manifest import Manifest
-from eclosure.store.runner import Job, Rejected, Runner, read_value
+from eclosure.store.runner import Job, Rejected, read_value
 from eclosure.store.spool import Spool
 from eclosure.store.stage import Stage
 
 if TYPE_CHECKING:
-    from eclosure.chat.prices import Price
+    from collections.abc import Mapping
+
     from eclosure.core.response import Source
+    from eclosure.store.ledger import Ledger
 
 JOB = "generate"
-RESPONSES = "responses.jsonl"
-LEDGER = "ledger.sqlite"
+INSTANCES, RESPONSES = "instances.jsonl", "responses.jsonl"
 REFUSAL = "refusal"
 _SAID = frozenset({FailureKind.LENGTH, FailureKind.EMPTY})
 """What is no failure here: the model answered, and what it said is an incomplete generation."""
-
-Watch: TypeAlias = Callable[["Runner[Instance]", "Connection | None", int], AbstractContextManager[None]]
-"""Entered while a run is under way; told of the runner, the connection (None for a replay) and how many records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,20 +64,10 @@ class GenerateSettings:
         return ResponsePrompt(self.demonstrations, self.order)
 
 
-@dataclass(frozen=True)
-class Generated:
-    """A finished run."""
-
-    stage: Stage
-    manifest: Manifest
-    again: bool
-    """Whether it was finished before, so that there was nothing to do."""
-
-    @property
-    def incomplete(self) -> Mapping[str, int]:
-        """Generations without a submitted answer, by reason; part of the accepted."""
-        found: Mapping[str, int] = self.manifest.calls["incomplete"]
-        return found
+def incomplete(done: Finished) -> Mapping[str, int]:
+    """Generations without a submitted answer, by reason; part of the accepted."""
+    found: Mapping[str, int] = done.manifest.calls["incomplete"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -178,7 +159,7 @@ def _decoding(model: Named, settings: GenerateSettings) -> Decoding:
 
 def forecast(plan: Plan, calls: CallSettings | None = None) -> Estimate:
     """Calls, tokens and cost, before anything is sent. What a ledger already holds is not taken off."""
-    price = _price(plan.model, replace(calls or CallSettings(), unpriced=True, budget=None))
+    price = price_of_model(plan.model, replace(calls or CallSettings(), unpriced=True, budget=None))
     with plan.spool() as spool:
         return estimate((plan.request(one.value) for one in spool if one.value is not None), price)
 
@@ -194,105 +175,46 @@ async def generate(
     retry: bool = False,
     replay: bool = False,
     force: bool = False,
-    watch: Watch = lambda _runner, _connection, _total: nullcontext(),
-) -> Generated:
-    """Write ``responses.jsonl`` into a folder, with its manifest and what was set aside.
+    watch: Watch = unwatched,
+) -> Finished:
+    """Write ``responses.jsonl`` into a folder, with its manifest and what was set aside, and the questions beside it.
 
-    ``ledger`` is a file or a ``postgresql://`` URL, ``ledger.sqlite`` in the folder by default. ``retry`` tries again
-    what was quarantined. ``replay`` answers out of the ledger alone. ``force`` replaces what other work has written.
+    What the flags mean says ``chat.inquiry.inquire``.
     """
     # One completion for each input: a bad answer is an answer.
     calls = replace(calls or CallSettings(), semantic_attempts=1)
     planned = await plan(instances, model, out, settings, deadline=calls.deadline, replay=replay)
-    stage = planned.stage
-    broken_off = stage.out.exists() and not stage.manifest_path.exists() and not force
-    if not broken_off and (done := stage.finished(force=force)) is not None and not (retry and done.counts.quarantined):
-        return Generated(stage, done, again=True)
-    where = ledger or stage.out.with_name(LEDGER)
-    async with AsyncExitStack() as stack:
-        if is_url(where):
-            stage.out.parent.mkdir(parents=True, exist_ok=True)
-            stack.callback(WriterLock(stage.out, "generate").release)
-        books = await stack.enter_async_context(Ledger.open(where, run=stage.work))
-        if broken_off and not await books.tally(JOB):
-            stage.finished()  # somebody else's file: refused
-        if retry:
-            # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
-            stage.manifest_path.unlink(missing_ok=True)
-            await books.reopen(JOB)
-        run = _Run(planned, calls, books, watch)
-        manifest = await (run.replayed() if replay else run.asked())
-    return Generated(stage, manifest, again=False)
 
-
-@dataclass(frozen=True)
-class _Run:
-    """A run under way."""
-
-    plan: Plan
-    calls: CallSettings
-    ledger: Ledger
-    watch: Watch
-
-    async def replayed(self) -> Manifest:
-        """Out of the ledger alone."""
-        return await self._through(replay(self.plan.model.name, self.ledger), None)
-
-    async def asked(self) -> Manifest:
-        """By the model itself."""
-        model = self.plan.model
-        async with AsyncExitStack() as stack:
-            sender = await stack.enter_async_context(self._opened(model))
-            if isinstance(model, Served) and model.base is not None:
-                base = await stack.enter_async_context(self._opened(model.at_base()))
-                await refuse_idle_adapter(_Single(sender, self), _Single(base, self))
-            connection = await self.connected(sender)
-            return await self._through(connection.model, connection)
-
-    def _opened(self, model: Named) -> AbstractAsyncContextManager[ChatModel]:
-        return model.opened(deadline=self.calls.deadline, concurrency=self.calls.concurrency)
-
-    async def connected(self, sender: ChatModel) -> Connection:
-        """The layers around a model, with what was spent so far."""
-        return await connected(sender, self.ledger, self.calls, price=_price(self.plan.model, self.calls))
-
-    async def _through(self, model: ChatModel, connection: Connection | None) -> Manifest:
-        """Every question to its end, and everything written."""
-
+    def jobs(asked: ChatModel) -> list[Job[Instance, Response]]:
         async def respond(instance: Instance) -> Response | Rejected:
-            return await answer(model, self.plan, instance)
+            return await answer(asked, planned, instance)
 
-        with self.plan.spool() as spool:
-            job = Job(JOB, respond, Response)
-            runner: Runner[Instance] = Runner(
-                self.ledger, [job], lambda instance: instance.id, workers=self.calls.workers
-            )
-            with self.watch(runner, connection, len(spool)):
-                await runner.run(spool)
-        told = {**(await self.ledger.usage())._asdict(), "incomplete": await self._incomplete()}
-        return await export(self.ledger, self.plan.stage, [JOB], runner.progress.received, told)
+        return [Job(JOB, respond, Response)]
 
-    async def _incomplete(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
-        async for outcome in self.ledger.outcomes(JOB):
-            if outcome.kind == "accepted" and (why := read_value(Response, outcome).incomplete) is not None:
-                found[why.value] += 1
-        return dict(sorted(found.items()))
+    inquiry = Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete)
+    done = await inquire(
+        inquiry, planned.model, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
+    )
+    _keep_questions(planned, force=force)
+    return done
 
 
-@dataclass(frozen=True)
-class _Single:
-    """A ``ChatModel`` for a few calls before a run, each within what the calls before it left of the budget."""
+def _keep_questions(planned: Plan, *, force: bool) -> None:
+    """A copy beside the responses, so that whoever judges them needs the folder alone."""
+    told = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
+    copy = Stage("generate instances", told, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))
+    if copy.out.resolve() == planned.stage.inputs[0].resolve() or copy.finished(force=force) is not None:
+        return
+    with planned.spool() as spool:
+        copy.write(spool)
 
-    sender: ChatModel
-    run: _Run
 
-    @property
-    def name(self) -> str:
-        return self.sender.name
-
-    async def complete(self, request: Request) -> Reply:
-        return await (await self.run.connected(self.sender)).model.complete(request)
+async def _incomplete(ledger: Ledger) -> dict[str, Any]:
+    found: Counter[str] = Counter()
+    async for outcome in ledger.outcomes(JOB):
+        if outcome.kind == "accepted" and (why := read_value(Response, outcome).incomplete) is not None:
+            found[why.value] += 1
+    return {"incomplete": dict(sorted(found.items()))}
 
 
 async def answer(model: ChatModel, plan: Plan, instance: Instance) -> Response | Rejected:
@@ -306,8 +228,3 @@ async def answer(model: ChatModel, plan: Plan, instance: Instance) -> Response |
             raise
         reply = failure.reply
     return plan.response(instance, reply)
-
-
-def _price(model: Named, calls: CallSettings) -> Price | None:
-    """None for weights of one's own, which cost nothing by the token."""
-    return find_price(model.name, calls) if isinstance(model, Served) else None

@@ -26,6 +26,9 @@ def _optional(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
 
 
 ModelName = Annotated[str, _optional("--model", "provider/model, a base URL, a model's folder, or vllm:NAME.")]
+JudgeName = Annotated[
+    str, _optional("--judge", "Who judges: provider/model, a base URL, a model's folder, or vllm:NAME.")
+]
 BaseUrl = Annotated[
     str | None,
     _optional("--base-url", "Where an OpenAI-compatible server listens, such as http://127.0.0.1:8000/v1."),

@@ -27,12 +27,14 @@ from eclosure.cli.calls import (
     shown_estimate,
 )
 from eclosure.cli.output import QUARANTINED, plural, say
+from eclosure.cli.runs import say_run
 from eclosure.protocol.response import Order
 
 if TYPE_CHECKING:
     from eclosure.chat.connect import CallSettings
+    from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
-    from eclosure.generate import Generated, GenerateSettings
+    from eclosure.generate import GenerateSettings
 
 
 def generate(
@@ -187,25 +189,10 @@ async def _forecast(instances: Path, model: Named, out: Path, settings: Generate
         say(f"{planned.stage.out}: done before, so nothing would be asked")
 
 
-def _say(done: Generated) -> None:
+def _say(done: Finished) -> None:
     """Where every record went, what is incomplete, what was asked."""
-    from eclosure.chat.prices import MILLION
+    from eclosure.generate import incomplete
 
-    manifest, stage = done.manifest, done.stage
-    say(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if done.again else ""))
-    for name, counts in manifest.funnel.items():
-        say(f"  {name}: {counts}")
-    if done.incomplete:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in done.incomplete.items())
-        say(f"  without an answer: {plural(sum(done.incomplete.values()), 'response')} ({reasons})")
-    if manifest.counts.rejected:
-        say(f"  what was set aside: {stage.rejected_path}")
-    if manifest.counts.quarantined:
-        say(f"  what failed, and why: {stage.quarantine_path}; --retry tries it again")
-    calls = manifest.calls
-    cost = f", {calls['cost'] / MILLION:.2f} spent" if calls["cost"] else ""
-    unknown = f"; {plural(calls['unsettled'], 'call')} broken off, perhaps billed" if calls["unsettled"] else ""
-    say(
-        f"  {'0 calls now, before: ' if done.again else ''}{plural(calls['replies'], 'call')}, "
-        f"{calls['prompt_tokens']:,} tokens read, {calls['completion_tokens']:,} written{cost}{unknown}"
-    )
+    missing = incomplete(done)
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in missing.items())
+    say_run(done, f"without an answer: {plural(sum(missing.values()), 'response')} ({reasons})" if missing else None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,8 @@ class _Case:
     replica: int
 
     async def decide(self, criterion: Criterion) -> _Decision:
-        if (reason := self._out_of_the_question(criterion)) is not None:
+        reason = _reason_against(criterion, self.instance, self.response, self.settings)
+        if reason is not None:
             return _Decision(reason=reason)
         shown = _DISCLOSED[criterion](self.instance, self.response)
         assert shown is not None
@@ -127,24 +128,27 @@ class _Case:
     async def sufficiency(self) -> _Decision:
         return await self._ask(disclosure.sufficiency(self.instance))
 
-    def _out_of_the_question(self, criterion: Criterion) -> str | None:
-        """Why a criterion cannot be judged whoever judges it."""
-        if criterion is not Criterion.CORRECTNESS and not self.response.trace.steps:
-            return NO_TRACE
-        if criterion in (Criterion.CLOSURE, Criterion.CORRECTNESS) and self.response.answer is None:
-            return NO_ANSWER
-        if criterion in (Criterion.COMPLETENESS, Criterion.CORRECTNESS):
-            if self.settings.reference_free:
-                return REFERENCE_FREE
-            if self.instance.reference_answer is None:
-                return NO_REFERENCE
-        return None
-
     async def _ask(self, shown: Disclosure) -> _Decision:
         try:
             return _Decision(await ask(self.model, shown, self.settings, self.replica))
         except UnjudgedError as error:
             return _Decision(reason=str(error))
+
+
+def _reason_against(
+    criterion: Criterion, instance: Instance, response: Response, settings: JudgeSettings
+) -> str | None:
+    """Why a criterion cannot be judged whoever judges it."""
+    if criterion is not Criterion.CORRECTNESS and not response.trace.steps:
+        return NO_TRACE
+    if criterion in (Criterion.CLOSURE, Criterion.CORRECTNESS) and response.answer is None:
+        return NO_ANSWER
+    if criterion in (Criterion.COMPLETENESS, Criterion.CORRECTNESS):
+        if settings.reference_free:
+            return REFERENCE_FREE
+        if instance.reference_answer is None:
+            return NO_REFERENCE
+    return None
 
 
 _DISCLOSED: Mapping[Criterion, Callable[[Instance, Response], Disclosure | None]] = {
@@ -154,6 +158,16 @@ _DISCLOSED: Mapping[Criterion, Callable[[Instance, Response], Disclosure | None]
     Criterion.COMPLETENESS: disclosure.completeness,
     Criterion.CORRECTNESS: disclosure.correctness,
 }
+
+
+def requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
+    """Everything a judge is asked about a response, if it answers at the first attempt."""
+    yield _request(asked(disclosure.sufficiency(instance)), settings, 0, 0)
+    for criterion, disclose in _DISCLOSED.items():
+        if _reason_against(criterion, instance, response, settings) is None:
+            shown = disclose(instance, response)
+            assert shown is not None
+            yield _request(asked(shown), settings, 0, 0)
 
 
 async def ask(

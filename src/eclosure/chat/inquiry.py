@@ -1,0 +1,183 @@
+"""A model asked about every record of a file: what all commands that do so have in common.
+
+Finished work is not done again, work that broke off goes on, a replay asks nobody, and whoever else writes to the same
+run is kept out. What is asked, and what is made of the replies, is for the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from eclosure.chat.connect import CallSettings, Connection, connected, find_price
+from eclosure.chat.model import ChatModel, Reply, Request
+from eclosure.chat.named import Named, Served
+from eclosure.chat.preflight import refuse_idle_adapter
+from eclosure.chat.recorded import replay as replayed
+from eclosure.store.database import WriterLock, is_url
+from eclosure.store.export import export
+from eclosure.store.ledger import Ledger
+from eclosure.store.manifest import Manifest
+from eclosure.store.runner import Job, Runner
+from eclosure.store.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eclosure.chat.prices import Price
+    from eclosure.store.records import ReadRecord
+
+T = TypeVar("T")
+
+LEDGER = "ledger.sqlite"
+
+Watch: TypeAlias = Callable[[Runner[Any], Connection | None, int], AbstractContextManager[None]]
+"""Entered while a run is under way; told of the runner, the connection (None for a replay) and how many records."""
+
+
+class Records(Protocol[T]):
+    """Records that can be counted before they are gone through."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def __iter__(self) -> Iterator[ReadRecord[T]]:
+        """Each of them."""
+        ...
+
+
+def unwatched(_runner: Runner[Any], _connection: Connection | None, _total: int) -> AbstractContextManager[None]:
+    """Nobody looks."""
+    return nullcontext()
+
+
+async def _nothing(_: Ledger) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Inquiry(Generic[T]):
+    """What is asked, of what, and where the answers go."""
+
+    stage: Stage
+    records: Callable[[], AbstractContextManager[Records[T]]]
+    """The records, opened when they are needed."""
+    id_of: Callable[[T], str]
+    jobs: Callable[[ChatModel], Sequence[Job[Any, Any]]]
+    notes: Callable[[Ledger], Awaitable[Mapping[str, Any]]] = _nothing
+    """What else the manifest should tell, found in the ledger when all is done."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end."""
+
+    stage: Stage
+    manifest: Manifest
+    again: bool
+    """Whether it was finished before, so that there was nothing to do."""
+
+
+async def inquire(
+    inquiry: Inquiry[T],
+    model: Named,
+    calls: CallSettings,
+    *,
+    ledger: Path | str | None = None,
+    retry: bool = False,
+    replay: bool = False,
+    force: bool = False,
+    watch: Watch = unwatched,
+) -> Finished:
+    """Ask, and write what came of it, with its manifest and what was set aside.
+
+    ``ledger`` is a file or a ``postgresql://`` URL, ``ledger.sqlite`` beside the result by default. ``retry`` tries
+    again what was quarantined. ``replay`` answers out of the ledger alone. ``force`` replaces what other work wrote.
+    """
+    stage = inquiry.stage
+    broken_off = stage.out.exists() and not stage.manifest_path.exists() and not force
+    if not broken_off and (done := stage.finished(force=force)) is not None and not (retry and done.counts.quarantined):
+        return Finished(stage, done, again=True)
+    where = ledger or stage.out.with_name(LEDGER)
+    async with AsyncExitStack() as stack:
+        if is_url(where):
+            stage.out.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(WriterLock(stage.out, stage.name).release)
+        books = await stack.enter_async_context(Ledger.open(where, run=stage.work))
+        names = [job.name for job in inquiry.jobs(replayed(model.name, books))]
+        if broken_off and not any([await books.tally(name) for name in names]):
+            stage.finished()  # somebody else's file: refused
+        if retry:
+            # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
+            stage.manifest_path.unlink(missing_ok=True)
+            for name in names:
+                await books.reopen(name)
+        run = _Run(inquiry, model, calls, books, watch)
+        manifest = await (run.replayed() if replay else run.asked())
+    return Finished(stage, manifest, again=False)
+
+
+@dataclass(frozen=True)
+class _Run(Generic[T]):
+    """A run under way."""
+
+    inquiry: Inquiry[T]
+    model: Named
+    calls: CallSettings
+    ledger: Ledger
+    watch: Watch
+
+    async def replayed(self) -> Manifest:
+        """Out of the ledger alone."""
+        return await self._through(replayed(self.model.name, self.ledger), None)
+
+    async def asked(self) -> Manifest:
+        """By the model itself."""
+        model = self.model
+        async with AsyncExitStack() as stack:
+            sender = await stack.enter_async_context(self._opened(model))
+            if isinstance(model, Served) and model.base is not None:
+                base = await stack.enter_async_context(self._opened(model.at_base()))
+                await refuse_idle_adapter(_Single(sender, self), _Single(base, self))
+            connection = await self.connected(sender)
+            return await self._through(connection.model, connection)
+
+    def _opened(self, model: Named) -> AbstractAsyncContextManager[ChatModel]:
+        return model.opened(deadline=self.calls.deadline, concurrency=self.calls.concurrency)
+
+    async def connected(self, sender: ChatModel) -> Connection:
+        """The layers around a model, with what was spent so far."""
+        return await connected(sender, self.ledger, self.calls, price=price_of_model(self.model, self.calls))
+
+    async def _through(self, model: ChatModel, connection: Connection | None) -> Manifest:
+        """Every record to its end, and everything written."""
+        jobs = self.inquiry.jobs(model)
+        with self.inquiry.records() as records:
+            runner: Runner[T] = Runner(self.ledger, jobs, self.inquiry.id_of, workers=self.calls.workers)
+            with self.watch(runner, connection, len(records)):
+                await runner.run(records)
+        told = {**(await self.ledger.usage())._asdict(), **await self.inquiry.notes(self.ledger)}
+        return await export(self.ledger, self.inquiry.stage, [job.name for job in jobs], runner.progress.received, told)
+
+
+@dataclass(frozen=True)
+class _Single:
+    """A ``ChatModel`` for a few calls before a run, each within what the calls before it left of the budget."""
+
+    sender: ChatModel
+    run: _Run[Any]
+
+    @property
+    def name(self) -> str:
+        return self.sender.name
+
+    async def complete(self, request: Request) -> Reply:
+        return await (await self.run.connected(self.sender)).model.complete(request)
+
+
+def price_of_model(model: Named, calls: CallSettings) -> Price | None:
+    """None for weights of one's own, which cost nothing by the token."""
+    return find_price(model.name, calls) if isinstance(model, Served) else None

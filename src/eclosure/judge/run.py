@@ -1,0 +1,182 @@
+"""Judge every response of a file: where questions and responses come from, and where judgments go.
+
+A run's folder holds ``instances.jsonl``, ``responses.jsonl`` and, after this, ``judgments.jsonl``. Files of other tools
+that have question, passages and response side by side are taken apart into the first two.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eclosure.benchmarks.formats import Format
+from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
+from eclosure.chat.budget import Estimate, estimate
+from eclosure.chat.connect import CallSettings
+from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
+from eclosure.chat.named import Named, Served, find_model
+from eclosure.chat.recorded import call_key
+from eclosure.core.instance import Instance
+from eclosure.core.judgment import Judgment
+from eclosure.core.response import Response
+from eclosure.errors import RecordError, SettingError
+from eclosure.judge.evaluate import JudgeSettings, judge, requests
+from eclosure.store.indexed import index_file
+from eclosure.store.jsonfile import read_objects, require_file
+from eclosure.store.records import ReadRecord
+from eclosure.store.runner import Job
+from eclosure.store.seen import SeenIds
+from eclosure.store.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from eclosure.chat.model import ChatModel, Request
+
+INSTANCES, RESPONSES, JUDGMENTS = "instances.jsonl", "responses.jsonl", "judgments.jsonl"
+JOB = "judge"
+HOMELESS = "no such question"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A response and its question."""
+
+    id: str
+    instance: Instance
+    response: Response
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where questions and responses lie."""
+
+    instances: Path
+    responses: Path
+
+
+def find_sources(given: Path, out: Path, instances: Path | None = None, layout: Format = Format.AUTO) -> Sources:
+    """Questions and responses of a run's folder, of two files, or taken apart out of one."""
+    if given.is_dir():
+        return _checked(Sources(instances or given / INSTANCES, given / RESPONSES))
+    require_file(given)
+    if not _holds_responses(given):
+        return _taken_apart(given, out, detect_file(given) if layout is Format.AUTO else layout)
+    if instances is None:
+        raise SettingError(f"{given}: which questions do these answer? Name their file with --instances.")
+    return _checked(Sources(instances, given))
+
+
+def _holds_responses(path: Path) -> bool:
+    """Whether the first record that can be read is a response of ours."""
+    first = next((raw.value for raw in read_objects(path) if raw.value is not None), {})
+    return {"instance_id", "trace"} <= first.keys()
+
+
+def _checked(sources: Sources) -> Sources:
+    require_file(sources.instances)
+    require_file(sources.responses)
+    return sources
+
+
+def _taken_apart(given: Path, out: Path, layout: Format) -> Sources:
+    sources = Sources(out / INSTANCES, out / RESPONSES)
+    told = {"format": layout.value}
+    questions = Stage("judge instances", told, (given,), sources.instances)
+    if questions.finished() is None:
+        questions.write(scan_instances(given, format=layout))
+    said = Stage("judge responses", told, (given,), sources.responses)
+    if said.finished() is None:
+        said.write(scan_responses(given, format=layout))
+    return sources
+
+
+class Pairs:
+    """Responses with their questions, read from disk as they are needed."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._questions, _, _ = index_file(sources.instances, Instance)
+        self._responses, _, self._left_out = index_file(sources.responses, Response)
+        self._places = {instance_id: place for place, instance_id in enumerate(self._questions.ids)}
+        self._path = sources.responses
+
+    def __len__(self) -> int:
+        """How many responses there are, with those that cannot be judged."""
+        return len(self._responses) + len(self._left_out)
+
+    def __iter__(self) -> Iterator[ReadRecord[Pair]]:
+        """What could not be read, then every response."""
+        for record in self._left_out:
+            yield ReadRecord(record.where, rejected=record.rejected, error=record.error, error_kind=record.error_kind)
+        for place in range(len(self._responses)):
+            yield self._pair(self._responses[place])
+
+    def _pair(self, response: Response) -> ReadRecord[Pair]:
+        place = self._places.get(response.instance_id)
+        if place is None:
+            problem = f"answers {response.instance_id!r}, which is not among the questions. Give their file."
+            error = RecordError(problem, path=self._path, record=repr(response.id))
+            return ReadRecord(repr(response.id), error=error, error_kind=HOMELESS)
+        return ReadRecord(repr(response.id), value=Pair(response.id, self._questions[place], response))
+
+
+async def judge_responses(
+    sources: Sources,
+    model: Named | str,
+    out: Path | str,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    *,
+    ledger: Path | str | None = None,
+    retry: bool = False,
+    replay: bool = False,
+    force: bool = False,
+    watch: Watch | None = None,
+) -> Finished:
+    """Write ``judgments.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
+    settings, calls = settings or JudgeSettings(), calls or CallSettings()
+    named = find_model(model) if isinstance(model, str) else model
+    if isinstance(named, Served):
+        named = await named.settled(calls.deadline)
+    inquiry = _inquiry(sources, named, Path(out), settings)
+    return await inquire(
+        inquiry, named, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch or unwatched
+    )
+
+
+def _inquiry(sources: Sources, named: Named, out: Path, settings: JudgeSettings) -> Inquiry[Pair]:
+    told = {**named.identity, **settings.identity}
+    stage = Stage("judge", told, (sources.instances, sources.responses), out / JUDGMENTS)
+
+    def jobs(model: ChatModel) -> list[Job[Pair, Judgment]]:
+        async def work(pair: Pair) -> Judgment:
+            return await judge(pair.instance, pair.response, model, settings)
+
+        return [Job(JOB, work, Judgment)]
+
+    @contextmanager
+    def records() -> Iterator[Pairs]:
+        yield Pairs(sources)
+
+    return Inquiry(stage, records, lambda pair: pair.id, jobs)
+
+
+def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> Estimate:
+    """Calls, tokens and cost, before anything is sent: every question to the judge once, each different one once."""
+    asked = (
+        request
+        for record in Pairs(sources)
+        if record.value is not None
+        for request in requests(record.value.instance, record.value.response, settings)
+    )
+    return estimate(_different(asked, model.name), price_of_model(model, calls))
+
+
+def _different(requests: Iterable[Request], name: str) -> Iterator[Request]:
+    """What several responses share, such as the question about their evidence, is asked once."""
+    seen = SeenIds()
+    for number, request in enumerate(requests):
+        if seen.add(call_key(name, request), b"", number) is None:
+            yield request

@@ -1,0 +1,148 @@
+"""Judging a whole file: the command over HTTP, from a run's folder or from another tool's file."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import pytest
+from typer.testing import CliRunner
+
+from eclosure.benchmarks.load import scan_instances
+from eclosure.cli.main import app
+from eclosure.core.instance import Instance
+from eclosure.core.judgment import Criterion, Judgment
+from eclosure.core.response import Response
+from eclosure.errors import SettingError, UserError
+from eclosure.judge.run import Pairs, Sources, find_sources
+from eclosure.store import records
+from eclosure.store.manifest import read_manifest
+from eclosure.world.handlers import world_registry
+from eclosure.world.make import make_items
+from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclosure.world.server import ServerThread
+
+
+@pytest.fixture
+def planted():
+    return [
+        (item.instance, made)
+        for item in islice(make_items("short-easy", 3), 4)
+        for plan in (Plan(), *PLANS[:6])
+        if (made := sabotage(item, plan, "x")) is not None
+    ]
+
+
+@pytest.fixture
+def run(tmp_path, planted):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    questions = {instance.id: instance for instance, _ in planted}
+    records.write(folder / "instances.jsonl", questions.values())
+    records.write(folder / "responses.jsonl", (made.response for _, made in planted))
+    return folder
+
+
+def command(*arguments, code=0):
+    result = CliRunner().invoke(app, ["judge", *map(str, arguments)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def judgments(folder):
+    return list(records.read(folder / "judgments.jsonl", Judgment))
+
+
+def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, planted):
+    with ServerThread(world_registry()) as server:
+        first = command(run, "--judge", server.base_url, "--no-price")
+        bill = server.bill(keys=False)["totals"]["paid"]
+        again = command(run, "--judge", server.base_url, "--no-price")
+        assert server.bill(keys=False)["totals"]["paid"] == bill
+    assert f"{len(planted)} received = {len(planted)} accepted" in first.output
+    assert "done before" in again.output
+    by_id = {judgment.response_id: judgment for judgment in judgments(run)}
+    assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
+    manifest = read_manifest(run / "judgments.jsonl.manifest.json")
+    assert manifest.calls["replies"] == bill
+    assert manifest.settings["guidelines"].keys() >= {"judge_alignment", "judge_closure"}
+
+
+def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
+    stray = Response("stray", "nowhere", planted[0][1].response.trace, "x")
+    records.write(run / "responses.jsonl", [*(made.response for _, made in planted), stray])
+    with ServerThread(world_registry()) as server:
+        result = command(run, "--judge", server.base_url, "--no-price", code=3)
+    assert "no such question 1" in result.output
+    line = json.loads((run / "judgments.jsonl.quarantined.jsonl").read_text())
+    assert "'stray'" in line["id"]
+    assert "nowhere" in line["error"]
+
+
+def test_reference_free_judges_are_shown_no_reference(run, planted):
+    with ServerThread(world_registry()) as server:
+        command(run, "--judge", server.base_url, "--no-price", "--reference-free")
+    for judgment in judgments(run):
+        assert set(judgment.unjudged) == {Criterion.COMPLETENESS, Criterion.CORRECTNESS}
+        assert judgment.verdict.failure_class in (None, "path_deviation", "closure_failure")
+
+
+def test_a_dry_run_counts_the_calls_and_sends_nothing(run, planted):
+    with ServerThread(world_registry()) as server:
+        result = command(run, "--judge", server.base_url, "--no-price", "--dry-run")
+        assert server.bill(keys=False)["totals"]["paid"] == 0
+        command(run, "--judge", server.base_url, "--no-price")
+        paid = server.bill(keys=False)["totals"]["paid"]
+    assert f"{paid:,} calls" in result.output
+    assert not (run / "x").exists()
+
+
+RAGAS = {
+    "user_input": "Where was the director of Blue Harbour born?",
+    "retrieved_contexts": ["Blue Harbour was directed by Ana Ruiz.", "Ana Ruiz was born in Arica."],
+    "response": "1. Blue Harbour was directed by Ana Ruiz.\n2. She was born in Arica.\nFinal answer: Arica",
+    "reference": "Arica",
+}
+
+
+def test_another_tools_file_is_taken_apart(tmp_path):
+    given = tmp_path / "ragas.jsonl"
+    given.write_text(json.dumps(RAGAS) + "\n")
+    sources = find_sources(given, tmp_path / "run")
+    (pair,) = (record.value for record in Pairs(sources))
+    assert pair.instance.question == RAGAS["user_input"]
+    assert pair.response.answer == "Arica"
+    assert find_sources(given, tmp_path / "run") == sources
+    assert [record.value for record in scan_instances(sources.instances)] == [pair.instance]
+
+
+def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
+    with pytest.raises(SettingError, match="which questions"):
+        find_sources(run / "responses.jsonl", tmp_path)
+    found = find_sources(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
+    assert found == Sources(run / "instances.jsonl", run / "responses.jsonl")
+    (run / "instances.jsonl").unlink()
+    with pytest.raises(UserError):
+        find_sources(run, tmp_path)
+
+
+def test_generated_responses_are_judged_in_their_folder(tmp_path):
+    questions = [item.instance for item in islice(make_items("short-easy", 5), 3)]
+    records.write(tmp_path / "q.jsonl", questions)
+    with ServerThread(world_registry()) as server:
+        result = CliRunner().invoke(
+            app,
+            [
+                "generate",
+                str(tmp_path / "q.jsonl"),
+                "--model",
+                server.base_url,
+                "--no-price",
+                "-o",
+                str(tmp_path / "r"),
+            ],
+        )
+        assert result.exit_code == 0, result.output
+        command(tmp_path / "r", "--judge", server.base_url, "--no-price")
+    assert all(judgment.verdict.reliable for judgment in judgments(tmp_path / "r"))
+    assert list(records.read(tmp_path / "r" / "instances.jsonl", Instance)) == sorted(questions, key=lambda one: one.id)
