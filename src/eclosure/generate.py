@@ -181,9 +181,23 @@ async def generate(
 
     What the flags mean says ``chat.inquiry.inquire``.
     """
-    # One completion for each input: a bad answer is an answer.
-    calls = replace(calls or CallSettings(), semantic_attempts=1)
+    calls = one_completion(calls)
     planned = await plan(instances, model, out, settings, deadline=calls.deadline, replay=replay)
+    inquiry = inquiry_of(planned)
+    done = await inquire(
+        inquiry, planned.model, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
+    )
+    keep_questions(planned, force=force)
+    return done
+
+
+def one_completion(calls: CallSettings | None) -> CallSettings:
+    """One completion for each input: a bad answer is an answer."""
+    return replace(calls or CallSettings(), semantic_attempts=1)
+
+
+def inquiry_of(planned: Plan) -> Inquiry[Instance]:
+    """What is asked of the model about every question."""
 
     def jobs(asked: ChatModel) -> list[Job[Instance, Response]]:
         async def respond(instance: Instance) -> Response | Rejected:
@@ -191,15 +205,18 @@ async def generate(
 
         return [Job(JOB, respond, Response)]
 
-    inquiry = Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete)
-    done = await inquire(
-        inquiry, planned.model, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
-    )
-    _keep_questions(planned, force=force)
-    return done
+    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete)
 
 
-def _keep_questions(planned: Plan, *, force: bool) -> None:
+async def make_inquiry(
+    instances: Path, model: str, base_url: str | None, out: Path, settings: GenerateSettings, deadline: float
+) -> tuple[Inquiry[Instance], Named]:
+    """The same on any machine, from what can be sent to it."""
+    planned = await plan(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
+    return inquiry_of(planned), planned.model
+
+
+def keep_questions(planned: Plan, *, force: bool) -> None:
     """A copy beside the responses, so that whoever judges them needs the folder alone."""
     told = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
     copy = Stage("generate instances", told, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))

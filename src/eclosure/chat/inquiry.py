@@ -70,6 +70,10 @@ class Inquiry(Generic[T]):
     notes: Callable[[Ledger], Awaitable[Mapping[str, Any]]] = _nothing
     """What else the manifest should tell, found in the ledger when all is done."""
 
+    def job_names(self, model: Named, ledger: Ledger) -> list[str]:
+        """What the jobs are called, for whoever asks nothing."""
+        return [job.name for job in self.jobs(replayed(model.name, ledger))]
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -107,7 +111,7 @@ async def inquire(
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
         books = await stack.enter_async_context(Ledger.open(where, run=stage.work))
-        names = [job.name for job in inquiry.jobs(replayed(model.name, books))]
+        names = inquiry.job_names(model, books)
         if broken_off and not any([await books.tally(name) for name in names]):
             stage.finished()  # somebody else's file: refused
         if retry:

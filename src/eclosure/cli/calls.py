@@ -5,14 +5,19 @@ None of them changes what is asked, so a run may go on with other values.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eclosure.cli.output import say
+
 if TYPE_CHECKING:
     from eclosure.chat.budget import Estimate
     from eclosure.chat.connect import CallSettings
+    from eclosure.chat.crew import Maker
+    from eclosure.chat.inquiry import Finished
 
 
 def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
@@ -23,6 +28,13 @@ def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as ty
 
 def _optional(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
     return _option(flag, help, show_default=False, **settings)
+
+
+class Engine(StrEnum):
+    """Where calls are made from."""
+
+    PROCESS = "process"
+    RAY = "ray"
 
 
 ModelName = Annotated[str, _optional("--model", "provider/model, a base URL, a model's folder, or vllm:NAME.")]
@@ -46,6 +58,11 @@ NoPrice = Annotated[bool, _option("--no-price", "Ask a model whose price is not 
 LedgerPlace = Annotated[
     str | None,
     _optional("--ledger", "Where calls are kept: a file, or postgresql://…  [default: ledger.sqlite in the run]"),
+]
+EngineName = Annotated[Engine, _option("--engine", "Where the calls are made from: this process, or workers of Ray.")]
+Workers = Annotated[int, _option("--workers", "How many, with --engine ray.", min=1)]
+RayAddress = Annotated[
+    str | None, _optional("--ray-address", "A running cluster; auto for this machine's.  [default: one of our own]")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print calls, tokens and cost; send and write nothing.")]
 Retry = Annotated[bool, typer.Option("--retry", help="Try again what was quarantined.")]
@@ -77,6 +94,24 @@ def call_settings(
         prices=prices,
         unpriced=no_price,
     )
+
+
+def run_on_workers(
+    make: Maker,
+    calls: CallSettings,
+    ledger: str | None,
+    workers: int,
+    address: str | None,
+    *,
+    retry: bool,
+    force: bool,
+) -> Finished:
+    """The same by workers of Ray, with a line for everything that happens to them."""
+    from eclosure.chat.crew import inquire_on_ray
+    from eclosure.store.cluster import RaySettings
+
+    ray = RaySettings(workers=workers, address=address)
+    return inquire_on_ray(make, calls, ledger or "ledger.sqlite", ray, retry=retry, force=force, tell=say)
 
 
 def shown_estimate(estimate: Estimate) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,15 +16,20 @@ from eclosure.cli.calls import (
     Concurrency,
     Deadline,
     DryRun,
+    Engine,
+    EngineName,
     LedgerPlace,
     ModelName,
     NoPrice,
     Prices,
+    RayAddress,
     Replay,
     RequestsPerMinute,
     Retry,
     TokensPerMinute,
+    Workers,
     call_settings,
+    run_on_workers,
     shown_estimate,
 )
 from eclosure.cli.output import QUARANTINED, plural, say
@@ -83,6 +89,9 @@ def generate(
     retry: Retry = False,
     replay: Replay = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+    engine: EngineName = Engine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
 ) -> None:
     """Let a model answer questions step by step, as the paper does: greedy, one completion each, in the order of ids.
 
@@ -101,7 +110,8 @@ def generate(
     ECLOSURE_MODEL, ECLOSURE_BUDGET and ECLOSURE_LEDGER, in the environment or in .env.
     """
     from eclosure.cli.progress import watched
-    from eclosure.generate import GenerateSettings
+    from eclosure.errors import SettingError
+    from eclosure.generate import GenerateSettings, make_inquiry, one_completion
     from eclosure.generate import generate as run
 
     found, trained = _model(model, base_url, adapter, base_model, revision, dtype)
@@ -126,6 +136,15 @@ def generate(
     if dry_run:
         asyncio.run(_forecast(instances, found, out, settings, calls))
         return
+    if engine is Engine.RAY:
+        if adapter is not None or base_model is not None or replay:
+            raise SettingError(
+                "--engine ray asks a model that is served: no --adapter, --base-model or --replay."
+            )
+        made = partial(make_inquiry, instances, model, base_url, out, settings, deadline)
+        done = run_on_workers(made, one_completion(calls), ledger, workers, ray_address, retry=retry, force=force)
+        _say(done)
+        raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
     done = asyncio.run(
         run(
             instances,

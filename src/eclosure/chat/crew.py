@@ -1,0 +1,90 @@
+"""The same inquiry by many workers on a cluster: each takes a shard of the records, all share books and limits.
+
+What is sent to a worker is how to make the inquiry, not the inquiry: models, keys and open files stay where they are,
+so every machine finds the model by its name, with a key from its own environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from eclosure.chat.connect import CallSettings, connected
+from eclosure.chat.inquiry import Finished, Inquiry, price_of_model
+from eclosure.chat.named import Named, Served
+from eclosure.errors import SettingError
+from eclosure.store.cluster import RaySettings, Shard, run_on_ray, when_stopped
+from eclosure.store.export import export
+from eclosure.store.ledger import Ledger
+from eclosure.store.runner import Runner
+from eclosure.store.shares import Share, share_limit
+
+if TYPE_CHECKING:
+    from eclosure.store.manifest import Manifest
+
+Maker: TypeAlias = Callable[[], Awaitable[tuple[Inquiry[Any], Named]]]
+"""A function of a module, or a ``partial`` of one, that makes the inquiry wherever it is called."""
+
+
+def inquire_on_ray(
+    make: Maker,
+    calls: CallSettings,
+    ledger: str,
+    ray: RaySettings,
+    *,
+    retry: bool = False,
+    force: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Finished:
+    """Ask with many workers, then write what came of it. Blocks, and belongs to the main thread."""
+    if calls.budget is not None:
+        raise SettingError("--budget: workers of a cluster cannot keep one budget yet. Run in one process, or without.")
+    if ray.workers > calls.concurrency:
+        raise SettingError(f"{ray.workers} workers share {calls.concurrency} calls under way: some would have none.")
+    inquiry, model = asyncio.run(_made(make))
+    if not isinstance(model, Served):
+        raise SettingError(f"{model.name}: workers of a cluster ask a model that is served. Give its base URL.")
+    if (done := inquiry.stage.finished(force=force)) is not None and not (retry and done.counts.quarantined):
+        return Finished(inquiry.stage, done, again=True)
+    if retry:
+        asyncio.run(_reopened(inquiry, model, ledger))
+    received = run_on_ray(partial(_work, make, calls, ledger), ledger, ray, tell=tell)
+    return Finished(inquiry.stage, asyncio.run(_exported(inquiry, model, ledger, sum(received))), again=False)
+
+
+async def _made(make: Maker) -> tuple[Inquiry[Any], Named]:
+    return await make()
+
+
+async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> int:
+    """One shard, in one worker; how many records it had."""
+    inquiry, model = await make()
+    run = inquiry.stage.work
+    total = Share(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
+    async with (
+        Ledger.open(ledger, run=run) as books,
+        model.opened(deadline=calls.deadline, concurrency=calls.concurrency) as sender,
+    ):
+        connection = await connected(sender, books, calls, price=price_of_model(model, calls))
+        async with share_limit(connection.model.limiter, total, ledger, run=run, model=model.name):
+            with inquiry.records() as records:
+                jobs = inquiry.jobs(connection.model)
+                runner = Runner[Any](books, jobs, inquiry.id_of, workers=calls.workers, mine=shard.mine)
+                when_stopped(runner.stop)
+                await runner.run(records)
+    return runner.progress.received
+
+
+async def _reopened(inquiry: Inquiry[Any], model: Named, ledger: str) -> None:
+    inquiry.stage.manifest_path.unlink(missing_ok=True)
+    async with Ledger.open(ledger, run=inquiry.stage.work) as books:
+        for name in inquiry.job_names(model, books):
+            await books.reopen(name)
+
+
+async def _exported(inquiry: Inquiry[Any], model: Named, ledger: str, received: int) -> Manifest:
+    async with Ledger.open(ledger, run=inquiry.stage.work) as books:
+        told = {**(await books.usage())._asdict(), **await inquiry.notes(books)}
+        return await export(books, inquiry.stage, inquiry.job_names(model, books), received, told)

@@ -1,0 +1,66 @@
+"""Many workers write what one process would have written, and the same command finds it done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+from tests.store.postgres import fresh_database
+
+from eclosure.store import records
+from eclosure.world.handlers import world_registry
+from eclosure.world.make import make_items
+from eclosure.world.server import ServerThread
+
+pytestmark = pytest.mark.slow
+
+
+def generate(*arguments, code=0):
+    command = [sys.executable, "-m", "eclosure.cli.main", "generate", *map(str, arguments)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=400)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    records.write(path, (item.instance for item in islice(make_items("short-easy", 1), 60)))
+    return path
+
+
+def test_workers_on_one_ledger_write_what_one_process_writes(tmp_path, questions):
+    pytest.importorskip("ray")
+    ledger = fresh_database()
+    with ServerThread(world_registry()) as server:
+        asked = (questions, "--model", server.base_url, "--no-price", "--demonstrations", 0)
+        generate(*asked, "--out", tmp_path / "one")
+        on_ray = (*asked, "--out", tmp_path / "many", "--engine", "ray", "--workers", 2, "--ledger", ledger)
+        generate(*on_ray)
+        paid = server.bill(keys=False)["totals"]["paid"]
+        assert "done before" in generate(*on_ray)
+        assert server.bill(keys=False)["totals"]["paid"] == paid == 2 * 60
+    one, many = ((tmp_path / name / "responses.jsonl").read_bytes() for name in ("one", "many"))
+    assert one == many
+    assert len(many.splitlines()) == 60
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ((), "a file takes one writer"),
+        (("--ledger", "postgresql://x/y", "--budget", 1, "--prices", "p.json"), "cannot keep one budget"),
+        (("--ledger", "postgresql://x/y", "--concurrency", 1), "some would have none"),
+        (("--ledger", "postgresql://x/y", "--replay"), "asks a model that is served"),
+    ],
+)
+def test_what_workers_cannot_do_is_refused(tmp_path, questions, flags, problem):
+    pytest.importorskip("ray")
+    (tmp_path / "p.json").write_text('{"world": {"input": 1, "output": 1}}')
+    flags = [tmp_path / "p.json" if flag == "p.json" else flag for flag in flags]
+    with ServerThread(world_registry()) as server:
+        prices = () if "--prices" in flags else ("--no-price",)
+        arguments = (questions, "--model", server.base_url, *prices, "--out", tmp_path / "r", "--engine", "ray", *flags)
+        assert problem in " ".join(generate(*arguments, code=2).split())
