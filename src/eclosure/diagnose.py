@@ -20,9 +20,13 @@ from eclosure.core.response import Response
 from eclosure.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclosure.errors import UserError
 from eclosure.metrics.summary import GroupSummary, summarize
+from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclosure.store.jsonfile import require_file
+from eclosure.store.records import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     import numpy as np
 
@@ -123,6 +127,17 @@ def join_cases(
         else:
             cases.append(Case(instance, response, judgment))
     return cases, left
+
+
+def read_cases(run: Path) -> tuple[list[Case], list[tuple[str, str]]]:
+    """The cases of a judged run, and the responses that make none, with the reason."""
+    for name in (INSTANCES, RESPONSES, JUDGMENTS):
+        require_file(run / name)
+    return join_cases(
+        {instance.id: instance for instance in read(run / INSTANCES, Instance)},
+        read(run / RESPONSES, Response),
+        {judgment.response_id: judgment for judgment in read(run / JUDGMENTS, Judgment)},
+    )
 
 
 def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int = 2_000) -> Diagnosis:

@@ -25,6 +25,7 @@ from eclosure.core.instance import Instance
 from eclosure.core.response import Response
 from eclosure.errors import SettingError
 from eclosure.protocol.response import Order, ResponsePrompt
+from eclosure.store.folder import INSTANCES, RESPONSES
 from eclosure.store.runner import Job, Rejected, read_value
 from eclosure.store.spool import Spool
 from eclosure.store.stage import Stage
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from eclosure.store.ledger import Ledger
 
 JOB = "generate"
-INSTANCES, RESPONSES = "instances.jsonl", "responses.jsonl"
 REFUSAL = "refusal"
 _SAID = frozenset({FailureKind.LENGTH, FailureKind.EMPTY})
 """What is no failure here: the model answered, and what it said is an incomplete generation."""

@@ -1,4 +1,4 @@
-"""``eclosure judge``: let a model judge responses under the locked guidelines."""
+"""``eclosure judge``: let a model judge responses under the locked guidelines, and find out how far to trust it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from eclosure.benchmarks.formats import Format
 from eclosure.cli.calls import (
@@ -26,7 +27,7 @@ from eclosure.cli.calls import (
     call_settings,
     shown_estimate,
 )
-from eclosure.cli.output import QUARANTINED, say
+from eclosure.cli.output import QUARANTINED, percent, percent_range, print_table, say
 from eclosure.cli.runs import say_run
 
 if TYPE_CHECKING:
@@ -34,8 +35,26 @@ if TYPE_CHECKING:
     from eclosure.chat.named import Named
     from eclosure.judge.evaluate import JudgeSettings
     from eclosure.judge.run import Sources
+    from eclosure.judge.validate import Validation
 
 
+class _JudgesByDefault(TyperGroup):
+    """``eclosure judge RUN`` is ``eclosure judge run RUN``: what is no command of its own is to be judged."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Put the command in where it was left out."""
+        own = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if not args or args[0] in own else ["run", *args])
+
+
+app = typer.Typer(
+    cls=_JudgesByDefault,
+    no_args_is_help=True,
+    help="Let a model judge responses (eclosure judge RUN --judge MODEL), and find out how far to trust it.",
+)
+
+
+@app.command(name="run")
 def judge(
     responses: Annotated[
         Path,
@@ -115,3 +134,70 @@ async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, cal
     if isinstance(model, Served):
         model = await model.settled(calls.deadline)
     say(f"{model.name}: {shown_estimate(forecast(sources, model, settings, calls))}")
+
+
+@app.command()
+def validate(
+    run: Annotated[Path, typer.Argument(help="A judged run's folder.", show_default=False)],
+    verdicts: Annotated[
+        Path, typer.Option(help="Verdicts of people (or of the world) on some of its responses.", show_default=False)
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="[default: validation.json in the run]", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For the intervals.")] = 42,
+    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2_000,
+) -> None:
+    """Hold a judge against people: agreement, what it misses, what it finds that is not there, and corrected rates.
+
+    People need to have labelled only some of the responses, but these must be a random sample. Writes a small file that
+    later reports print beside every rate of this judge.
+    """
+    import numpy as np
+
+    from eclosure.core.response import Response
+    from eclosure.judge.validate import read_judgments, read_verdicts, write
+    from eclosure.judge.validate import validate as hold_against
+    from eclosure.store.folder import JUDGMENTS, RESPONSES, VALIDATION
+    from eclosure.store.manifest import read_manifest
+    from eclosure.store.records import read
+    from eclosure.store.stage import beside
+
+    manifest = read_manifest(beside(run / JUDGMENTS, "manifest.json"))
+    found = hold_against(
+        read_judgments(run / JUDGMENTS),
+        read_verdicts(verdicts),
+        read(run / RESPONSES, Response),
+        settings=manifest.settings,
+        rng=np.random.default_rng(seed),
+        resamples=resamples,
+    )
+    place = out or run / VALIDATION
+    write(place, found)
+    _say_validation(found)
+    say(f"{place}: written")
+
+
+def _say_validation(found: Validation) -> None:
+    """One line for each label: how far the judge agrees, where it errs, and what the rates come to."""
+    say(f"{found.judge}: {found.labelled:,} of {found.judged:,} responses were labelled")
+    head = ("label", "n", "agreement", "kappa", "balanced", "misses", "false alarms", "judge", "corrected")
+    rows = []
+    for row in found.overall.rows.values():
+        corrected = found.corrected[row.label]
+        interval = percent_range(corrected.interval)
+        rows.append(
+            (
+                str(row.label),
+                f"{row.n:,}" + (f" of {row.labelled:,}" if row.unjudged else ""),
+                f"{percent(row.scores.agreement.value)} [{percent_range(row.scores.agreement.interval)}]",
+                percent(row.scores.kappa.value),
+                percent(row.scores.balanced_accuracy.value),
+                f"{row.misses:,}",
+                f"{row.false_alarms:,}",
+                percent(corrected.judge),
+                f"{percent(corrected.value)} [{interval}]",
+            )
+        )
+    print_table("How far to trust it, in percent; a failure is the event to be found", head, rows)

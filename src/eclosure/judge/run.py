@@ -23,6 +23,7 @@ from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, SettingError
 from eclosure.judge.evaluate import JudgeSettings, judge, requests
+from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.indexed import index_file
 from eclosure.store.jsonfile import read_objects, require_file
 from eclosure.store.records import ReadRecord
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from eclosure.chat.model import ChatModel, Request
 
-INSTANCES, RESPONSES, JUDGMENTS = "instances.jsonl", "responses.jsonl", "judgments.jsonl"
 JOB = "judge"
 HOMELESS = "no such question"
 

@@ -1,0 +1,76 @@
+"""From judged responses to how far the judge can be trusted, and whether they pass."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import pytest
+from typer.testing import CliRunner
+
+from eclosure.cli.main import app
+from eclosure.core.verdict import SettledVerdict
+from eclosure.store import records
+from eclosure.world.handlers import world_registry
+from eclosure.world.make import make_items
+from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclosure.world.server import ServerThread
+
+
+def command(*arguments, code=0):
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A run judged by somebody who errs in a tenth of the cases, and what is true of it."""
+    run = tmp_path_factory.mktemp("run")
+    planted = [
+        (item.instance, made)
+        for item in islice(make_items("short-easy", 3), 12)
+        for plan in (Plan(), Plan(None, PLANS[11].broken), *PLANS[:4])
+        if (made := sabotage(item, plan, f"{plan}")) is not None
+    ]
+    records.write(run / "instances.jsonl", {instance.id: instance for instance, _ in planted}.values())
+    unique = {made.response.id: (instance, made) for instance, made in planted}
+    records.write(run / "responses.jsonl", (made.response for _, made in unique.values()))
+    verdicts = [
+        SettledVerdict(made.response.id, instance.id, made.verdict, "world") for instance, made in unique.values()
+    ]
+    records.write(run / "people.jsonl", verdicts)
+    with ServerThread(world_registry(judge_noise=0.1)) as server:
+        command("judge", run, "--judge", server.base_url, "--no-price")
+    return run, verdicts
+
+
+def test_a_judge_is_held_against_people(judged):
+    run, verdicts = judged
+    output = command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--resamples", 200)
+    assert f"{len(verdicts)} of {len(verdicts)} responses were labelled" in output
+    lines = {line.split()[0]: line for line in output.splitlines() if line.strip()}
+    assert {"L", "A", "C", "K", "Acc", "G", "TRR", "LGG"} <= lines.keys()
+    told = json.loads((run / "validation.json").read_text())
+    assert (told["judge"], told["labelled"]) == ("127.0.0.1/world", len(verdicts))
+    disagreement = told["overall"]["rows"]["A"]["misses"] + told["overall"]["rows"]["A"]["false_alarms"]
+    assert 0 < disagreement < 0.3 * len(verdicts)
+
+
+def test_a_gate_lets_pass_or_tells_why_not(judged):
+    run, verdicts = judged
+    assert "passed" in command("gate", run, "--min-trr", 0.01, "--max-unjudged", 0.0)
+    output = command("gate", run, "--min-trr", 0.99, "--max-lgg", 0.001, code=100)
+    assert "TRR may be as low as" in output
+    assert "LGG may be as high as" in output
+    assert f"failed, {len(verdicts)} responses" in output
+
+
+def test_a_gate_without_limits_is_refused(judged):
+    result = CliRunner().invoke(app, ["gate", str(judged[0])])
+    assert "lets everything pass" in str(result.exception)
+
+
+def test_a_folder_that_was_not_judged_is_told(tmp_path):
+    result = CliRunner().invoke(app, ["gate", str(tmp_path), "--min-trr", "0.5"])
+    assert "instances.jsonl" in str(result.exception)
