@@ -213,7 +213,7 @@ def broken_link(case: Case) -> str:
     if (failure := verdict.failure_class) is not None:
         told.append(
             _BROKEN[failure].format(
-                pursued=f": {judgment.pursued}" if judgment.pursued else "",
+                pursued=f": {judgment.pursued.rstrip(' .')}" if judgment.pursued else "",
                 established=f"“{judgment.established}”" if judgment.established else "an answer",
                 instead=f", but “{judgment.established}”" if judgment.established else "",
             )

@@ -57,6 +57,31 @@ def test_a_judge_is_held_against_people(judged):
     assert 0 < disagreement < 0.3 * len(verdicts)
 
 
+def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tmp_path):
+    run, verdicts = judged
+    output = command("diagnose", run, "--out", tmp_path / "before", "--resamples", 200, "--validation", _validated(run))
+    assert f"{len(verdicts)} responses to 12 questions" in output
+    assert {path.name for path in (tmp_path / "before").iterdir()} == {
+        "report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"
+    }  # fmt: skip
+    told = (tmp_path / "before" / "report.md").read_text()
+    assert f"Validated against people on {len(verdicts)} of {len(verdicts)} responses." in told
+    assert "not been validated" not in told
+
+
+def _validated(run):
+    place = run / "another.json"
+    command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--resamples", 200, "--out", place)
+    return place
+
+
+def test_without_a_validation_the_report_says_so(judged, tmp_path):
+    run, _ = judged
+    (run / "validation.json").unlink(missing_ok=True)
+    command("diagnose", run, "--out", tmp_path, "--resamples", 200)
+    assert "not been validated" in (tmp_path / "report.html").read_text()
+
+
 def test_a_gate_lets_pass_or_tells_why_not(judged):
     run, verdicts = judged
     assert "passed" in command("gate", run, "--min-trr", 0.01, "--max-unjudged", 0.0)

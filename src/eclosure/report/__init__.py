@@ -1,0 +1,1 @@
+"""A diagnosis -> one page, tables and files that people and machines read."""

@@ -1,0 +1,146 @@
+"""The main table in the paper's layout, and what goes with it, for a LaTeX document with ``booktabs``."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from eclosure.metrics.rates import Metric
+from eclosure.report.notes import Notes
+from eclosure.report.tables import SHOWN_METRICS
+from eclosure.report.words import CODE_WORDS, FAILURE_WORDS, one_line, percent, percent_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eclosure.diagnose import Diagnosis
+    from eclosure.metrics.summary import GroupSummary
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "'": r"\textquotesingle{}",
+    "`": r"\textasciigrave{}",
+    "-": r"{-}",
+    "⟨": r"\textless{}",
+    "⟩": r"\textgreater{}",
+    "–": "--",
+    "·": r"\textperiodcentered{}",
+}
+_EACH = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")
+
+
+def escape(text: str) -> str:
+    """Text as it is: in it there is no command, no comment, no column and no ligature."""
+    plain = unicodedata.normalize("NFC", one_line(text))
+    return _EACH.sub(lambda found: _SPECIAL[found[0]], plain)
+
+
+def latex(diagnosis: Diagnosis, notes: Notes | None = None) -> str:
+    """Three tables: the metrics by dataset and model, failure classes, and codes of unsound steps."""
+    notes = notes or Notes()
+    tables = (_main(diagnosis, notes), _failures(diagnosis), _codes(diagnosis))
+    return "\n".join([_NEEDS, *(line for table in tables for line in table)]) + "\n"
+
+
+_NEEDS = r"% Needs \usepackage[T1]{fontenc}, \usepackage{textcomp} and \usepackage{booktabs}."
+_CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
+_MAIN_CAPTION = (
+    r"Rates in percent, with 95\,\% intervals over questions beneath; the last two with their denominators. "
+)
+
+
+def _main(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
+    heads = ["Dataset", "Model", "$n$", *(metric.value for metric in SHOWN_METRICS)]
+    yield from _opening("llr" + "r" * len(SHOWN_METRICS), heads)
+    dataset = None
+    for summary in diagnosis.groups[1:]:
+        first = summary.group[0] != dataset
+        if first and dataset is not None:
+            yield r"\midrule"
+        dataset = summary.group[0]
+        yield from _rates(escape(dataset) if first else "", escape(summary.group[1]), summary)
+    if len(diagnosis.groups) > 1:
+        yield r"\midrule"
+    yield from _rates(r"\textbf{All}", "", diagnosis.overall)
+    if notes.corrected:
+        found = [notes.corrected.get(metric) for metric in SHOWN_METRICS]
+        yield _row([r"\emph{corrected}", "", "", *(_number(one.value) if one else "--" for one in found)])
+        yield _row(["", "", "", *(_small(percent_range(one.interval)) if one else "" for one in found)])
+    yield from _closing(_MAIN_CAPTION + escape(notes.trust), "tab:diagnosis")
+
+
+def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
+    """The values, and beneath them their intervals."""
+    values = [_value(summary, metric) for metric in SHOWN_METRICS]
+    intervals = [_small(percent_range(summary.estimates[metric].interval)) for metric in SHOWN_METRICS]
+    yield _row([dataset, model, str(summary.responses), *values])
+    yield _row(["", "", "", *intervals])
+
+
+def _value(summary: GroupSummary, metric: Metric) -> str:
+    rate = summary.rates[metric]
+    among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if metric in _CONDITIONAL and rate.n else ""
+    return _number(rate.value) + among
+
+
+def _number(value: float | None) -> str:
+    return "--" if value is None else percent(value)
+
+
+def _small(text: str) -> str:
+    # A bracket at the start of a row would be read as the argument of the line break before it.
+    return rf"{{\scriptsize {text}}}" if text else ""
+
+
+def _failures(diagnosis: Diagnosis) -> Iterator[str]:
+    parts = diagnosis.overall.composition
+    if not parts.failures:
+        return
+    yield from _opening("lrr", ["First broken link", "All", "Within LGG"])
+    for failure, count in parts.failures.items():
+        yield _row([FAILURE_WORDS[failure][0].capitalize(), str(count), str(parts.gap_failures.get(failure, 0))])
+    yield r"\midrule"
+    yield _row(["Globally insufficient", str(sum(parts.failures.values())), str(sum(parts.gap_failures.values()))])
+    yield from _closing("Globally insufficient responses by their first broken link.", "tab:failures")
+
+
+def _codes(diagnosis: Diagnosis) -> Iterator[str]:
+    if not diagnosis.local_failures:
+        return
+    yield from _opening("llr", ["Code", "Reason", "Steps"])
+    for code, count in diagnosis.local_failures.items():
+        yield _row([code.value, CODE_WORDS[code][0].capitalize(), str(count)])
+    yield from _closing("Unsound steps by their primary reason.", "tab:codes")
+
+
+def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:
+    yield "\n\\begin{table*}[t]\n\\centering\\small"
+    yield rf"\begin{{tabular}}{{{columns}}}"
+    yield r"\toprule"
+    yield _row(heads)
+    yield r"\midrule"
+
+
+def _closing(caption: str, label: str) -> Iterator[str]:
+    yield "\\bottomrule\n\\end{tabular}"
+    yield rf"\caption{{{caption}}}"
+    yield rf"\label{{{label}}}"
+    yield r"\end{table*}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"

@@ -1,0 +1,126 @@
+"""The diagnosis as Markdown, for a pull request, a wiki or a terminal.
+
+Names of datasets, models, judges and reasons come from files. They are escaped so that nothing in them is a link, an
+image, markup or the end of a cell.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from eclosure.diagnose import broken_link
+from eclosure.report.facets import OUTCOMES, seen
+from eclosure.report.notes import Notes
+from eclosure.report.story import cautions, evidence_rates, evidence_sentences, flow, headline
+from eclosure.report.tables import Cell, Table, all_tables, glossary
+from eclosure.report.words import one_line, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eclosure.diagnose import Case, Diagnosis
+    from eclosure.report.story import Stage, Statement
+
+NAMED = 10
+"""How many failing responses are told one by one."""
+_LONGEST = 200
+# What means something anywhere in a line of CommonMark or GitHub's dialect. A colon or "www." can make a bare address a
+# link; "@" and "#" can notify a person or point at an issue; braces mean something to what builds pages of Markdown.
+_SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=\S)|(?<=\bwww)\.", re.IGNORECASE)
+# What makes a list, a heading or a rule of the beginning of a line.
+_START = re.compile(r"^(\d+)?(?:(?<!\d)(?=[-+=])|(?<=\d)(?=[.)](?:\s|$)))")
+
+
+def escape(text: str) -> str:
+    """Text as it is, whatever it says. Only what could mean something is escaped: words and numbers stay readable."""
+    return _START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", one_line(text)))
+
+
+def own(text: str) -> str:
+    """Our own words inside a cell."""
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def markdown(diagnosis: Diagnosis, cases: Sequence[Case] = (), notes: Notes | None = None) -> str:
+    """The whole report, without the explorer: its tables and the first few responses that fail."""
+    return "\n".join(_lines(diagnosis, cases, notes or Notes())) + "\n"
+
+
+def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterator[str]:
+    overall = diagnosis.overall
+    judges = ", ".join(map(escape, diagnosis.judges))
+    yield f"# {escape(notes.title)}"
+    yield ""
+    yield f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}, judged by {judges}."
+    yield ""
+    yield f"> **Validation.** {escape(notes.trust)}"
+    for told in cautions(diagnosis, notes):
+        yield f">\n> {escape(told)}"
+    yield "\n## First: is the evidence enough?\n"
+    yield " ".join(evidence_sentences(diagnosis))
+    yield ""
+    for kind, responses, reliable, gap in evidence_rates(diagnosis):
+        yield f"- Where {kind} ({responses}): **{own(reliable)}** reliable, **{own(gap)}** in the gap."
+    yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
+    for statement in headline(diagnosis, notes):
+        yield from _statement(statement)
+    yield "\nBrackets are 95 % intervals; questions are resampled, not responses."
+    yield "\n## Where responses are lost\n"
+    for stage in flow(diagnosis):
+        yield _stage(stage)
+    for table in all_tables(diagnosis, notes):
+        yield from _table(table)
+    yield from _examples(cases)
+    yield "\n## Glossary\n"
+    for letter, name, told in glossary():
+        yield f"- **{letter}** {name}: {told}"
+    if notes.about:
+        yield "\n## About\n"
+        for name, told in notes.about.items():
+            yield f"- {escape(name)}: {escape(told)}"
+
+
+def _statement(told: Statement) -> Iterator[str]:
+    yield f"- **{told.count:,} {told.lead}**: {told.figure}. {told.told}"
+    if told.corrected:
+        yield f"  - corrected by people's labels: **{told.corrected}**"
+    for part in told.parts:
+        yield f"  - {part.count:,} {part.lead}: {part.told}"
+    if told.bounds:
+        yield f"  - {told.bounds}"
+
+
+def _stage(stage: Stage) -> str:
+    lost = ", ".join(f"{part.count:,} {part.name}" for part in stage.lost) or "none lost"
+    return f"- {stage.asked} {stage.kept.count:,} of {stage.total:,} {stage.kept.name} ({lost})."
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"\n## {table.title}\n"
+    yield f"| {' | '.join(map(own, table.heads))} |"
+    yield "|" + "|".join(" --- " for _ in table.heads) + "|"
+    for row in table.rows:
+        yield f"| {' | '.join(cell for cell, _ in zip_longest(map(_cell, row), table.heads, fillvalue=''))} |"
+    if table.note:
+        yield f"\n{own(table.note)}"
+
+
+def _cell(cell: Cell) -> str:
+    """The details are numbers of ours."""
+    return " ".join((escape(cell.text), *map(own, cell.details)))
+
+
+def _examples(cases: Sequence[Case]) -> Iterator[str]:
+    failing = [case for case in cases if case.verdict.reliable is False]
+    if not failing:
+        return
+    yield f"\n## Responses that fail: {min(NAMED, len(failing))} of {len(failing):,}\n"
+    for case in failing[:NAMED]:
+        outcome = OUTCOMES[seen(case).outcome]
+        yield f"- {escape(_short(case.response.id))} ({outcome}): {escape(_short(broken_link(case)))}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,165 @@
+"""Where the marks of a plot stand, in percent of its width. The page draws them and says what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eclosure.metrics.rates import Metric
+from eclosure.report.words import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, group_name, percent, percent_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eclosure.diagnose import Diagnosis
+    from eclosure.metrics.summary import GroupSummary
+    from eclosure.report.story import Part, Stage
+
+PLOTTED = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+_SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a bar."""
+
+    kind: str
+    name: str
+    count: int
+    start: float
+    width: float
+    show: str = ""
+
+    @property
+    def share(self) -> str:
+        """In percent of the bar's whole."""
+        return percent(self.width / 100)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """One test of the chain as a bar: those that go on, then those that are lost."""
+
+    asked: str
+    total: int
+    kept: Segment
+    lost: tuple[Segment, ...]
+    reach: float
+    """How far those come that are asked."""
+
+
+def flow_rows(stages: Sequence[Stage]) -> tuple[FlowRow, ...]:
+    """Bars on one scale: all responses are a full width."""
+    whole = max(stages[0].total, 1)
+    return tuple(_flow_row(stage, whole) for stage in stages)
+
+
+def _flow_row(stage: Stage, whole: int) -> FlowRow:
+    start, segments = 0.0, []
+    for part in (stage.kept, *stage.lost):
+        segments.append(_segment(part, start, whole))
+        start += segments[-1].width
+    return FlowRow(stage.asked, stage.total, segments[0], tuple(segments[1:]), _place(stage.total / whole))
+
+
+def _segment(part: Part, start: float, whole: int) -> Segment:
+    return Segment(part.kind, part.name, part.count, _place(start / 100), _place(part.count / whole), part.show)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A rate on its axis, with the whisker of its interval and the band of its bounds."""
+
+    label: str
+    interval: str
+    n: int
+    value: float | None
+    whisker: tuple[float, float] | None
+    band: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What is drawn in one column, and where its scale ends."""
+
+    letter: str
+    name: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class RatePlot:
+    """Rates of every group, one column for each metric."""
+
+    axes: tuple[Axis, ...]
+    rows: tuple[tuple[str, int, tuple[Dot, ...]], ...]
+
+
+def rate_plot(diagnosis: Diagnosis) -> RatePlot:
+    """Dots and whiskers. A single group says what all together say, so it is not drawn twice."""
+    groups = diagnosis.groups if len(diagnosis.groups) > 2 else diagnosis.groups[:1]
+    scales = {metric: _scale(groups, metric) for metric in PLOTTED}
+    axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], f"{100 * scales[metric]:.0f} %") for metric in PLOTTED)
+    rows = tuple(
+        (group_name(group.group), group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED))
+        for group in groups
+    )
+    return RatePlot(axes, rows)
+
+
+def _scale(groups: Sequence[GroupSummary], metric: Metric) -> float:
+    """The gap is small, and small things need a scale of their own; the others share the full one."""
+    if metric is not Metric.GAP_RATE:
+        return 1.0
+    tops = [
+        span.high for group in groups for span in (group.estimates[metric].interval, group.rates[metric].bounds) if span
+    ]
+    return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
+
+
+def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
+    rate, estimate = group.rates[metric], group.estimates[metric]
+    bounds = rate.bounds if rate.unjudged else None
+    return Dot(
+        percent(rate.value),
+        percent_range(estimate.interval),
+        rate.n,
+        None if rate.value is None else _place(rate.value / scale),
+        None
+        if estimate.interval is None
+        else (_place(estimate.interval.low / scale), _place(estimate.interval.high / scale)),
+        None if bounds is None else (_place(bounds.low / scale), _place(bounds.high / scale)),
+    )
+
+
+def _place(share: float) -> float:
+    return round(100 * min(share, 1.0), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """How a whole is made up, as one bar for each part."""
+
+    title: str
+    total: int
+    bars: tuple[Segment, ...]
+
+
+def composition_bars(diagnosis: Diagnosis) -> tuple[Bars, ...]:
+    """The failure classes of the gap, and the codes of unsound steps."""
+    gap = diagnosis.overall.composition.gap_failures
+    failures = {(str(one), FAILURE_WORDS[one][0], f"outcome=gap_{one}"): count for one, count in gap.items()}
+    codes = {
+        ("unsound", f"{code.value} {CODE_WORDS[code][0]}", f"code={code.value}"): count
+        for code, count in diagnosis.local_failures.items()
+    }
+    made = (_bars("Failures of the whole, within the gap", failures), _bars("Unsound steps, by reason", codes))
+    return tuple(bars for bars in made if bars.bars)
+
+
+def _bars(title: str, counts: Mapping[tuple[str, str, str], int]) -> Bars:
+    total = sum(counts.values())
+    made = (
+        Segment(kind, name, count, 0.0, _place(count / total), show) for (kind, name, show), count in counts.items()
+    )
+    return Bars(title, total, tuple(made))

@@ -1,0 +1,113 @@
+"""The words and number forms that all formats share. Knows no format: whoever writes one escapes for it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from eclosure.core.judgment import Criterion, LocalFailure
+from eclosure.core.verdict import FailureClass
+from eclosure.diagnose import Evidence
+from eclosure.metrics.rates import Metric
+
+if TYPE_CHECKING:
+    from eclosure.core.labels import Label
+    from eclosure.stats.intervals import Interval
+
+DASH = "–"
+
+METRIC_WORDS: dict[Metric, tuple[str, str]] = {
+    Metric.ACCURACY: ("accuracy", "The submitted answer is correct."),
+    Metric.LOCAL_SOUNDNESS_RATE: ("local soundness", "Every step holds, taken by itself."),
+    Metric.ALIGNMENT_RATE: ("alignment", "The reasoning pursues the question that was asked."),
+    Metric.CLOSURE_RATE: ("closure", "The reasoning establishes the answer that was submitted."),
+    Metric.COMPLETENESS_RATE: ("completeness", "The reasoning establishes the reference answer."),
+    Metric.GLOBAL_SUFFICIENCY_RATE: ("global sufficiency", "The whole holds: aligned and closed (A and C)."),
+    Metric.TRACE_RELIABILITY_RATE: ("reliability", "Every step holds, and so does the whole (L, A and C)."),
+    Metric.GAP_RATE: ("the local-global gap", "Every step holds, and the whole does not."),
+    Metric.GAP_SHARE: ("share of the gap", "Of the responses whose whole does not hold, those in the gap."),
+    Metric.GAP_RISK: (
+        "risk of the gap",
+        "Of the wrong answers, those in the gap: no check of single steps finds them.",
+    ),
+}
+"""A name and a sentence for each letter of the paper."""
+
+FAILURE_WORDS: dict[FailureClass, tuple[str, str]] = {
+    FailureClass.PATH_DEVIATION: ("path deviation", "pursue another question than the one asked"),
+    FailureClass.INCOMPLETE_REASONING: ("incomplete reasoning", "stop before an answer is established"),
+    FailureClass.ANSWER_DECOUPLING: ("answer decoupling", "submit another answer than the one they establish"),
+    FailureClass.CLOSURE_FAILURE: (
+        "closure failure",
+        "do not establish their answer; without a reference it is not known which of the two",
+    ),
+    FailureClass.UNDETERMINED: ("undetermined", "do not establish their answer; what they pursue was not judged"),
+}
+"""A name, and what such responses do."""
+
+CODE_WORDS: dict[LocalFailure, tuple[str, str]] = {
+    LocalFailure.UNSUPPORTED_CONTENT: ("unsupported content", "The step states what no passage says."),
+    LocalFailure.INVALID_INFERENCE: ("invalid inference", "The step does not follow from what precedes it."),
+    LocalFailure.CONSTRAINT_OR_COMPUTATION: (
+        "constraint or computation",
+        "A condition, a comparison or a calculation is wrong.",
+    ),
+    LocalFailure.FALSE_COVERAGE: ("false coverage", "The step says the passages lack what they do tell."),
+    LocalFailure.OTHER: ("other", "The step does not hold for another reason."),
+}
+
+CRITERION_WORDS: dict[Criterion, str] = {
+    Criterion.LOCAL_SOUNDNESS: "every step holds",
+    Criterion.ALIGNMENT: "pursues the question",
+    Criterion.CLOSURE: "establishes the submitted answer",
+    Criterion.COMPLETENESS: "establishes the reference answer",
+    Criterion.CORRECTNESS: "the answer is correct",
+}
+
+EVIDENCE_WORDS: dict[Evidence, str] = {
+    Evidence.SUFFICIENT: "the passages settle the question",
+    Evidence.INSUFFICIENT: "the passages do not settle the question",
+    Evidence.UNJUDGED: "not judged whether they do",
+}
+
+# Characters that are not seen but act: controls, direction overrides, zero-width ones, tags. The two joiners stay:
+# Persian, Indic scripts and emoji are written with them.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with every character that acts without being seen replaced by its name, such as ``⟨U+202E⟩``."""
+    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """The visible text on a single line."""
+    return " ".join(visible(text).split())
+
+
+def percent(value: float | None) -> str:
+    """``46.3``; a dash for what is undefined."""
+    return DASH if value is None else f"{100 * value:.1f}"
+
+
+def percent_range(interval: Interval | None) -> str:
+    """``[40.9, 51.9]``, or nothing."""
+    return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 response``, ``2,000 responses``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def label_mark(label: Label) -> str:
+    """``1``, ``0``, or a dash for what was not judged."""
+    return DASH if label is None else str(int(label))
+
+
+def group_name(group: tuple[str, ...]) -> str:
+    """A group of responses in words."""
+    return " · ".join(group) if group else "all responses"

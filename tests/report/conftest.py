@@ -1,0 +1,37 @@
+"""Responses of the world, made once, and a browser where there is one."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.report.making import make_cases, make_diagnosis, make_questions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eclosure.diagnose import Case, Diagnosis
+
+
+@pytest.fixture(scope="session")
+def cases() -> list[Case]:
+    return make_cases(make_questions(12), 96)
+
+
+@pytest.fixture(scope="session")
+def diagnosis(cases: list[Case]) -> Diagnosis:
+    return make_diagnosis(cases)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("there is no Chromium")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -1,0 +1,227 @@
+"""Markdown, LaTeX, JUnit and JSON: what they say, and that no value says it for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from tests.report.hostile import PAYLOADS, hostile_case, hostile_cases, hostile_notes
+from tests.report.making import make_diagnosis
+from tests.test_diagnose import FAILS, case
+
+from eclosure.metrics.rates import Metric
+from eclosure.report.junit import junit
+from eclosure.report.latex import escape as latex_escape
+from eclosure.report.latex import latex
+from eclosure.report.markdown import escape as markdown_escape
+from eclosure.report.markdown import markdown
+from eclosure.report.notes import NOT_VALIDATED, Notes
+from eclosure.report.plain import diagnosis_json
+from eclosure.report.render import write_all
+from eclosure.report.words import one_line
+from eclosure.stats.intervals import Estimate, Interval
+
+ANY_TEXT = st.one_of(st.text(st.characters(codec=None)), st.sampled_from(PAYLOADS))
+MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def shown(text):
+    """What a reader of Markdown sees of a paragraph; None where it is more than plain words."""
+    blocks = MARKDOWN.parse(text)
+    if [block.type for block in blocks] != ["paragraph_open", "inline", "paragraph_close"]:
+        return None
+    if any(child.type not in ("text", "text_special", "softbreak") for child in blocks[1].children):
+        return None
+    return "".join(child.content for child in blocks[1].children)
+
+
+@given(ANY_TEXT)
+def test_markdown_shows_any_text_as_it_is(text):
+    if wanted := one_line(text):
+        # As it stands in a report: after other words of a line.
+        assert shown(f"x {markdown_escape(text)}") == f"x {wanted}"
+
+
+@given(st.one_of(ANY_TEXT, st.text("-+=#>.)1*_ a\t:|`~", max_size=6)))
+def test_markdown_shows_any_text_as_it_is_at_the_beginning_of_a_line(text):
+    for start in ("- ", "# ", "> "):
+        inner = [one for one in MARKDOWN.parse(start + markdown_escape(text)) if one.type == "inline"]
+        assert len(MARKDOWN.parse(start + markdown_escape(text))) == len(
+            MARKDOWN.parse(f"{start}{'x' if inner else ''}")
+        )
+        assert "".join(child.content for one in inner for child in one.children) == one_line(text)
+
+
+def test_numbers_and_names_stay_readable_in_markdown():
+    assert markdown_escape("gpt-4.1 (n = 12, +3)") == "gpt-4.1 (n = 12, +3)"
+    assert markdown_escape("- a") == "\\- a"
+    assert markdown_escape("12. a") == "12\\. a"
+    assert markdown_escape("77.0") == "77.0"
+    assert markdown_escape("3)") == "3\\)"
+    assert markdown_escape("https://x.example www.x.example") == "https\\://x.example www\\.x.example"
+
+
+@given(ANY_TEXT)
+def test_a_cell_of_a_markdown_table_holds_any_text(text):
+    row = f"| {markdown_escape(text)} | end |"
+    cells = [block for block in MARKDOWN.parse(f"| a | b |\n| --- | --- |\n{row}") if block.type == "inline"]
+    assert ["".join(child.content for child in cell.children) for cell in cells] == ["a", "b", one_line(text), "end"]
+
+
+@pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_markdown_keeps_its_tables_whatever_the_names(text):
+    def shape(word):
+        hostile = [hostile_case(number, word) for number in range(4)]
+        blocks = MARKDOWN.parse(markdown(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word)))
+        assert not any(
+            child.type in ("link_open", "image", "html_inline") for b in blocks for child in b.children or ()
+        )
+        return [block.type for block in blocks]
+
+    assert shape(text) == shape("harmless")
+
+
+def test_markdown_says_what_the_page_says(diagnosis, cases):
+    text = markdown(diagnosis, cases)
+    assert NOT_VALIDATED.replace(".", "\\.") in text
+    assert f"**{diagnosis.overall.composition.groups['reliable']} are reliable**" in text
+    assert "## Labels L, A and C together" in text
+    assert text == markdown(diagnosis, cases)
+
+
+_ALLOWED = re.compile(
+    r"\\textbackslash\{\}|\\textascii(?:circum|tilde|grave)\{\}|\\text(?:less|greater|bar|quotedbl|quotesingle|periodcentered)\{\}"
+    r"|\\[{}$&#%_]|\{-\}"
+)
+
+
+@given(ANY_TEXT)
+def test_latex_has_no_command_comment_or_column_of_its_values(text):
+    left = _ALLOWED.sub("", latex_escape(text))
+    assert not re.search(r"[\\{}$&#%_^~<>|\"'`\n\r\x00-\x1f]|--", left)
+
+
+@pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_latex_keeps_its_rows_whatever_the_names(text):
+    def shape(word):
+        hostile = [hostile_case(number, word) for number in range(4)]
+        made = latex(make_diagnosis(hostile, resamples=5), hostile_notes(word))
+        return [(line.count(" & "), line.endswith(r" \\")) for line in made.splitlines()]
+
+    assert shape(text) == shape("harmless")
+
+
+def test_latex_has_the_papers_columns_and_balanced_braces(diagnosis):
+    text = latex(diagnosis, Notes(corrected={Metric.GAP_RATE: Estimate(0.1, Interval(0.0, 0.2))}))
+    assert "Dataset & Model & $n$ & Acc & LSR & A & C & GSR & TRR & LGG & LggShare & LggRisk \\\\" in text
+    for mark in (r"\toprule", r"\midrule", r"\bottomrule", r"\label{tab:diagnosis}", r"\emph{corrected}"):
+        assert mark in text
+    assert text.count("{") == text.count("}")
+    rows = [line for line in text.split(r"\bottomrule")[0].splitlines() if line.endswith(r"\\")]
+    assert {line.count(" & ") for line in rows} == {11}
+    assert r"world{-}2wiki" in text
+
+
+def parsed(cases, notes=None):
+    return ElementTree.fromstring(junit(cases, notes).encode())
+
+
+def test_junit_has_a_test_for_each_response(cases, diagnosis):
+    root = parsed(cases)
+    tests = root.findall(".//testcase")
+    groups = diagnosis.overall.composition.groups
+    assert {test.get("name") for test in tests} == {one.response.id for one in cases}
+    assert len(tests) == int(root.get("tests")) == len(cases)
+    failures = groups["gap"] + groups["locally_unsound"]
+    assert len(root.findall(".//failure")) >= failures
+    assert int(root.get("failures")) == len(root.findall(".//failure"))
+    assert int(root.get("skipped")) == len(root.findall(".//skipped"))
+    passing = [test for test in tests if not len(test)]
+    assert len(passing) == groups["reliable"]
+    assert {test.get("classname").split(".")[1] for test in tests} == {one.response.source.model for one in cases}
+
+
+def test_junit_says_why_a_response_fails_or_is_skipped():
+    unknown = case(number=2, closed=None)
+    root = parsed([case(steps=(FAILS,), number=1), unknown])
+    (failure,) = root.findall(".//failure")
+    assert failure.get("message") == "Step 1 does not hold."
+    assert failure.get("type") == "unsound step"
+    assert "Question: Where?" in failure.text
+    assert root.find(".//skipped").get("message") == "not judged"
+    assert NOT_VALIDATED in root.find(".//property").get("value")
+
+
+@given(ANY_TEXT)
+def test_junit_is_xml_whatever_the_text(text):
+    (test,) = parsed([hostile_case(1, text)], hostile_notes(text)).findall(".//testcase")
+    assert [child.tag for child in test] == ["failure"]
+
+
+def test_json_holds_every_rate_with_its_interval(diagnosis):
+    told = json.loads(diagnosis_json(diagnosis, Notes(left_out=[("r", "it was not judged")])))
+    first = told["groups"][0]
+    rate = diagnosis.overall.rates[Metric.GAP_RATE]
+    assert list(first["rates"]) == [metric.value for metric in Metric]
+    assert first["rates"]["LGG"]["hits"] == rate.hits
+    assert first["rates"]["LGG"]["n"] == rate.n
+    assert first["rates"]["LGG"]["interval"] == list(diagnosis.overall.estimates[Metric.GAP_RATE].interval)
+    assert first["rates"]["LGG"]["bounds"] == list(rate.bounds)
+    assert (first["benchmark"], first["model"]) == (None, None)
+    assert told["groups"][1]["benchmark"] == diagnosis.groups[1].group[0]
+    assert sum(row["responses"] for row in told["joint"]) == told["responses"]
+    assert told["left_out"] == [{"response": "r", "reason": "it was not judged"}]
+    assert told["validation"] is None
+
+
+def test_the_keys_of_the_json_stay(diagnosis):
+    told = json.loads(diagnosis_json(diagnosis))
+    assert told["format"] == "eclosure-diagnosis-1"
+    assert list(told) == [
+        "format", "title", "about", "judges", "validation", "corrected", "responses", "questions", "groups",
+        "by_evidence", "joint", "local_failures", "matching", "correct_but_insufficient", "incorrect_but_sufficient",
+        "inconsistent", "unjudged", "left_out",
+    ]  # fmt: skip
+    assert list(told["groups"][0]) == [
+        "benchmark", "model", "responses", "questions", "rates", "trace_groups", "failures", "gap_failures"
+    ]  # fmt: skip
+    assert list(told["groups"][0]["rates"]["TRR"]) == [
+        "hits", "n", "unjudged", "value", "interval", "undefined", "method", "bounds"
+    ]  # fmt: skip
+
+
+def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
+    hostile = hostile_cases()
+    diagnosis = make_diagnosis(hostile, resamples=5)
+    written = [write_all(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")]
+    assert list(written[0]) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"]
+    for name, path in written[0].items():
+        assert path.read_bytes() == written[1][name].read_bytes()
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == sorted(written[0])
+
+
+@pytest.mark.slow
+def test_bytes_do_not_depend_on_the_process():
+    """Sets and hashes of strings are ordered otherwise in every process."""
+    program = (
+        "import hashlib; from tests.report.hostile import *; from tests.report.making import make_diagnosis; "
+        "from eclosure.report.html import page; from eclosure.report.junit import junit; "
+        "cases = hostile_cases(); diagnosis = make_diagnosis(cases, resamples=5); "
+        "print(hashlib.sha256((page(diagnosis, cases) + junit(cases)).encode()).hexdigest())"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(told) == 1
