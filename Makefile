@@ -1,6 +1,8 @@
 # The whole developer interface. `make setup` once, then `make check test` before every commit.
 
 VENV ?= .venv
+# More than there are cores: many tests wait for servers, locks and kills.
+AT_ONCE ?= 3
 BIN := $(VENV)/bin
 
 .PHONY: setup check format test figures docs demo lock
@@ -26,7 +28,7 @@ format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff check --fix .
 
 test: ## all tests; core, stats and metrics must be covered to the last line
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal --durations=25 --cov --cov-report=term:skip-covered
 	$(BIN)/coverage report --include='*/core/*,*/stats/*,*/metrics/*' --fail-under=100 --format=total
 
 figures: ## every performance claim, measured now; fails where one does not hold
