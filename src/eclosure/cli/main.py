@@ -8,7 +8,7 @@ from typing import Annotated, Never
 import typer
 
 import eclosure
-from eclosure.cli import data, diagnose, families, gate, generate, judge, metrics, select, switch, train, world
+from eclosure.cli import data, diagnose, families, gate, generate, judge, metrics, screen, select, switch, train, world
 from eclosure.cli.environment import load_file
 from eclosure.cli.output import printable
 from eclosure.errors import UserError
@@ -31,6 +31,7 @@ app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="gate")(gate.gate)
 app.command(name="generate")(generate.generate)
 app.command(name="metrics")(metrics.metrics)
+app.command(name="screen")(screen.screen)
 app.command(name="select")(select.select)
 app.command(name="switch")(switch.switch)
 app.command(name="train", context_settings=train.SETTINGS)(train.train)

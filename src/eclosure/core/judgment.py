@@ -53,6 +53,21 @@ def primary_ineligibility(applying: Iterable[Ineligibility]) -> Ineligibility | 
 
 
 @dataclass(frozen=True, slots=True)
+class Screening:
+    """What one judge said of a question, before any response was seen."""
+
+    id: str
+    """The question's."""
+    judge: str
+    eligible: Label = None
+    """Whether the question can be used to study reasoning; None where the judge could not be brought to say."""
+    code: Ineligibility | None = None
+    """Why it cannot."""
+    reason: str | None = None
+    """In the judge's words; or why there is no label."""
+
+
+@dataclass(frozen=True, slots=True)
 class Support:
     """Where a step finds its support: a passage by its index, and words that stand in it."""
 

@@ -1,0 +1,81 @@
+"""Screen questions: can they be used to study reasoning? Asked of a model once for each question, no response shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eclosure.benchmarks.formats import Format
+from eclosure.benchmarks.load import detect_file, scan_instances
+from eclosure.chat.connect import CallSettings
+from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, unwatched
+from eclosure.chat.named import Named, Served, find_model
+from eclosure.core.instance import Instance
+from eclosure.core.judgment import NO_REFERENCE, Ineligibility, Screening
+from eclosure.judge.evaluate import JudgeSettings, UnjudgedError, ask
+from eclosure.protocol.disclosure import eligibility
+from eclosure.protocol.judging import Question, UnreadableReplyError, guideline_hash
+from eclosure.store.folder import SCREENING
+from eclosure.store.runner import Job, Rejected
+from eclosure.store.spool import Spool
+from eclosure.store.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eclosure.chat.model import ChatModel
+
+JOB = "screen"
+
+
+async def screen(instance: Instance, model: ChatModel, settings: JudgeSettings | None = None) -> Screening | Rejected:
+    """What the model says of a question. Without a reference answer there is nothing to screen."""
+    shown = eligibility(instance)
+    if shown is None:
+        return Rejected(NO_REFERENCE)
+    try:
+        told = await ask(model, shown, settings or JudgeSettings())
+    except UnjudgedError as error:
+        return Screening(instance.id, model.name, reason=str(error))
+    assert isinstance(told, dict)
+    code = None if told["code"] is None else Ineligibility(told["code"])
+    if (code is None) != told["eligible"]:
+        problem = f"eligible={told['eligible']} with the code {code}: exactly what is not eligible has one."
+        return Screening(instance.id, model.name, reason=str(UnreadableReplyError("contradictory", problem)))
+    return Screening(instance.id, model.name, told["eligible"], code, told["reason"] or None)
+
+
+async def screen_questions(
+    instances: Path,
+    model: Named | str,
+    out: Path,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    *,
+    layout: Format = Format.AUTO,
+    ledger: Path | str | None = None,
+    retry: bool = False,
+    replay: bool = False,
+    force: bool = False,
+    watch: Watch = unwatched,
+) -> Finished:
+    """Write ``screening.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
+    settings, calls = settings or JudgeSettings(), calls or CallSettings()
+    named = find_model(model) if isinstance(model, str) else model
+    if isinstance(named, Served):
+        named = await named.settled(calls.deadline)
+    layout = detect_file(instances) if layout is Format.AUTO else layout
+    asked = {"attempts": settings.attempts, "max_tokens": settings.max_tokens, "temperature": settings.temperature}
+    told = {**named.identity, **asked, "format": layout.value, "guideline": guideline_hash(Question.ELIGIBILITY)}
+    stage = Stage("screen", told, (instances,), out / SCREENING)
+
+    def jobs(judge: ChatModel) -> list[Job[Instance, Screening]]:
+        async def work(instance: Instance) -> Screening | Rejected:
+            return await screen(instance, judge, settings)
+
+        return [Job(JOB, work, Screening)]
+
+    def records() -> Spool[Instance]:
+        return Spool(Instance, scan_instances(instances, format=layout))
+
+    inquiry = Inquiry(stage, records, lambda instance: instance.id, jobs)
+    return await inquire(inquiry, named, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch)
