@@ -24,9 +24,9 @@ def diagnosis(cases: list[Case]) -> Diagnosis:
     return make_diagnosis(cases)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium."""
+    """A headless Chromium. For one module: while it is open an event loop runs, and no test could run another."""
     playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright")
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
