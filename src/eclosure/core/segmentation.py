@@ -73,8 +73,7 @@ def _joined(lines: list[str]) -> Iterator[str]:
             step = f"{step} {line.strip()}"
         else:
             yield line.strip()
-    if step:
-        yield step
+    yield step  # there is a numbered line, or nobody would ask
 
 
 def _agent(lines: list[str]) -> Segmented:
