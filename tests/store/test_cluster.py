@@ -71,7 +71,7 @@ def test_a_ledger_in_a_file_is_refused(tmp_path):
 
 def test_without_ray_one_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install 'eclosure\[ray\]'"):
+    with pytest.raises(UserError, match=r"pip install 'eclosure\[chat,postgres,ray\]'"):
         run_on_ray(nothing, "postgresql://nowhere/x", RaySettings())
 
 
@@ -112,7 +112,10 @@ class Rig:
         """A driver at work. Afterwards nothing of it is left."""
         path = write_settings(self.folder / "settings.json", self.asking(**settings))
         command = [sys.executable, "-m", "tests.store.cluster_work", str(path)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        # A job in the background is born deaf to SIGINT, and what it starts inherits that.
+        hearing = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+        options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True, "preexec_fn": hearing}
+        with subprocess.Popen(command, **options) as process:
             try:
                 yield process
             finally:
