@@ -10,8 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclosure.chat.batch_files import Note, custom_id, key_of
-from eclosure.chat.budget import worst_usage
-from eclosure.chat.failures import UNKNOWN_USAGE, Answer, CallFailure, classify, excerpt
+from eclosure.chat.budget import known_cost, worst_usage
+from eclosure.chat.failures import Answer, CallFailure, classify, excerpt
 from eclosure.chat.model import Decoding, Reply, ReplySchema, Request, Usage
 from eclosure.chat.recorded import settled_of
 from eclosure.core.identity import content_hash
@@ -135,7 +135,9 @@ class Settling:
             if answer.unpaid:
                 await self._ledger.release(key, whoever=True)
             return unanswered(self._note, result.custom_id, str(answer.kind), str(answer))
-        cost = self._cost(how.worst, answer)
+        if (cost := known_cost(answer, self._price)) is None:
+            assert self._price is not None
+            cost = self._price.cost(how.worst)
         try:
             await self._ledger.settle(settled_of(key, answer, cost=cost))
         except RecordError:
@@ -147,13 +149,6 @@ class Settling:
         if isinstance(answer, CallFailure):
             collected.bad[str(answer.kind)] += 1
         return None
-
-    def _cost(self, worst: Usage, answer: Reply | CallFailure) -> int:
-        """What an answer cost; where nobody says, the worst."""
-        if self._price is None or (isinstance(answer, CallFailure) and answer.unpaid):
-            return 0
-        reply = answer.reply if isinstance(answer, CallFailure) else answer
-        return self._price.cost(worst if reply is None or reply.usage == UNKNOWN_USAGE else reply.usage)
 
     async def _without_result(self, name: str, results: Results) -> Unanswered:
         """Why a request has no result. Only of a batch that was refused as a whole is it certain that it was free."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure
-from eclosure.chat.model import Request, Usage
+from eclosure.chat.model import Around, Request, Usage
 from eclosure.chat.prices import MILLION, Price
 from eclosure.errors import Resumable, SettingError
 
@@ -124,6 +124,14 @@ class Budget:
             self.settle(worst, worst if held.cost is None else held.cost, assumed=held.cost is None)
 
 
+def known_cost(answer: Reply | CallFailure, price: Price | None) -> int | None:
+    """What an answer cost; None where nobody says, and the worst has to be supposed."""
+    if price is None or (isinstance(answer, CallFailure) and answer.unpaid):
+        return 0
+    reply = answer.reply if isinstance(answer, CallFailure) else answer
+    return None if reply is None or reply.usage == UNKNOWN_USAGE else price.cost(reply.usage)
+
+
 @dataclass(slots=True)
 class Held:
     """What a call turned out to cost; None while nobody knows."""
@@ -131,19 +139,14 @@ class Held:
     cost: int | None = None
 
 
-class Budgeted:
+class Budgeted(Around):
     """A ``ChatModel`` that sends nothing the budget does not cover."""
 
     def __init__(self, model: ChatModel, budget: Budget, price: Price, count: TokenCount = tokens_at_most) -> None:
-        self._model = model
+        super().__init__(model)
         self._budget = budget
         self._price = price
         self._count = count
-
-    @property
-    def name(self) -> str:
-        """What records say of who answered."""
-        return self._model.name
 
     async def complete(self, request: Request) -> Reply:
         """The reply, paid."""
@@ -151,15 +154,7 @@ class Budgeted:
             try:
                 reply = await self._model.complete(request)
             except CallFailure as failure:
-                held.cost = self._cost_of(failure)
+                held.cost = known_cost(failure, self._price)
                 raise
-            held.cost = self._known(reply.usage)
+            held.cost = known_cost(reply, self._price)
             return reply
-
-    def _cost_of(self, failure: CallFailure) -> int | None:
-        if failure.unpaid:
-            return 0
-        return None if failure.reply is None else self._known(failure.reply.usage)
-
-    def _known(self, usage: Usage) -> int | None:
-        return None if usage == UNKNOWN_USAGE else self._price.cost(usage)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from eclosure.chat.connect import CallSettings, Connection, connected, find_price
-from eclosure.chat.model import ChatModel, Reply, Request
+from eclosure.chat.model import Around, ChatModel, Reply, Request
 from eclosure.chat.named import Named, Served
 from eclosure.chat.preflight import refuse_idle_adapter
 from eclosure.chat.recorded import replay as replayed
@@ -167,19 +167,15 @@ class _Run(Generic[T]):
         return await export(self.ledger, self.inquiry.stage, [job.name for job in jobs], runner.progress.received, told)
 
 
-@dataclass(frozen=True)
-class _Single:
+class _Single(Around):
     """A ``ChatModel`` for a few calls before a run, each within what the calls before it left of the budget."""
 
-    sender: ChatModel
-    run: _Run[Any]
-
-    @property
-    def name(self) -> str:
-        return self.sender.name
+    def __init__(self, sender: ChatModel, run: _Run[Any]) -> None:
+        super().__init__(sender)
+        self._run = run
 
     async def complete(self, request: Request) -> Reply:
-        return await (await self.run.connected(self.sender)).model.complete(request)
+        return await (await self._run.connected(self._model)).model.complete(request)
 
 
 def price_of_model(model: Named, calls: CallSettings) -> Price | None:

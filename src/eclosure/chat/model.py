@@ -123,6 +123,18 @@ class ChatModel(Protocol):
         ...
 
 
+class Around:
+    """A model around another one: it goes by the other's name."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """What records say of who answered."""
+        return self._model.name
+
+
 class BatchModel(Protocol):
     """A model in this process, which is fastest when it answers many requests in one go."""
 

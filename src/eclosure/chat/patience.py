@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from eclosure.chat.budget import tokens_about, worst_usage
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.limits import Limiter
+from eclosure.chat.model import Around
 from eclosure.errors import Resumable, SettingError
 
 if TYPE_CHECKING:
@@ -129,18 +130,14 @@ class _Tries:
     """When it was first turned away or did not get through."""
 
 
-class _Limited:
+class _Limited(Around):
     """A ``ChatModel`` that sends when it is its turn, unless the service is given up by then."""
 
     def __init__(self, model: ChatModel, limiter: Limiter, breaker: _Breaker, tokens: Callable[[Request], int]) -> None:
-        self._model = model
+        super().__init__(model)
         self._limiter = limiter
         self._breaker = breaker
         self._tokens = tokens
-
-    @property
-    def name(self) -> str:
-        return self._model.name
 
     async def complete(self, request: Request) -> Reply:
         metered = self._limiter.pace.tokens_per_minute is not None
@@ -157,7 +154,7 @@ class _Limited:
             return reply
 
 
-class Patient:
+class Patient(Around):
     """A ``ChatModel`` that tries again. One for each model: limit and breaker are shared by all of its calls."""
 
     def __init__(
@@ -178,16 +175,11 @@ class Patient:
         """How many requests were accepted at which semantic attempt."""
         self._patience = patience or Patience()
         self._breaker = _Breaker(self._patience.breaker, self.limiter.let_go)
-        self._model = between(_Limited(model, self.limiter, self._breaker, tokens or _tokens))
-        """Books that are kept of every send are kept between trying again and the queue: nobody queues for them."""
+        # Books that are kept of every send are kept between trying again and the queue: nobody queues for them.
+        super().__init__(between(_Limited(model, self.limiter, self._breaker, tokens or _tokens)))
         self._note = note
         """Told of every failure, with the seconds until the next attempt or None for the last."""
         self._rng = rng or Random()
-
-    @property
-    def name(self) -> str:
-        """What records say of who answered."""
-        return self._model.name
 
     async def complete(self, request: Request) -> Reply:
         """The reply; the last failure where there is none, or ``ServiceDown`` where the run should stop."""

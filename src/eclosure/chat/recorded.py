@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclosure.chat.budget import TokenCount, tokens_at_most, worst_usage
+from eclosure.chat.budget import TokenCount, known_cost, tokens_at_most, worst_usage
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
-from eclosure.chat.model import Reply, Request, request_identity
+from eclosure.chat.model import Around, Reply, Request, request_identity
 from eclosure.core.identity import content_hash
 from eclosure.errors import RecordError, Resumable, UserError
 from eclosure.store.ledger import Intent, Settled
@@ -24,7 +24,7 @@ from eclosure.store.runner import working_on
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from eclosure.chat.model import ChatModel, Usage
+    from eclosure.chat.model import ChatModel
     from eclosure.chat.prices import Price
     from eclosure.store.ledger import Ledger
 
@@ -70,27 +70,19 @@ def reply_of(settled: Settled) -> Reply:
     return kept.reply
 
 
-class Recorded:
+class Recorded(Around):
     """A ``ChatModel`` that looks into the ledger first. Those who ask the same at once wait for one answer."""
 
     def __init__(self, model: ChatModel, ledger: Ledger) -> None:
-        self.found = 0
-        """Requests that were answered out of the ledger."""
-        self._model = model
+        super().__init__(model)
         self._ledger = ledger
         self._asked: dict[str, tuple[asyncio.Lock, int]] = {}
-
-    @property
-    def name(self) -> str:
-        """What records say of who answered."""
-        return self._model.name
 
     async def complete(self, request: Request) -> Reply:
         """The reply, old or new."""
         key = call_key(self.name, request)
         async with self._alone(key):
             if (settled := await self._ledger.find(key)) is not None:
-                self.found += 1
                 return reply_of(settled)
             return await self._model.complete(request)
 
@@ -108,26 +100,21 @@ class Recorded:
                 self._asked[key] = lock, users - 1
 
 
-class Noted:
+class Noted(Around):
     """A ``ChatModel`` that notes every send before it leaves, and what came of it after."""
 
     def __init__(
         self, model: ChatModel, ledger: Ledger, price: Price | None = None, count: TokenCount = tokens_at_most
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._ledger = ledger
         self._price = price
         self._count = count
 
-    @property
-    def name(self) -> str:
-        """What records say of who answered."""
-        return self._model.name
-
     async def complete(self, request: Request) -> Reply:
         """The reply, which is on disk by then."""
         key = call_key(self.name, request)
-        worst = self._cost(worst_usage(request, self._count))
+        worst = 0 if self._price is None else self._price.cost(worst_usage(request, self._count))
         if (settled := await self._intend(key, request, worst)) is not None:
             return reply_of(settled)
         try:
@@ -155,14 +142,8 @@ class Noted:
         return None
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
-        reply = answer.reply if isinstance(answer, CallFailure) else answer
-        if isinstance(answer, CallFailure) and answer.unpaid:
-            cost = 0
-        elif reply is None or reply.usage == UNKNOWN_USAGE:
-            cost = worst  # what nobody tells the price of is taken for the worst, as the budget does
-        else:
-            cost = self._cost(reply.usage)
-        settled = settled_of(key, answer, cost=cost)
+        known = known_cost(answer, self._price)
+        settled = settled_of(key, answer, cost=worst if known is None else known)
         try:
             await self._ledger.settle(settled)
         except RecordError:
@@ -171,9 +152,6 @@ class Noted:
                 raise
             settled = first
         return reply_of(settled)
-
-    def _cost(self, usage: Usage) -> int:
-        return 0 if self._price is None else self._price.cost(usage)
 
 
 class NotRecordedError(UserError):
