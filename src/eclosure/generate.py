@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,12 +184,10 @@ async def generate(
     """
     calls = one_completion(calls)
     planned = await plan(instances, model, out, settings, deadline=calls.deadline, replay=replay)
-    inquiry = inquiry_of(planned)
-    done = await inquire(
+    inquiry = inquiry_of(planned, force=force)
+    return await inquire(
         inquiry, planned.model, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
     )
-    keep_questions(planned, force=force)
-    return done
 
 
 def one_completion(calls: CallSettings | None) -> CallSettings:
@@ -196,7 +195,7 @@ def one_completion(calls: CallSettings | None) -> CallSettings:
     return replace(calls or CallSettings(), semantic_attempts=1)
 
 
-def inquiry_of(planned: Plan) -> Inquiry[Instance]:
+def inquiry_of(planned: Plan, *, force: bool = False) -> Inquiry[Instance]:
     """What is asked of the model about every question."""
 
     def jobs(asked: ChatModel) -> list[Job[Instance, Response]]:
@@ -205,18 +204,26 @@ def inquiry_of(planned: Plan) -> Inquiry[Instance]:
 
         return [Job(JOB, respond, Response)]
 
-    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete)
+    copied = partial(_keep_questions, planned, force=force)
+    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete, copied)
 
 
 async def make_inquiry(
-    instances: Path, model: str, base_url: str | None, out: Path, settings: GenerateSettings, deadline: float
+    instances: Path,
+    model: str,
+    base_url: str | None,
+    out: Path,
+    settings: GenerateSettings,
+    deadline: float,
+    *,
+    force: bool,
 ) -> tuple[Inquiry[Instance], Named]:
     """The same on any machine, from what can be sent to it."""
     planned = await plan(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
-    return inquiry_of(planned), planned.model
+    return inquiry_of(planned, force=force), planned.model
 
 
-def keep_questions(planned: Plan, *, force: bool) -> None:
+def _keep_questions(planned: Plan, *, force: bool) -> None:
     """A copy beside the responses, so that whoever judges them needs the folder alone."""
     told = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
     copy = Stage("generate instances", told, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))

@@ -41,9 +41,14 @@ def test_workers_on_one_ledger_write_what_one_process_writes(tmp_path, questions
         generate(*on_ray)
         paid = server.bill(keys=False)["totals"]["paid"]
         assert "done before" in generate(*on_ray)
+        # As if it had been killed between the result and its manifest.
+        (tmp_path / "many" / "responses.jsonl.manifest.json").unlink()
+        assert "60 received = 60 accepted" in generate(*on_ray)
         assert server.bill(keys=False)["totals"]["paid"] == paid == 2 * 60
     one, many = ((tmp_path / name / "responses.jsonl").read_bytes() for name in ("one", "many"))
     assert one == many
+    copies = [(tmp_path / name / "instances.jsonl").read_bytes() for name in ("one", "many")]
+    assert copies[0] == copies[1]
     assert len(many.splitlines()) == 60
 
 

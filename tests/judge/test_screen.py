@@ -10,6 +10,7 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
+from eclosure.benchmarks.pool import read_eligible
 from eclosure.chat.model import Finish, Reply, Usage
 from eclosure.cli.main import app
 from eclosure.core.judgment import NO_REFERENCE, Ineligibility, Screening
@@ -77,3 +78,9 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
     result = CliRunner().invoke(app, [*map(str, pool), "--out", str(tmp_path / "pool.jsonl")])
     assert result.exit_code == 0, (result.output, result.exception)
     assert len((tmp_path / "pool.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_question_without_a_label_is_not_in_the_pool(tmp_path):
+    records.write(tmp_path / "s.jsonl", [Screening("a", "j", True), Screening("b", "j", reason="refusal")])
+    eligible = read_eligible(tmp_path / "s.jsonl")
+    assert [eligible(name) for name in "abc"] == [True, False, False]

@@ -103,6 +103,8 @@ def read_eligible(path: Path) -> Callable[[str], bool]:
 def _screened(record: JsonObject, path: Path, where: str) -> tuple[str, bool]:
     id_ = record.get("instance_id", record.get("id"))
     eligible = True if set(record) == {"id"} else record.get("eligible")
+    if eligible is None and "judge" in record:
+        eligible = False  # a judge could not be brought to say: nobody knows that it may be used
     if not isinstance(id_, str) or not isinstance(eligible, bool):
         shown = json.dumps({"id": "q1", "eligible": True})
         raise RecordError(f"is no screening record. Write such as {shown}.", path=path, record=where)

@@ -12,11 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclosure.chat.connect import CallSettings, connected
-from eclosure.chat.inquiry import Finished, Inquiry, price_of_model
+from eclosure.chat.inquiry import Finished, Inquiry, begin, done_before, finish, price_of_model
 from eclosure.chat.named import Named, Served
 from eclosure.errors import SettingError
-from eclosure.store.cluster import RaySettings, Shard, run_on_ray, when_stopped
-from eclosure.store.export import export
+from eclosure.store.cluster import RaySettings, Shard, refuse_file, run_on_ray, when_stopped
 from eclosure.store.ledger import Ledger
 from eclosure.store.runner import Runner
 from eclosure.store.shares import Share, share_limit
@@ -46,12 +45,12 @@ def inquire_on_ray(
     inquiry, model = asyncio.run(_made(make))
     if not isinstance(model, Served):
         raise SettingError(f"{model.name}: workers of a cluster ask a model that is served. Give its base URL.")
-    if (done := inquiry.stage.finished(force=force)) is not None and not (retry and done.counts.quarantined):
-        return Finished(inquiry.stage, done, again=True)
-    if retry:
-        asyncio.run(_reopened(inquiry, model, ledger))
+    if (done := done_before(inquiry.stage, retry=retry, force=force)) is not None:
+        return done
+    refuse_file(ledger)
+    asyncio.run(_begun(inquiry, model, ledger, retry=retry, force=force))
     received = run_on_ray(partial(_work, make, calls, ledger), ledger, ray, tell=tell)
-    return Finished(inquiry.stage, asyncio.run(_exported(inquiry, model, ledger, sum(received))), again=False)
+    return Finished(inquiry.stage, asyncio.run(_finished(inquiry, model, ledger, sum(received))), again=False)
 
 
 async def _made(make: Maker) -> tuple[Inquiry[Any], Named]:
@@ -77,14 +76,11 @@ async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> 
     return runner.progress.received
 
 
-async def _reopened(inquiry: Inquiry[Any], model: Named, ledger: str) -> None:
-    inquiry.stage.manifest_path.unlink(missing_ok=True)
+async def _begun(inquiry: Inquiry[Any], model: Named, ledger: str, *, retry: bool, force: bool) -> None:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        for name in inquiry.job_names(model, books):
-            await books.reopen(name)
+        await begin(inquiry, model, books, retry=retry, force=force)
 
 
-async def _exported(inquiry: Inquiry[Any], model: Named, ledger: str, received: int) -> Manifest:
+async def _finished(inquiry: Inquiry[Any], model: Named, ledger: str, received: int) -> Manifest:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        told = {**(await books.usage())._asdict(), **await inquiry.notes(books)}
-        return await export(books, inquiry.stage, inquiry.job_names(model, books), received, told)
+        return await finish(inquiry, model, books, received)

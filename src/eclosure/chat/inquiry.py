@@ -69,6 +69,8 @@ class Inquiry(Generic[T]):
     jobs: Callable[[ChatModel], Sequence[Job[Any, Any]]]
     notes: Callable[[Ledger], Awaitable[Mapping[str, Any]]] = _nothing
     """What else the manifest should tell, found in the ledger when all is done."""
+    afterwards: Callable[[], None] = lambda: None
+    """What else is written beside the result."""
 
     def job_names(self, model: Named, ledger: Ledger) -> list[str]:
         """What the jobs are called, for whoever asks nothing."""
@@ -102,26 +104,51 @@ async def inquire(
     again what was quarantined. ``replay`` answers out of the ledger alone. ``force`` replaces what other work wrote.
     """
     stage = inquiry.stage
-    broken_off = stage.out.exists() and not stage.manifest_path.exists() and not force
-    if not broken_off and (done := stage.finished(force=force)) is not None and not (retry and done.counts.quarantined):
-        return Finished(stage, done, again=True)
+    if (done := done_before(stage, retry=retry, force=force)) is not None:
+        return done
     where = ledger or stage.out.with_name(LEDGER)
     async with AsyncExitStack() as stack:
         if is_url(where):
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
         books = await stack.enter_async_context(Ledger.open(where, run=stage.work))
-        names = inquiry.job_names(model, books)
-        if broken_off and not any([await books.tally(name) for name in names]):
-            stage.finished()  # somebody else's file: refused
-        if retry:
-            # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
-            stage.manifest_path.unlink(missing_ok=True)
-            for name in names:
-                await books.reopen(name)
+        await begin(inquiry, model, books, retry=retry, force=force)
         run = _Run(inquiry, model, calls, books, watch)
         manifest = await (run.replayed() if replay else run.asked())
     return Finished(stage, manifest, again=False)
+
+
+def done_before(stage: Stage, *, retry: bool, force: bool) -> Finished | None:
+    """The same work, finished earlier; None when there is something to do, or it broke off while it was written."""
+    if _broken_off(stage, force=force):
+        return None
+    done = stage.finished(force=force)
+    return None if done is None or (retry and done.counts.quarantined) else Finished(stage, done, again=True)
+
+
+def _broken_off(stage: Stage, *, force: bool) -> bool:
+    """Whether there is a result without its manifest, which is written last."""
+    return stage.out.exists() and not stage.manifest_path.exists() and not force
+
+
+async def begin(inquiry: Inquiry[Any], model: Named, books: Ledger, *, retry: bool, force: bool) -> None:
+    """Refuse to go on with somebody else's file; open again what is to be tried again."""
+    stage, names = inquiry.stage, inquiry.job_names(model, books)
+    if _broken_off(stage, force=force) and not any([await books.tally(name) for name in names]):
+        stage.finished()  # not this run's: refused
+    if retry:
+        # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
+        stage.manifest_path.unlink(missing_ok=True)
+        for name in names:
+            await books.reopen(name)
+
+
+async def finish(inquiry: Inquiry[Any], model: Named, books: Ledger, received: int) -> Manifest:
+    """Write what came of every record."""
+    told = {**(await books.usage())._asdict(), **await inquiry.notes(books)}
+    manifest = await export(books, inquiry.stage, inquiry.job_names(model, books), received, told)
+    inquiry.afterwards()
+    return manifest
 
 
 @dataclass(frozen=True)
@@ -163,8 +190,7 @@ class _Run(Generic[T]):
             runner: Runner[T] = Runner(self.ledger, jobs, self.inquiry.id_of, workers=self.calls.workers)
             with self.watch(runner, connection, len(records)):
                 await runner.run(records)
-        told = {**(await self.ledger.usage())._asdict(), **await self.inquiry.notes(self.ledger)}
-        return await export(self.ledger, self.inquiry.stage, [job.name for job in jobs], runner.progress.received, told)
+        return await finish(self.inquiry, self.model, self.ledger, runner.progress.received)
 
 
 class _Single(Around):

@@ -139,7 +139,7 @@ def generate(
     if engine is Engine.RAY:
         if adapter is not None or base_model is not None or replay:
             raise SettingError("--engine ray asks a model that is served: no --adapter, --base-model or --replay.")
-        made = partial(make_inquiry, instances, model, base_url, out, settings, deadline)
+        made = partial(make_inquiry, instances, model, base_url, out, settings, deadline, force=force)
         done = run_on_workers(made, one_completion(calls), ledger, workers, ray_address, retry=retry, force=force)
         _say(done)
         raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)

@@ -96,13 +96,18 @@ def run_on_ray(
     The work is sent to other processes, so it is a function of a module, or a ``partial`` of one with settings that can
     be sent. It opens the ledger itself. An error in one shard stops the others once what they have under way is done.
     """
+    refuse_file(ledger)
+    with _ray(settings) as ray:
+        return _Crew(ray, work, settings, tell).run()
+
+
+def refuse_file(ledger: Path | str) -> None:
+    """Raise unless many may write to the ledger at the same time."""
     if not is_url(ledger):
         raise SettingError(
             f"{ledger}: the workers of a cluster write at the same time, and a file takes one writer. "
             "Name a PostgreSQL database, postgresql://user@host/name."
         )
-    with _ray(settings) as ray:
-        return _Crew(ray, work, settings, tell).run()
 
 
 def when_stopped(act: Callable[[], None]) -> None:
