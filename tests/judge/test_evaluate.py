@@ -11,13 +11,14 @@ import pytest
 
 from eclosure.chat.connect import CallSettings, connect
 from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Finish, Reply, Usage
+from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage, request_identity
 from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion
+from eclosure.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion
 from eclosure.core.response import Response, Trace
 from eclosure.errors import SettingError
-from eclosure.judge.evaluate import JudgeSettings, judge
-from eclosure.protocol.judging import Question
+from eclosure.judge.asking import JudgeSettings
+from eclosure.judge.evaluate import judge
+from eclosure.protocol.judging import JOINT_PARTS, Question
 from eclosure.store.ledger import Ledger
 from eclosure.world.faults import Behaviour, Fault
 from eclosure.world.handlers import world_registry
@@ -36,10 +37,10 @@ def planted(count):
                 yield item.instance, made
 
 
-async def judge_all(path, cases, behaviour=None, settings=None):
+async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
     calls = CallSettings(unpriced=True, concurrency=32)
     async with (
-        serve(world_registry(), behaviour) as server,
+        serve(world_registry(judge_noise=noise), behaviour) as server,
         Ledger.open(path, run="a") as ledger,
         connect(server.base_url, ledger, calls) as connection,
     ):
@@ -167,4 +168,83 @@ def test_a_judge_of_malformed_replies_leaves_labels_open_and_makes_none_up(tmp_p
 def test_settings_that_cannot_work_are_refused():
     with pytest.raises(SettingError):
         JudgeSettings(attempts=0)
-    assert JudgeSettings().identity["guidelines"].keys() == {str(question) for question in Question}
+    with pytest.raises(SettingError):
+        JudgeSettings(repeat=0)
+
+
+def test_a_run_is_known_by_all_that_decides_what_is_asked():
+    assert JudgeSettings().identity["guidelines"].keys() == set(JOINT_PARTS)
+    assert JudgeSettings(joint=True).identity["guidelines"].keys() == {*JOINT_PARTS, Question.JOINT}
+    told = [JudgeSettings(**one).identity for one in ({}, {"effort": "low"}, {"repeat": 3}, {"joint": True})]
+    assert all(one != other for place, one in enumerate(told) for other in told[:place])
+
+
+def test_one_call_for_all_says_what_separate_calls_say(tmp_path):
+    cases = list(planted(2))
+    exact, one_each = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    jointly, at_once = asyncio.run(judge_all(tmp_path / "m.db", cases, settings=JudgeSettings(joint=True)))
+    assert jointly == exact
+    assert at_once["paid"] <= len(cases) < one_each["paid"] / 3
+
+
+JOINT = {
+    "sufficiency": {"reason": "", "missing": None, "sufficient": True, "answer": "Arica"},
+    "soundness": {"steps": [STEP]},
+    "alignment": {"reason": "It does.", "pursued": "where", "aligned": True},
+    "closure": {"reason": "", "established": "Arica", "closed": True},
+    "completeness": {"reason": "", "missing": None, "complete": True},
+    "correctness": {"reason": "", "correct": True},
+}
+
+
+def test_a_part_of_a_joint_reply_that_is_none_is_asked_for_again_and_left_open_alone():
+    spoiled = JOINT | {"soundness": {"steps": [STEP | {"id": 7}]}}
+    mended = judged(Script(JOINT=[spoiled, JOINT]), joint=True)
+    assert (mended.locally_sound, mended.unjudged) == (True, {})
+    left_open = judged(Script(JOINT=[spoiled, spoiled]), joint=True)
+    assert left_open.unjudged == {Criterion.LOCAL_SOUNDNESS: "wrong step ids"}
+    assert (left_open.closed, left_open.correct, left_open.evidence_sufficient) == (True, True, True)
+    half = judged(Script(JOINT=[spoiled, REFUSED]), joint=True)
+    assert (half.unjudged, half.aligned) == ({Criterion.LOCAL_SOUNDNESS: "wrong step ids"}, True)
+
+
+def test_a_joint_judge_that_refuses_leaves_all_open():
+    judgment = judged(Script(JOINT=[REFUSED, REFUSED]), joint=True)
+    assert judgment.unjudged == dict.fromkeys(Criterion, "refusal")
+    assert judgment.evidence_sufficient is None
+
+
+def test_what_cannot_be_judged_is_not_asked_in_one_call_either():
+    script = Script(JOINT=[{name: said for name, said in JOINT.items() if name not in ("completeness", "correctness")}])
+    judgment = judged(script, joint=True, reference_free=True)
+    assert judgment.unjudged == {"K": REFERENCE_FREE, "Acc": REFERENCE_FREE}
+    (request,) = script.asked
+    assert list(request.schema.schema["properties"]) == ["sufficiency", "soundness", "alignment", "closure"]
+    assert "Arica" in request.messages[-1]["content"]
+    assert '"reference": null' in request.messages[-1]["content"]
+
+
+def test_effort_reaches_the_model_and_names_another_call():
+    script = Script()
+    judged(script, effort="high")
+    assert {request.decoding.effort for request in script.asked} == {"high"}
+    plain, thought = (request_identity("m", Request((), Decoding(effort=effort))) for effort in (None, "high"))
+    assert "effort" not in plain["decoding"]
+    assert thought["decoding"]["effort"] == "high"
+
+
+def test_a_judge_that_is_asked_three_times_is_believed_by_majority(tmp_path):
+    cases = list(planted(2))
+    exact, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    once, paid = asyncio.run(judge_all(tmp_path / "m.db", cases, noise=0.2))
+    thrice, paid_thrice = asyncio.run(judge_all(tmp_path / "n.db", cases, settings=JudgeSettings(repeat=3), noise=0.2))
+    for judgment in thrice:
+        assert judgment.votes.keys() == {*Criterion, EVIDENCE}
+        assert all(judgment.label(name) is (sum(votes) >= 2) for name, votes in judgment.votes.items())
+    assert {len(set(judgment.votes["C"])) for judgment in thrice} == {1, 2}
+    # Of three draws that err one time in five, two err one time in ten.
+    erred, erred_less = (
+        sum(one.closed is not truth.closed for one, truth in zip(found, exact, strict=True)) for found in (once, thrice)
+    )
+    assert 0 < erred_less < erred
+    assert paid_thrice["paid"] == 3 * paid["paid"]

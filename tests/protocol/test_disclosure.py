@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.response import Response, Trace
 from eclosure.protocol import disclosure
-from eclosure.protocol.judging import MATERIAL, SCHEMAS, Question, asked
+from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, SCHEMAS, Question, asked, part_of
 
 INSTANCE = Instance(
     "ID-CANARY", "QUESTION-CANARY", (Passage("PID-CANARY", "TITLE-CANARY", "EVIDENCE-CANARY"),), "REFERENCE-CANARY",
@@ -28,6 +28,10 @@ ALLOWED = {
     Question.CORRECTNESS: (disclosure.correctness(INSTANCE, RESPONSE), {"QUESTION", "ANSWER", "REFERENCE", "ALIAS"}),
     Question.ELIGIBILITY: (
         disclosure.eligibility(INSTANCE), {"QUESTION", "TITLE", "EVIDENCE", "REFERENCE", "ALIAS"}
+    ),
+    Question.JOINT: (
+        disclosure.whole(INSTANCE, RESPONSE, reference_free=False),
+        {"QUESTION", "TITLE", "EVIDENCE", "STEP", "ANSWER", "REFERENCE", "ALIAS"},
     ),
 }  # fmt: skip
 CANARIES = (
@@ -70,6 +74,7 @@ def test_no_text_gets_out_of_its_place(question, title, text, step, answer):
         disclosure.soundness(instance, response),
         disclosure.closure(instance, response),
         disclosure.completeness(instance, response),
+        disclosure.whole(instance, response, reference_free=False),
     ):
         user = asked(shown).messages[-1]
         assert user["role"] == "user"
@@ -85,9 +90,28 @@ def test_the_guideline_comes_before_the_material_and_never_holds_any():
 
 
 def test_every_question_has_its_shape_and_its_material():
-    assert set(SCHEMAS) == set(MATERIAL) == set(Question)
-    for question, kind in MATERIAL.items():
-        schema = SCHEMAS[question]
+    assert set(MATERIAL) == set(Question) == {*SCHEMAS, Question.JOINT}
+    for question, (shown, _) in ALLOWED.items():
+        schema = asked(shown).schema
+        kind = MATERIAL[question]
         assert schema["required"] == list(schema["properties"])
         assert schema["additionalProperties"] is False
         assert fields(kind)
+
+
+def test_one_call_for_all_shows_each_part_what_a_call_of_its_own_would():
+    everything, _ = ALLOWED[Question.JOINT]
+    for part in JOINT_PARTS:
+        alone, _ = ALLOWED[part]
+        assert part_of(everything, part) == alone
+
+
+def test_one_call_for_some_asks_about_those_alone():
+    free = disclosure.whole(INSTANCE, RESPONSE, reference_free=True)
+    some = asked(free, [Question.SOUNDNESS, Question.CLOSURE])
+    told = "\n".join(message["content"] for message in some.messages)
+    assert list(some.schema["properties"]) == ["soundness", "closure"]
+    assert "# Closure" in told
+    assert "# Alignment" not in told
+    assert "REFERENCE-CANARY" not in told
+    assert "ALIAS-CANARY" not in told

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from eclosure.core.judgment import LocalFailure, StepJudgment, Support
@@ -24,7 +22,7 @@ def entry(number, **more):
 
 
 def reply(*entries):
-    return json.dumps({"steps": entries})
+    return {"steps": entries}
 
 
 PLAN = entry(1, substantive=False, sound=None)

@@ -57,7 +57,7 @@ def test_every_planted_label_is_recovered_from_what_is_disclosed():
         shown = disclosure.soundness(instance, made.response)
         reply = said(registry, shown)
         jsonschema_rs.validate(dict(SCHEMAS[Question.SOUNDNESS]), reply)
-        steps = read_steps(shown, json.dumps(reply))
+        steps = read_steps(shown, reply)
         assert [(step.substantive, step.sound, step.failure) for step in steps] == [
             (step.substantive, step.sound, step.failure) for step in made.steps
         ]
@@ -104,7 +104,7 @@ def test_erring_on_soundness_turns_the_whole_response_round():
     exact, noisy = world_registry(), world_registry(judge_noise=1.0)
     for instance, made in islice(planted(2), 40):
         shown = disclosure.soundness(instance, made.response)
-        right, wrong = (read_steps(shown, json.dumps(said(registry, shown))) for registry in (exact, noisy))
+        right, wrong = (read_steps(shown, said(registry, shown)) for registry in (exact, noisy))
         if any(step.substantive for step in right):
             assert all(step.sound is not False for step in right) != all(step.sound is not False for step in wrong)
         assert {step.failure for step in wrong} <= {None, LocalFailure.OTHER}

@@ -206,6 +206,8 @@ class Dialect:
         if decoding.thinking is not None and self.template:
             # As vLLM, SGLang and llama.cpp take it; templates without such a switch ignore it.
             body["chat_template_kwargs"] = {"enable_thinking": decoding.thinking}
+        if decoding.effort is not None:
+            body["reasoning_effort"] = decoding.effort
         return body | self._shape(request)
 
     def _shape(self, request: Request) -> dict[str, Any]:

@@ -34,14 +34,14 @@ class Decoding:
     """How many alternatives to report per token; None for no log-probabilities at all."""
     thinking: bool | None = None
     """Whether a model that can think before it answers shall do so; None leaves it to the server, unmentioned."""
+    effort: str | None = None
+    """How hard a model that thinks shall think, in its provider's words; None leaves it to the server."""
 
     @property
     def plain(self) -> dict[str, Any]:
         """As records and keys have it. What came later is left out where it is unset: earlier calls keep their keys."""
-        told = asdict(self)
-        if self.thinking is None:
-            del told["thinking"]
-        return told
+        later = {"thinking", "effort"}
+        return {name: value for name, value in asdict(self).items() if value is not None or name not in later}
 
 
 @dataclass(frozen=True, slots=True)

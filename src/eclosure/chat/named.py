@@ -197,6 +197,12 @@ def find_model(
     return InProcess(engine, weights, adapter, recipe, dtype, revision, _content(weights))
 
 
+async def settled(model: Named | str, deadline: float) -> Named:
+    """A model whose name is known: a server that was named without one is asked which it serves."""
+    named = find_model(model) if isinstance(model, str) else model
+    return await named.settled(deadline) if isinstance(named, Served) else named
+
+
 def _engine(name: str) -> tuple[str | None, str]:
     """What loads a model, and where from; None for one that is served."""
     engine, colon, weights = name.partition(":")

@@ -33,7 +33,7 @@ from eclosure.cli.runs import say_run
 if TYPE_CHECKING:
     from eclosure.chat.connect import CallSettings
     from eclosure.chat.named import Named
-    from eclosure.judge.evaluate import JudgeSettings
+    from eclosure.judge.asking import JudgeSettings
     from eclosure.judge.run import Sources
     from eclosure.judge.validate import Validation
 
@@ -101,7 +101,7 @@ def judge(
     """
     from eclosure.chat.named import find_model
     from eclosure.cli.progress import watched
-    from eclosure.judge.evaluate import JudgeSettings
+    from eclosure.judge.asking import JudgeSettings
     from eclosure.judge.run import find_sources, judge_responses
 
     folder = out or (responses if responses.is_dir() else responses.parent)

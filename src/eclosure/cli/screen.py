@@ -63,7 +63,7 @@ def screen(
     """
     from eclosure.chat.named import find_model
     from eclosure.cli.progress import watched
-    from eclosure.judge.evaluate import JudgeSettings
+    from eclosure.judge.asking import JudgeSettings
     from eclosure.judge.screen import screen_questions
 
     calls = call_settings(

@@ -92,6 +92,7 @@ NO_TRACE = "there is no trace"
 NO_ANSWER = "no answer was submitted"
 NO_REFERENCE = "there is no reference answer"
 REFERENCE_FREE = "judged without the reference"
+REPETITIONS_DISAGREE = "the repetitions disagree"
 NEVER_ASKED = frozenset({NO_REFERENCE, REFERENCE_FREE})
 """Why a criterion has no label though no judge failed: nobody wanted one."""
 
@@ -104,6 +105,10 @@ class Criterion(StrEnum):
     CLOSURE = "C"
     COMPLETENESS = "K"
     CORRECTNESS = "Acc"
+
+
+EVIDENCE = "evidence"
+"""What is decided beside the five: whether the passages settle the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,12 @@ class Judgment:
     """Whether the passages settle the question, whatever was made of them."""
     missing_evidence: str | None = None
     """What they do not tell, in the judge's words."""
+    votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
+    """Of a judge that was asked several times: what it said each time, by criterion and ``evidence``."""
+
+    def label(self, name: str) -> Label:
+        """One of the five labels by its criterion, or ``evidence``."""
+        return self.evidence_sufficient if name == EVIDENCE else getattr(self.verdict, _FIELDS[Criterion(name)])
 
     @property
     def locally_sound(self) -> Label:
@@ -147,3 +158,12 @@ class Judgment:
             complete=self.complete,
             correct=self.correct,
         )
+
+
+_FIELDS = {
+    Criterion.LOCAL_SOUNDNESS: "locally_sound",
+    Criterion.ALIGNMENT: "aligned",
+    Criterion.CLOSURE: "closed",
+    Criterion.COMPLETENESS: "complete",
+    Criterion.CORRECTNESS: "correct",
+}

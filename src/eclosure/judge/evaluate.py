@@ -1,110 +1,59 @@
-"""One response before a judging model: one question for each criterion, each with its own disclosure.
+"""One response before a judging model: one call for each question with its own disclosure, or all of them in one.
 
-A criterion the model could not be brought to judge has no label and a reason; the others keep theirs. What is not the
-model's doing (a server that is down, a time-out) is raised, so that it is asked again instead of being counted.
+A criterion the model could not be brought to judge has no label and a reason; the others keep theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eclosure.chat.failures import CallFailure
-from eclosure.chat.model import ChatModel, Decoding, ReplySchema, Request
 from eclosure.core.instance import Instance
-from eclosure.core.judgment import (
-    NO_ANSWER,
-    NO_REFERENCE,
-    NO_TRACE,
-    REFERENCE_FREE,
-    Criterion,
-    Judgment,
-    StepJudgment,
-)
+from eclosure.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, Judgment
 from eclosure.core.response import Response
-from eclosure.errors import SettingError
+from eclosure.judge.asking import JudgeSettings, Said, ask, request_of
+from eclosure.judge.repeats import settle
 from eclosure.protocol import disclosure
-from eclosure.protocol.judging import Asked, Question, UnreadableReplyError, asked, guideline_hash, read_steps
+from eclosure.protocol.judging import JOINT_PARTS, Question, UnreadableReplyError, asked, read_steps
 
 if TYPE_CHECKING:
-    from eclosure.protocol.disclosure import Disclosure
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
+    from eclosure.chat.model import ChatModel, Request
+    from eclosure.protocol.disclosure import Disclosure, Whole
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSettings:
-    """How responses are judged. All of it decides what is asked, so all of it belongs to a run's identity."""
-
-    reference_free: bool = False
-    """Whether the reference is left out: completeness and correctness are then not judged."""
-    attempts: int = 2
-    """How often a judge is asked that answers in the wrong shape, about the wrong steps or with a false quote."""
-    max_tokens: int = 4096
-    temperature: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        if self.attempts < 1 or self.max_tokens < 1:
-            raise SettingError("a judge is asked at least once, for at least one token.")
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """For manifests: the settings and what every question's guideline says."""
-        settings = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return settings | {"guidelines": {str(question): guideline_hash(question) for question in Question}}
-
-
-class UnjudgedError(Exception):
-    """A judge that could not be brought to judge; the message is a reason that can be counted."""
+QUESTIONS = {
+    Criterion.LOCAL_SOUNDNESS: Question.SOUNDNESS,
+    Criterion.ALIGNMENT: Question.ALIGNMENT,
+    Criterion.CLOSURE: Question.CLOSURE,
+    Criterion.COMPLETENESS: Question.COMPLETENESS,
+    Criterion.CORRECTNESS: Question.CORRECTNESS,
+}
+"""What decides each criterion."""
 
 
 async def judge(
     instance: Instance, response: Response, model: ChatModel, settings: JudgeSettings | None = None, *, replica: int = 0
 ) -> Judgment:
     """What the model says of a response, with a reason wherever it does not say anything."""
-    case = _Case(instance, response, model, settings or JudgeSettings(), replica)
-    *criteria, sufficiency = await _all(*(case.decide(criterion) for criterion in Criterion), case.sufficiency())
-    by_criterion = dict(zip(Criterion, criteria, strict=True))
-    steps = by_criterion[Criterion.LOCAL_SOUNDNESS].value
-    told = {criterion: answer.value for criterion, answer in by_criterion.items() if isinstance(answer.value, Mapping)}
-    return Judgment(
-        response.id,
-        model.name,
-        steps if isinstance(steps, tuple) else (),
-        aligned=_label(told, Criterion.ALIGNMENT, "aligned"),
-        closed=_label(told, Criterion.CLOSURE, "closed"),
-        complete=_label(told, Criterion.COMPLETENESS, "complete"),
-        correct=_label(told, Criterion.CORRECTNESS, "correct"),
-        unjudged={criterion: answer.reason for criterion, answer in by_criterion.items() if answer.reason is not None},
-        reasons={criterion: str(value["reason"]) for criterion, value in told.items() if value["reason"]},
-        pursued=_label(told, Criterion.ALIGNMENT, "pursued") or None,
-        established=_label(told, Criterion.CLOSURE, "established") or None,
-        evidence_sufficient=None if sufficiency.value is None else sufficiency.value["sufficient"],
-        missing_evidence=None if sufficiency.value is None else sufficiency.value["missing"],
-    )
+    settings = settings or JudgeSettings()
+    case = _Case(instance, response, settings)
+    asking = case.jointly if settings.joint else case.separately
+    said = await _all(*(asking(model, replica + number) for number in range(settings.repeat)))
+    return settle([_judgment(case, model.name, answers) for answers in said])
 
 
-async def _all(*asking: Awaitable[_Decision]) -> list[_Decision]:
-    """Everything that was asked, once all have come back: what is under way may be paid for."""
-    found = await asyncio.gather(*asking, return_exceptions=True)
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in found if isinstance(one, _Decision)]
-
-
-def _label(told: Mapping[Criterion, Mapping[str, Any]], criterion: Criterion, name: str) -> Any:
-    return told[criterion][name] if criterion in told else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """What was said, or why nothing was."""
-
-    value: Any = None
-    reason: str | None = None
+def requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
+    """Everything a judge is asked about a response, if it answers at the first attempt."""
+    case = _Case(instance, response, settings)
+    for replica in range(settings.repeat):
+        if settings.joint:
+            yield request_of(asked(case.whole, case.questions), settings, replica)
+        else:
+            for question in case.questions:
+                yield request_of(asked(case.shown(question)), settings, replica)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,95 +62,124 @@ class _Case:
 
     instance: Instance
     response: Response
-    model: ChatModel
     settings: JudgeSettings
-    replica: int
 
-    async def decide(self, criterion: Criterion) -> _Decision:
-        reason = _reason_against(criterion, self.instance, self.response, self.settings)
-        if reason is not None:
-            return _Decision(reason=reason)
-        shown = _DISCLOSED[criterion](self.instance, self.response)
+    @property
+    def whole(self) -> Whole:
+        return disclosure.whole(self.instance, self.response, reference_free=self.settings.reference_free)
+
+    @property
+    def questions(self) -> list[Question]:
+        """Those that can be asked at all."""
+        never = {QUESTIONS[criterion] for criterion in self.unasked}
+        return [question for question in JOINT_PARTS if question not in never]
+
+    @property
+    def unasked(self) -> dict[Criterion, str]:
+        """Why a criterion cannot be judged whoever judges it."""
+        found = ((criterion, self._against(criterion)) for criterion in Criterion)
+        return {criterion: reason for criterion, reason in found if reason is not None}
+
+    def _against(self, criterion: Criterion) -> str | None:
+        if criterion is not Criterion.CORRECTNESS and not self.response.trace.steps:
+            return NO_TRACE
+        if criterion in (Criterion.CLOSURE, Criterion.CORRECTNESS) and self.response.answer is None:
+            return NO_ANSWER
+        if criterion in (Criterion.COMPLETENESS, Criterion.CORRECTNESS):
+            if self.settings.reference_free:
+                return REFERENCE_FREE
+            if self.instance.reference_answer is None:
+                return NO_REFERENCE
+        return None
+
+    def shown(self, question: Question) -> Disclosure:
+        """What a judge of one question sees."""
+        if question is Question.SUFFICIENCY:
+            return disclosure.sufficiency(self.instance)
+        shown = _DISCLOSED[question](self.instance, self.response)
         assert shown is not None
-        return await self._ask(shown)
+        return shown
 
-    async def sufficiency(self) -> _Decision:
-        return await self._ask(disclosure.sufficiency(self.instance))
+    async def separately(self, model: ChatModel, replica: int) -> dict[Question, Said]:
+        """One call for each question, which sees no more than it may."""
+        questions = self.questions
+        said = await _all(*(self._ask_one(question, model, replica) for question in questions))
+        return dict(zip(questions, said, strict=True))
 
-    async def _ask(self, shown: Disclosure) -> _Decision:
-        try:
-            return _Decision(await ask(self.model, shown, self.settings, self.replica))
-        except UnjudgedError as error:
-            return _Decision(reason=str(error))
+    async def _ask_one(self, question: Question, model: ChatModel, replica: int) -> Said:
+        shown = self.shown(question)
+        read = partial(_read, question, shown)
+        return await ask(model, asked(shown), self.settings, read, replica)
+
+    async def jointly(self, model: ChatModel, replica: int) -> dict[Question, Said]:
+        """One call for all; a part that cannot be read makes the judge try again, and is left open in the end."""
+        questions, whole = self.questions, self.whole
+        latest: dict[Question, Said] = {}
+
+        def read(told: Mapping[str, Any]) -> dict[Question, Said]:
+            for question in questions:
+                latest[question] = _part(question, whole, told[question.part])
+            if open_ := next((said.reason for said in latest.values() if said.reason is not None), None):
+                raise UnreadableReplyError(open_, "a part of the reply is no judgement.")
+            return latest
+
+        said = await ask(model, asked(whole, questions), self.settings, read, replica)
+        return latest or dict.fromkeys(questions, said)
 
 
-def _reason_against(
-    criterion: Criterion, instance: Instance, response: Response, settings: JudgeSettings
-) -> str | None:
-    """Why a criterion cannot be judged whoever judges it."""
-    if criterion is not Criterion.CORRECTNESS and not response.trace.steps:
-        return NO_TRACE
-    if criterion in (Criterion.CLOSURE, Criterion.CORRECTNESS) and response.answer is None:
-        return NO_ANSWER
-    if criterion in (Criterion.COMPLETENESS, Criterion.CORRECTNESS):
-        if settings.reference_free:
-            return REFERENCE_FREE
-        if instance.reference_answer is None:
-            return NO_REFERENCE
-    return None
-
-
-_DISCLOSED: Mapping[Criterion, Callable[[Instance, Response], Disclosure | None]] = {
-    Criterion.LOCAL_SOUNDNESS: disclosure.soundness,
-    Criterion.ALIGNMENT: disclosure.alignment,
-    Criterion.CLOSURE: disclosure.closure,
-    Criterion.COMPLETENESS: disclosure.completeness,
-    Criterion.CORRECTNESS: disclosure.correctness,
+_DISCLOSED: Mapping[Question, Callable[[Instance, Response], Disclosure | None]] = {
+    Question.SOUNDNESS: disclosure.soundness,
+    Question.ALIGNMENT: disclosure.alignment,
+    Question.CLOSURE: disclosure.closure,
+    Question.COMPLETENESS: disclosure.completeness,
+    Question.CORRECTNESS: disclosure.correctness,
 }
 
 
-def requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
-    """Everything a judge is asked about a response, if it answers at the first attempt."""
-    yield _request(asked(disclosure.sufficiency(instance)), settings, 0, 0)
-    for criterion, disclose in _DISCLOSED.items():
-        if _reason_against(criterion, instance, response, settings) is None:
-            shown = disclose(instance, response)
-            assert shown is not None
-            yield _request(asked(shown), settings, 0, 0)
+def _part(question: Question, whole: Whole, told: Mapping[str, Any]) -> Said:
+    try:
+        return Said(_read(question, whole, told))
+    except UnreadableReplyError as error:
+        return Said(reason=error.kind)
 
 
-async def ask(
-    model: ChatModel, shown: Disclosure, settings: JudgeSettings, replica: int = 0
-) -> Mapping[str, Any] | tuple[StepJudgment, ...]:
-    """The model's judgement of what it is shown. An answer that is none is asked for again, under a key of its own."""
-    question = asked(shown)
-    problem = ""
-    for attempt in range(settings.attempts):
-        try:
-            reply = await model.complete(_request(question, settings, replica, attempt))
-            return _read(shown, reply.text)
-        except UnreadableReplyError as error:
-            problem = error.kind
-        except CallFailure as failure:
-            if not failure.kind.semantic:
-                raise
-            problem = str(failure.kind)
-    raise UnjudgedError(problem)
+def _read(question: Question, shown: Disclosure, told: Mapping[str, Any]) -> Any:
+    if question is not Question.SOUNDNESS:
+        return told
+    assert isinstance(shown, disclosure.Soundness | disclosure.Whole)
+    return read_steps(shown, told)
 
 
-def _request(question: Asked, settings: JudgeSettings, replica: int, attempt: int) -> Request:
-    return Request(
-        question.messages,
-        Decoding(max_tokens=settings.max_tokens, temperature=settings.temperature),
-        ReplySchema(question.question, question.schema),
-        replica,
-        attempt,
-        question.guideline,
+async def _all(*asking: Awaitable[Any]) -> list[Any]:
+    """Everything that was asked, once all have come back: what is under way may be paid for."""
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return found
+
+
+def _judgment(case: _Case, judge_name: str, said: Mapping[Question, Said]) -> Judgment:
+    told = {question: one.value for question, one in said.items() if one.reason is None}
+    failed = {name: said[question].reason for name, question in QUESTIONS.items() if question in said}
+    unjudged = case.unasked | {name: reason for name, reason in failed.items() if reason is not None}
+
+    def label(question: Question, name: str) -> Any:
+        return told[question][name] if question in told else None
+
+    reasons = {name: label(question, "reason") for name, question in QUESTIONS.items() if name != "L"}
+    return Judgment(
+        case.response.id,
+        judge_name,
+        told.get(Question.SOUNDNESS, ()),
+        aligned=label(Question.ALIGNMENT, "aligned"),
+        closed=label(Question.CLOSURE, "closed"),
+        complete=label(Question.COMPLETENESS, "complete"),
+        correct=label(Question.CORRECTNESS, "correct"),
+        unjudged={criterion: unjudged[criterion] for criterion in Criterion if criterion in unjudged},
+        reasons={criterion: reason for criterion, reason in reasons.items() if reason},
+        pursued=label(Question.ALIGNMENT, "pursued") or None,
+        established=label(Question.CLOSURE, "established") or None,
+        evidence_sufficient=label(Question.SUFFICIENCY, "sufficient"),
+        missing_evidence=label(Question.SUFFICIENCY, "missing"),
     )
-
-
-def _read(shown: Disclosure, text: str) -> Mapping[str, Any] | tuple[StepJudgment, ...]:
-    if isinstance(shown, disclosure.Soundness):
-        return read_steps(shown, text)
-    told: Mapping[str, Any] = json.loads(text)  # of the right shape by now, or it would have been a failure
-    return told

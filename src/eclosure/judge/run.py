@@ -16,13 +16,14 @@ from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
 from eclosure.chat.budget import Estimate, estimate
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
-from eclosure.chat.named import Named, Served, find_model
+from eclosure.chat.named import Named, Served, settled
 from eclosure.chat.recorded import call_key
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, SettingError
-from eclosure.judge.evaluate import JudgeSettings, judge, requests
+from eclosure.judge.asking import JudgeSettings
+from eclosure.judge.evaluate import judge, requests
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.indexed import index_file
 from eclosure.store.jsonfile import read_objects, require_file
@@ -137,9 +138,9 @@ async def judge_responses(
 ) -> Finished:
     """Write ``judgments.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    named = find_model(model) if isinstance(model, str) else model
-    if isinstance(named, Served):
-        named = await named.settled(calls.deadline)
+    named = await settled(model, calls.deadline)
+    if settings.effort is not None and not isinstance(named, Served):
+        raise SettingError("effort: a model in this process is asked without. Use a server for it.")
     inquiry = _inquiry(sources, named, Path(out), settings)
     return await inquire(
         inquiry, named, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch or unwatched

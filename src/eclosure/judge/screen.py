@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclosure.benchmarks.formats import Format
 from eclosure.benchmarks.load import detect_file, scan_instances
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, unwatched
-from eclosure.chat.named import Named, Served, find_model
+from eclosure.chat.named import Named, settled
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import NO_REFERENCE, Ineligibility, Screening
-from eclosure.judge.evaluate import JudgeSettings, UnjudgedError, ask
+from eclosure.judge.asking import JudgeSettings, ask
 from eclosure.protocol.disclosure import eligibility
-from eclosure.protocol.judging import Question, UnreadableReplyError, guideline_hash
+from eclosure.protocol.judging import Question, UnreadableReplyError, asked, guideline_hash
 from eclosure.store.folder import SCREENING
 from eclosure.store.runner import Job, Rejected
 from eclosure.store.spool import Spool
 from eclosure.store.stage import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from eclosure.chat.model import ChatModel
@@ -32,16 +33,19 @@ async def screen(instance: Instance, model: ChatModel, settings: JudgeSettings |
     shown = eligibility(instance)
     if shown is None:
         return Rejected(NO_REFERENCE)
-    try:
-        told = await ask(model, shown, settings or JudgeSettings())
-    except UnjudgedError as error:
-        return Screening(instance.id, model.name, reason=str(error))
-    assert isinstance(told, dict)
+    said = await ask(model, asked(shown), settings or JudgeSettings(), _read)
+    if said.reason is not None:
+        return Screening(instance.id, model.name, reason=said.reason)
+    eligible, code, reason = said.value
+    return Screening(instance.id, model.name, eligible, code, reason)
+
+
+def _read(told: Mapping[str, Any]) -> tuple[bool, Ineligibility | None, str | None]:
     code = None if told["code"] is None else Ineligibility(told["code"])
     if (code is None) != told["eligible"]:
         problem = f"eligible={told['eligible']} with the code {code}: exactly what is not eligible has one."
-        return Screening(instance.id, model.name, reason=str(UnreadableReplyError("contradictory", problem)))
-    return Screening(instance.id, model.name, told["eligible"], code, told["reason"] or None)
+        raise UnreadableReplyError("contradictory", problem)
+    return told["eligible"], code, told["reason"] or None
 
 
 async def screen_questions(
@@ -60,12 +64,10 @@ async def screen_questions(
 ) -> Finished:
     """Write ``screening.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    named = find_model(model) if isinstance(model, str) else model
-    if isinstance(named, Served):
-        named = await named.settled(calls.deadline)
+    named = await settled(model, calls.deadline)
     layout = detect_file(instances) if layout is Format.AUTO else layout
-    asked = {"attempts": settings.attempts, "max_tokens": settings.max_tokens, "temperature": settings.temperature}
-    told = {**named.identity, **asked, "format": layout.value, "guideline": guideline_hash(Question.ELIGIBILITY)}
+    how = {"attempts": settings.attempts, **settings.decoding.plain}
+    told = {**named.identity, **how, "format": layout.value, "guideline": guideline_hash(Question.ELIGIBILITY)}
     stage = Stage("screen", told, (instances,), out / SCREENING)
 
     def jobs(judge: ChatModel) -> list[Job[Instance, Screening]]:

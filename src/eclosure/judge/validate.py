@@ -162,7 +162,8 @@ def _deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
     guidelines = settings.get("guidelines")
     if not isinstance(guidelines, Mapping) or not set(CRITERIA) <= set(guidelines):
         raise SettingError("the settings of a judge name the guideline of every criterion. Give its whole identity.")
-    return {**settings, "guidelines": {str(question): guidelines[question] for question in CRITERIA}}
+    deciding = [question for question in (*CRITERIA, Question.JOINT) if question in guidelines]
+    return {**settings, "guidelines": {str(question): guidelines[question] for question in deciding}}
 
 
 def _question_codes(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> Indices:

@@ -96,7 +96,19 @@ class Eligibility:
     aliases: tuple[str, ...] = ()
 
 
-Disclosure: TypeAlias = Sufficiency | Soundness | Alignment | Closure | Completeness | Correctness | Eligibility
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Everything at once (q, D, r, a, a*), for a judge who decides all criteria in one call."""
+
+    question: str
+    evidence: tuple[ShownPassage, ...]
+    steps: tuple[ShownStep, ...]
+    answer: str | None = None
+    reference: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+Disclosure: TypeAlias = Sufficiency | Soundness | Alignment | Closure | Completeness | Correctness | Eligibility | Whole
 
 
 def shown_passages(evidence: tuple[Passage, ...]) -> tuple[ShownPassage, ...]:
@@ -152,6 +164,19 @@ def correctness(instance: Instance, response: Response) -> Correctness | None:
     if response.answer is None or instance.reference_answer is None:
         return None
     return Correctness(instance.question, response.answer, instance.reference_answer, instance.aliases)
+
+
+def whole(instance: Instance, response: Response, *, reference_free: bool) -> Whole:
+    """All there is; the reference only where it may be seen."""
+    reference = None if reference_free else instance.reference_answer
+    return Whole(
+        instance.question,
+        shown_passages(instance.evidence),
+        shown_steps(response.trace),
+        response.answer,
+        reference,
+        () if reference is None else instance.aliases,
+    )
 
 
 def disclosed_json(shown: Disclosure) -> str:

@@ -1,27 +1,27 @@
 """What a judging model is asked and how its replies are read: guideline, material, shape of the reply.
 
-Seven questions, each with its own disclosure, locked guideline and strict schema. A reply is read or refused, never
+Seven questions, each with its own disclosure, locked guideline and strict schema, and one that asks several of them at
+once. A reply is read or refused, never
 repaired: a set of step ids that is not exactly the one asked about, or a quote that does not stand in its passage, is
 no judgement.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.identity import content_hash
 from eclosure.core.judgment import Ineligibility, LocalFailure, StepJudgment, Support
 from eclosure.errors import EclosureError
 from eclosure.protocol import disclosure
-from eclosure.protocol.disclosure import Disclosure, Soundness, disclosed_json
+from eclosure.protocol.disclosure import Disclosure, Soundness, Whole, disclosed_json
 from eclosure.protocol.prompts import Message, load_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 class Question(StrEnum):
@@ -34,6 +34,13 @@ class Question(StrEnum):
     COMPLETENESS = "judge_completeness"
     CORRECTNESS = "judge_correctness"
     ELIGIBILITY = "screen_eligibility"
+    JOINT = "judge_joint"
+    """Several of them in one call."""
+
+    @property
+    def part(self) -> str:
+        """What its answer is called among those of a joint reply."""
+        return self.value.removeprefix("judge_")
 
 
 class UnreadableReplyError(EclosureError):
@@ -94,7 +101,17 @@ _ASKED_WITH: Mapping[type[Any], Question] = {
     disclosure.Completeness: Question.COMPLETENESS,
     disclosure.Correctness: Question.CORRECTNESS,
     disclosure.Eligibility: Question.ELIGIBILITY,
+    disclosure.Whole: Question.JOINT,
 }
+JOINT_PARTS = (
+    Question.SUFFICIENCY,
+    Question.SOUNDNESS,
+    Question.ALIGNMENT,
+    Question.CLOSURE,
+    Question.COMPLETENESS,
+    Question.CORRECTNESS,
+)
+"""In the order in which a joint judge decides: what may rest on least comes first, the reference last."""
 MATERIAL: Mapping[Question, type[Any]] = {question: kind for kind, question in _ASKED_WITH.items()}
 
 
@@ -106,30 +123,46 @@ class Asked:
     messages: tuple[Message, ...]
     guideline: str
     """The hash of the guideline."""
-
-    @cached_property
-    def schema(self) -> Mapping[str, Any]:
-        """The shape the reply must have."""
-        return SCHEMAS[self.question]
+    schema: Mapping[str, Any]
+    """The shape the reply must have."""
 
 
-def asked(shown: Disclosure) -> Asked:
-    """The question that goes with what is shown."""
+def asked(shown: Disclosure, parts: Sequence[Question] = JOINT_PARTS) -> Asked:
+    """The question that goes with what is shown; of a joint one the ``parts`` that are asked."""
     question = _ASKED_WITH[type(shown)]
-    guideline = load_text(f"{question}.md")
-    system = load_text("judge_frame.md").render(guideline=guideline.text.rstrip("\n"))
+    if question is Question.JOINT:
+        schema: Mapping[str, Any] = _object(**{part.part: SCHEMAS[part] for part in parts})
+    else:
+        schema = SCHEMAS[question]
+    system = load_text("judge_frame.md").render(guideline=_guideline(question, parts))
     messages = (Message(role="system", content=system), Message(role="user", content=disclosed_json(shown)))
-    return Asked(question, messages, guideline_hash(question))
+    return Asked(question, messages, guideline_hash(question), schema)
+
+
+def _guideline(question: Question, parts: Sequence[Question]) -> str:
+    text = load_text(f"{question}.md")
+    if question is not Question.JOINT:
+        return text.text.rstrip("\n")
+    told = (f"Guideline for `{part.part}`:\n\n{_guideline(part, ())}" for part in parts)
+    return text.render(guidelines="\n\n---\n\n".join(told))
 
 
 def guideline_hash(question: Question) -> str:
     """The identity of everything a judge is told, apart from the material."""
-    return content_hash([load_text("judge_frame.md").text, load_text(f"{question}.md").text])
+    parts = JOINT_PARTS if question is Question.JOINT else ()
+    return content_hash([load_text(f"{name}.md").text for name in ("judge_frame", question, *parts)])
 
 
-def read_steps(shown: Soundness, text: str) -> tuple[StepJudgment, ...]:
+def part_of(shown: Whole, question: Question) -> Disclosure:
+    """What one of the parts may rest on, out of everything."""
+    kind = MATERIAL[question]
+    made: Disclosure = kind(**{field.name: getattr(shown, field.name) for field in fields(kind)})
+    return made
+
+
+def read_steps(shown: Soundness | Whole, told: Mapping[str, Any]) -> tuple[StepJudgment, ...]:
     """The judgement of every step, in order. Raises where it is not exactly about the steps that were shown."""
-    entries: Sequence[Mapping[str, Any]] = json.loads(text)["steps"]
+    entries: Sequence[Mapping[str, Any]] = told["steps"]
     ids = [entry["id"] for entry in entries]
     wanted = [step.id for step in shown.steps]
     if sorted(ids) != wanted:
@@ -138,7 +171,7 @@ def read_steps(shown: Soundness, text: str) -> tuple[StepJudgment, ...]:
     return tuple(_step(by_id[number], shown) for number in wanted)
 
 
-def _step(entry: Mapping[str, Any], shown: Soundness) -> StepJudgment:
+def _step(entry: Mapping[str, Any], shown: Soundness | Whole) -> StepJudgment:
     substantive, sound = entry["substantive"], entry["sound"]
     code = None if entry["code"] is None else LocalFailure(entry["code"])
     if (sound is None) == substantive or (code is not None) != (sound is False):
@@ -151,7 +184,7 @@ def _step(entry: Mapping[str, Any], shown: Soundness) -> StepJudgment:
     return StepJudgment(substantive, sound, code, support, entry["reason"] or None)
 
 
-def _support(entry: Mapping[str, Any], step: int, shown: Soundness) -> Support:
+def _support(entry: Mapping[str, Any], step: int, shown: Soundness | Whole) -> Support:
     index, quote = entry["passage"], entry["quote"]
     if not 0 <= index < len(shown.evidence):
         raise UnreadableReplyError("no such passage", f"step {step} is supported by passage {index}, of which none is.")

@@ -16,7 +16,7 @@ from eclosure.core.judgment import Ineligibility, LocalFailure
 from eclosure.core.response import Response, Trace
 from eclosure.errors import SettingError
 from eclosure.protocol import disclosure as shown
-from eclosure.protocol.judging import MATERIAL, Question
+from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, Question, part_of
 from eclosure.world.faults import chance
 from eclosure.world.oracle import judge
 from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
@@ -43,11 +43,31 @@ def _answer(question: Question, noise: float, seed: int, request: ChatRequest) -
         material = shown.read_disclosed(MATERIAL[question], content)
     except ValueError as error:
         raise BadRequest(str(error)) from None
+    parts = [question] if question is not Question.JOINT else _parts(request)
+    said = {part: _judged(part, material, noise, (seed, request.seed)) for part in parts}
+    told = {part.part: one for part, one in said.items() if one is not None}
+    if len(told) < len(parts):
+        return Reply({"unreadable": CANNOT_READ})
+    return Reply(told if question is Question.JOINT else told[question.part])
+
+
+def _parts(request: ChatRequest) -> list[Question]:
+    """What a joint judge is asked: the parts that the shape of its reply has."""
+    wanted = (request.schema or {}).get("properties", {})
+    return [part for part in JOINT_PARTS if part.part in wanted]
+
+
+def _judged(question: Question, material: Any, noise: float, draw: tuple[int, int | None]) -> dict[str, Any] | None:
+    """What is said of one question, from what it may rest on alone; now and then the contrary."""
+    if isinstance(material, shown.Whole):
+        material = part_of(material, question)
     judged = _HANDLERS[question](material)
     if judged is None:
-        return Reply({"unreadable": CANNOT_READ})
-    # By the material alone: a judge who errs on a case errs on it every time it is asked.
-    return Reply(_turned(judged) if chance("noise", seed, question, content) < noise else dict(judged))
+        return None
+    # By the material alone: a judge who errs on a case errs on it every time it is asked, unless told to draw anew.
+    seed = [part for part in draw if part is not None]
+    turned = chance("noise", *seed, question, shown.disclosed_json(material)) < noise
+    return _turned(judged) if turned else dict(judged)
 
 
 def _turned(judged: Judged) -> dict[str, Any]:
