@@ -436,6 +436,20 @@ def test_a_model_that_wants_the_new_name_of_the_limit():
     assert bodies[2]["max_completion_tokens"] == 512
 
 
+def test_effort_is_sent_where_it_is_asked_for_and_never_left_out_in_silence():
+    bodies, handle = refusing("reasoning_effort")
+
+    async def main() -> None:
+        async with site(handle) as url, endpoint(url) as model:
+            await model.complete(request())
+            with pytest.raises(CallFailure):
+                await model.complete(request(decoding=Decoding(effort="high")))
+
+    run(main())
+    assert [body.get("reasoning_effort") for body in bodies[:1]] == [None]
+    assert {body.get("reasoning_effort") for body in bodies[1:]} == {"high"}
+
+
 def test_the_world_takes_both_forms():
     async def main() -> None:
         async with serve(registry()) as server, endpoint(server.base_url) as model:

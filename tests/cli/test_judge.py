@@ -99,3 +99,18 @@ def test_a_gate_without_limits_is_refused(judged):
 def test_a_folder_that_was_not_judged_is_told(tmp_path):
     result = CliRunner().invoke(app, ["gate", str(tmp_path), "--min-trr", "0.5"])
     assert "instances.jsonl" in str(result.exception)
+
+
+def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_flips(judged, tmp_path):
+    run, verdicts = judged
+    with ServerThread(world_registry(judge_noise=0.1)) as server:
+        words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path, "--joint", "--repeat", 3]
+        told = command(*words, "--dry-run")
+        assert f"{3 * len(verdicts)} calls" in told
+        assert not list(tmp_path.iterdir())
+        output = command(*words)
+        assert server.bill(keys=False)["totals"]["paid"] == 3 * len(verdicts)
+    (line,) = [line for line in output.splitlines() if "the repetitions differ about" in line]
+    flipped = int(line.split("C in ")[1].split()[0])
+    # Three draws that err one time in ten are not all alike in 27 of a hundred.
+    assert 0.15 * len(verdicts) < flipped < 0.4 * len(verdicts)

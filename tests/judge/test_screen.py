@@ -84,3 +84,13 @@ def test_a_question_without_a_label_is_not_in_the_pool(tmp_path):
     records.write(tmp_path / "s.jsonl", [Screening("a", "j", True), Screening("b", "j", reason="refusal")])
     eligible = read_eligible(tmp_path / "s.jsonl")
     assert [eligible(name) for name in "abc"] == [True, False, False]
+
+
+def test_a_dry_run_tells_what_screening_would_take_and_asks_nobody(tmp_path):
+    instances = tmp_path / "i.jsonl"
+    records.write(instances, [item.instance for item in islice(make_items("short-easy", 1), 5)])
+    words = ["screen", instances, "--judge", "openai/gpt-x", "--no-price", "--out", tmp_path / "run", "--dry-run"]
+    result = CliRunner().invoke(app, [*map(str, words)], env={"OPENAI_API_KEY": "none"})
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "5 calls" in result.output
+    assert not (tmp_path / "run").exists()

@@ -16,8 +16,9 @@ import httpx2
 import openai
 
 from eclosure.chat.batch_files import URL
+from eclosure.chat.completions import classify
 from eclosure.chat.endpoint import EndpointSettings, Route, client_of
-from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, classify, excerpt
+from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, excerpt
 from eclosure.chat.model import Request
 from eclosure.chat.patience import ServiceDown
 from eclosure.errors import RecordError

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclosure.chat.batch_files import Note, custom_id, key_of
 from eclosure.chat.budget import known_cost, worst_usage
-from eclosure.chat.failures import Answer, CallFailure, classify, excerpt
+from eclosure.chat.completions import classify
+from eclosure.chat.failures import Answer, CallFailure, excerpt
 from eclosure.chat.model import Decoding, Reply, ReplySchema, Request, Usage
 from eclosure.chat.recorded import settled_of
 from eclosure.core.identity import content_hash

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, classify, excerpt
+from eclosure.chat.completions import classify
+from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, excerpt
 from eclosure.core.identity import hash_rank
 from eclosure.errors import SettingError, UserError
 

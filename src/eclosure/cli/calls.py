@@ -5,9 +5,12 @@ None of them changes what is asked, so a run may go on with other values.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from eclosure.chat.connect import CallSettings
     from eclosure.chat.crew import Maker
     from eclosure.chat.inquiry import Finished
+    from eclosure.chat.named import Named
 
 
 def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
@@ -41,51 +45,74 @@ ModelName = Annotated[str, _optional("--model", "provider/model, a base URL, a m
 JudgeName = Annotated[
     str, _optional("--judge", "Who judges: provider/model, a base URL, a model's folder, or vllm:NAME.")
 ]
-BaseUrl = Annotated[
-    str | None,
-    _optional("--base-url", "Where an OpenAI-compatible server listens, such as http://127.0.0.1:8000/v1."),
-]
-Concurrency = Annotated[int, _option("--concurrency", "Calls under way at most.", min=1)]
-RequestsPerMinute = Annotated[int | None, _optional("--requests-per-minute", "Send no faster.", min=1)]
-TokensPerMinute = Annotated[int | None, _optional("--tokens-per-minute", "Read and write no faster.", min=1)]
-Deadline = Annotated[float, _option("--deadline", "Seconds for one call.", min=0.1)]
-Budget = Annotated[float | None, _optional("--budget", "What the run may cost; never exceeded.", min=0)]
-Prices = Annotated[
-    Path | None,
-    _optional("--prices", "Prices per million tokens, YAML or JSON: name: {input: 1.25, output: 10}."),
-]
-NoPrice = Annotated[bool, _option("--no-price", "Ask a model whose price is not known.")]
-LedgerPlace = Annotated[
-    str | None,
-    _optional("--ledger", "Where calls are kept: a file, or postgresql://…  [default: ledger.sqlite in the run]"),
-]
 EngineName = Annotated[Engine, _option("--engine", "Where the calls are made from: this process, or workers of Ray.")]
 Workers = Annotated[int, _option("--workers", "How many, with --engine ray.", min=1)]
 RayAddress = Annotated[
     str | None, _optional("--ray-address", "A running cluster; auto for this machine's.  [default: one of our own]")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print calls, tokens and cost; send and write nothing.")]
-Retry = Annotated[bool, typer.Option("--retry", help="Try again what was quarantined.")]
-Replay = Annotated[bool, typer.Option("--replay", help="Answer from the ledger alone; nothing is sent.")]
 
 
-def call_settings(
+class Asking(NamedTuple):
+    """What the flags below say."""
+
+    calls: CallSettings
+    base_url: str | None
+    dry_run: bool
+    ledger: str | None
+    retry: bool
+    replay: bool
+    force: bool
+
+    def model(self, name: str) -> Named:
+        """The model that is meant, wherever it is."""
+        from eclosure.chat.named import find_model
+
+        return find_model(name, base_url=self.base_url)
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """As whoever runs an inquiry takes them, with somebody to watch it."""
+        from eclosure.cli.progress import watched
+
+        flags = {"ledger": self.ledger, "retry": self.retry, "replay": self.replay, "force": self.force}
+        return {**flags, "watch": watched}
+
+
+def _asking(
     *,
-    concurrency: int,
-    requests_per_minute: int | None,
-    tokens_per_minute: int | None,
-    deadline: float,
-    budget: float | None,
-    prices: Path | None,
-    no_price: bool,
-) -> CallSettings:
-    """The flags as one value; a budget without prices is a contradiction."""
+    base_url: Annotated[
+        str | None,
+        _optional("--base-url", "Where an OpenAI-compatible server listens, such as http://127.0.0.1:8000/v1."),
+    ] = None,
+    concurrency: Annotated[int, _option("--concurrency", "Calls under way at most.", min=1)] = 64,
+    requests_per_minute: Annotated[int | None, _optional("--requests-per-minute", "Send no faster.", min=1)] = None,
+    tokens_per_minute: Annotated[
+        int | None, _optional("--tokens-per-minute", "Read and write no faster.", min=1)
+    ] = None,
+    deadline: Annotated[float, _option("--deadline", "Seconds for one call.", min=0.1)] = 120.0,
+    budget: Annotated[float | None, _optional("--budget", "What the run may cost; never exceeded.", min=0)] = None,
+    prices: Annotated[
+        Path | None,
+        _optional("--prices", "Prices per million tokens, YAML or JSON: name: {input: 1.25, output: 10}."),
+    ] = None,
+    no_price: Annotated[bool, _option("--no-price", "Ask a model whose price is not known.")] = False,
+    ledger: Annotated[
+        str | None,
+        _optional("--ledger", "Where calls are kept: a file, or postgresql://…  [default: ledger.sqlite in the run]"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print calls, tokens and cost; send and write nothing.")
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again what was quarantined.")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Answer from the ledger alone; nothing is sent.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+) -> Asking:
     from eclosure.chat.connect import CallSettings
     from eclosure.errors import SettingError
 
     if no_price and budget is not None:
         raise SettingError("--no-price and --budget: a budget needs a price. Leave one of them out.")
-    return CallSettings(
+    calls = CallSettings(
         concurrency=concurrency,
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
@@ -94,24 +121,34 @@ def call_settings(
         prices=prices,
         unpriced=no_price,
     )
+    return Asking(calls, base_url, dry_run, ledger, retry, replay, force)
 
 
-def run_on_workers(
-    make: Maker,
-    calls: CallSettings,
-    ledger: str | None,
-    workers: int,
-    address: str | None,
-    *,
-    retry: bool,
-    force: bool,
-) -> Finished:
+def asks_a_model(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags of everybody who asks a model; it takes them as one value, ``asking``."""
+    own, shared = (inspect.signature(one, eval_str=True) for one in (command, _asking))
+    mine = [parameter for name, parameter in own.parameters.items() if name != "asking"]
+
+    @wraps(command)
+    def with_flags(**given: Any) -> None:
+        flags = {name: given.pop(name) for name in shared.parameters}
+        command(**given, asking=_asking(**flags))
+
+    both = [*mine, *shared.parameters.values()]
+    # What typer reads: the names, kinds and defaults here, and the annotations there.
+    with_flags.__signature__ = own.replace(parameters=both)  # type: ignore[attr-defined]
+    with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in both}
+    return with_flags
+
+
+def run_on_workers(make: Maker, calls: CallSettings, asking: Asking, workers: int, address: str | None) -> Finished:
     """The same by workers of Ray, with a line for everything that happens to them."""
     from eclosure.chat.crew import inquire_on_ray
     from eclosure.store.cluster import RaySettings
 
     ray = RaySettings(workers=workers, address=address)
-    return inquire_on_ray(make, calls, ledger or "ledger.sqlite", ray, retry=retry, force=force, tell=say)
+    ledger = asking.ledger or "ledger.sqlite"
+    return inquire_on_ray(make, calls, ledger, ray, retry=asking.retry, force=asking.force, tell=say)
 
 
 def shown_estimate(estimate: Estimate) -> str:

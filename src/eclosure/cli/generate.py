@@ -11,24 +11,13 @@ import typer
 
 from eclosure.benchmarks.formats import Format
 from eclosure.cli.calls import (
-    BaseUrl,
-    Budget,
-    Concurrency,
-    Deadline,
-    DryRun,
+    Asking,
     Engine,
     EngineName,
-    LedgerPlace,
     ModelName,
-    NoPrice,
-    Prices,
     RayAddress,
-    Replay,
-    RequestsPerMinute,
-    Retry,
-    TokensPerMinute,
     Workers,
-    call_settings,
+    asks_a_model,
     run_on_workers,
     shown_estimate,
 )
@@ -43,6 +32,7 @@ if TYPE_CHECKING:
     from eclosure.generate import GenerateSettings
 
 
+@asks_a_model
 def generate(
     instances: Annotated[
         Path, typer.Argument(help="Questions with passages, in any known layout.", show_default=False)
@@ -52,7 +42,6 @@ def generate(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder of the run.", file_okay=False, show_default=False)
     ],
-    base_url: BaseUrl = None,
     adapter: Annotated[
         Path | None, typer.Option(help="The folder of an adapter, for a model that is loaded here.", show_default=False)
     ] = None,
@@ -77,21 +66,10 @@ def generate(
         int | None, typer.Option(min=1, help="Only so many questions, the first by id.", show_default=False)
     ] = None,
     layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
-    concurrency: Concurrency = 64,
-    requests_per_minute: RequestsPerMinute = None,
-    tokens_per_minute: TokensPerMinute = None,
-    deadline: Deadline = 120.0,
-    budget: Budget = None,
-    prices: Prices = None,
-    no_price: NoPrice = False,
-    ledger: LedgerPlace = None,
-    dry_run: DryRun = False,
-    retry: Retry = False,
-    replay: Replay = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
     engine: EngineName = Engine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
+    asking: Asking,
 ) -> None:
     """Let a model answer questions step by step, as the paper does: greedy, one completion each, in the order of ids.
 
@@ -109,12 +87,11 @@ def generate(
     gives demonstrations and order. Who is asked and how is also read from variables named after the flags, such as
     ECLOSURE_MODEL, ECLOSURE_BUDGET and ECLOSURE_LEDGER, in the environment or in .env.
     """
-    from eclosure.cli.progress import watched
     from eclosure.errors import SettingError
     from eclosure.generate import GenerateSettings, make_inquiry, one_completion
     from eclosure.generate import generate as run
 
-    found, trained = _model(model, base_url, adapter, base_model, revision, dtype)
+    found, trained = _model(model, asking.base_url, adapter, base_model, revision, dtype)
     count, first = _as_trained(adapter, trained, demonstrations, order)
     settings = GenerateSettings(
         demonstrations=count,
@@ -124,39 +101,17 @@ def generate(
         limit=limit,
         format=layout,
     )
-    calls = call_settings(
-        concurrency=concurrency,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        deadline=deadline,
-        budget=budget,
-        prices=prices,
-        no_price=no_price,
-    )
-    if dry_run:
-        asyncio.run(_forecast(instances, found, out, settings, calls))
+    if asking.dry_run:
+        asyncio.run(_forecast(instances, found, out, settings, asking.calls))
         return
     if engine is Engine.RAY:
-        if adapter is not None or base_model is not None or replay:
+        if adapter is not None or base_model is not None or asking.replay:
             raise SettingError("--engine ray asks a model that is served: no --adapter, --base-model or --replay.")
-        made = partial(make_inquiry, instances, model, base_url, out, settings, deadline, force=force)
-        done = run_on_workers(made, one_completion(calls), ledger, workers, ray_address, retry=retry, force=force)
-        _say(done)
-        raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
-    done = asyncio.run(
-        run(
-            instances,
-            found,
-            out,
-            settings,
-            calls,
-            ledger=ledger,
-            retry=retry,
-            replay=replay,
-            force=force,
-            watch=watched,
-        )
-    )
+        where = (instances, model, asking.base_url, out)
+        made = partial(make_inquiry, *where, settings, asking.calls.deadline, force=asking.force)
+        done = run_on_workers(made, one_completion(asking.calls), asking, workers, ray_address)
+    else:
+        done = asyncio.run(run(instances, found, out, settings, asking.calls, **asking.flags))
     _say(done)
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
 

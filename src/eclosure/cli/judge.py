@@ -10,28 +10,13 @@ import typer
 from typer.core import TyperGroup
 
 from eclosure.benchmarks.formats import Format
-from eclosure.cli.calls import (
-    BaseUrl,
-    Budget,
-    Concurrency,
-    Deadline,
-    DryRun,
-    JudgeName,
-    LedgerPlace,
-    NoPrice,
-    Prices,
-    Replay,
-    RequestsPerMinute,
-    Retry,
-    TokensPerMinute,
-    call_settings,
-    shown_estimate,
-)
+from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_estimate
 from eclosure.cli.output import QUARANTINED, percent, percent_range, print_table, say
 from eclosure.cli.runs import say_run
 
 if TYPE_CHECKING:
     from eclosure.chat.connect import CallSettings
+    from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
     from eclosure.judge.asking import JudgeSettings
     from eclosure.judge.run import Sources
@@ -55,6 +40,7 @@ app = typer.Typer(
 
 
 @app.command(name="run")
+@asks_a_model
 def judge(
     responses: Annotated[
         Path,
@@ -72,25 +58,24 @@ def judge(
         Path | None,
         typer.Option("--out", "-o", help="The run's folder.  [default: that of the responses]", show_default=False),
     ] = None,
-    base_url: BaseUrl = None,
     reference_free: Annotated[
         bool, typer.Option("--reference-free", help="Show the judge no reference: no completeness, no correctness.")
     ] = False,
+    joint: Annotated[
+        bool, typer.Option("--joint", help="Everything in one call: cheaper, and the judge sees more than it may use.")
+    ] = False,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Ask so many times; the label is what most answers say, and flips are counted.")
+    ] = 1,
+    effort: Annotated[
+        str | None,
+        typer.Option(help="How hard a judge that thinks shall think: low, medium or high.", show_default=False),
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="How freely replies are drawn.")] = 0.0,
     attempts: Annotated[int, typer.Option(min=1, help="Times a judge is asked that answers in no usable form.")] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
     layout: Annotated[Format, typer.Option("--format", help="The layout of a file that has both.")] = Format.AUTO,
-    concurrency: Concurrency = 64,
-    requests_per_minute: RequestsPerMinute = None,
-    tokens_per_minute: TokensPerMinute = None,
-    deadline: Deadline = 120.0,
-    budget: Budget = None,
-    prices: Prices = None,
-    no_price: NoPrice = False,
-    ledger: LedgerPlace = None,
-    dry_run: DryRun = False,
-    retry: Retry = False,
-    replay: Replay = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+    asking: Asking,
 ) -> None:
     """Let a model judge every response: is the evidence enough, does each step hold, does the trace pursue the
     question, does it establish the answer, and is that answer right.
@@ -99,41 +84,45 @@ def judge(
     folder. What the judge could not be brought to judge has no label and a reason. Stop it at any moment, and run the
     same command again: it goes on, and nothing that was answered is asked or paid twice.
     """
-    from eclosure.chat.named import find_model
-    from eclosure.cli.progress import watched
     from eclosure.judge.asking import JudgeSettings
     from eclosure.judge.run import find_sources, judge_responses
 
     folder = out or (responses if responses.is_dir() else responses.parent)
     sources = find_sources(responses, folder, instances, layout)
-    settings = JudgeSettings(reference_free=reference_free, attempts=attempts, max_tokens=max_tokens)
-    calls = call_settings(
-        concurrency=concurrency,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        deadline=deadline,
-        budget=budget,
-        prices=prices,
-        no_price=no_price,
+    settings = JudgeSettings(
+        reference_free=reference_free,
+        joint=joint,
+        repeat=repeat,
+        effort=effort,
+        attempts=attempts,
+        max_tokens=max_tokens,
+        temperature=temperature,
     )
-    model = find_model(judge_model, base_url=base_url)
-    if dry_run:
-        asyncio.run(_forecast(sources, model, settings, calls))
+    model = asking.model(judge_model)
+    if asking.dry_run:
+        asyncio.run(_forecast(sources, model, settings, asking.calls))
         return
-    flags = {"ledger": ledger, "retry": retry, "replay": replay, "force": force}
-    running = judge_responses(sources, model, folder, settings, calls, watch=watched, **flags)  # type: ignore[arg-type]
-    done = asyncio.run(running)
-    say_run(done)
+    done = asyncio.run(judge_responses(sources, model, folder, settings, asking.calls, **asking.flags))
+    say_run(done, _steadiness(done) if repeat > 1 else None)
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
 
 
 async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> None:
-    from eclosure.chat.named import Served
+    from eclosure.chat.named import settled
     from eclosure.judge.run import forecast
 
-    if isinstance(model, Served):
-        model = await model.settled(calls.deadline)
+    model = await settled(model, calls.deadline)
     say(f"{model.name}: {shown_estimate(forecast(sources, model, settings, calls))}")
+
+
+def _steadiness(done: Finished) -> str:
+    """``of 600 responses the repetitions differ about L in 12 (2.0 %), …``."""
+    from eclosure.judge.validate import read_judgments
+    from eclosure.metrics.flips import flips
+
+    found = flips(read_judgments(done.stage.out))
+    listed = (f"{name} in {one.flipped:,} of {one.responses:,} ({percent(one.rate)} %)" for name, one in found.items())
+    return f"the repetitions differ about {', '.join(listed)}"
 
 
 @app.command()

@@ -10,28 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclosure.benchmarks.formats import Format
-from eclosure.cli.calls import (
-    BaseUrl,
-    Budget,
-    Concurrency,
-    Deadline,
-    JudgeName,
-    LedgerPlace,
-    NoPrice,
-    Prices,
-    Replay,
-    RequestsPerMinute,
-    Retry,
-    TokensPerMinute,
-    call_settings,
-)
-from eclosure.cli.output import QUARANTINED, plural
+from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_estimate
+from eclosure.cli.output import QUARANTINED, plural, say
 from eclosure.cli.runs import say_run
 
 if TYPE_CHECKING:
     from eclosure.chat.inquiry import Finished
 
 
+@asks_a_model
 def screen(
     instances: Annotated[
         Path, typer.Argument(help="Questions with passages and reference answers.", show_default=False)
@@ -41,54 +28,26 @@ def screen(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder of the run.", file_okay=False, show_default=False)
     ],
-    base_url: BaseUrl = None,
     attempts: Annotated[int, typer.Option(min=1, help="Times a judge is asked that answers in no usable form.")] = 2,
     layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
-    concurrency: Concurrency = 64,
-    requests_per_minute: RequestsPerMinute = None,
-    tokens_per_minute: TokensPerMinute = None,
-    deadline: Deadline = 120.0,
-    budget: Budget = None,
-    prices: Prices = None,
-    no_price: NoPrice = False,
-    ledger: LedgerPlace = None,
-    retry: Retry = False,
-    replay: Replay = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+    asking: Asking,
 ) -> None:
     """Let a model say which questions are well posed, settled by their passages, and rightly answered by their
     reference; the others get one reason, N1 to N5.
 
     Writes screening.jsonl, which eclosure data intersect --eligible reads.
     """
-    from eclosure.chat.named import find_model
-    from eclosure.cli.progress import watched
+    from eclosure.chat.budget import estimate
+    from eclosure.chat.inquiry import price_of_model
     from eclosure.judge.asking import JudgeSettings
-    from eclosure.judge.screen import screen_questions
+    from eclosure.judge.screen import requests, screen_questions
 
-    calls = call_settings(
-        concurrency=concurrency,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        deadline=deadline,
-        budget=budget,
-        prices=prices,
-        no_price=no_price,
-    )
-    model = find_model(judge_model, base_url=base_url)
-    running = screen_questions(
-        instances,
-        model,
-        out,
-        JudgeSettings(attempts=attempts),
-        calls,
-        layout=layout,
-        ledger=ledger,
-        retry=retry,
-        replay=replay,
-        force=force,
-        watch=watched,
-    )
+    settings, model = JudgeSettings(attempts=attempts), asking.model(judge_model)
+    if asking.dry_run:
+        expected = estimate(requests(instances, settings, layout=layout), price_of_model(model, asking.calls))
+        say(f"{model.name}: {shown_estimate(expected)}")
+        return
+    running = screen_questions(instances, model, out, settings, asking.calls, layout=layout, **asking.flags)
     done = asyncio.run(running)
     say_run(done, _outcome(done))
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)

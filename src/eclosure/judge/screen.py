@@ -11,7 +11,7 @@ from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, unwatched
 from eclosure.chat.named import Named, settled
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import NO_REFERENCE, Ineligibility, Screening
-from eclosure.judge.asking import JudgeSettings, ask
+from eclosure.judge.asking import JudgeSettings, ask, request_of
 from eclosure.protocol.disclosure import eligibility
 from eclosure.protocol.judging import Question, UnreadableReplyError, asked, guideline_hash
 from eclosure.store.folder import SCREENING
@@ -20,10 +20,10 @@ from eclosure.store.spool import Spool
 from eclosure.store.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from eclosure.chat.model import ChatModel
+    from eclosure.chat.model import ChatModel, Request
 
 JOB = "screen"
 
@@ -81,3 +81,13 @@ async def screen_questions(
 
     inquiry = Inquiry(stage, records, lambda instance: instance.id, jobs)
     return await inquire(inquiry, named, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch)
+
+
+def requests(
+    instances: Path, settings: JudgeSettings | None = None, *, layout: Format = Format.AUTO
+) -> Iterator[Request]:
+    """Everything a judge is asked about a file's questions, if it answers at the first attempt."""
+    for record in scan_instances(instances, format=layout):
+        shown = None if record.value is None else eligibility(record.value)
+        if shown is not None:
+            yield request_of(asked(shown), settings or JudgeSettings())

@@ -13,16 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from eclosure.chat.failures import (
-    LONGEST_PROBLEM,
-    Answer,
-    CallFailure,
-    FailureKind,
-    ReplyTooLarge,
-    classify,
-    mismatch,
-    retry_after,
-)
+from eclosure.chat.completions import classify, mismatch
+from eclosure.chat.failures import LONGEST_PROBLEM, Answer, CallFailure, FailureKind, ReplyTooLarge, retry_after
 from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
