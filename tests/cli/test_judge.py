@@ -62,7 +62,7 @@ def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tm
     output = command("diagnose", run, "--out", tmp_path / "before", "--resamples", 200, "--validation", _validated(run))
     assert f"{len(verdicts)} responses to 12 questions" in output
     assert {path.name for path in (tmp_path / "before").iterdir()} == {
-        "report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"
+        "report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", "figures"
     }  # fmt: skip
     told = (tmp_path / "before" / "report.md").read_text()
     assert f"Validated against people on {len(verdicts)} of {len(verdicts)} responses." in told
@@ -114,3 +114,19 @@ def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_f
     flipped = int(line.split("C in ")[1].split()[0])
     # Three draws that err one time in ten are not all alike in 27 of a hundred.
     assert 0.15 * len(verdicts) < flipped < 0.4 * len(verdicts)
+
+
+def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_path):
+    run, verdicts = judged
+    with ServerThread(world_registry()) as server:
+        command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
+    words = ("--verdicts", run / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
+    output = command("judge", "validate", run, *words, "--against", tmp_path)
+    table = output[output.index("Beside the other judge") :]
+    lines = {line.split()[0]: line.split() for line in table.splitlines() if line.strip()}
+    # The other one never errs, so the one that errs in a tenth of the cases is worse on every label.
+    for label in ("L", "A", "C", "K", "Acc"):
+        assert lines[label][1] == f"{len(verdicts)}"
+        assert lines[label][3] == "100.0"
+        assert -20 < float(lines[label][4]) < 0
+    assert float(lines["mean"][1]) < 0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from eclosure.judge.asking import JudgeSettings
     from eclosure.judge.run import Sources
     from eclosure.judge.validate import Validation
+    from eclosure.metrics.validation import JudgeComparison
+    from eclosure.stats.intervals import Estimate
 
 
 class _JudgesByDefault(TyperGroup):
@@ -132,6 +134,10 @@ def validate(
         Path, typer.Option(help="Verdicts of people (or of the world) on some of its responses.", show_default=False)
     ],
     *,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="The same responses judged by another, or with another effort: which is better?"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="[default: validation.json in the run]", show_default=False)
     ] = None,
@@ -146,25 +152,24 @@ def validate(
     import numpy as np
 
     from eclosure.core.response import Response
-    from eclosure.judge.validate import read_judgments, read_verdicts, write
+    from eclosure.judge.validate import compare, read_judgments, read_verdicts, write
     from eclosure.judge.validate import validate as hold_against
     from eclosure.store.folder import JUDGMENTS, RESPONSES, VALIDATION
     from eclosure.store.manifest import read_manifest
     from eclosure.store.records import read
     from eclosure.store.stage import beside
 
+    rng = np.random.default_rng(seed)
+    judgments, people = read_judgments(run / JUDGMENTS), read_verdicts(verdicts)
     manifest = read_manifest(beside(run / JUDGMENTS, "manifest.json"))
-    found = hold_against(
-        read_judgments(run / JUDGMENTS),
-        read_verdicts(verdicts),
-        read(run / RESPONSES, Response),
-        settings=manifest.settings,
-        rng=np.random.default_rng(seed),
-        resamples=resamples,
-    )
+    responses = read(run / RESPONSES, Response)
+    found = hold_against(judgments, people, responses, settings=manifest.settings, rng=rng, resamples=resamples)
     place = out or run / VALIDATION
     write(place, found)
     _say_validation(found)
+    if against is not None:
+        other = read_judgments(against / JUDGMENTS)
+        _say_comparison(compare(judgments, other, people, rng=rng, resamples=resamples))
     say(f"{place}: written")
 
 
@@ -180,7 +185,7 @@ def _say_validation(found: Validation) -> None:
             (
                 str(row.label),
                 f"{row.n:,}" + (f" of {row.labelled:,}" if row.unjudged else ""),
-                f"{percent(row.scores.agreement.value)} [{percent_range(row.scores.agreement.interval)}]",
+                _shown(row.scores.agreement),
                 percent(row.scores.kappa.value),
                 percent(row.scores.balanced_accuracy.value),
                 f"{row.misses:,}",
@@ -190,3 +195,25 @@ def _say_validation(found: Validation) -> None:
             )
         )
     print_table("How far to trust it, in percent; a failure is the event to be found", head, rows)
+
+
+def _say_comparison(found: JudgeComparison) -> None:
+    """One line for each label: what both get right, and the difference with its interval."""
+    rows = [
+        (
+            str(label),
+            f"{n:,}",
+            percent(found.first[label].agreement.value),
+            percent(found.second[label].agreement.value),
+            _shown(found.difference[label].agreement),
+            _shown(found.difference[label].failure_f1),
+        )
+        for label, n in found.n.items()
+    ]
+    rows.append(("mean", "", "", "", _shown(found.mean_agreement), _shown(found.mean_failure_f1)))
+    head = ("label", "n", "agreement", "of the other", "difference", "difference of failure F1")
+    print_table("Beside the other judge, on the same responses, in percent", head, rows)
+
+
+def _shown(estimate: Estimate) -> str:
+    return f"{percent(estimate.value)} [{percent_range(estimate.interval)}]"

@@ -58,8 +58,10 @@ def percent(value: float | None) -> str:
 
 
 def percent_range(interval: Interval | None) -> str:
-    """``40.9-51.9``; a dash where there is no interval."""
-    return "-" if interval is None else f"{percent(interval.low)}-{percent(interval.high)}"
+    """``40.9-51.9``, ``-3.1 to 2.0``; a dash where there is no interval."""
+    if interval is None:
+        return "-"
+    return f"{percent(interval.low)}{' to ' if interval.low < 0 else '-'}{percent(interval.high)}"
 
 
 def say_written(stage: Stage, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:
