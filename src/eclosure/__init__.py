@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eclosure.core.gates import check_family
     from eclosure.core.instance import Instance, Passage
     from eclosure.core.judgment import Ineligibility, Judgment, LocalFailure, StepJudgment
+    from eclosure.core.reading import read_log, read_response
     from eclosure.core.response import Response, Step, Trace, parse_completion
     from eclosure.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
     from eclosure.errors import EclosureError, RecordError, SettingError, UserError
@@ -28,6 +29,7 @@ _HOMES = {
     "eclosure.core.gates": ("check_family",),
     "eclosure.core.instance": ("Instance", "Passage"),
     "eclosure.core.judgment": ("Ineligibility", "Judgment", "LocalFailure", "StepJudgment"),
+    "eclosure.core.reading": ("read_log", "read_response"),
     "eclosure.core.response": ("Response", "Step", "Trace", "parse_completion"),
     "eclosure.core.verdict": ("FailureClass", "SettledVerdict", "TraceGroup", "Verdict"),
     "eclosure.errors": ("EclosureError", "RecordError", "SettingError", "UserError"),
@@ -66,6 +68,8 @@ __all__ = [
     "match_any",
     "normalize",
     "parse_completion",
+    "read_log",
+    "read_response",
 ]
 
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from eclosure import Ineligibility, Judgment, LocalFailure, StepJudgment, Verdict
-from eclosure.core.judgment import INELIGIBILITY_PRECEDENCE, Criterion, primary_ineligibility
+from eclosure.core.judgment import EVIDENCE, INELIGIBILITY_PRECEDENCE, Criterion, primary_ineligibility
 
 SOUND, UNSOUND = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
 PLAN, OPEN = StepJudgment(False), StepJudgment(True)
@@ -56,3 +56,9 @@ def test_the_first_applicable_reason_is_reported(size):
 
 def test_no_reason_to_exclude():
     assert primary_ineligibility([]) is None
+
+
+def test_labels_go_by_their_criterion():
+    judgment = judged(SOUND, aligned=True, closed=False, correct=False, evidence_sufficient=True)
+    assert [judgment.label(criterion) for criterion in Criterion] == [True, True, False, None, False]
+    assert judgment.label(EVIDENCE) is True

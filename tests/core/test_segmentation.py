@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.core.segmentation import Shape, segment, sentences
+from eclosure.core.segmentation import Shape, segment, segment_list, sentences
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,10 @@ def test_numbered_lines_are_steps_as_they_are_and_a_line_without_a_number_goes_o
     assert found.trace.texts == ("Ana directed it. It is a film. A good one.", "She was born in Arica.")
 
 
-@pytest.mark.parametrize("mark", ["1) ", "- ", "* ", "• ", "Step 1: ", "(1) "])
+@pytest.mark.parametrize(
+    "mark",
+    ["1) ", "- ", "* ", "• ", "Step 1: ", "(1) ", "Step 1 - ", "**Step 1:** ", "### Step 1: ", "a) ", "(b) ", "– "],
+)
 def test_other_lists_are_lists_too(mark):
     found = segment(f"{mark}One.\n{mark}Two.")
     assert (found.shape, found.trace.texts) == (Shape.LINES, ("One.", "Two."))
@@ -91,3 +94,93 @@ Final Answer: Arica"""
 def test_no_trace_is_no_trace():
     assert segment(" \n ").shape is Shape.EMPTY
     assert len(segment("").trace) == 0
+
+
+def test_numbers_that_count_from_one_make_a_list_however_long_its_items_are():
+    found = segment("1. Ada\n   built it\n   long ago.\n   So they say.\n2. She left.\n   Then.\n   And then.")
+    assert found.shape is Shape.LINES
+    assert found.trace.texts == ("Ada built it long ago. So they say.", "She left. Then. And then.")
+
+
+@pytest.mark.parametrize("text", ["1. Ada built it.", "1. Ada built it.\n"])
+def test_a_list_may_have_one_item(text):
+    assert segment(text).trace.texts == ("Ada built it.",)
+
+
+@pytest.mark.parametrize(
+    "text", ["In 1843\n1. FC Köln did not exist.", "7. That is so.", "1926 was warm.", "- 3 is less."]
+)
+def test_one_number_does_not_make_a_list(text):
+    assert segment(text).shape is Shape.PROSE
+
+
+def test_a_paragraph_behind_a_list_is_no_part_of_its_last_item():
+    text = "1. Ada built it.\n\n   In 1843.\n2. She left.\n\nSo it is hers. That is all."
+    assert segment(text).trace.texts == ("Ada built it. In 1843.", "She left.", "So it is hers.", "That is all.")
+
+
+def test_a_list_that_begins_with_its_paragraphs_keeps_them():
+    text = "Let us see. What is known?\n\n1. One.\n\nAn aside.\n\n2. Two."
+    assert segment(text).trace.texts == ("Let us see.", "What is known?", "One.", "An aside.", "Two.")
+
+
+def test_lines_that_break_in_mid_sentence_are_joined():
+    text = "Ada Rowe built the bridge,\nand it stands. She was\nborn in Lund\nSo the answer is Lund"
+    assert segment(text).trace.texts == (
+        "Ada Rowe built the bridge, and it stands.",
+        "She was born in Lund",
+        "So the answer is Lund",
+    )
+
+
+def test_what_stands_before_the_first_label_of_a_log_was_thought():
+    found = segment("I must search.\nAction: search[x]\nAction Input: y\nObservation: Ada built\n\nit.\nAnswer: Ada")
+    assert (found.trace.texts, found.observations) == (("I must search.",), ("Ada built\nit.",))
+
+
+def test_labels_of_a_log_may_be_adorned_and_its_question_is_no_thought():
+    found = segment("Question: Who?\n**Thought 1:** Ada\ndid it. Or not.\n**Observation 1**: Ada.\nObservation 2:\n")
+    assert (found.trace.texts, found.observations) == (("Ada did it.", "Or not."), ("Ada.",))
+
+
+def test_an_observation_alone_is_a_word_like_any_other():
+    assert segment("Observation: it rained. It was wet.").shape is Shape.PROSE
+
+
+def test_a_list_of_texts_is_a_trace_as_it_is():
+    found = segment_list(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
+    assert (found.shape, found.trace.texts) == (Shape.LINES, ("Ada built it. She did.", "She was born in Lund."))
+    assert segment_list(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
+    assert segment_list(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
+    assert segment_list([" ", ""]).shape is segment_list([]).shape is Shape.EMPTY
+
+
+def test_a_list_of_texts_may_be_a_log():
+    found = segment_list(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
+    assert (found.shape, found.trace.texts, found.observations) == (Shape.AGENT, ("who?", "Ada."), ("Ada.",))
+
+
+lines = st.sampled_from(
+    [
+        "Ada built it.",
+        "she left. Then",
+        "1. One. Two.",
+        "2) Two",
+        "- item",
+        "  more",
+        "",
+        "Step 1: x.",
+        "b) y",
+        "隆。隆。",
+    ]
+)
+
+
+@given(st.lists(lines, max_size=12).map("\n".join))
+def test_every_step_is_a_piece_of_the_text_and_only_markers_are_missing(text):
+    left = " ".join(text.split())
+    for step in segment(text).trace.texts:
+        before, found, left = left.partition(" ".join(step.split()))
+        assert found
+        assert before.strip() in {"", "1.", "2)", "-", "Step 1:", "b)"}
+    assert not left.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -12,9 +13,9 @@ from eclosure.benchmarks.load import scan_instances
 from eclosure.cli.main import app
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Criterion, Judgment
-from eclosure.core.response import Response
+from eclosure.core.response import Response, Source
 from eclosure.errors import SettingError, UserError
-from eclosure.judge.run import Pairs, Sources, find_sources
+from eclosure.judge.run import Pairs, Sources, find_sources, kin
 from eclosure.store import records
 from eclosure.store.manifest import read_manifest
 from eclosure.world.handlers import world_registry
@@ -146,3 +147,19 @@ def test_generated_responses_are_judged_in_their_folder(tmp_path):
         command(tmp_path / "r", "--judge", server.base_url, "--no-price")
     assert all(judgment.verdict.reliable for judgment in judgments(tmp_path / "r"))
     assert list(records.read(tmp_path / "r" / "instances.jsonl", Instance)) == sorted(questions, key=lambda one: one.id)
+
+
+def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
+    sources = [Source("openai/gpt-4o"), Source("qwen/qwen3-8b"), None]
+    answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
+    records.write(tmp_path / "r.jsonl", answers)
+    given = Sources(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
+    assert kin(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
+    assert kin(given, "anthropic/claude-x") == []
+
+
+def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
+    records.write(run / "responses.jsonl", (replace(made.response, source=Source("world-1")) for _, made in planted))
+    with ServerThread(world_registry()) as server:
+        told = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
+    assert "is of the family of world-1, which it judges" in told.output

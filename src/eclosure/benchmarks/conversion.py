@@ -39,6 +39,8 @@ class Converted:
     """The response that stood in the same record, if any."""
     rejected: str | None = None
     """Why the instance is not for study, such as ``unanswerable``."""
+    notes: tuple[str, ...] = ()
+    """What was decided about the response; counted with the repairs of responses, not with those of instances."""
 
 
 def first_present(record: Mapping[str, Any], names: Iterable[str]) -> Any:

@@ -33,6 +33,7 @@ _EVIDENCE_KEYS = {
     "retrieved_contexts": Format.RAGAS,
     "contexts": Format.RAGAS,
     "retrieval_context": Format.DEEPEVAL,
+    "retrievalContext": Format.DEEPEVAL,
     "retrieved_context": Format.RAGCHECKER,
 }
 _TWO_WIKI_KEYS = frozenset({"evidences", "evidences_id", "entity_ids", "answer_id"})
@@ -44,6 +45,8 @@ def detect(record: Mapping[str, Any]) -> Format:
     for key, found in _EVIDENCE_KEYS.items():
         if key in record:
             return found
+    if (agents := _agent_layout(record)) is not None:
+        return agents
     if "context" in record:
         return _hotpot_or_two_wiki(record)
     keys = ", ".join(repr(key) for key in sorted(record)[:20]) or "none"
@@ -53,6 +56,20 @@ def detect(record: Mapping[str, Any]) -> Format:
         f"has no key that holds evidence. Keys seen: {keys}. Keys known: {known}. "
         f"Name the format with --format ({formats}), or rename the key."
     )
+
+
+def _agent_layout(record: Mapping[str, Any]) -> Format | None:
+    """Agents have their evidence from tools: in the messages of a conversation, or in a list of calls."""
+    if isinstance(record.get("user_input"), list):
+        return Format.RAGAS
+    if "input" in record and ("tools_called" in record or "toolsCalled" in record):
+        return Format.DEEPEVAL
+    if isinstance(record.get("turns"), list):
+        raise RecordError(
+            "turns: is a conversation of several turns, and one question is judged at a time. Write a record for each "
+            "question with its input, retrieval_context and actual_output."
+        )
+    return None
 
 
 def _hotpot_or_two_wiki(record: Mapping[str, Any]) -> Format:

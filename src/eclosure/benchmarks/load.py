@@ -6,6 +6,7 @@ a memory of ids. Memory grows by a few dozen bytes a record.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
@@ -72,7 +73,8 @@ def scan_responses(
         elif record.value.response is None:
             yield ReadRecord(record.where, rejected=NO_RESPONSE)
         else:
-            yield _settle(path, record, record.value.response, responses)
+            noted = replace(record, repairs=(*record.repairs, *record.value.notes))
+            yield _settle(path, noted, record.value.response, responses)
 
 
 def detect_file(path: Path) -> Format:

@@ -87,7 +87,7 @@ def judge(
     same command again: it goes on, and nothing that was answered is asked or paid twice.
     """
     from eclosure.judge.asking import JudgeSettings
-    from eclosure.judge.run import find_sources, judge_responses
+    from eclosure.judge.run import find_sources, judge_responses, kin
 
     folder = out or (responses if responses.is_dir() else responses.parent)
     sources = find_sources(responses, folder, instances, layout)
@@ -104,6 +104,8 @@ def judge(
     if asking.dry_run:
         asyncio.run(_forecast(sources, model, settings, asking.calls))
         return
+    if related := kin(sources, model.name):
+        say(f"{model.name} is of the family of {', '.join(related)}, which it judges: validate it against people")
     done = asyncio.run(judge_responses(sources, model, folder, settings, asking.calls, **asking.flags))
     say_run(done, _steadiness(done) if repeat > 1 else None)
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)

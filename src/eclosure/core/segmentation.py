@@ -1,7 +1,7 @@
 """A trace as people have it -> steps: numbered lines, prose, the log of an agent, or nothing but an answer.
 
 Rules, no model: what a step is must not depend on who looks. Where a text is split only the split is ours; every step
-is a piece of the text as it was.
+is a piece of the text as it was, but for line breaks, which become blanks.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from eclosure.core.response import Trace
+from eclosure.core.sentences import sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Segmented", "Shape", "segment", "segment_list", "sentences"]
 
 
 class Shape(StrEnum):
@@ -39,102 +42,108 @@ class Segmented:
     """What an agent was told by its tools: evidence, not reasoning."""
 
 
-_NUMBERED = re.compile(r"^\s*(?:\(?\d{1,3}[.):]|[-*•]|(?:[Ss]tep|STEP) \d{1,3}[.:)])\s+(?=\S)")
+# "1." "(2)" "a)" "-" "•" "Step 3:" "**Step 3** -"; a number needs its punctuation and a gap: "1926 was warm", "3.5".
+_MARKER = re.compile(
+    r"^\s*(?:\(?(?P<number>\d{1,3})[.):]|\(?[A-Za-z]\)|[-*•–]"
+    r"|[#>*_\s]*(?:[Ss]tep|STEP)\s+(?P<step>\d{1,3})[*_]*\s*(?:[.:)]|[-–—](?=\s))[*_]*)\s+(?=\S)"
+)
 _PART = re.compile(
-    r"^\s*(?P<part>thought|reasoning|action input|action|observation|final answer|answer)\s*\d*\s*:\s*(?P<rest>.*)$",
+    r"^[\s>#*_]*(?P<part>question|thought|reasoning|action input|action|observation|final answer|answer)\s*\d*\s*[*_]*"
+    r"\s*:[*_]*\s*(?P<rest>.*)$",
     re.IGNORECASE,
 )
 _THOUGHTS = frozenset({"thought", "reasoning"})
+_LINE_BREAK = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+_UNFINISHED = re.compile(r"[^\W_][,;]?$|[,;–—-]$")
 
 
 def segment(text: str) -> Segmented:
-    """The steps of a text, by what it looks like."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
+    """The steps of a text, by what it looks like.
+
+    >>> segment("1. Ada built it.\\n2. She was born in Lund.").trace.texts
+    ('Ada built it.', 'She was born in Lund.')
+    >>> segment("Ada built it. She was born in Lund.").trace.texts
+    ('Ada built it.', 'She was born in Lund.')
+    """
+    lines = text.splitlines()
+    filled = [line for line in lines if line.strip()]
+    if not filled:
         return Segmented(Shape.EMPTY, Trace(()))
-    parts = [match["part"].lower() for line in lines if (match := _PART.match(line))]
-    if "observation" in parts and _THOUGHTS & set(parts):
-        return _agent(lines)
-    numbered = sum(bool(_NUMBERED.match(line)) for line in lines)
-    if numbered >= 2 and 2 * numbered >= len(lines):
-        return Segmented(Shape.LINES, Trace.of(*_joined(lines)))
-    return Segmented(Shape.PROSE, Trace.of(*(sentence for line in lines for sentence in sentences(line))))
+    if _is_log(filled):
+        return _agent(filled)
+    if _is_list(filled):
+        return Segmented(Shape.LINES, Trace.of(*_items(lines)))
+    return Segmented(Shape.PROSE, Trace.of(*_prose(lines)))
 
 
-def _joined(lines: list[str]) -> Iterator[str]:
-    """A line without a number goes on with the step before it."""
-    step = ""
+def segment_list(texts: Sequence[str]) -> Segmented:
+    """Steps that come one by one are steps as they are, without their numbers; unless they are an agent's log."""
+    steps = [_LINE_BREAK.sub(" ", text.strip()) for text in texts if text.strip()]
+    if not steps:
+        return Segmented(Shape.EMPTY, Trace(()))
+    if _is_log(steps):
+        return segment("\n".join(texts))
+    if all(map(_MARKER.match, steps)):
+        steps = [_MARKER.sub("", step) for step in steps]
+    return Segmented(Shape.LINES, Trace.of(*steps))
+
+
+def _is_log(lines: Sequence[str]) -> bool:
+    """Observations make a log, where somebody thought or acted to obtain them."""
+    parts = {match["part"].lower() for line in lines if (match := _PART.match(line))}
+    return "observation" in parts and bool(parts & (_THOUGHTS | {"action"}))
+
+
+def _is_list(lines: Sequence[str]) -> bool:
+    """Numbers that count from one, or two items at least that make up half of the lines."""
+    markers = [match for line in lines if (match := _MARKER.match(line))]
+    numbers = [int(match["number"] or match["step"] or 0) for match in markers]
+    if numbers and numbers == list(range(1, len(numbers) + 1)):
+        return len(markers) >= 2 or bool(_MARKER.match(lines[0]))
+    return len(markers) >= 2 and 2 * len(markers) >= len(lines)
+
+
+def _items(lines: Sequence[str]) -> Iterator[str]:
+    """The items of a list; a line without a number goes on with the item before it, unless a paragraph begins."""
+    item, apart = "", False
     for line in lines:
-        if (match := _NUMBERED.match(line)) is not None:
-            if step:
-                yield step
-            step = line[match.end() :].strip()
-        elif step:
-            step = f"{step} {line.strip()}"
+        if not line.strip():
+            apart = True
+            continue
+        match = _MARKER.match(line)
+        if match is None and item and not (apart and not line[0].isspace()):
+            item = f"{item} {line.strip()}"
         else:
-            yield line.strip()
-    yield step  # there is a numbered line, or nobody would ask
+            yield from [item] if item else []
+            item = "" if match is None else line[match.end() :].strip()
+            yield from sentences(line) if match is None else ()
+        apart = False
+    yield from [item] if item else []
 
 
-def _agent(lines: list[str]) -> Segmented:
-    steps: list[str] = []
+def _prose(lines: Sequence[str]) -> Iterator[str]:
+    """Sentences, line by line. A line that breaks off in mid-sentence goes on in the next."""
+    paragraph: list[str] = []
+    for line in map(str.strip, lines):
+        if paragraph and not (_UNFINISHED.search(paragraph[-1]) and line[:1].islower()):
+            yield from sentences(" ".join(paragraph))
+            paragraph = []
+        paragraph.append(line)
+    yield from sentences(" ".join(paragraph))
+
+
+def _agent(lines: Sequence[str]) -> Segmented:
+    """Thoughts and observations by their labels. What stands before the first label was thought: prompts end in it."""
+    thoughts: list[str] = []
     observations: list[str] = []
-    part = ""
+    part = "thought"
     for line in lines:
         match = _PART.match(line)
         part, rest = (match["part"].lower(), match["rest"]) if match else (part, line)
-        if part in _THOUGHTS and rest.strip():
-            steps.extend(sentences(rest))
-        elif part == "observation" and rest.strip():
-            if match or not observations:
-                observations.append(rest.strip())
-            else:
-                observations[-1] += "\n" + rest.strip()
-    return Segmented(Shape.AGENT, Trace.of(*steps), tuple(observations))
-
-
-# What ends with a full stop and ends no sentence.
-_ABBREVIATIONS = frozenset(
-    """
-    mr mrs ms dr prof rev gen col capt lt sgt sen rep gov pres st mt ft jr sr no nos vol fig eq sec ch pp ed eds dir vs
-    etc inc ltd co corp dept univ assn bros al approx ca cf e.g i.e a.m p.m u.s u.k u.n u.s.a b.c a.d ph.d m.d b.a m.a
-    jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
-    """.split()  # noqa: SIM905 - a list literal would hide the words
-)
-# Of these, what may well end one.
-_AT_THE_END = frozenset({"etc", "a.m", "p.m", "inc", "ltd"})
-_END = re.compile(r"""(?P<mark>[.!?…]+)(?P<close>["'”’»)\]]*)(?P<gap>\s+)(?=(?P<open>["'“‘«(\[]*)(?P<next>\S))""")
-_LAST_WORD = re.compile(r"[^\s(\[\"“‘«]+$")
-
-
-def sentences(text: str) -> list[str]:
-    """Prose cut behind its sentences.
-
-    >>> sentences('Dr. Ruiz was born in St. Louis in 1.5 B.C. "Odd." She said so.')
-    ['Dr. Ruiz was born in St. Louis in 1.5 B.C.', '"Odd."', 'She said so.']
-    """
-    text = text.strip()
-    found, start = [], 0
-    for match in _END.finditer(text):
-        if _ends(text[start : match.start("mark")], match):
-            found.append(text[start : match.end("close")].strip())
-            start = match.end("gap")
-    rest = text[start:].strip()
-    return [*found, rest] if rest else found
-
-
-def _ends(before: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends at this mark."""
-    following = match["next"]
-    if match["mark"] != ".":
-        # An exclamation within a title ("Help! was their fifth album") goes on in small letters.
-        return not following.islower()
-    if following.islower() and not match["close"]:
-        return False
-    word = (_LAST_WORD.search(before) or [""])[0].rstrip(",;:")
-    plain = word.lower()
-    if plain in _ABBREVIATIONS:
-        # "in 44 B.C. Caesar" goes on, "in 44 B.C. \"Odd.\"" does not: with a quotation something new begins.
-        return bool(match["open"]) or (plain in _AT_THE_END and following.isupper())
-    # An initial: "J. K. Rowling". One letter that is a word of its own ends a sentence: "so did I."
-    return not (len(word) == 1 and word.isalpha() and word.isupper() and word != "I")
+        into = thoughts if part in _THOUGHTS else observations if part == "observation" else []
+        if match or not into:
+            into.append(rest.strip())
+        else:
+            into[-1] = f"{into[-1]}\n{rest.strip()}"
+    steps = (sentence for thought in thoughts for sentence in _prose(thought.splitlines()))
+    return Segmented(Shape.AGENT, Trace.of(*steps), tuple(told.strip() for told in observations if told.strip()))

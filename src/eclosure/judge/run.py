@@ -16,6 +16,7 @@ from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
 from eclosure.chat.budget import Estimate, estimate
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
+from eclosure.chat.kinship import same_family
 from eclosure.chat.named import Named, Served, settled
 from eclosure.chat.recorded import call_key
 from eclosure.core.instance import Instance
@@ -27,7 +28,7 @@ from eclosure.judge.evaluate import judge, requests
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.indexed import index_file
 from eclosure.store.jsonfile import read_objects, require_file
-from eclosure.store.records import ReadRecord
+from eclosure.store.records import ReadRecord, scan
 from eclosure.store.runner import Job
 from eclosure.store.seen import SeenIds
 from eclosure.store.stage import Stage
@@ -162,6 +163,13 @@ def _inquiry(sources: Sources, named: Named, out: Path, settings: JudgeSettings)
         yield Pairs(sources)
 
     return Inquiry(stage, records, lambda pair: pair.id, jobs)
+
+
+def kin(sources: Sources, judge_name: str) -> list[str]:
+    """The models of the judge's own family among those whose responses it is to judge."""
+    read = (record.value for record in scan(sources.responses, Response))
+    models = {one.source.model for one in read if one is not None and one.source is not None}
+    return sorted(model for model in models if same_family(judge_name, model))
 
 
 def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> Estimate:
