@@ -78,3 +78,11 @@ def test_an_undefined_rate_does_not_pass():
 def test_limits_that_hold_nothing_are_refused(limits):
     with pytest.raises(SettingError):
         Limits(**limits)
+
+
+def test_a_run_that_was_judged_in_part_does_not_pass_as_judged():
+    found = diagnosed(90, 0)
+    left = [(f"r{number}", "it was not judged") for number in range(10)]
+    (reason,) = gated(found.overall, found.unjudged, Limits(unjudged=0.05), left)
+    assert reason == ("10 of 100 responses have no judgment at all, such as r0 (it was not judged): not at most 5.0 %.")
+    assert gated(found.overall, found.unjudged, Limits(unjudged=0.1), left) == []

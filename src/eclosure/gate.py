@@ -15,7 +15,7 @@ from eclosure.errors import SettingError
 from eclosure.metrics.rates import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from eclosure.metrics.summary import GroupSummary
 
@@ -37,10 +37,44 @@ class Limits:
         if not all(0 <= limit <= 1 for limit in given):
             raise SettingError("limits are rates between 0 and 1: 0.85, not 85.")
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        min_trr: float | None = None,
+        min_accuracy: float | None = None,
+        min_lsr: float | None = None,
+        max_lgg: float | None = None,
+        max_unjudged: float | None = None,
+    ) -> Limits:
+        """By the names that commands and tests give them; None for no limit."""
+        least = {
+            Metric.TRACE_RELIABILITY_RATE: min_trr,
+            Metric.ACCURACY: min_accuracy,
+            Metric.LOCAL_SOUNDNESS_RATE: min_lsr,
+        }
+        return cls(
+            at_least={metric: limit for metric, limit in least.items() if limit is not None},
+            at_most={} if max_lgg is None else {Metric.GAP_RATE: max_lgg},
+            unjudged=max_unjudged,
+        )
 
-def gate(summary: GroupSummary, unjudged: Mapping[Criterion, Mapping[str, int]], limits: Limits) -> list[str]:
-    """Why the responses do not pass; nothing when they do. ``unjudged`` counts missing labels by reason."""
-    return [*_rates(summary, limits), *_unjudged(summary.responses, unjudged, limits)]
+
+def gate(
+    summary: GroupSummary,
+    unjudged: Mapping[Criterion, Mapping[str, int]],
+    limits: Limits,
+    left_out: Sequence[tuple[str, str]] = (),
+) -> list[str]:
+    """Why the responses do not pass; nothing when they do.
+
+    ``unjudged`` counts missing labels by reason; ``left_out`` names responses without any judgment, with the reason.
+    """
+    return [
+        *_rates(summary, limits),
+        *_unjudged(summary.responses, unjudged, limits),
+        *_left_out(summary.responses, left_out, limits),
+    ]
 
 
 def _rates(summary: GroupSummary, limits: Limits) -> Iterator[str]:
@@ -80,6 +114,14 @@ def _unjudged(total: int, unjudged: Mapping[Criterion, Mapping[str, int]], limit
         if missing > limits.unjudged * total:
             limit = _percent(limits.unjudged)
             yield f"{criterion} was not judged in {missing:,} of {total:,} responses: not at most {limit}."
+
+
+def _left_out(judged: int, left: Sequence[tuple[str, str]], limits: Limits) -> Iterator[str]:
+    """Responses without any judgment are in no rate, but they were not judged either."""
+    total = judged + len(left)
+    if limits.unjudged is not None and len(left) > limits.unjudged * total:
+        told = f"{len(left):,} of {total:,} responses have no judgment at all, such as {left[0][0]} ({left[0][1]})"
+        yield f"{told}: not at most {_percent(limits.unjudged)}."
 
 
 def _estimate(summary: GroupSummary, metric: Metric) -> str:

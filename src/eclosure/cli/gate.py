@@ -38,21 +38,13 @@ def gate(
     from eclosure.diagnose import diagnose, read_cases
     from eclosure.gate import Limits
     from eclosure.gate import gate as held
-    from eclosure.metrics.rates import Metric
 
-    at_least = {
-        Metric.TRACE_RELIABILITY_RATE: min_trr,
-        Metric.ACCURACY: min_accuracy,
-        Metric.LOCAL_SOUNDNESS_RATE: min_lsr,
-    }
-    limits = Limits(
-        at_least={metric: limit for metric, limit in at_least.items() if limit is not None},
-        at_most={} if max_lgg is None else {Metric.GAP_RATE: max_lgg},
-        unjudged=max_unjudged,
+    limits = Limits.of(
+        min_trr=min_trr, min_accuracy=min_accuracy, min_lsr=min_lsr, max_lgg=max_lgg, max_unjudged=max_unjudged
     )
     cases, left = read_cases(run)
     found = diagnose(cases, rng=np.random.default_rng(seed))
-    reasons = held(found.overall, found.unjudged, limits)
+    reasons = held(found.overall, found.unjudged, limits, left)
     if left:
         say(f"{plural(len(left), 'response')} of the run left out: {left[0][0]}: {left[0][1]}")
     for reason in reasons:

@@ -1,0 +1,109 @@
+"""A new user's first minutes: install the wheel, `eclosure demo`, open the report. Three commands, under two minutes.
+
+Starts in an empty folder with a fresh virtual environment, which is timed too; building the wheel is not the user's
+work and is not. The demo runs without a network where the system lets us take it away, and without a key in any case.
+The report counts as open when its list of responses stands in headless Chromium. The last line is the figure as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parent.parent
+GOAL = 120.0
+READY = "data-ready"
+OFFLINE = ("unshare", "--net", "--map-root-user")
+
+
+def built(folder: Path) -> Path:
+    """The wheel."""
+    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
+    (wheel,) = folder.glob("eclosure-*.whl")
+    return wheel
+
+
+def run(command: list[str | Path], folder: Path) -> str:
+    """What the command prints; its error ends everything."""
+    done = subprocess.run(list(map(str, command)), cwd=folder, env=bare(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def bare() -> dict[str, str]:
+    """The environment without keys and settings, as a new user's."""
+    left_out = ("ECLOSURE_", "PYTHONPATH", "VIRTUAL_ENV")
+    return {name: v for name, v in os.environ.items() if not name.startswith(left_out) and not name.endswith("_KEY")}
+
+
+def offline() -> list[str | Path]:
+    """What takes the network away from a command; nothing where that is not allowed."""
+    if shutil.which(OFFLINE[0]) is None:
+        return []
+    allowed = subprocess.run([*OFFLINE, "true"], capture_output=True, check=False).returncode == 0
+    return list(OFFLINE) if allowed else []
+
+
+def opened(page: Path, folder: Path) -> None:
+    """Open the page; it must get ready, with every response in its list."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
+    profile = f"--user-data-dir={folder / 'browser'}"
+    arguments = ["--headless", "--no-sandbox", profile, "--virtual-time-budget=10000", "--dump-dom"]
+    shown = run([browser, *arguments, page.resolve().as_uri()], folder)
+    if READY not in shown or "600 of 600 responses" not in shown:
+        raise SystemExit(f"the report does not stand: {shown[:500]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", type=Path, help="Copy the report there.")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        away, folder = Path(name) / "wheel", Path(name) / "user"
+        away.mkdir()
+        folder.mkdir()
+        wheel, alone = built(away), offline()
+        print(f"the demo runs {'without a network' if alone else 'with the network there, which it must not need'}")
+        programs = folder / "venv" / "bin"
+        page = folder / "demo" / "report" / "report.html"
+        steps: dict[str, Callable[[], object]] = {
+            "virtual environment": lambda: run([sys.executable, "-m", "venv", "venv"], folder),
+            "pip install": lambda: run([programs / "python", "-m", "pip", "install", "--quiet", wheel], folder),
+            "eclosure demo": lambda: run([*alone, programs / "eclosure", "demo"], folder),
+            "open the report": lambda: opened(page, folder),
+        }
+        took = {}
+        for step, do in steps.items():
+            start = time.perf_counter()
+            do()
+            took[step] = time.perf_counter() - start
+            print(f"{step:>20}: {took[step]:5.1f} s")
+        if asked.keep is not None:
+            shutil.copytree(page.parent, asked.keep, dirs_exist_ok=True)
+    value = sum(took.values())
+    figure = {
+        "name": "from an empty folder to an open report",
+        "value": round(value, 1),
+        "unit": "s",
+        "goal": f"< {GOAL:g}",
+        "holds": value < GOAL,
+        "offline": bool(alone),
+    }
+    print(json.dumps(figure))
+    return 0 if figure["holds"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

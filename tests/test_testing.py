@@ -1,0 +1,128 @@
+"""A test of one's own that holds responses to be reliable: it fails as the gate does, and says where to look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.test_diagnose import FAILS, case
+
+from eclosure import testing
+from eclosure.core.judgment import NO_REFERENCE, Criterion
+from eclosure.core.response import Response, Trace
+from eclosure.errors import SettingError, UserError
+from eclosure.store import records
+from eclosure.testing import assert_reliable
+
+
+@pytest.fixture(autouse=True)
+def _forgotten():
+    """What these tests make the function say is not to be told of this run."""
+    yield
+    testing.heard.clear()
+
+
+def cases(good=0, **bad):
+    """Reliable responses and others, each to a question of its own."""
+    made = [case(number=number) for number in range(good)]
+    for name, count in bad.items():
+        made += [case(number=len(made) + n, **{name: False}) for n in range(count)]
+    return [
+        replace(one, instance=replace(one.instance, id=f"i{n}"), response=replace(one.response, instance_id=f"i{n}"))
+        for n, one in enumerate(made)
+    ]
+
+
+def unjudged(one, reason):
+    return replace(one, judgment=replace(one.judgment, closed=None, unjudged={Criterion.CLOSURE: reason}))
+
+
+def written(run, made):
+    records.write(run / "instances.jsonl", (one.instance for one in made))
+    records.write(run / "responses.jsonl", (one.response for one in made))
+    records.write(run / "judgments.jsonl", (one.judgment for one in made))
+    return run
+
+
+def test_reliable_responses_pass_and_are_diagnosed():
+    found = assert_reliable(cases(950, closed=50), min_trr=0.9, max_lgg=0.1, max_unjudged=0.0)
+    assert found.overall.responses == 1_000
+    (line,) = testing.heard
+    assert line.startswith("cases: passed, 1,000 responses to 1,000 questions, TRR 95.0 % [9")
+
+
+def test_others_fail_with_the_reason_and_the_responses_to_look_at():
+    made = cases(80, closed=18, aligned=2)
+    worse = replace(made[90], judgment=replace(made[90].judgment, aligned=False, complete=False, correct=False))
+    made[90] = worse
+    with pytest.raises(AssertionError) as failed:
+        assert_reliable(made, min_trr=0.85, max_lgg=0.5, worst=3)
+    first, reason, look, *responses = str(failed.value).splitlines()
+    assert first == "the cases are not reliable enough, 100 responses to 100 questions:"
+    assert reason.startswith("  TRR may be as low as 7")
+    assert look == "Look at these first, of 20:"
+    assert len(responses) == 3
+    # Most is against the one in which most fails.
+    assert responses[0] == f"  {worse.response.id}: The reasoning pursues something other than the question."
+    assert "failed, 100 responses" in testing.heard[-1]
+
+
+@pytest.mark.parametrize(
+    ("limit", "bad", "other"),
+    [
+        ({"min_accuracy": 0.9}, "correct", "closed"),
+        ({"max_lgg": 0.1}, "closed", "correct"),
+    ],
+)
+def test_only_what_speaks_against_a_limit_is_named(limit, bad, other):
+    made = cases(60, **{bad: 20, other: 20})
+    with pytest.raises(AssertionError) as failed:
+        assert_reliable(made, **limit, worst=100)
+    named = {line.split(":")[0].strip() for line in str(failed.value).splitlines()[3:]}
+    assert named == {one.response.id for one in made[60:80]}
+
+
+def test_what_was_not_judged_is_named_with_its_reason():
+    made = [*cases(90), *(unjudged(one, "refusal") for one in cases(100)[90:])]
+    with pytest.raises(AssertionError, match="C was not judged in 10 of 100") as failed:
+        assert_reliable(made, max_unjudged=0.05, worst=1)
+    assert str(failed.value).endswith("Not everything was judged. Without a label: C refusal.")
+    with pytest.raises(AssertionError, match="TRR may be as low as"):
+        assert_reliable(made, min_trr=0.95)
+
+
+def test_what_nobody_wanted_judged_is_not_named():
+    made = [*cases(90), *(unjudged(one, NO_REFERENCE) for one in cases(100)[90:])]
+    assert_reliable(made, max_unjudged=0.0)
+
+
+def test_a_folder_is_read_and_named(tmp_path):
+    made = cases(100)
+    made[80:] = [replace(one, judgment=replace(one.judgment, steps=(FAILS,))) for one in made[80:]]
+    run = written(tmp_path, made)
+    assert assert_reliable(str(run), min_lsr=0.6).overall.responses == 100
+    with pytest.raises(AssertionError) as failed:
+        assert_reliable(run, min_lsr=0.9)
+    assert str(failed.value).startswith(f"{run} is not reliable enough")
+    assert str(failed.value).endswith(f"`eclosure diagnose {run}` shows all of them.")
+
+
+def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
+    made = cases(90)
+    run = written(tmp_path, made)
+    more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(10)]
+    records.write(run / "responses.jsonl", [*(one.response for one in made), *more])
+    assert_reliable(run, max_unjudged=0.1)
+    with pytest.raises(
+        AssertionError, match=r"10 of 100 responses have no judgment at all, such as more0 \(it was not"
+    ):
+        assert_reliable(run, max_unjudged=0.09)
+
+
+def test_limits_that_hold_nothing_and_runs_that_are_none_are_refused(tmp_path):
+    with pytest.raises(SettingError, match="lets everything pass"):
+        assert_reliable(cases(3))
+    with pytest.raises(UserError):
+        assert_reliable(tmp_path, min_trr=0.5)
+    with pytest.raises(UserError, match="no judged response"):
+        assert_reliable([], min_trr=0.5)
