@@ -1,13 +1,16 @@
 from dataclasses import fields
+from itertools import product
 
 import numpy as np
 import pytest
 from sklearn import metrics as oracle
 
 from eclosure.core.verdict import Verdict
+from eclosure.metrics.rates import rate
 from eclosure.metrics.validation import (
     DIRECT,
     HITS,
+    RATES,
     Compared,
     ComparedTwice,
     JudgedLabel,
@@ -29,6 +32,15 @@ def verdict(text):
 
 def case(question, judge, human, dataset="d"):
     return Compared(question, dataset, verdict(judge), verdict(human))
+
+
+def test_the_rate_of_a_label_is_that_of_results():
+    """Under every combination of labels, what a label counts is what its rate counts."""
+    verdicts = [verdict(text) for text in map("".join, product("10-", repeat=5))]
+    assert RATES.keys() == set(JudgedLabel)
+    for label, metric in RATES.items():
+        found = [rate(metric, [one]) for one in verdicts]
+        assert [one.hits if one.n else -1 for one in found] == list(hit_codes(label, verdicts))
 
 
 def rng(seed=42):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
 from eclosure.core.response import Response, Source, Trace
 from eclosure.diagnose import Case
 from eclosure.metrics.rates import Metric
+from eclosure.report.against import Against, hold_against
 from eclosure.report.notes import Notes
 from eclosure.stats.intervals import Estimate, Interval
 
@@ -128,4 +133,20 @@ def hostile_notes(text: str) -> Notes:
         validation=text,
         left_out=[(text, text)],
         about={text: text},
+        against=hostile_against(text),
     )
+
+
+def hostile_against(text: str) -> Against:
+    """A comparison in which every text is hostile; judges, passages and the number of questions call for cautions."""
+    now = [hostile_case(number, text) for number in range(4)]
+    before = [
+        replace(
+            case,
+            judgment=replace(case.judgment, judge=f"{text}'", aligned=not case.judgment.aligned),
+            instance=replace(case.instance, evidence=case.instance.evidence[:1]),
+        )
+        for case in now[1:]
+    ]
+    rng = np.random.default_rng(1)
+    return hold_against(now, before, text, rng=rng, resamples=5, left_out=[(text, text)])

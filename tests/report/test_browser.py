@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 from tests.report.hostile import PAYLOADS, hostile_cases, hostile_notes
-from tests.report.making import make_diagnosis
+from tests.report.making import make_cases, make_diagnosis, make_questions
 
+from eclosure.report.against import hold_against
 from eclosure.report.html import page
+from eclosure.report.notes import Notes
 
 pytestmark = pytest.mark.slow
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 380, "height": 800}
@@ -277,6 +280,26 @@ def test_an_address_is_a_position(browser, report, cases, diagnosis):
     with opened(browser, report, address="#tables") as tab:
         assert tab.evaluate("scrollY") > 0
         assert shown_rows(tab) == len(cases)
+
+
+def test_a_transition_leads_to_its_responses(browser, cases, diagnosis, tmp_path):
+    before = make_cases(make_questions(12), len(cases), seed=5)
+    against = hold_against(cases, before, "base", rng=np.random.default_rng(1), resamples=20)
+    path = tmp_path / "report.html"
+    path.write_text(page(diagnosis, cases, Notes(against=against)), "utf-8")
+    with opened(browser, path) as tab:
+        links = tab.locator("#table-transitions a.show")
+        assert links.count() > 4
+        for number in range(links.count()):
+            wanted = int(links.nth(number).inner_text())
+            links.nth(number).click()
+            until(tab, "(n) => document.querySelector('#status').textContent.startsWith(n + ' of')", wanted)
+        tab.click("#clear")
+        tab.select_option("select[name=before]", "changed")
+        assert shown_rows(tab) == len(against.comparison.changed)
+        assert_calm(tab)
+    with opened(browser, path, size=PHONE) as tab:
+        assert_in_shape(tab)
 
 
 def test_a_damaged_file_says_so(browser, report, tmp_path):

@@ -18,6 +18,8 @@ from tests.report.making import make_diagnosis
 from tests.test_diagnose import FAILS, case
 
 from eclosure.metrics.rates import Metric
+from eclosure.report import figures
+from eclosure.report.formats import Written
 from eclosure.report.junit import junit
 from eclosure.report.latex import escape as latex_escape
 from eclosure.report.latex import latex
@@ -188,8 +190,9 @@ def test_the_keys_of_the_json_stay(diagnosis):
     assert list(told) == [
         "format", "title", "about", "judges", "validation", "corrected", "responses", "questions", "groups",
         "by_evidence", "joint", "local_failures", "matching", "correct_but_insufficient", "incorrect_but_sufficient",
-        "inconsistent", "unjudged", "left_out",
+        "inconsistent", "unjudged", "left_out", "comparison",
     ]  # fmt: skip
+    assert told["comparison"] is None
     assert list(told["groups"][0]) == [
         "benchmark", "model", "responses", "questions", "rates", "trace_groups", "failures", "gap_failures"
     ]  # fmt: skip
@@ -202,10 +205,27 @@ def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
     hostile = hostile_cases()
     diagnosis = make_diagnosis(hostile, resamples=5)
     written = [write_all(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")]
-    assert list(written[0]) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"]
+    figures = [
+        f"figures/{name}.{kind}" for name in ("rates", "flow", "failures", "differences") for kind in ("pdf", "svg")
+    ]
+    assert list(written[0]) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", *figures]
     for name, path in written[0].items():
         assert path.read_bytes() == written[1][name].read_bytes()
-    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == sorted(written[0])
+    there = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
+    assert sorted(there) == sorted(written[0].values())
+
+
+def test_only_what_is_asked_for_is_written(tmp_path):
+    diagnosis = make_diagnosis([case()], resamples=5)
+    assert list(write_all(diagnosis, [case()], tmp_path, formats=[Written.JSON])) == ["diagnosis.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["diagnosis.json"]
+
+
+def test_without_matplotlib_everything_else_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "find_spec", lambda _: None)
+    written = write_all(make_diagnosis([case()], resamples=5), [case()], tmp_path)
+    assert list(written) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"]
+    assert figures.figures_missing().endswith("pip install 'eclosure[figures]'")
 
 
 @pytest.mark.slow

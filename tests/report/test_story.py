@@ -14,7 +14,7 @@ from eclosure.metrics.rates import Metric
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.plots import flow_rows, rate_plot
 from eclosure.report.story import cautions, evidence_rates, evidence_sentences, flow, headline
-from eclosure.report.tables import all_tables, metrics_table
+from eclosure.report.tables import Cell, all_tables, metrics_table
 from eclosure.stats.intervals import Estimate, Interval
 
 
@@ -106,7 +106,7 @@ def test_corrected_rates_stand_beside_the_judges(mixed):
     assert headline(mixed, notes)[1].corrected == "50.0 % [25.0, 75.0]"
     rows = metrics_table(mixed, notes).rows
     assert rows[2][0].text == "corrected by people's labels"
-    assert rows[2][8] == ("50.0", ("[25.0, 75.0]",))
+    assert rows[2][8] == Cell("50.0", ("[25.0, 75.0]",))
     sound = {Metric.LOCAL_SOUNDNESS_RATE: Estimate(0.75, Interval(0.5, 0.875))}
     assert headline(mixed, Notes(corrected=sound))[2].corrected == "25.0 % [12.5, 50.0]"
 

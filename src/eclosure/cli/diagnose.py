@@ -1,98 +1,38 @@
-"""``eclosure diagnose``: which responses are unreliable, and why, as a report."""
+"""``eclosure diagnose``: which responses are unreliable, and why, as tables and as a report."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from eclosure.cli.output import percent, percent_range, plural, print_table, say
+from eclosure.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, collect, default_out, write
 
 if TYPE_CHECKING:
     from eclosure.diagnose import Diagnosis
-    from eclosure.report.notes import Notes
+    from eclosure.report.against import Against
+    from eclosure.report.tables import Table
 
 
 def diagnose(
-    run: Annotated[Path, typer.Argument(help="A judged run's folder.", show_default=False)],
+    runs: Runs,
     *,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="[default: report in the run]", show_default=False)
-    ] = None,
-    validation: Annotated[
-        Path | None,
-        typer.Option(help="What eclosure judge validate wrote.  [default: that of the run]", show_default=False),
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="The report's title.", show_default=False)] = None,
-    seed: Annotated[int, typer.Option(help="For the intervals.")] = 42,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2_000,
+    against: Base = None,
+    out: Out = None,
+    validation: ValidationFile = None,
+    title: Title = None,
+    seed: Seed = 42,
+    resamples: Resamples = 2_000,
 ) -> None:
-    """Say which responses of a judged run are unreliable and why: rates with intervals, and every response to look at.
+    """Say which responses of judged runs are unreliable and why: rates with intervals, and every response to look at.
 
-    Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml and tables.tex.
+    Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
+    and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
-    import numpy as np
-
-    from eclosure.diagnose import diagnose as count
-    from eclosure.diagnose import read_cases
-    from eclosure.report.render import write_all
-    from eclosure.store.folder import REPORT
-
-    cases, left = read_cases(run)
-    found = count(cases, rng=np.random.default_rng(seed), resamples=resamples)
-    written = write_all(found, cases, out or run / REPORT, _notes(run, validation, left, title, seed))
-    _say(found)
-    if left:
-        say(f"{plural(len(left), 'response')} left out, such as {left[0][0]}: {left[0][1]}")
-    for path in written.values():
-        say(f"  {path}")
-
-
-def _notes(run: Path, validation: Path | None, left: list[tuple[str, str]], title: str | None, seed: int) -> Notes:
-    from eclosure.report.notes import Notes
-    from eclosure.store.folder import VALIDATION
-
-    place = validation or run / VALIDATION
-    named = {} if title is None else {"title": title}
-    notes = Notes(left_out=tuple(left), **named)  # type: ignore[arg-type]
-    return _trusted(run, place, notes, seed) if validation or place.exists() else notes
-
-
-def _trusted(run: Path, place: Path, notes: Notes, seed: int) -> Notes:
-    """The notes with what is known of the judge, and the rates corrected by it."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from eclosure.core.response import Response
-    from eclosure.judge.validate import correct, read, read_judgments
-    from eclosure.metrics.rates import Metric
-    from eclosure.stats.intervals import Estimate
-    from eclosure.store.folder import JUDGMENTS, RESPONSES
-    from eclosure.store.manifest import read_manifest
-    from eclosure.store.records import read as read_records
-    from eclosure.store.stage import beside
-
-    known = read(place)
-    settings = read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings
-    rates = correct(
-        known,
-        read_judgments(run / JUDGMENTS),
-        read_records(run / RESPONSES, Response),
-        settings=settings,
-        rng=np.random.default_rng(seed),
-    )
-    heads = {"L": "LSR", "G": "GSR"}
-    corrected = {
-        Metric(heads.get(label.value, label.value)): Estimate(rate.value, rate.interval)
-        for label, rate in rates.rates.items()
-        if rate.value is not None
-    }
-    told = f"Validated against people on {known.labelled:,} of {known.judged:,} responses" + (
-        " of another run; the correction is carried over, as if it erred alike here." if rates.carried_over else "."
-    )
-    return replace(notes, corrected=corrected, validation=told)
+    made = collect(runs, against=against, validation=validation, title=title, seed=seed, resamples=resamples)
+    _say(made.diagnosis)
+    if made.notes.against is not None:
+        _say_against(made.notes.against)
+    write(made, out or default_out(runs))
 
 
 def _say(found: Diagnosis) -> None:
@@ -105,3 +45,21 @@ def _say(found: Diagnosis) -> None:
         f"{plural(found.overall.responses, 'response')} to {plural(found.overall.questions, 'question')}, in percent"
     )
     print_table(title, ("rate", "value", "95 %", "n", "not judged"), rows)
+
+
+def _say_against(against: Against) -> None:
+    from eclosure.report.against import against_sentences, against_tables
+
+    say("")
+    say(f"Against {against.name}")
+    for told in (*against.cautions, *against_sentences(against)):
+        say(f"  {told}")
+    for table in against_tables(against):
+        _say_table(table)
+
+
+def _say_table(table: Table) -> None:
+    """Cells with what stands beneath them beside it."""
+    say("")
+    rows = [[" ".join((cell.text, *cell.details)) for cell in row] for row in table.rows]
+    print_table(table.title, table.heads, rows)

@@ -8,7 +8,22 @@ from typing import Annotated, Never
 import typer
 
 import eclosure
-from eclosure.cli import data, diagnose, families, gate, generate, judge, metrics, screen, select, switch, train, world
+from eclosure.cli import (
+    data,
+    demo,
+    diagnose,
+    families,
+    gate,
+    generate,
+    judge,
+    metrics,
+    report,
+    screen,
+    select,
+    switch,
+    train,
+    world,
+)
 from eclosure.cli.environment import load_file
 from eclosure.cli.output import printable
 from eclosure.errors import UserError
@@ -27,10 +42,12 @@ app.add_typer(data.app, name="data")
 app.add_typer(families.app, name="families")
 app.add_typer(judge.app, name="judge")
 app.add_typer(world.app, name="world")
+app.command(name="demo")(demo.demo)
 app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="gate")(gate.gate)
 app.command(name="generate")(generate.generate)
 app.command(name="metrics")(metrics.metrics)
+app.command(name="report")(report.report)
 app.command(name="screen")(screen.screen)
 app.command(name="select")(select.select)
 app.command(name="switch")(switch.switch)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eclosure.core.labels import Label, negation
+from eclosure.metrics.rates import Metric
 from eclosure.stats import agreement as stat
 from eclosure.stats.arrays import Floats, Indices, codes, sum_by
 from eclosure.stats.corrected import JudgeErrors, clustered_rate
@@ -54,6 +55,18 @@ HITS: Mapping[JudgedLabel, Callable[[Verdict], Label]] = {
     JudgedLabel.GAP: lambda verdict: verdict.in_gap,
 }
 """What the rate of a label counts."""
+
+RATES: Mapping[JudgedLabel, Metric] = {
+    JudgedLabel.LOCAL_SOUNDNESS: Metric.LOCAL_SOUNDNESS_RATE,
+    JudgedLabel.ALIGNMENT: Metric.ALIGNMENT_RATE,
+    JudgedLabel.CLOSURE: Metric.CLOSURE_RATE,
+    JudgedLabel.COMPLETENESS: Metric.COMPLETENESS_RATE,
+    JudgedLabel.CORRECTNESS: Metric.ACCURACY,
+    JudgedLabel.GLOBAL_SUFFICIENCY: Metric.GLOBAL_SUFFICIENCY_RATE,
+    JudgedLabel.RELIABILITY: Metric.TRACE_RELIABILITY_RATE,
+    JudgedLabel.GAP: Metric.GAP_RATE,
+}
+"""The rate of each label, as results name it."""
 
 
 def hit_codes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eclosure.compare import KINDS, Kind
 from eclosure.core.judgment import Criterion, LocalFailure
 from eclosure.core.labels import Label
 from eclosure.core.verdict import FailureClass, TraceGroup, Verdict
@@ -27,15 +28,17 @@ class Seen:
     matched: Label
     unjudged: frozenset[Criterion]
     codes: frozenset[LocalFailure | None]
+    before: str = ""
+    """What its partner in another run is, by the names of ``kind_name``; empty where there is no other run."""
 
 
-def seen(case: Case) -> Seen:
+def seen(case: Case, before: str = "") -> Seen:
     """Work it out."""
     verdict = case.verdict
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
     codes = frozenset(step.failure for step in case.judgment.steps)
-    return Seen(case, verdict, _outcome(verdict), case.matched, unjudged, codes)
+    return Seen(case, verdict, _outcome(verdict), case.matched, unjudged, codes, before)
 
 
 def _outcome(verdict: Verdict) -> str:
@@ -64,6 +67,23 @@ OUTCOMES: Mapping[str, str] = {
     **{f"undecided_{criterion.value}": f"undecided: {criterion.value} not judged" for criterion in _CHAIN},
 }
 """Every outcome with its short name, from good to unknown."""
+
+NO_PARTNER = "none"
+"""Of a response that has no partner in the other run."""
+
+
+def kind_name(kind: Kind) -> str:
+    """The name of a class in a link: that of the outcome, with all undecided ones together."""
+    if kind is None:
+        return "undecided"
+    if isinstance(kind, FailureClass):
+        return f"gap_{kind}"
+    return "unsound" if kind is TraceGroup.LOCALLY_UNSOUND else "reliable"
+
+
+def kind_words(kind: Kind) -> str:
+    """The class in words."""
+    return "undecided" if kind is None else OUTCOMES[kind_name(kind)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +129,19 @@ def _by_open(criterion: Criterion) -> Option:
     return Option(criterion.value, label, lambda one: criterion in one.unjudged)
 
 
+def _by_before(name: str, label: str) -> Option:
+    return Option(name, label, lambda one: one.before == name)
+
+
+def _class(outcome: str) -> str:
+    """The class an outcome belongs to: it does not matter which label is missing."""
+    return "undecided" if outcome.startswith("undecided_") else outcome
+
+
+def _changed(one: Seen) -> bool:
+    return one.before not in ("", NO_PARTNER, _class(one.outcome))
+
+
 def _disagrees(one: Seen) -> bool:
     known = one.matched is not None and one.verdict.correct is not None
     return known and one.matched is not one.verdict.correct
@@ -130,6 +163,12 @@ FACETS: tuple[Facet, ...] = (
         _by_outcome("unsound", "an unsound step"),
         Option("undecided", "undecided, any reason", lambda one: one.verdict.trace_group is None),
         *(_by_outcome(f"undecided_{one.value}", f"undecided: {one.value} not judged") for one in _CHAIN),
+    )),
+    Facet("before", "In the other run", (
+        Option("changed", "another class than here", _changed),
+        *(_by_before(kind_name(kind), f"in the gap: {kind_words(kind)}" if isinstance(kind, FailureClass)
+                     else kind_words(kind)) for kind in KINDS),
+        _by_before(NO_PARTNER, "no partner"),
     )),
     Facet("link", "First broken link", tuple(map(_by_link, FailureClass))),
     Facet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),

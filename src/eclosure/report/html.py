@@ -12,9 +12,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from eclosure.report.against import against_sentences, against_tables
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.payload import make_payload
-from eclosure.report.plots import composition_bars, flow_rows, rate_plot
+from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
 from eclosure.report.story import cautions, evidence_rates, evidence_sentences, flow, headline
 from eclosure.report.tables import all_tables, glossary
 from eclosure.report.words import visible
@@ -53,7 +54,11 @@ def page(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes | None = None
         compositions=composition_bars(diagnosis),
         tables=all_tables(diagnosis, notes),
         glossary=tuple(glossary()),
-        payload=make_payload(cases),
+        against=notes.against,
+        against_told=against_sentences(notes.against) if notes.against else (),
+        against_tables=against_tables(notes.against) if notes.against else (),
+        differences=difference_plot(notes.against.comparison) if notes.against else None,
+        payload=make_payload(cases, notes.against.before(cases) if notes.against else None),
         policy=POLICY.format(script=_source_hash(script), style=_source_hash(style)) if policy else "",
         # These two are our own texts, not values.
         script=Markup(script),

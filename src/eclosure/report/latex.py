@@ -7,15 +7,17 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from eclosure.metrics.rates import Metric
+from eclosure.report.against import against_tables
 from eclosure.report.notes import Notes
 from eclosure.report.tables import SHOWN_METRICS
-from eclosure.report.words import CODE_WORDS, FAILURE_WORDS, one_line, percent, percent_range
+from eclosure.report.words import CODE_WORDS, FAILURE_WORDS, one_line, percent, percent_range, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
+    from eclosure.report.against import Against
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -50,9 +52,11 @@ def escape(text: str) -> str:
 
 
 def latex(diagnosis: Diagnosis, notes: Notes | None = None) -> str:
-    """Three tables: the metrics by dataset and model, failure classes, and codes of unsound steps."""
+    """The metrics by dataset and model, failure classes, codes of unsound steps, and a run against another."""
     notes = notes or Notes()
-    tables = (_main(diagnosis, notes), _failures(diagnosis), _codes(diagnosis))
+    tables = [_main(diagnosis, notes), _failures(diagnosis), _codes(diagnosis)]
+    if notes.against:
+        tables += [_differences(notes.against), _transitions(notes.against)]
     return "\n".join([_NEEDS, *(line for table in tables for line in table)]) + "\n"
 
 
@@ -125,6 +129,36 @@ def _codes(diagnosis: Diagnosis) -> Iterator[str]:
     for code, count in diagnosis.local_failures.items():
         yield _row([code.value, CODE_WORDS[code][0].capitalize(), str(count)])
     yield from _closing("Unsound steps by their primary reason.", "tab:codes")
+
+
+def _differences(against: Against) -> Iterator[str]:
+    heads = ["Rate", "This run", "$n$", "The other run", "$n$", "Difference", r"95\,\% interval"]
+    yield from _opening("lrrrrrr", heads)
+    overall = against.comparison.overall
+    for metric in SHOWN_METRICS:
+        one = overall.differences[metric]
+        values = [_number(one.run.value), str(one.run.n), _number(one.base.value), str(one.base.n)]
+        interval = one.estimate.interval
+        ends = "" if interval is None else rf"{{[{_signed(interval.low)}, {_signed(interval.high)}]}}"
+        yield _row([metric.value, *values, _signed(one.estimate.value), ends])
+    told = f"This run against {against.name}, on {overall.questions} questions that both answer. "
+    caption = escape(told) + "Rates in percent, differences in points; questions are resampled in both runs together."
+    yield from _closing(caption, "tab:differences")
+
+
+def _signed(value: float | None) -> str:
+    if value is None:
+        return "--"
+    return f"${signed(value).replace('−', '-')}$"
+
+
+def _transitions(against: Against) -> Iterator[str]:
+    table = against_tables(against)[-1]
+    yield from _opening("l" + "r" * (len(table.heads) - 1), [escape(head) for head in table.heads])
+    for row in table.rows:
+        yield _row([escape(cell.text) for cell in row])
+    caption = f"Responses by their class in {against.name} (rows) and in this run (columns)."
+    yield from _closing(escape(caption), "tab:transitions")
 
 
 def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from eclosure.diagnose import broken_link
+from eclosure.report.against import against_sentences, against_tables
 from eclosure.report.facets import OUTCOMES, seen
 from eclosure.report.notes import Notes
 from eclosure.report.story import cautions, evidence_rates, evidence_sentences, flow, headline
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclosure.diagnose import Case, Diagnosis
+    from eclosure.report.against import Against
     from eclosure.report.story import Stage, Statement
 
 NAMED = 10
@@ -70,6 +72,8 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     yield "\n## Where responses are lost\n"
     for stage in flow(diagnosis):
         yield _stage(stage)
+    if notes.against:
+        yield from _against(notes.against)
     for table in all_tables(diagnosis, notes):
         yield from _table(table)
     yield from _examples(cases)
@@ -80,6 +84,16 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
         yield "\n## About\n"
         for name, told in notes.about.items():
             yield f"- {escape(name)}: {escape(told)}"
+
+
+def _against(against: Against) -> Iterator[str]:
+    yield f"\n## Against {escape(against.name)}\n"
+    for told in against.cautions:
+        yield f"> {escape(told)}\n"
+    for told in against_sentences(against):
+        yield f"- {escape(told)}"
+    for table in against_tables(against):
+        yield from _table(table, "###")
 
 
 def _statement(told: Statement) -> Iterator[str]:
@@ -97,8 +111,8 @@ def _stage(stage: Stage) -> str:
     return f"- {stage.asked} {stage.kept.count:,} of {stage.total:,} {stage.kept.name} ({lost})."
 
 
-def _table(table: Table) -> Iterator[str]:
-    yield f"\n## {table.title}\n"
+def _table(table: Table, level: str = "##") -> Iterator[str]:
+    yield f"\n{level} {table.title}\n"
     yield f"| {' | '.join(map(own, table.heads))} |"
     yield "|" + "|".join(" --- " for _ in table.heads) + "|"
     for row in table.rows:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eclosure.metrics.rates import Metric
+from eclosure.report.against import Against
 from eclosure.stats.intervals import Estimate
 
 NOT_VALIDATED = "This judge has not been validated against people on your data"
@@ -25,6 +26,8 @@ class Notes:
     """Responses that could not be diagnosed, by id, with the reason."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Where the figures come from: a run, a date, a version."""
+    against: Against | None = None
+    """Another run that this one is held against."""
 
     @property
     def trust(self) -> str:

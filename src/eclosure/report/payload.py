@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eclosure.core.judgment import Criterion
 from eclosure.diagnose import broken_link
 from eclosure.protocol import disclosure
-from eclosure.report.facets import OUTCOMES, facet_columns, group_of, seen
+from eclosure.report.facets import OUTCOMES, Seen, facet_columns, group_of, seen
 from eclosure.report.words import CODE_WORDS, CRITERION_WORDS
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ class Payload:
     evidence: tuple[str, ...]
 
 
-def make_payload(cases: Sequence[Case]) -> Payload:
-    """Everything the explorer shows."""
+def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> Payload:
+    """Everything the explorer shows; ``before`` tells by id what a response's partner in another run is."""
     shared = _Shared()
     places = [shared.question(case.instance) for case in cases]
     return Payload(
-        pack(_index(cases, places, shared)),
+        pack(_index([seen(case, (before or {}).get(case.response.id, "")) for case in cases], places, shared)),
         tuple(pack([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_A_CHUNK)),
         tuple(pack([_passages(one) for one in chunk]) for chunk in _chunks(list(shared.evidences), EVIDENCE_A_CHUNK)),
     )
@@ -84,10 +84,10 @@ class _Shared:
         return self.questions.setdefault(instance, len(self.questions))
 
 
-def _index(cases: Sequence[Case], places: Sequence[int], shared: _Shared) -> dict[str, Any]:
+def _index(looked: Sequence[Seen], places: Sequence[int], shared: _Shared) -> dict[str, Any]:
+    cases = [one.case for one in looked]
     benchmarks, models = (_Names(group_of(case, by) for case in cases) for by in ("benchmark", "model"))
     judges = _Names(case.judgment.judge for case in cases)
-    looked = [seen(case) for case in cases]
     outcomes = list(OUTCOMES)
     return {
         "chunks": {"details": RESPONSES_A_CHUNK, "evidence": EVIDENCE_A_CHUNK},

@@ -6,13 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from eclosure.diagnose import Evidence
+from eclosure.report.facets import kind_name
 from eclosure.report.notes import Notes
 
 if TYPE_CHECKING:
+    from eclosure.compare import Alone, Difference, GroupComparison, Pair
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.rates import Metric
     from eclosure.metrics.summary import GroupSummary
+    from eclosure.report.against import Against
     from eclosure.stats.intervals import Estimate, Interval
+    from eclosure.stats.rates import Rate
 
 FORMAT = "eclosure-diagnosis-1"
 
@@ -50,6 +54,7 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "inconsistent": diagnosis.inconsistent,
         "unjudged": {criterion.value: dict(reasons) for criterion, reasons in diagnosis.unjudged.items()},
         "left_out": [{"response": one, "reason": reason} for one, reason in notes.left_out],
+        "comparison": None if notes.against is None else _comparison(notes.against),
     }
 
 
@@ -77,6 +82,67 @@ def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
         **_estimate(summary.estimates[metric]),
         "method": None if method is None else str(method),
         "bounds": _ends(rate.bounds),
+    }
+
+
+def _comparison(against: Against) -> dict[str, Any]:
+    found = against.comparison
+    return {
+        "against": against.name,
+        "cautions": list(against.cautions),
+        "only_here": _alone(found.run_alone),
+        "only_there": _alone(found.base_alone),
+        "groups": [_compared(group) for group in found.groups],
+        "pairs": len(found.pairs),
+        "transitions": [
+            {"before": kind_name(old), "after": kind_name(new), "responses": count}
+            for (old, new), count in found.transitions.items()
+        ],
+        "changed": [_changed(pair) for pair in found.changed],
+    }
+
+
+def _alone(alone: Alone) -> dict[str, int]:
+    return {
+        "questions": alone.questions,
+        "responses": alone.responses,
+        "without_partner": alone.unpaired,
+    }
+
+
+def _compared(group: GroupComparison) -> dict[str, Any]:
+    return {
+        "benchmark": group.group[0] if group.group else None,
+        "questions": group.questions,
+        "responses": group.run_responses,
+        "responses_there": group.base_responses,
+        "differences": {metric.value: _difference(one) for metric, one in group.differences.items()},
+    }
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return {
+        "here": _counts(one.run),
+        "there": _counts(one.base),
+        **_estimate(one.estimate),
+        "constant": one.constant,
+        "bounds": _ends(one.bounds),
+    }
+
+
+def _counts(rate: Rate) -> dict[str, Any]:
+    return {"hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged, "value": rate.value}
+
+
+def _changed(pair: Pair) -> dict[str, Any]:
+    before, after = pair.kinds
+    return {
+        "benchmark": pair.run.benchmark,
+        "question": pair.run.instance_id,
+        "response": pair.run.response_id,
+        "response_there": pair.base.response_id,
+        "before": kind_name(before),
+        "after": kind_name(after),
     }
 
 

@@ -6,11 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclosure.metrics.rates import Metric
-from eclosure.report.words import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, group_name, percent, percent_range
+from eclosure.report.tables import SHOWN_METRICS
+from eclosure.report.words import (
+    CODE_WORDS,
+    FAILURE_WORDS,
+    METRIC_WORDS,
+    group_name,
+    percent,
+    percent_range,
+    signed,
+    signed_range,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eclosure.compare import Difference, RunComparison
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
     from eclosure.report.story import Part, Stage
@@ -84,7 +95,12 @@ class Axis:
 
     letter: str
     name: str
-    end: str
+    scale: float
+
+    @property
+    def end(self) -> str:
+        """Where the scale ends, in words."""
+        return f"{100 * self.scale:.0f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,7 @@ def rate_plot(diagnosis: Diagnosis) -> RatePlot:
     """Dots and whiskers. A single group says what all together say, so it is not drawn twice."""
     groups = diagnosis.groups if len(diagnosis.groups) > 2 else diagnosis.groups[:1]
     scales = {metric: _scale(groups, metric) for metric in PLOTTED}
-    axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], f"{100 * scales[metric]:.0f} %") for metric in PLOTTED)
+    axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED)
     rows = tuple(
         (group_name(group.group), group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED))
         for group in groups
@@ -130,6 +146,36 @@ def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
         else (_place(estimate.interval.low / scale), _place(estimate.interval.high / scale)),
         None if bounds is None else (_place(bounds.low / scale), _place(bounds.high / scale)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DifferencePlot:
+    """Differences of two runs around no change, all on one scale."""
+
+    end: str
+    """How many points the scale reaches to either side."""
+    rows: tuple[tuple[str, str, Dot], ...]
+
+
+def difference_plot(comparison: RunComparison) -> DifferencePlot:
+    """Dots and whiskers; in the middle nothing changed."""
+    found = {metric: comparison.overall.differences[metric].estimate for metric in SHOWN_METRICS}
+    ends = [abs(end) for estimate in found.values() if estimate.interval for end in estimate.interval]
+    scale = next(scale for scale in _SCALES if scale >= min(max(ends, default=0.0), 1.0))
+    rows = tuple(
+        (metric.value, METRIC_WORDS[metric][0], _difference_dot(comparison.overall.differences[metric], scale))
+        for metric in SHOWN_METRICS
+    )
+    return DifferencePlot(f"{100 * scale:.0f}", rows)
+
+
+def _difference_dot(difference: Difference, scale: float) -> Dot:
+    estimate = difference.estimate
+    if estimate.value is None or estimate.interval is None:
+        return Dot("undefined", "", 0, None, None, None)
+    places = [_place((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
+    whisker = places[1], places[2]
+    return Dot(signed(estimate.value), signed_range(estimate.interval), difference.run.n, places[0], whisker, None)
 
 
 def _place(share: float) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eclosure.report.figures import figures, figures_missing
+from eclosure.report.formats import Written
 from eclosure.report.html import page
 from eclosure.report.junit import junit
 from eclosure.report.latex import latex
@@ -14,26 +16,39 @@ from eclosure.report.plain import diagnosis_json
 from eclosure.store.atomic import AtomicFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from eclosure.diagnose import Case, Diagnosis
 
+FIGURES = "figures"
+"""A folder within the report's."""
+
 
 def write_all(
-    diagnosis: Diagnosis, cases: Sequence[Case], folder: Path | str, notes: Notes | None = None
+    diagnosis: Diagnosis,
+    cases: Sequence[Case],
+    folder: Path | str,
+    notes: Notes | None = None,
+    formats: Collection[Written] = tuple(Written),
 ) -> dict[str, Path]:
-    """The page, Markdown, JSON, JUnit XML and LaTeX, by the names of their files."""
+    """The page, Markdown, JSON, JUnit XML, LaTeX and figures, by the names of their files.
+
+    Figures are left out without matplotlib; ``figures_missing`` says so in a sentence.
+    """
     notes = notes or Notes()
-    texts = {
-        "report.html": page(diagnosis, cases, notes),
-        "report.md": markdown(diagnosis, cases, notes),
-        "diagnosis.json": diagnosis_json(diagnosis, notes),
-        "junit.xml": junit(cases, notes),
-        "tables.tex": latex(diagnosis, notes),
+    texts: dict[Written, tuple[str, Callable[[], str]]] = {
+        Written.HTML: ("report.html", lambda: page(diagnosis, cases, notes)),
+        Written.MARKDOWN: ("report.md", lambda: markdown(diagnosis, cases, notes)),
+        Written.JSON: ("diagnosis.json", lambda: diagnosis_json(diagnosis, notes)),
+        Written.JUNIT: ("junit.xml", lambda: junit(cases, notes)),
+        Written.LATEX: ("tables.tex", lambda: latex(diagnosis, notes)),
     }
+    files = {name: make().encode() for kind, (name, make) in texts.items() if kind in formats}
+    if Written.FIGURES in formats and figures_missing() is None:
+        files |= {f"{FIGURES}/{name}": data for name, data in figures(diagnosis, notes).items()}
     written = {}
-    for name, text in texts.items():
+    for name, data in files.items():
         written[name] = Path(folder) / name
         with AtomicFile(written[name]) as file:
-            file.write(text.encode())
+            file.write(data)
     return written

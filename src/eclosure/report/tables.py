@@ -37,6 +37,8 @@ class Cell(NamedTuple):
 
     text: str
     details: tuple[str, ...] = ()
+    show: str = ""
+    """The explorer's filter that shows these responses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,19 @@ def percent_range(interval: Interval | None) -> str:
     return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
+def signed(value: float | None) -> str:
+    """``+4.2`` or ``−4.2``, for a difference; what rounds to nothing has no sign."""
+    if value is None:
+        return DASH
+    rounded = f"{100 * value:+.1f}"
+    return "0.0" if float(rounded) == 0 else rounded.replace("-", "−")
+
+
+def signed_range(interval: Interval | None) -> str:
+    """``[−1.3, +9.7]``, or nothing."""
+    return "" if interval is None else f"[{signed(interval.low)}, {signed(interval.high)}]"
+
+
 def plural(count: int, noun: str) -> str:
     """``1 response``, ``2,000 responses``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,159 @@
+"""``eclosure report``: the files of a diagnosis, without the tables on the screen.
+
+What ``diagnose`` and ``report`` share is here: reading runs, counting, and writing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from eclosure.cli.output import plural, say
+from eclosure.report.formats import Written
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from eclosure.diagnose import Case, Diagnosis
+    from eclosure.report.against import Against
+    from eclosure.report.notes import Notes
+
+Runs = Annotated[list[Path], typer.Argument(help="Folders of judged runs, diagnosed together.", show_default=False)]
+Base = Annotated[
+    Path | None,
+    typer.Option("--against", help="Another judged run to compare with, question by question.", show_default=False),
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="[default: report in the first run]", show_default=False)]
+ValidationFile = Annotated[
+    Path | None,
+    typer.Option(help="What eclosure judge validate wrote.  [default: that of a single run]", show_default=False),
+]
+Title = Annotated[str | None, typer.Option(help="The report's title.", show_default=False)]
+Seed = Annotated[int, typer.Option(help="For the intervals.")]
+Resamples = Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")]
+
+
+def report(
+    runs: Runs,
+    *,
+    formats: Annotated[
+        list[Written] | None,
+        typer.Option("--format", "-f", help="May be given several times.  [default: all]", show_default=False),
+    ] = None,
+    against: Base = None,
+    out: Out = None,
+    validation: ValidationFile = None,
+    title: Title = None,
+    seed: Seed = 42,
+    resamples: Resamples = 2_000,
+) -> None:
+    """Write the report of judged runs: the same files as diagnose, or some of them, without its tables."""
+    made = collect(runs, against=against, validation=validation, title=title, seed=seed, resamples=resamples)
+    write(made, out or default_out(runs), formats or tuple(Written))
+
+
+def default_out(runs: Sequence[Path]) -> Path:
+    """Where a report goes unless told otherwise."""
+    from eclosure.store.folder import REPORT
+
+    return runs[0] / REPORT
+
+
+class Collected(NamedTuple):
+    """All that a report is made of."""
+
+    diagnosis: Diagnosis
+    cases: Sequence[Case]
+    notes: Notes
+
+
+def collect(
+    runs: Sequence[Path],
+    *,
+    against: Path | None,
+    validation: Path | None,
+    title: str | None,
+    seed: int,
+    resamples: int,
+) -> Collected:
+    """Read the runs, count, and hold them against another one."""
+    import numpy as np
+
+    from eclosure.diagnose import diagnose, read_runs
+    from eclosure.report.notes import Notes
+
+    cases, left = read_runs(runs)
+    found = diagnose(cases, rng=np.random.default_rng(seed), resamples=resamples)
+    notes = Notes(left_out=tuple(left))
+    if title is not None:
+        notes = replace(notes, title=title)
+    if against is not None:
+        notes = replace(notes, against=_held(cases, runs, against, seed, resamples))
+    return Collected(found, cases, _trusted(notes, runs, cases, validation, seed))
+
+
+def _held(cases: Sequence[Case], runs: Sequence[Path], against: Path, seed: int, resamples: int) -> Against:
+    import numpy as np
+
+    from eclosure.diagnose import read_cases, run_names
+    from eclosure.report.against import hold_against
+
+    base, left = read_cases(against)
+    name = run_names([*runs, against])[-1]
+    return hold_against(cases, base, name, rng=np.random.default_rng(seed), resamples=resamples, left_out=left)
+
+
+def _trusted(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validation: Path | None, seed: int) -> Notes:
+    """The notes with what is known of the judge, and the rates corrected by it.
+
+    A single run's own validation is found by itself. It says nothing of other runs unless somebody says it does.
+    """
+    import numpy as np
+
+    from eclosure.judge.validate import correct, read, refuse_other_judge
+    from eclosure.metrics.validation import RATES
+    from eclosure.stats.intervals import Estimate
+    from eclosure.store.folder import JUDGMENTS, VALIDATION
+    from eclosure.store.manifest import read_manifest
+    from eclosure.store.stage import beside
+
+    own = runs[0] / VALIDATION
+    if validation is None and (len(runs) > 1 or not own.exists()):
+        return notes
+    known = read(validation or own)
+    judgments = [case.judgment for case in cases]
+    for run in runs:
+        settings = read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings
+        refuse_other_judge(known, judgments[0].judge, settings)
+    responses = [case.response for case in cases]
+    rates = correct(known, judgments, responses, settings=settings, rng=np.random.default_rng(seed))
+    corrected = {
+        RATES[label]: Estimate(rate.value, rate.interval)
+        for label, rate in rates.rates.items()
+        if rate.value is not None
+    }
+    told = f"Validated against people on {known.labelled:,} of {known.judged:,} responses" + (
+        " of another run; the correction is carried over, as if it erred alike here." if rates.carried_over else "."
+    )
+    return replace(notes, corrected=corrected, validation=told)
+
+
+def write(made: Collected, folder: Path, formats: Collection[Written] = tuple(Written)) -> None:
+    """Write the files and say which; what is not in them is said, too."""
+    from eclosure.report.figures import figures_missing
+    from eclosure.report.render import write_all
+
+    if left := made.notes.left_out:
+        say(f"{plural(len(left), 'response')} left out, such as {left[0][0]}: {left[0][1]}")
+    written = write_all(made.diagnosis, made.cases, folder, made.notes, formats)
+    drawn = [path for path in written.values() if path.parent != folder]
+    for path in written.values():
+        if path.parent == folder:
+            say(f"  {path}")
+    if drawn:
+        say(f"  {drawn[0].parent}: {plural(len(drawn), 'figure file')}")
+    if Written.FIGURES in formats and (missing := figures_missing()) is not None:
+        say(f"  {missing}")

@@ -1,0 +1,81 @@
+"""What a diagnosis of one run and of several says of its judge."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import pytest
+from typer.testing import CliRunner
+
+from eclosure.cli.main import app
+from eclosure.core.verdict import SettledVerdict
+from eclosure.store import records
+from eclosure.world.handlers import world_registry
+from eclosure.world.make import make_items
+from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclosure.world.server import ServerThread
+
+
+def command(*arguments, code=0):
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """Two runs over the same questions by one judge, the first of them validated; and the second judged otherwise."""
+    folder = tmp_path_factory.mktemp("runs")
+    items = list(islice(make_items("short-easy", 3), 8))
+    with ServerThread(world_registry(judge_noise=0.1)) as server:
+        for name, plans in {"one": (Plan(), PLANS[0]), "two": (PLANS[1], PLANS[2])}.items():
+            _judge(folder / name, items, plans, server.base_url)
+        _judge(folder / "free", items, (PLANS[3],), server.base_url, "--reference-free")
+    command("judge", "validate", folder / "one", "--verdicts", folder / "one" / "people.jsonl", "--resamples", 100)
+    return folder
+
+
+def _judge(run, items, plans, url, *more):
+    made = {
+        found.response.id: (item.instance, found)
+        for item in items
+        for plan in plans
+        if (found := sabotage(item, plan, f"{plan}")) is not None
+    }
+    run.mkdir()
+    records.write(run / "instances.jsonl", {instance.id: instance for instance, _ in made.values()}.values())
+    records.write(run / "responses.jsonl", [found.response for _, found in made.values()])
+    people = [SettledVerdict(name, instance.id, found.verdict, "world") for name, (instance, found) in made.items()]
+    records.write(run / "people.jsonl", people)
+    command("judge", run, "--judge", url, "--no-price", *more)
+
+
+def told(folder):
+    return json.loads((folder / "diagnosis.json").read_text())
+
+
+def test_a_run_finds_its_own_validation(judged, tmp_path):
+    command("report", judged / "one", "--resamples", 100, "-f", "json", "-o", tmp_path)
+    found = told(tmp_path)
+    count = found["responses"]
+    assert found["validation"] == f"Validated against people on {count} of {count} responses."
+    assert set(found["corrected"]) == {"Acc", "LSR", "A", "C", "K", "GSR", "TRR", "LGG"}
+
+
+def test_several_runs_are_not_validated_by_one_of_them_unless_somebody_says_so(judged, tmp_path):
+    both = judged / "one", judged / "two"
+    command("report", *both, "--resamples", 100, "-f", "json", "-o", tmp_path)
+    assert told(tmp_path)["validation"] is None
+    given = "--validation", judged / "one" / "validation.json"
+    command("report", *both, *given, "--resamples", 100, "-f", "json", "-o", tmp_path)
+    assert "the correction is carried over" in told(tmp_path)["validation"]
+
+
+@pytest.mark.parametrize("names", [("one", "free"), ("free", "one")])
+def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
+    given = "--validation", judged / "one" / "validation.json"
+    asked = ["report", *(judged / name for name in names), *given, "-o", tmp_path]
+    result = CliRunner().invoke(app, [*map(str, asked)])
+    assert "asked in another way" in str(result.exception)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,144 @@
+"""``eclosure diagnose`` of one run, of several, and against another; ``eclosure report`` writes the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+from tests.report.making import make_cases, make_questions
+from typer.testing import CliRunner
+
+from eclosure.cli.main import app
+from eclosure.report import figures
+from eclosure.store import records
+
+FILES = {"report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", "figures"}
+
+
+def command(*arguments, code=0):
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def refusal(*arguments):
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exception is not None
+    return str(result.exception)
+
+
+def put(folder, cases):
+    folder.mkdir()
+    records.write(folder / "instances.jsonl", {case.instance.id: case.instance for case in cases}.values())
+    records.write(folder / "responses.jsonl", [case.response for case in cases])
+    records.write(folder / "judgments.jsonl", [case.judgment for case in cases])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return make_questions(8)
+
+
+@pytest.fixture(scope="module")
+def runs(questions, tmp_path_factory):
+    """Two runs of 24 responses: six questions each, four of them shared."""
+    folder = tmp_path_factory.mktemp("runs")
+    new, old = make_cases(questions[2:], 24, seed=2), make_cases(questions[:6], 24)
+    return put(folder / "new", new), put(folder / "old", old)
+
+
+def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
+    told = command("diagnose", runs[0], "--resamples", 100, "--against", runs[1], "--out", tmp_path / "one")
+    written = command("report", runs[0], "--resamples", 100, "--against", runs[1], "--out", tmp_path / "two")
+    assert {path.name for path in (tmp_path / "two").iterdir()} == FILES
+    for path in sorted((tmp_path / "one").rglob("*.*")):
+        assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
+    assert "24 responses to 6 questions, in percent" in told
+    assert "percent" not in written
+    assert written.splitlines()[-1].endswith("figures: 8 figure files")
+
+
+def test_only_the_formats_asked_for_are_written(runs, tmp_path):
+    command("report", runs[0], "--resamples", 100, "-f", "json", "-f", "markdown", "--out", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"diagnosis.json", "report.md"}
+
+
+def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "find_spec", lambda _: None)
+    told = command("report", runs[0], "--resamples", 100, "--out", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == FILES - {"figures"}
+    assert told.splitlines()[-1].strip() == figures.figures_missing()
+    assert "figures were left out" not in command("report", runs[0], "--resamples", 100, "-f", "json", "-o", tmp_path)
+
+
+def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):
+    told = command("diagnose", runs[0], "--against", runs[1], "--resamples", 100, "--out", tmp_path)
+    assert "Against old" in told
+    assert "Compared on 4 questions that both runs answer: 16 responses here, 16 there." in told
+    assert "Left aside: 2 questions (8 responses) of this run only; 2 questions (8 responses) of the other" in told
+    assert re.search(r"^TRR +reliability +[\d.]+ n \d+", told, re.MULTILINE)
+    found = json.loads((tmp_path / "diagnosis.json").read_text())["comparison"]
+    assert sum(row["responses"] for row in found["transitions"]) == found["pairs"] == 16
+
+
+def test_runs_of_several_models_are_diagnosed_together(runs, questions, tmp_path):
+    other = put(tmp_path / "third", make_cases(questions[2:], 16, seed=3))
+    told = command("diagnose", runs[0], other, "--resamples", 100, "--out", tmp_path / "out")
+    assert "40 responses to 6 questions" in told
+    ids = [row["name"] for row in _tests(tmp_path / "out")]
+    assert len(set(ids)) == 40
+    # Ids stand in both runs, so each response is called after its run.
+    assert {one.split("/")[0] for one in ids} == {"new", "third"}
+
+
+def _tests(folder):
+    from xml.etree import ElementTree
+
+    return [one.attrib for one in ElementTree.parse(folder / "junit.xml").iter("testcase")]
+
+
+def test_ids_that_occur_once_stay_as_they_are(runs, questions, tmp_path):
+    mine = make_cases(questions[:2], 8, seed=3)
+    renamed = [
+        replace(
+            case,
+            response=replace(case.response, id=f"x{number}"),
+            judgment=replace(case.judgment, response_id=f"x{number}"),
+        )
+        for number, case in enumerate(mine)
+    ]
+    other = put(tmp_path / "x", renamed)
+    command("report", runs[0], other, "--resamples", 100, "-f", "junit", "--out", tmp_path / "out")
+    assert {f"x{number}" for number in range(8)} < {row["name"] for row in _tests(tmp_path / "out")}
+
+
+def test_responses_are_never_counted_twice(runs, tmp_path):
+    assert "named twice" in refusal("diagnose", runs[0], runs[0].parent / "." / "new")
+    copy = shutil.copytree(runs[0], tmp_path / "copy")
+    assert "every response of new stands in copy too" in refusal("diagnose", runs[0], copy)
+
+
+def test_a_run_can_be_held_against_a_judgment_of_the_same_responses(runs, tmp_path):
+    """As with another judge, or another effort."""
+    copy = shutil.copytree(runs[0], tmp_path / "copy")
+    told = command("diagnose", runs[0], "--against", copy, "--resamples", 100, "--out", tmp_path / "out")
+    assert "Of 24 pairs of responses 24 stay in their class; 0 became reliable, 0 no longer are." in told
+
+
+def test_runs_over_other_questions_are_refused(runs, questions, tmp_path):
+    cases = [
+        replace(case, instance=replace(case.instance, question="Another one?"))
+        for case in make_cases(questions[2:], 8, seed=5)
+    ]
+    other = put(tmp_path / "other", cases)
+    assert "the same id is the same question" in refusal("diagnose", runs[0], "--against", other)
+    assert "the same id is the same question" in refusal("diagnose", runs[0], other)
+
+
+def test_a_folder_that_is_no_judged_run_is_told(runs, tmp_path):
+    assert "instances.jsonl" in refusal("diagnose", runs[0], "--against", tmp_path)
+    assert "instances.jsonl" in refusal("report", tmp_path)

@@ -1,0 +1,134 @@
+"""Figures for print: whole, equal for equal input, and with every word inside."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from tests.report.hostile import PAYLOADS, hostile_case, hostile_notes
+from tests.report.making import make_diagnosis
+from tests.report.test_against import BEFORE, NOW, held
+from tests.test_diagnose import case
+
+from eclosure.report import figures as module
+from eclosure.report.figures import figures
+from eclosure.report.notes import Notes
+from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
+from eclosure.report.story import flow
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+def drawn(diagnosis, against):
+    """The figures before they are written."""
+    return {
+        "rates": module._rates(rate_plot(diagnosis)),
+        "flow": module._flow(flow_rows(flow(diagnosis))),
+        "failures": module._compositions(composition_bars(diagnosis)),
+        "differences": module._differences(difference_plot(against.comparison), against.name),
+    }
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    with matplotlib.rc_context(module._SETTINGS):
+        yield
+
+
+def words(figure):
+    from matplotlib.text import Text
+
+    figure.draw_without_rendering()
+    return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
+
+
+def assert_inside(figure):
+    frame = figure.bbox.padded(1)
+    for one in words(figure):
+        box = one.get_window_extent()
+        assert frame.contains(*box.min), one
+        assert frame.contains(*box.max), one
+
+
+def test_no_word_is_cut(diagnosis):
+    for figure in drawn(diagnosis, held()).values():
+        assert_inside(figure)
+
+
+def test_long_names_and_large_numbers_leave_room():
+    many = [case(number=number, closed=number % 3 != 0, aligned=number % 5 != 0) for number in range(40)]
+    long = [hostile_case(number, "W" * 3_000) for number in range(4)]
+    diagnosis = make_diagnosis(long + many, resamples=5)
+    for figure in drawn(diagnosis, replace(held(), name="W" * 3_000)).values():
+        assert_inside(figure)
+
+
+def test_figures_say_what_the_page_says(diagnosis):
+    made = drawn(diagnosis, held())
+    told = {name: " ".join(one.get_text() for one in words(figure)) for name, figure in made.items()}
+    for name, responses, dots in rate_plot(diagnosis).rows:
+        assert f"{name}  ({responses:,})" in told["rates"]
+        assert all(dot.label in told["rates"] for dot in dots)
+    for row in flow_rows(flow(diagnosis)):
+        assert f"{row.kept.count:,} {row.kept.name} ({row.kept.share} %)" in told["flow"]
+        for part in row.lost:
+            assert f"{part.name}: {part.count:,} ({part.share} %)" in told["flow"]
+    for bars in composition_bars(diagnosis):
+        assert f"n = {bars.total:,}" in told["failures"]
+        assert all(f"{bar.count:,} ({bar.share} %)" in told["failures"] for bar in bars.bars)
+    for letter, _, dot in difference_plot(held().comparison).rows:
+        assert letter in told["differences"]
+        assert dot.label in told["differences"]
+
+
+def test_what_is_not_there_is_not_drawn():
+    found = figures(make_diagnosis([case()], resamples=5), Notes())
+    assert list(found) == ["rates.pdf", "rates.svg", "flow.pdf", "flow.svg"]
+    assert "differences.pdf" in figures(make_diagnosis(NOW, resamples=5), Notes(against=held(NOW, BEFORE)))
+
+
+@pytest.mark.parametrize("text", PAYLOADS[::16], ids=range(len(PAYLOADS[::16])))
+def test_no_name_says_more_than_a_name(text):
+    hostile = [hostile_case(number, text) for number in range(4)]
+    found = figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
+    for name, data in found.items():
+        if name.endswith(".svg"):
+            kinds = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(data).iter()}
+            assert kinds <= {"svg", "metadata", "RDF", "Work", "type", "format", "defs", "style", "g", "path", "use",
+                             "clipPath", "rect", "pattern"}  # fmt: skip
+        else:
+            assert data.startswith(b"%PDF")
+            assert not re.search(rb"/(JavaScript|JS|URI|Launch|OpenAction)\b", data)
+
+
+def test_a_dollar_sign_is_a_dollar_sign():
+    odd = [hostile_case(number, r"$\frac{$") for number in range(3)]
+    assert figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
+
+
+@pytest.mark.slow
+def test_bytes_do_not_depend_on_the_process():
+    program = (
+        "import hashlib; from tests.report.making import *; from eclosure.report.figures import figures; "
+        "from eclosure.report.notes import Notes; "
+        "found = figures(make_diagnosis(make_cases(make_questions(3), 12), 5), Notes()); "
+        "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in found.items()))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(told) == 1
+
+
+def test_there_is_no_date_in_a_figure(diagnosis):
+    for data in figures(diagnosis, Notes()).values():
+        assert not re.search(rb"CreationDate|dc:date|20\d\d-\d\d-\d\dT", data)
