@@ -22,6 +22,7 @@ check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/python docs/generate_cli.py --check
 	$(BIN)/python docs/generate_world.py --check
 	$(BIN)/python docs/generate_settings.py --check
+	$(BIN)/python docs/generate_example.py --check
 
 format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff format .
@@ -38,6 +39,7 @@ docs: ## regenerate what is generated
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_world.py
 	$(BIN)/python docs/generate_settings.py
+	$(BIN)/python docs/generate_example.py
 
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh

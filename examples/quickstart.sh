@@ -1,6 +1,8 @@
 #!/bin/sh
 # The README's commands, in the folder you are in.
 set -eu
+eclosure demo
+eclosure gate demo --min-trr 0.3 --max-unjudged 0.05
 eclosure data example
 eclosure data stats example-instances.jsonl
 eclosure metrics example-verdicts.jsonl --by model
