@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eclosure.chat.crew import Maker
     from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
+    from eclosure.judge.forecast import Forecast
 
 
 def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
@@ -152,11 +153,24 @@ def run_on_workers(make: Maker, calls: CallSettings, asking: Asking, workers: in
 
 
 def shown_estimate(estimate: Estimate) -> str:
-    """``40 calls, about 61,000 tokens read and at most 40,960 written, at most 0.12``."""
-    from eclosure.chat.prices import MILLION
-
-    cost = "cost unknown" if estimate.cost is None else f"about {estimate.cost / MILLION:.2f} at most"
+    """``40 calls, about 61,000 tokens read and at most 40,960 written, about 0.12 at most``."""
     return (
         f"{estimate.calls:,} calls, about {estimate.prompt_tokens:,} tokens read and "
-        f"at most {estimate.completion_tokens:,} written, {cost}"
+        f"at most {estimate.completion_tokens:,} written, {_cost('about ', estimate.cost, ' at most')}"
     )
+
+
+def shown_forecast(forecast: Forecast) -> str:
+    """``40 calls, about 61,000 tokens read and 4,100 written, about 0.08 (at most 0.93)``."""
+    return (
+        f"{forecast.calls:,} calls, about {forecast.prompt_tokens:,} tokens read and "
+        f"{forecast.completion_tokens:,} written, {_cost('about ', forecast.cost)} "
+        f"(at most {forecast.most_prompt_tokens:,} and {forecast.most_completion_tokens:,}"
+        f"{'' if forecast.most_cost is None else _cost(', ', forecast.most_cost)})"
+    )
+
+
+def _cost(before: str, millionths: int | None, after: str = "") -> str:
+    from eclosure.chat.prices import MILLION
+
+    return "cost unknown" if millionths is None else f"{before}{millionths / MILLION:.2f}{after}"

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from eclosure.benchmarks.formats import Format
-from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_estimate
+from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_forecast
 from eclosure.cli.output import QUARANTINED, percent, percent_range, print_table, say
 from eclosure.cli.runs import say_run
 
@@ -116,7 +116,7 @@ async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, cal
     from eclosure.judge.run import forecast
 
     model = await settled(model, calls.deadline)
-    say(f"{model.name}: {shown_estimate(forecast(sources, model, settings, calls))}")
+    say(f"{model.name}: {shown_forecast(forecast(sources, model, settings, calls))}")
 
 
 def _steadiness(done: Finished) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclosure.benchmarks.formats import Format
-from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_estimate
+from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_forecast
 from eclosure.cli.output import QUARANTINED, plural, say
 from eclosure.cli.runs import say_run
 
@@ -37,15 +37,16 @@ def screen(
 
     Writes screening.jsonl, which eclosure data intersect --eligible reads.
     """
-    from eclosure.chat.budget import estimate
     from eclosure.chat.inquiry import price_of_model
     from eclosure.judge.asking import JudgeSettings
+    from eclosure.judge.forecast import forecast_usage, habits_of
     from eclosure.judge.screen import requests, screen_questions
 
     settings, model = JudgeSettings(attempts=attempts), asking.model(judge_model)
     if asking.dry_run:
-        expected = estimate(requests(instances, settings, layout=layout), price_of_model(model, asking.calls))
-        say(f"{model.name}: {shown_estimate(expected)}")
+        asked = requests(instances, settings, layout=layout)
+        expected = forecast_usage(asked, price_of_model(model, asking.calls), habits_of(model.name))
+        say(f"{model.name}: {shown_forecast(expected)}")
         return
     running = screen_questions(instances, model, out, settings, asking.calls, layout=layout, **asking.flags)
     done = asyncio.run(running)

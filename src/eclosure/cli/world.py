@@ -38,6 +38,14 @@ class ProfileName(StrEnum):
     SHORT_HARD = "short-hard"
 
 
+class JudgeName(StrEnum):
+    """How the served model judges."""
+
+    EXACT = "exact"
+    CAREFUL = "careful"
+    NAIVE = "naive"
+
+
 ProfileOption = Annotated[
     ProfileName,
     typer.Option("--profile", help="Which benchmark it is to look like, or how hard short contexts are to be."),
@@ -125,6 +133,7 @@ def judge(
 
 @app.command()
 def serve(
+    *,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free port.")] = 0,
     seed: Seed = 0,
     failure: Failures = None,
@@ -132,6 +141,13 @@ def serve(
         list[str] | None, typer.Option(help="Faults and their rates, such as rate_limit=0.1 or drop=0.02.")
     ] = None,
     flip_rate: Annotated[float, typer.Option(min=0, max=1, help="How often a judgement is turned round.")] = 0.0,
+    judge_noise: Annotated[
+        float, typer.Option(min=0, max=1, help="How often its judge errs on a response, for each criterion.")
+    ] = 0.0,
+    judge_kind: Annotated[
+        JudgeName,
+        typer.Option("--judge", help="exact; or one who obeys orders in the texts it is shown: naive, careful."),
+    ] = JudgeName.EXACT,
     latency: Annotated[float, typer.Option(min=0, help="Seconds before each reply.")] = 0.0,
     jitter: Annotated[float, typer.Option(min=0, help="Seconds added at random.")] = 0.0,
     max_concurrency: Annotated[int | None, typer.Option(min=1, help="More at once get a 429.")] = None,
@@ -139,6 +155,7 @@ def serve(
     """Serve a model on loopback that answers from the oracle, with a bill and with faults on request."""
     from eclosure.world.faults import Behaviour, Fault
     from eclosure.world.handlers import FailureRates, world_registry
+    from eclosure.world.naive import Trust
     from eclosure.world.server import run
 
     faults = {_fault(Fault, name): rate for name, rate in _pairs(fault).items()}
@@ -150,7 +167,9 @@ def serve(
         jitter=jitter,
         max_concurrency=max_concurrency,
     )
-    run(world_registry(FailureRates(_rates(failure)), seed), behaviour, port=port)
+    trust = None if judge_kind is JudgeName.EXACT else Trust(judge_kind.value)
+    registry = world_registry(FailureRates(_rates(failure)), seed, judge_noise=judge_noise, judge_trust=trust)
+    run(registry, behaviour, port=port)
 
 
 def _pairs(options: list[str] | None) -> dict[str, float]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from eclosure.benchmarks.formats import Format
 from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
-from eclosure.chat.budget import Estimate, estimate
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
 from eclosure.chat.kinship import same_family
@@ -25,6 +24,7 @@ from eclosure.core.response import Response
 from eclosure.errors import RecordError, SettingError
 from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import judge, requests
+from eclosure.judge.forecast import Forecast, forecast_usage, habits_of
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.indexed import index_file
 from eclosure.store.jsonfile import read_objects, require_file
@@ -172,7 +172,7 @@ def kin(sources: Sources, judge_name: str) -> list[str]:
     return sorted(model for model in models if same_family(judge_name, model))
 
 
-def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> Estimate:
+def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> Forecast:
     """Calls, tokens and cost, before anything is sent: every question to the judge once, each different one once."""
     asked = (
         request
@@ -180,7 +180,7 @@ def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: Cal
         if record.value is not None
         for request in requests(record.value.instance, record.value.response, settings)
     )
-    return estimate(_different(asked, model.name), price_of_model(model, calls))
+    return forecast_usage(_different(asked, model.name), price_of_model(model, calls), habits_of(model.name))
 
 
 def _different(requests: Iterable[Request], name: str) -> Iterator[Request]:

@@ -18,6 +18,7 @@ from eclosure.protocol.response import read_input
 from eclosure.world.evidence import evidence_of
 from eclosure.world.judging import register_judge
 from eclosure.world.make import Item
+from eclosure.world.naive import Trust, trusting
 from eclosure.world.questions import read_question
 from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
 from eclosure.world.saboteur import Blow, Plan, Sabotaged, sabotage
@@ -56,10 +57,18 @@ class FailureRates:
         return None
 
 
-def world_registry(failures: FailureRates | None = None, seed: int = 0, *, judge_noise: float = 0.0) -> Registry:
-    """The handlers of the world."""
+def world_registry(
+    failures: FailureRates | None = None,
+    seed: int = 0,
+    *,
+    judge_noise: float = 0.0,
+    judge_trust: Trust | None = None,
+) -> Registry:
+    """The handlers of the world. Its judge obeys nothing that it is shown, unless told whom to trust."""
     registry = Registry()
     register_judge(registry, noise=judge_noise, seed=seed)
+    if judge_trust is not None:
+        registry = trusting(registry, judge_trust)
     registry.register(None, lambda request: generate(request, failures or FailureRates(), seed))
     return registry
 

@@ -1,0 +1,276 @@
+"""The judge over HTTP: planted labels to the digit, a known rate of errors found again, and what judging costs itself.
+
+``eclosure world serve`` runs in a process of its own and is asked through the whole runner, ledger and all. First its
+judge is exact: every label and every step's code of 3,000 responses, failing in every way there is, must be the planted
+one. Then it errs on each criterion with chance p, and ``eclosure judge validate`` against the planted labels must find
+p within its interval. Last it takes 200 ms for a reply, beside the bare `openai` loop with the same requests.
+
+    python perf/judge_http.py
+    python perf/judge_http.py --responses 200 --rounds 1     a quick look
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import contextmanager
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import httpx2
+import openai
+
+from eclosure.chat.connect import CallSettings
+from eclosure.core.judgment import Judgment
+from eclosure.core.verdict import SettledVerdict, Verdict
+from eclosure.judge.asking import JudgeSettings
+from eclosure.judge.evaluate import requests
+from eclosure.judge.run import Sources, judge_responses
+from eclosure.judge.validate import read as read_validation
+from eclosure.metrics.validation import DIRECT
+from eclosure.store import records
+from eclosure.world.make import make_item
+from eclosure.world.saboteur import PLANS, Plan, Sabotaged, sabotage
+from eclosure.world.shapes import PROFILES, SHORT
+from runner_throughput import CPU_GOAL, GOAL, LATENCY, Took, timed
+from world_oracle import plan_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from eclosure.chat.model import Request
+    from eclosure.core.instance import Instance
+
+SEED = 20_266
+NOISE = (0.02, 0.05, 0.10)
+A_QUESTION = 6
+"""Responses to a question, the first of them reliable."""
+CONCURRENCY = 64
+COVERED = 13
+"""Of fifteen 95 % intervals, since all fifteen are not to be expected. A response that is erred on at one p is erred on
+at every higher one, so the three rows of a label are not three independent tries."""
+LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
+
+
+class Planted(NamedTuple):
+    """A question and a response of which all is known."""
+
+    instance: Instance
+    made: Sabotaged
+
+
+@contextmanager
+def serving(*flags: str) -> Iterator[str]:
+    """``eclosure world serve`` on a free port, and where."""
+    command = [sys.executable, "-m", "eclosure.cli.main", "world", "serve", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().split()[-1]
+        finally:
+            server.terminate()
+
+
+def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
+    """Questions of each profile in turn, with a reliable response and those that fail by whichever plans are next."""
+    turn = 0
+    for number in count():
+        item = make_item(profiles[number % len(profiles)], seed, number // len(profiles))
+        plans = [Plan()]
+        for _ in PLANS:
+            plans.append(PLANS[turn % len(PLANS)])
+            turn += 1
+            if len(plans) == A_QUESTION:
+                break
+        made = (sabotage(item, plan, "http") for plan in plans)
+        # Two plans may come to the same words, which are the same response.
+        yield from {one.response.id: Planted(item.instance, one) for one in made if one is not None}.values()
+
+
+def write_run(folder: Path, planted: Iterable[Planted]) -> Sources:
+    """Questions, responses and planted verdicts, as ``eclosure world make`` writes them."""
+    folder.mkdir(parents=True)
+    cases = list(planted)
+    sources = Sources(folder / "instances.jsonl", folder / "responses.jsonl")
+    records.write(sources.instances, {case.instance.id: case.instance for case in cases}.values())
+    records.write(sources.responses, (case.made.response for case in cases))
+    records.write(folder / "planted.jsonl", map(settled, cases))
+    return sources
+
+
+def settled(case: Planted) -> SettledVerdict:
+    return SettledVerdict(case.made.response.id, case.instance.id, case.made.verdict, case.instance.benchmark)
+
+
+def judged(
+    sources: Sources, base_url: str, out: Path, settings: JudgeSettings | None = None, *, refused: int = 0
+) -> list[Judgment]:
+    """What the server's judge says, through runner and ledger; so many records are expected not to be taken."""
+    calls = CallSettings(concurrency=CONCURRENCY, unpriced=True)
+    done = asyncio.run(judge_responses(sources, base_url, out, settings, calls))
+    assert not done.again
+    assert sum(done.manifest.counts.quarantined.values()) == refused, done.manifest.counts
+    return list(records.read(out / "judgments.jsonl", Judgment))
+
+
+class Differences(NamedTuple):
+    """What was not as planted."""
+
+    labels: int
+    steps: int
+    unjudged: int
+
+    def __str__(self) -> str:
+        return f"{self.labels} labels and {self.steps} steps differ, {self.unjudged} labels are unjudged"
+
+
+def differences(planted: Sequence[Planted], judgments: Sequence[Judgment]) -> Differences:
+    by_id = {judgment.response_id: judgment for judgment in judgments}
+    assert by_id.keys() == {case.made.response.id for case in planted}
+    found: Counter[str] = Counter()
+    for case in planted:
+        judgment = by_id[case.made.response.id]
+        for wanted, label in zip(_labels(case.made.verdict), _labels(judgment.verdict), strict=True):
+            found["unjudged"] += label is None
+            found["labels"] += label is not None and label is not wanted
+        steps = [(step.substantive, step.sound, step.failure) for step in judgment.steps]
+        wanted_steps = [(step.substantive, step.sound, step.failure) for step in case.made.steps]
+        # A step too many or too few is one that differs.
+        found["steps"] += sum(one != other for one, other in zip(steps, wanted_steps, strict=False))
+        found["steps"] += abs(len(steps) - len(wanted_steps))
+    return Differences(found["labels"], found["steps"], found["unjudged"])
+
+
+def _labels(verdict: Verdict) -> list[bool | None]:
+    return [getattr(verdict, name) for name in LABELS]
+
+
+def exact(folder: Path, sources: Sources, planted: Sequence[Planted]) -> Differences:
+    with serving() as base_url:
+        found = differences(planted, judged(sources, base_url, folder / "exact"))
+    failing = Counter(plan_name(case.made.plan) for case in planted)
+    steps = sum(len(case.made.steps) for case in planted)
+    questions = len({case.instance.id for case in planted})
+    print(f"exact judge: {len(planted):,} responses to {questions:,} questions, {5 * len(planted):,} labels,")
+    print(f"  {steps:,} steps, {len(failing) - 1} of {len(PLANS)} ways to fail and {failing['reliable']:,} reliable")
+    print(f"  {found}", flush=True)
+    return found
+
+
+def noisy(folder: Path, sources: Sources, noise: float) -> int:
+    """How many of the five intervals hold p."""
+    place = folder / f"noise-{noise}"
+    with serving("--judge-noise", str(noise)) as base_url:
+        judged(sources, base_url, place)
+    for name in ("instances.jsonl", "responses.jsonl"):
+        os.link(sources.responses.with_name(name), place / name)
+    verdicts = sources.responses.with_name("planted.jsonl")
+    command = [sys.executable, "-m", "eclosure.cli.main", "judge", "validate", str(place), "--verdicts", str(verdicts)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    held = 0
+    for label in DIRECT:
+        row = read_validation(place / "validation.json").overall.rows[label]
+        rate, interval = row.disagreement.value, row.disagreement.interval
+        assert rate is not None
+        assert interval is not None
+        holds = interval.low <= noise <= interval.high
+        held += holds
+        shown = f"{100 * rate:5.2f} % [{100 * interval.low:5.2f}, {100 * interval.high:5.2f}]"
+        print(f"  p = {noise:.2f}  {label:4} n = {row.n:,}  {shown}{'' if holds else '  does not hold p'}", flush=True)
+    return held
+
+
+def distinct(planted: Iterable[Planted], settings: JudgeSettings) -> list[Request]:
+    """What is asked. A question that several responses share, such as that about their evidence, is asked once."""
+    every = (one for case in planted for one in requests(case.instance, case.made.response, settings))
+    return list({json.dumps([one.messages, one.replica]): one for one in every}.values())
+
+
+async def bare(base_url: str, asked: Sequence[Request]) -> int:
+    """The same requests by so many workers who keep nothing."""
+    waiting, done = iter(asked), 0
+    limits = httpx2.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY)
+    http = openai.DefaultAioHttpClient(limits=limits)
+    async with openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=http) as client:
+
+        async def work() -> None:
+            nonlocal done
+            for request in waiting:
+                assert request.schema is not None
+                shape = {"name": request.schema.name, "schema": dict(request.schema.schema), "strict": True}
+                reply = await client.chat.completions.create(  # type: ignore[call-overload]
+                    model="world",
+                    messages=list(request.messages),
+                    max_tokens=request.decoding.max_tokens,
+                    temperature=request.decoding.temperature,
+                    response_format={"type": "json_schema", "json_schema": shape},
+                )
+                json.loads(reply.choices[0].message.content or "")
+                done += 1
+
+        await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+    return done
+
+
+def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[float, float]:
+    """Our throughput as a share of the bare loop's, and milliseconds of CPU a call beyond it."""
+    asked = distinct(planted, JudgeSettings())
+    sources = write_run(folder / "timed", planted)
+
+    async def ours(base_url: str, out: Path) -> int:
+        calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
+        done = await judge_responses(sources, base_url, out, calls=calls)
+        return int(done.manifest.calls["replies"])
+
+    plain: list[Took] = []
+    kept: list[Took] = []
+    with serving("--latency", str(LATENCY)) as base_url:
+        timed(bare(base_url, asked[:CONCURRENCY]), len(asked[:CONCURRENCY]))
+        for number in range(rounds):
+            plain.append(timed(bare(base_url, asked), len(asked)))
+            kept.append(timed(ours(base_url, folder / f"timed-{number}"), len(asked)))
+            print(f"round {number + 1}: {len(asked):,} calls, bare loop {plain[-1]}; ours {kept[-1]}", flush=True)
+    share = min(took.seconds for took in plain) / min(took.seconds for took in kept)
+    beyond = 1e3 * (min(took.cpu for took in kept) - min(took.cpu for took in plain)) / len(asked)
+    waiting = LATENCY * len(asked) / CONCURRENCY
+    print(f"the model's latency alone: {waiting:.1f} s; ours {share:.2f} x the bare loop's throughput")
+    return share, beyond
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--responses", type=int, default=3_000)
+    parser.add_argument("--timed", type=int, default=1_000, help="responses that are judged against the clock")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    planted = list(islice(plant([*PROFILES, *SHORT], SEED), given.responses))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        sources = write_run(folder / "run", planted)
+        found = exact(folder, sources, planted)
+        print("judge validate, share of responses on which the judge errs [95 %]")
+        held = sum(noisy(folder, sources, noise) for noise in NOISE)
+        share, beyond = overhead(folder, planted[: given.timed], given.rounds)
+    intervals = len(NOISE) * len(DIRECT)
+    wrong = found.labels + found.steps + found.unjudged
+    figure = {
+        "name": f"labels and steps of {len(planted):,} responses not as planted, judged over HTTP",
+        "value": wrong,
+        "unit": f"of all; {held} of {intervals} intervals hold p; {share:.2f} x the bare loop's throughput, "
+        f"{beyond:.2f} ms of CPU a call beyond it",
+        "goal": f"0; >= {COVERED} of {intervals}; >= {GOAL} and < {CPU_GOAL:g} ms",
+        "holds": wrong == 0 and held >= COVERED and share >= GOAL and beyond < CPU_GOAL,
+    }
+    print(json.dumps(figure))
+    return 0 if figure["holds"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
