@@ -10,6 +10,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
 from eclosure.chat.failures import (
@@ -29,6 +30,7 @@ from eclosure.store.jsontext import JsonObject, parse_object
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jsonschema_rs import Validator
     from pydantic import SecretStr
 
 
@@ -205,8 +207,7 @@ def mismatch(text: str, schema: Mapping[str, Any]) -> str | None:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except ValueError:
         return "holds a number or a character that cannot be written back (1e999, a lone surrogate)"
-    # Compiled anew for each reply (0.05 ms): schemas may name the very steps of one response.
-    validator = jsonschema_rs.validator_for(dict(schema), retriever=_no_network)
+    validator = _validator(json.dumps(schema))
     try:
         validator.validate(value)
     except jsonschema_rs.ValidationError as error:
@@ -215,6 +216,14 @@ def mismatch(text: str, schema: Mapping[str, Any]) -> str | None:
     except ValueError as error:
         return f"cannot be checked: {error}"
     return None
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: str) -> Validator:
+    """Compiled once: few shapes are asked for again and again."""
+    import jsonschema_rs  # noqa: PLC0415
+
+    return jsonschema_rs.validator_for(json.loads(schema), retriever=_no_network)
 
 
 def _no_network(uri: str) -> Never:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -41,7 +41,8 @@ class Decoding:
     def plain(self) -> dict[str, Any]:
         """As records and keys have it. What came later is left out where it is unset: earlier calls keep their keys."""
         later = {"thinking", "effort"}
-        return {name: value for name, value in asdict(self).items() if value is not None or name not in later}
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in told.items() if value is not None or name not in later}
 
 
 @dataclass(frozen=True, slots=True)

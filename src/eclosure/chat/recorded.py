@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,19 @@ def call_key(name: str, request: Request) -> str:
     return content_hash(request_identity(name, request))
 
 
+_keyed: ContextVar[tuple[Request, str] | None] = ContextVar("keyed", default=None)
+"""The request that this task is about, with its key: whoever asks for it on the way down need not hash it again."""
+
+
+def _key(name: str, request: Request) -> str:
+    known = _keyed.get()
+    if known is not None and known[0] is request:
+        return known[1]
+    key = call_key(name, request)
+    _keyed.set((request, key))
+    return key
+
+
 def settled_of(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> Settled:
     """A reply, or a bad answer of the model's own, as the ledger keeps it."""
     if isinstance(answer, CallFailure):
@@ -80,7 +94,7 @@ class Recorded(Around):
 
     async def complete(self, request: Request) -> Reply:
         """The reply, old or new."""
-        key = call_key(self.name, request)
+        key = _key(self.name, request)
         async with self._alone(key):
             if (settled := await self._ledger.find(key)) is not None:
                 return reply_of(settled)
@@ -113,7 +127,7 @@ class Noted(Around):
 
     async def complete(self, request: Request) -> Reply:
         """The reply, which is on disk by then."""
-        key = call_key(self.name, request)
+        key = _key(self.name, request)
         worst = 0 if self._price is None else self._price.cost(worst_usage(request, self._count))
         if (settled := await self._intend(key, request, worst)) is not None:
             return reply_of(settled)

@@ -7,7 +7,7 @@ What may *justify* a judgement can be narrower still; the guideline says so.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -180,8 +180,22 @@ def whole(instance: Instance, response: Response, *, reference_free: bool) -> Wh
 
 
 def disclosed_json(shown: Disclosure) -> str:
-    """The material as one JSON object: whatever a text says, it stays a string value inside it."""
-    return json.dumps(asdict(shown), ensure_ascii=False, indent=1)
+    """The material as one JSON object, a line for each part. Whatever a text says, it stays a string value in it."""
+    parts = (f"{json.dumps(one.name)}: {_lines(getattr(shown, one.name))}" for one in fields(shown))
+    return "{\n " + ",\n ".join(parts) + "\n}"
+
+
+def _lines(value: object) -> str:
+    """Text as it is; passages, steps and aliases one a line."""
+    if not isinstance(value, tuple) or not value:
+        return _json(value)
+    return "[\n  " + ",\n  ".join(map(_json, value)) + "\n ]"
+
+
+def _json(value: object) -> str:
+    if isinstance(value, ShownPassage | ShownStep):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+    return json.dumps(value, ensure_ascii=False)
 
 
 def read_disclosed(kind: type[Any], content: str) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.identity import content_hash
@@ -147,6 +148,7 @@ def _guideline(question: Question, parts: Sequence[Question]) -> str:
     return text.render(guidelines="\n\n---\n\n".join(told))
 
 
+@cache
 def guideline_hash(question: Question) -> str:
     """The identity of everything a judge is told, apart from the material."""
     parts = JOINT_PARTS if question is Question.JOINT else ()
