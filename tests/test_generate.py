@@ -431,7 +431,7 @@ def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
     write(tmp_path / "a.jsonl", [*made, long])
     done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", FEW, model=find_model(str(weights)))
     assert done.manifest.counts.accepted == 3
-    assert done.manifest.counts.quarantined == {"generate: permanent": 1}
+    assert done.manifest.counts.quarantined == {"generate: too_long": 1}
     assert "leave no room" in done.stage.quarantine_path.read_text()
 
 

@@ -128,6 +128,13 @@ def test_a_judge_may_try_again_as_often_as_it_is_allowed_to():
     assert judged(Script(CLOSURE=twice), attempts=1).unjudged == {Criterion.CLOSURE: "refusal"}
 
 
+def test_a_question_that_does_not_fit_is_left_open_and_not_asked_again():
+    script = Script(SOUNDNESS=[CallFailure(FailureKind.TOO_LONG, "9,000 tokens")])
+    judgment = judged(script)
+    assert judgment.unjudged == {Criterion.LOCAL_SOUNDNESS: "too_long"}
+    assert (judgment.closed, judgment.correct) == (True, True)
+
+
 def test_what_is_not_the_models_doing_is_raised():
     with pytest.raises(CallFailure):
         judged(Script(CLOSURE=[CallFailure(FailureKind.TIMEOUT, "slow")]))

@@ -44,6 +44,8 @@ class FailureKind(StrEnum):
     """No request will be answered until somebody mends the key, the account or the address."""
     PERMANENT = "permanent"
     """This request will never be answered as it is."""
+    TOO_LONG = "too_long"
+    """It does not fit into this model's context."""
     REFUSAL = "refusal"
     LENGTH = "length"
     EMPTY = "empty"
@@ -193,6 +195,11 @@ _ADVICE = {
 # What is said in the body may outweigh the status: each of these was met at a large provider.
 _NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|(?:maximum|available) context|context (?:length|size|window)|(?:prompt|input) is too long"
+    r"|maximum number of tokens",
+    re.IGNORECASE,
+)
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|moderation|flagged", re.IGNORECASE)
 
 
@@ -221,6 +228,8 @@ def _kind_of_status(status: int, text: str) -> FailureKind:
         return FailureKind.PERMANENT
     if status in (400, 403) and _FILTERED.search(text):
         return FailureKind.REFUSAL
+    if status in (400, 413, 422) and _TOO_LONG.search(text):
+        return FailureKind.TOO_LONG
     if 300 <= status < 400:
         return FailureKind.DENIED
     if status in _KIND_OF_STATUS:

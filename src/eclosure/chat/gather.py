@@ -73,7 +73,7 @@ class Gathered:
                 replies = await asyncio.to_thread(self._model.complete_all, [asked.request for asked in batch])
             except TooLongError as error:
                 told = str(error).partition(": ")[2]
-                _fail(batch[error.place], CallFailure(FailureKind.PERMANENT, told, unpaid=True))
+                _fail(batch[error.place], CallFailure(FailureKind.TOO_LONG, told, unpaid=True))
                 batch = [asked for place, asked in enumerate(batch) if place != error.place]
             except Exception as error:
                 for asked in batch:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from eclosure.chat.connect import CallSettings, Connection, connected, find_price
 from eclosure.chat.model import Around, ChatModel, Reply, Request
-from eclosure.chat.named import Named, Served
+from eclosure.chat.named import InProcess, Named, Served
 from eclosure.chat.preflight import refuse_idle_adapter
 from eclosure.chat.recorded import replay as replayed
 from eclosure.store.database import WriterLock, is_url
@@ -206,4 +206,4 @@ class _Single(Around):
 
 def price_of_model(model: Named, calls: CallSettings) -> Price | None:
     """None for weights of one's own, which cost nothing by the token."""
-    return find_price(model.name, calls) if isinstance(model, Served) else None
+    return None if isinstance(model, InProcess) else find_price(model.name, calls)

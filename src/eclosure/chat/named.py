@@ -6,11 +6,11 @@ Finding one sends nothing and loads nothing, so what a run is known by is known 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eclosure.chat.endpoint import SERVICES, Endpoint, EndpointSettings, Route, find_route, reach
 from eclosure.chat.gather import gathered
@@ -31,6 +31,34 @@ _DECIDING = ("*.safetensors", "*.gguf", "*.json", "*.jinja", "*.model")
 """The files of a model's folder that decide what it says."""
 _OWN = frozenset({"vllm"})
 """Services that are the user's own server under another name."""
+
+
+class Named(Protocol):
+    """A model that can be asked, wherever it is. Naming one sends nothing and loads nothing."""
+
+    @property
+    def name(self) -> str:
+        """What records and calls say of who answered."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """Where responses come from."""
+        ...
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the responses, for the settings of a run."""
+        ...
+
+    @property
+    def thinking(self) -> bool | None:
+        """Whether to tell it to think or not; None for no word of it."""
+        ...
+
+    def opened(self, *, deadline: float, concurrency: int) -> AbstractAsyncContextManager[ChatModel]:
+        """The model as one that sends, without patience and without books."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -151,9 +179,6 @@ class InProcess:
 
         model = LocalModel.load(self.weights, revision=self.revision, dtype=self.dtype)
         return model if self.adapter is None else model.with_adapter(self.adapter)
-
-
-Named: TypeAlias = Served | InProcess
 
 
 def find_model(

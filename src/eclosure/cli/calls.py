@@ -66,8 +66,11 @@ class Asking(NamedTuple):
 
     def model(self, name: str) -> Named:
         """The model that is meant, wherever it is."""
+        from eclosure.adapters.inspect.model import PREFIX, ThroughInspect
         from eclosure.chat.named import find_model
 
+        if name.startswith(PREFIX):
+            return ThroughInspect(name.removeprefix(PREFIX), self.base_url)
         return find_model(name, base_url=self.base_url)
 
     @property

@@ -208,6 +208,38 @@ def example(
         say(path)
 
 
+@app.command(name="from-inspect")
+def from_inspect(
+    log: Annotated[Path, typer.Argument(help="A log of Inspect AI, .eval or .json.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder to write to.", file_okay=False)],
+    score: Annotated[str, typer.Option(help="The name under which the log keeps our scorer's results.")] = "lgg",
+    force: Force = False,
+) -> None:
+    """Turn a log of Inspect AI into a run's folder: questions, responses and judgments."""
+    from eclosure.adapters.inspect.importing import import_log
+
+    written = import_log(log, out, score=score, force=force)
+    for stage, counts, again in written:
+        say_written(stage, counts, again=again, doubt="is this a log of a task with passages")
+    raise typer.Exit(QUARANTINED if any(counts.quarantined for _, counts, _ in written) else 0)
+
+
+@app.command(name="to-inspect")
+def to_inspect(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False, file_okay=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write logs to.", file_okay=False)],
+    force: Force = False,
+) -> None:
+    """Turn a run's folder into logs that Inspect AI opens, one for each model."""
+    from eclosure.adapters.inspect.exporting import export_run
+
+    done = export_run(run, out, force=force)
+    for path in done.logs:
+        say(path)
+    for name in ("instances", "responses", "judgments"):
+        say(f"{name}: {getattr(done, name)}")
+
+
 def _instances(file: Path, layout: Format, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
     from eclosure.benchmarks.load import scan_instances
     from eclosure.benchmarks.two_wiki import read_aliases

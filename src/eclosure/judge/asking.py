@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclosure.chat.failures import CallFailure
+from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.model import ChatModel, Decoding, ReplySchema, Request
 from eclosure.errors import SettingError
 from eclosure.protocol.judging import JOINT_PARTS, Asked, Question, UnreadableReplyError, guideline_hash
@@ -84,6 +84,8 @@ async def ask(
         except UnreadableReplyError as error:
             problem = error.kind
         except CallFailure as failure:
+            if failure.kind is FailureKind.TOO_LONG:
+                return Said(reason=str(failure.kind))  # another question about this response may fit
             if not failure.kind.semantic:
                 raise
             problem = str(failure.kind)

@@ -16,7 +16,7 @@ from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
 from eclosure.chat.kinship import same_family
-from eclosure.chat.named import Named, Served, settled
+from eclosure.chat.named import InProcess, Named, settled
 from eclosure.chat.recorded import call_key
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Judgment
@@ -140,7 +140,7 @@ async def judge_responses(
     """Write ``judgments.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
     named = await settled(model, calls.deadline)
-    if settings.effort is not None and not isinstance(named, Served):
+    if settings.effort is not None and isinstance(named, InProcess):
         raise SettingError("effort: a model in this process is asked without. Use a server for it.")
     inquiry = _inquiry(sources, named, Path(out), settings)
     return await inquire(

@@ -275,4 +275,4 @@ def _read_core(part: str, name: str) -> Statement | None:
 
 def _about(text: str, name: str) -> str | None:
     """None when the text refers to whatever the passage is about."""
-    return None if text.lower() in PRONOUNS or text in (name, name.rsplit(maxsplit=1)[-1]) else text
+    return None if text.lower() in PRONOUNS or text in (name, *name.split()[-1:]) else text

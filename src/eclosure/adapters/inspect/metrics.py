@@ -1,0 +1,99 @@
+"""Rates of labels for Inspect: over what was judged, with the number of cases, a standard error and an interval.
+
+Epochs are not averaged first: every response counts once, and intervals resample questions, as in our own reports.
+What does not exist (a rate over nothing, the error of a single question) is NaN, never 0.
+"""
+
+from __future__ import annotations
+
+from math import nan, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from inspect_ai.scorer import Metric, SampleScore, Value, metric
+
+from eclosure.adapters.inspect.cases import verdict_of
+from eclosure.core.verdict import SettledVerdict
+from eclosure.metrics import rates
+from eclosure.metrics.summary import summarize
+from eclosure.stats.arrays import codes, sum_by
+from eclosure.stats.bootstrap import bootstrap_rates
+from eclosure.stats.intervals import Interval, wilson
+from eclosure.stats.rates import Rate
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+SEED = 0
+CONDITIONAL = (rates.Metric.GAP_SHARE, rates.Metric.GAP_RISK)
+"""Rates whose denominator is a matter of judgement, so that they cannot be had from one label."""
+
+
+@metric(scores="unreduced")
+def judged(resamples: int = 2_000) -> Metric:
+    """The rate of one label among the responses that have it."""
+
+    def compute(scores: list[SampleScore]) -> Value:
+        hits = [bool(score.score.as_float()) for score in scores]
+        questions = [str(score.sample_id) for score in scores]
+        interval = _interval(hits, questions, resamples)
+        return {
+            "rate": sum(hits) / len(hits) if hits else nan,
+            "stderr": _stderr(hits, questions),
+            "low": nan if interval is None else interval.low,
+            "high": nan if interval is None else interval.high,
+            "n": len(hits),
+        }
+
+    return compute
+
+
+@metric(scores="unreduced")
+def gap(resamples: int = 2_000) -> Metric:
+    """The gap's share of insufficient responses and of wrong answers, and how many responses there are."""
+
+    def compute(scores: list[SampleScore]) -> Value:
+        rows = [
+            SettledVerdict(str(place), str(score.sample_id), verdict_of(score.score.value))
+            for place, score in enumerate(scores)
+        ]
+        told: dict[str, float] = {"responses": len(rows)}
+        told["undecided"] = sum(row.verdict.trace_group is None for row in rows)
+        for group in summarize(rows, rng=np.random.default_rng(SEED), resamples=resamples):
+            for which in CONDITIONAL:
+                told |= _told(which, group.rates[which], group.estimates[which].interval)
+        return told
+
+    return compute
+
+
+def _told(which: str, rate: Rate, interval: Interval | None) -> dict[str, float]:
+    return {
+        which: nan if rate.value is None else rate.value,
+        f"{which}_low": nan if interval is None else interval.low,
+        f"{which}_high": nan if interval is None else interval.high,
+        f"{which}_n": rate.n,
+        f"{which}_unjudged": rate.unjudged,
+    }
+
+
+def _interval(hits: Sequence[bool], questions: Sequence[Hashable], resamples: int) -> Interval | None:
+    """95 %, over questions."""
+    which, distinct = codes(questions)
+    if not hits or all(hits) or not any(hits):
+        # Every resample would say the same, and promise certainty.
+        return wilson(len(distinct) if hits and hits[0] else 0, len(distinct))
+    column = np.array(hits, float)[:, np.newaxis]
+    rng = np.random.default_rng(SEED)
+    (estimate,) = bootstrap_rates(column, np.ones_like(column), which, rng=rng, resamples=resamples).estimates()
+    return estimate.interval
+
+
+def _stderr(hits: Sequence[bool], questions: Sequence[Hashable]) -> float:
+    """Of the mean, by question: responses to one question err together."""
+    which, distinct = codes(questions)
+    if len(distinct) < 2:
+        return nan
+    values = np.array(hits, float)
+    sums = sum_by(which, values - values.mean(), len(distinct))
+    return sqrt(float((sums**2).sum()) * len(distinct) / (len(distinct) - 1)) / len(values)
