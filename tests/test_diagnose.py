@@ -78,6 +78,56 @@ def test_rates_are_given_for_sufficient_and_insufficient_evidence_apart():
     assert diagnosed(cases[0]).by_evidence.keys() == {Evidence.SUFFICIENT}
 
 
+def of(model, benchmark, number, **labels):
+    made = case(number=number, **labels)
+    instance = replace(INSTANCE, id=f"i{number}", benchmark=benchmark)
+    response = replace(made.response, instance_id=instance.id, source=Source(model))
+    return replace(made, instance=instance, response=response)
+
+
+def counted(groups):
+    return [(group.group, group.responses, group.rates[Metric.TRACE_RELIABILITY_RATE].hits) for group in groups]
+
+
+def test_models_are_counted_over_all_datasets_and_datasets_over_all_models():
+    cases = [of("m", "b", 0), of("m", "c", 1, closed=False)]
+    cases += [of("n", "b", number, closed=number % 3 != 0) for number in range(2, 32)]
+    found = diagnosed(*cases)
+    assert counted(found.by_model) == [(("m",), 2, 1), (("n",), 30, 20)]
+    assert counted(found.by_dataset) == [(("b",), 31, 21), (("c",), 1, 0)]
+    assert counted(found.pairs) == [(("b", "m"), 1, 1), (("b", "n"), 30, 20), (("c", "m"), 1, 0)]
+    # The same responses have the same figures, whatever they are called.
+    assert replace(found.by_model[1], group=()) == replace(found.pairs[1], group=())
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [of("m", "b", 0), of("n", "b", 1)],
+        [of("m", "b", 0), of("m", "c", 1)],
+        [of("m", "b", 0), of("n", "c", 1)],
+        [of("m", "b", 0)],
+    ],
+    ids=["one dataset", "one model", "a dataset for each model", "one of both"],
+)
+def test_no_groups_say_what_others_say(cases):
+    found = diagnosed(*cases)
+    assert (found.by_model, found.by_dataset) == ((), ())
+
+
+def test_what_was_judged_again_is_counted_and_kin_is_named():
+    again = replace(case(), judgment=replace(case().judgment, votes={"C": (True, False)}))
+    found = diagnosed(again, case(number=1))
+    assert list(found.flips) == ["C"]
+    assert (found.flips["C"].responses, found.flips["C"].flipped) == (1, 1)
+    assert diagnosed(case()).flips == {}
+    assert found.kin == ()
+    kin = [of(model, "b", number) for number, model in enumerate(("x/llama-3-8b", "y/qwen3-8b", "x/llama-3-8b"))]
+    kin = [replace(one, judgment=replace(one.judgment, judge="z/llama-4")) for one in kin]
+    nobody = replace(kin[0], response=replace(kin[0].response, id="r9", source=None))
+    assert diagnosed(*kin, nobody).kin == (("z/llama-4", "x/llama-3-8b"),)
+
+
 def test_where_judge_and_matching_disagree_is_counted():
     cases = [
         case(number=0),

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import chain, permutations
 from typing import TYPE_CHECKING, TypeAlias
 
+from eclosure.chat.kinship import same_family
 from eclosure.core.answers import match_any
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Criterion, Judgment, LocalFailure
@@ -20,7 +21,8 @@ from eclosure.core.labels import Label
 from eclosure.core.response import Response
 from eclosure.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.metrics.summary import GroupSummary, summarize
+from eclosure.metrics.flips import Flips, flips
+from eclosure.metrics.summary import GROUPINGS, GroupSummary, summarize
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.jsonfile import require_file
 from eclosure.store.records import read
@@ -98,6 +100,10 @@ class Diagnosis:
     judges: tuple[str, ...]
     groups: tuple[GroupSummary, ...]
     """All responses together, then by benchmark and model."""
+    by_model: tuple[GroupSummary, ...]
+    """Each model over all datasets; empty where the groups say the same already."""
+    by_dataset: tuple[GroupSummary, ...]
+    """Each dataset over all models; empty where the groups say the same already."""
     by_evidence: Mapping[Evidence, GroupSummary]
     joint: Mapping[tuple[Label, Label, Label], int]
     """How many have which labels L, A and C."""
@@ -110,11 +116,20 @@ class Diagnosis:
     """Reliable by every label and yet wrong: worth another look."""
     unjudged: Mapping[Criterion, Mapping[str, int]]
     """Why criteria have no label, by reason."""
+    flips: Mapping[str, Flips]
+    """How steady the judge is, by criterion and ``evidence``; empty where it was asked everything once."""
+    kin: tuple[tuple[str, str], ...]
+    """Judges with the models of their own family whose responses they judged."""
 
     @property
     def overall(self) -> GroupSummary:
         """All responses together."""
         return self.groups[0]
+
+    @property
+    def pairs(self) -> tuple[GroupSummary, ...]:
+        """By dataset and model."""
+        return self.groups[1:]
 
 
 def join_cases(
@@ -212,11 +227,14 @@ def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int 
     if not cases:
         raise UserError("there is no judged response to diagnose. Judge some first.")
     rows = [case.row for case in cases]
-    groups = summarize(rows, ("benchmark", "model"), rng=rng, resamples=resamples)
+    groups = tuple(summarize(rows, _PAIR, rng=rng, resamples=resamples))
+    by_evidence = _by_evidence(cases, rng, resamples)
     return Diagnosis(
         judges=tuple(sorted({case.judgment.judge for case in cases})),
-        groups=tuple(groups),
-        by_evidence=_by_evidence(cases, rng, resamples),
+        groups=groups,
+        by_model=_by(rows, "model", groups[1:], rng, resamples),
+        by_dataset=_by(rows, "benchmark", groups[1:], rng, resamples),
+        by_evidence=by_evidence,
         joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
         local_failures=_local_failures(cases),
         matching=_matching(cases),
@@ -224,7 +242,42 @@ def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int 
         incorrect_but_sufficient=sum(_is(row.verdict, correct=False, sufficient=True) for row in rows),
         inconsistent=sum(row.verdict.inconsistent for row in rows),
         unjudged=_unjudged(cases),
+        flips=flips(case.judgment for case in cases),
+        kin=_kin(cases),
     )
+
+
+_PAIR = ("benchmark", "model")
+
+
+def _by(
+    rows: Sequence[SettledVerdict],
+    name: str,
+    pairs: Sequence[GroupSummary],
+    rng: np.random.Generator,
+    resamples: int,
+) -> tuple[GroupSummary, ...]:
+    """Each model over all datasets, or the other way round; nothing where these are the pairs, or all responses."""
+    place = _PAIR.index(name)
+    values = sorted({pair.group[place] for pair in pairs})
+    if not 1 < len(values) < len(pairs):
+        return ()
+    found = []
+    for value in values:
+        parts = [pair for pair in pairs if pair.group[place] == value]
+        if len(parts) == 1:  # the same responses have the same interval, wherever it is told
+            one = parts[0]
+        else:
+            members = [row for row in rows if GROUPINGS[name](row) == value]
+            (one,) = summarize(members, rng=rng, resamples=resamples)
+        found.append(replace(one, group=(value,)))
+    return tuple(found)
+
+
+def _kin(cases: Sequence[Case]) -> tuple[tuple[str, str], ...]:
+    """Whoever judges its own family, by the names: a judge may be kind to its kin."""
+    met = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
+    return tuple(sorted((judge, model) for judge, model in met if same_family(judge, model)))
 
 
 def _by_evidence(cases: Sequence[Case], rng: np.random.Generator, resamples: int) -> dict[Evidence, GroupSummary]:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.report.making import make_cases, make_diagnosis, make_questions
 
+from eclosure.report.html import page
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from eclosure.diagnose import Case, Diagnosis
 
@@ -22,6 +25,14 @@ def cases() -> list[Case]:
 @pytest.fixture(scope="session")
 def diagnosis(cases: list[Case]) -> Diagnosis:
     return make_diagnosis(cases)
+
+
+@pytest.fixture(scope="session")
+def report(cases: list[Case], diagnosis: Diagnosis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the cases, unvalidated."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page(diagnosis, cases), "utf-8")
+    return path
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,7 @@ def hostile_case(number: int, text: str) -> Case:
         established=text,
         evidence_sufficient=number % 4 != 0,
         missing_evidence=text,
+        votes={"A": (True, False, None), "evidence": (True, True)},
     )
     response = Response(
         f"{text}#{number}", instance.id, Trace.of(text, text), text, Source(text), completion=text, answer_lines=2

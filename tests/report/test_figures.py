@@ -27,7 +27,7 @@ matplotlib = pytest.importorskip("matplotlib")
 def drawn(diagnosis, against):
     """The figures before they are written."""
     return {
-        "rates": module._rates(rate_plot(diagnosis)),
+        "rates": module._rates(rate_plot(diagnosis, Notes())),
         "flow": module._flow(flow_rows(flow(diagnosis))),
         "failures": module._compositions(composition_bars(diagnosis)),
         "differences": module._differences(difference_plot(against.comparison), against.name),
@@ -71,7 +71,7 @@ def test_long_names_and_large_numbers_leave_room():
 def test_figures_say_what_the_page_says(diagnosis):
     made = drawn(diagnosis, held())
     told = {name: " ".join(one.get_text() for one in words(figure)) for name, figure in made.items()}
-    for name, responses, dots in rate_plot(diagnosis).rows:
+    for name, responses, dots in rate_plot(diagnosis, Notes()).rows:
         assert f"{name}  ({responses:,})" in told["rates"]
         assert all(dot.label in told["rates"] for dot in dots)
     for row in flow_rows(flow(diagnosis)):

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tests.report.hostile import PAYLOADS, hostile_case, hostile_cases, hostile_notes
-from tests.report.making import make_diagnosis
+from tests.report.making import MODELS, make_diagnosis
+from tests.report.test_story import agreeing, repeated
 from tests.test_diagnose import FAILS, case
 
 from eclosure.metrics.rates import Metric
@@ -28,7 +29,8 @@ from eclosure.report.markdown import markdown
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.plain import diagnosis_json
 from eclosure.report.render import write_all
-from eclosure.report.words import one_line
+from eclosure.report.story import headline
+from eclosure.report.words import one_line, unbroken
 from eclosure.stats.intervals import Estimate, Interval
 
 ANY_TEXT = st.one_of(st.text(st.characters(codec=None)), st.sampled_from(PAYLOADS))
@@ -94,7 +96,11 @@ def test_markdown_keeps_its_tables_whatever_the_names(text):
 def test_markdown_says_what_the_page_says(diagnosis, cases):
     text = markdown(diagnosis, cases)
     assert NOT_VALIDATED.replace(".", "\\.") in text
-    assert f"**{diagnosis.overall.composition.groups['reliable']} are reliable**" in text
+    reliable = headline(diagnosis, Notes())[0]
+    assert f"**{unbroken(str(reliable.figure))} are reliable** (the judge's own figure, not validated)" in text
+    assert f"To the judge {reliable.count} responses" in text
+    assert text.index("## The metrics, by model") < text.index("## The metrics, by dataset and model")
+    assert not re.search(r"\d %", text)
     assert "## Labels L, A and C together" in text
     assert text == markdown(diagnosis, cases)
 
@@ -130,6 +136,38 @@ def test_latex_has_the_papers_columns_and_balanced_braces(diagnosis):
     rows = [line for line in text.split(r"\bottomrule")[0].splitlines() if line.endswith(r"\\")]
     assert {line.count(" & ") for line in rows} == {11}
     assert r"world{-}2wiki" in text
+    # Models over all datasets, then each dataset with all models before its own; the corrected row before the judge's.
+    rows = [line.split(" & ")[:2] for line in rows]
+    assert rows[1][0] == r"\emph{all datasets}"
+    assert rows[3][0] == ""
+    assert [r"world{-}2wiki", r"\emph{all models}"] in rows
+    assert rows[-4:][::2] == [[r"\textbf{All}", r"\emph{corrected}"], [r"\textbf{All}", r"\emph{the judge alone}"]]
+
+
+def test_agreement_and_steadiness_are_told_in_every_format():
+    asked = [repeated(0, A=(True, False, True)), repeated(1, A=(True, True))]
+    diagnosis, notes = make_diagnosis(asked), Notes(validation="On 40.", agreement=agreeing(4))
+    told = json.loads(diagnosis_json(diagnosis, notes))
+    a = next(row for row in told["agreement"] if row["label"] == "A")
+    assert (a["n"], a["value"], a["misses"], a["false_alarms"]) == (40, 0.9, 4, 0)
+    assert told["flips"]["A"] | {"interval": None} == {
+        "responses": 2, "flipped": 1, "value": 0.5, "interval": None, "pairs": 4, "differing": 2, "pair_rate": 0.5
+    }  # fmt: skip
+    assert told["same_family"] == []
+    text = markdown(diagnosis, asked, notes)
+    assert "least about A (pursues the question)" in text
+    assert "## How steady the judge is" in text
+    assert "| A | pursues the question | 2 | 1 | 50.0 [" in text
+    tex = latex(diagnosis, notes)
+    assert r"\label{tab:agreement}" in tex
+    assert r"\label{tab:flips}" in tex
+    assert not re.search(r"\d \\%", tex)
+    properties = {one.get("name"): one.get("value") for one in parsed(asked, notes).findall(".//property")}
+    assert properties["flips A"] == "1 of 2 responses got both answers"
+    assert "least about A" in properties["validation"]
+    once = latex(make_diagnosis([case()]))
+    assert "tab:flips" not in once
+    assert "tab:agreement" not in once
 
 
 def parsed(cases, notes=None):
@@ -179,6 +217,9 @@ def test_json_holds_every_rate_with_its_interval(diagnosis):
     assert first["rates"]["LGG"]["bounds"] == list(rate.bounds)
     assert (first["benchmark"], first["model"]) == (None, None)
     assert told["groups"][1]["benchmark"] == diagnosis.groups[1].group[0]
+    assert [(row["benchmark"], row["model"]) for row in told["by_model"]] == [(None, model) for model in sorted(MODELS)]
+    assert all(row["model"] is None and row["benchmark"] for row in told["by_dataset"])
+    assert sum(row["responses"] for row in told["by_model"]) == told["responses"]
     assert sum(row["responses"] for row in told["joint"]) == told["responses"]
     assert told["left_out"] == [{"response": "r", "reason": "it was not judged"}]
     assert told["validation"] is None
@@ -188,9 +229,10 @@ def test_the_keys_of_the_json_stay(diagnosis):
     told = json.loads(diagnosis_json(diagnosis))
     assert told["format"] == "eclosure-diagnosis-1"
     assert list(told) == [
-        "format", "title", "about", "judges", "validation", "corrected", "responses", "questions", "groups",
-        "by_evidence", "joint", "local_failures", "matching", "correct_but_insufficient", "incorrect_but_sufficient",
-        "inconsistent", "unjudged", "left_out", "comparison",
+        "format", "title", "about", "judges", "validation", "corrected", "agreement", "responses", "questions",
+        "groups", "by_model", "by_dataset", "by_evidence", "joint", "local_failures", "matching",
+        "correct_but_insufficient", "incorrect_but_sufficient", "inconsistent", "unjudged", "flips", "same_family",
+        "left_out", "comparison",
     ]  # fmt: skip
     assert told["comparison"] is None
     assert list(told["groups"][0]) == [

@@ -11,6 +11,7 @@ from importlib.resources import files
 import pytest
 from tests.report.hostile import PAYLOADS, hostile_case, hostile_cases, hostile_notes
 from tests.report.making import make_diagnosis
+from tests.report.test_story import agreeing
 
 from eclosure.report import html as module
 from eclosure.report.html import page
@@ -68,7 +69,21 @@ def test_all_parts_are_there_and_every_element_is_closed(text):
 
 def test_headline_figures_are_in_the_page(text, diagnosis):
     reliable = diagnosis.overall.composition.groups["reliable"]
-    assert re.search(rf'<p class="count">\s*<a [^>]*href="#outcome=reliable"[^>]*>{reliable}</a>', text)
+    assert re.search(rf'<p class="count">\s*<a [^>]*href="#outcome=reliable"[^>]*>{reliable} responses</a>', text)
+    assert text.count("the judge&#39;s own figure, not validated") == 3
+
+
+def test_numbers_and_units_do_not_part(text):
+    assert not re.search(r"\d %", re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL))
+    assert re.search("\\d\u00a0%\u00a0\\[", text)
+
+
+def test_responses_come_before_tables_and_only_the_first_table_is_open(text):
+    assert text.index('id="headline"') < text.index('id="plots"') < text.index('id="explorer"')
+    assert text.index('id="explorer"') < text.index('id="tables"')
+    tables = [one for one in Skeleton(text).named("details") if one.get("class") == "table"]
+    assert [one["id"] for one in tables if "open" in one] == ["table-metrics"]
+    assert len(tables) > 6
 
 
 def test_the_policy_names_the_script_and_the_style_and_nothing_else(text):
@@ -119,6 +134,10 @@ def test_a_judge_nobody_checked_is_named_at_the_top(text, diagnosis, cases):
     validated = page(diagnosis, cases, Notes(validation="Agrees with people on 91 of 100."))
     assert NOT_VALIDATED not in validated
     assert "Agrees with people on 91 of 100." in validated
+    told = page(diagnosis, cases, Notes(validation="On 40.", agreement=agreeing(4)))
+    assert told.index("least about A (pursues the question)") < told.index('id="headline"')
+    assert 'href="#table-agreement"' in told
+    assert 'id="table-agreement"' in told
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))

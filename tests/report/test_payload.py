@@ -47,6 +47,13 @@ def test_every_response_is_there_in_order_with_its_question_and_passages(cases):
         assert index["models"][index["model"][place]] == one.response.source.model
 
 
+def test_votes_are_kept_where_they_differ():
+    judgment = replace(case().judgment, votes={"A": (True, False, None), "C": (True, True, None)})
+    _, (first, second), _ = opened([replace(case(), judgment=judgment), case(number=1)])
+    assert first["votes"] == {"A": [1, 0, 2]}
+    assert "votes" not in second
+
+
 def test_questions_and_passages_are_stored_once(cases):
     index, _, evidence = opened(cases)
     assert len(index["questions"]) == len({one.instance for one in cases}) == 12

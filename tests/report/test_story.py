@@ -5,16 +5,28 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from tests.report.making import make_diagnosis
+from tests.report.making import MODELS, make_diagnosis
 from tests.test_diagnose import FAILS, case
 
 from eclosure.core.judgment import Criterion
+from eclosure.core.response import Source
 from eclosure.metrics.rates import Metric
+from eclosure.metrics.validation import Compared, validation_report
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.plots import flow_rows, rate_plot
-from eclosure.report.story import cautions, evidence_rates, evidence_sentences, flow, headline
-from eclosure.report.tables import Cell, all_tables, metrics_table
+from eclosure.report.story import (
+    agreement_sentences,
+    cautions,
+    evidence_rates,
+    evidence_sentences,
+    flip_sentences,
+    flow,
+    headline,
+)
+from eclosure.report.tables import Cell, all_tables, flips_table, levels, metrics_tables
+from eclosure.report.words import unbroken
 from eclosure.stats.intervals import Estimate, Interval
 
 
@@ -39,10 +51,11 @@ def test_the_headline_counts_what_was_planted(mixed):
         "path_deviation": 1, "incomplete_reasoning": 1, "answer_decoupling": 1, "closure_failure": 1, "undetermined": 1
     }  # fmt: skip
     # 2 of 8 judged; the ninth can be a hit or not: 2/9 to 3/9.
-    assert told["reliable"].figure.startswith("25.0 %")
+    assert told["reliable"].figure.value == "25.0 %"
+    assert told["reliable"].figure.interval.startswith("[")
     assert told["reliable"].bounds == "8 of 9 judged: between 22.2 and 33.3 %, whatever the others are"
     assert told["unsound"].bounds == ""
-    assert told["unsound"].figure.startswith("11.1 % [")
+    assert str(told["unsound"].figure).startswith("11.1 % [")
 
 
 def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
@@ -70,8 +83,8 @@ def test_bars_of_the_flow_fill_what_they_come_from(diagnosis):
 
 
 def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
-    plot = rate_plot(diagnosis)
-    assert len(plot.rows) == len(diagnosis.groups)
+    plot = rate_plot(diagnosis, Notes())
+    assert len(plot.rows) == len(diagnosis.groups) + len(diagnosis.by_model) + len(diagnosis.by_dataset)
     for _, _, dots in plot.rows:
         for dot in dots:
             low, high = dot.whisker
@@ -101,14 +114,101 @@ def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
     assert "yet wrong" in told[2]
 
 
-def test_corrected_rates_stand_beside_the_judges(mixed):
-    notes = Notes(corrected={Metric.GAP_RATE: Estimate(0.5, Interval(0.25, 0.75))})
-    assert headline(mixed, notes)[1].corrected == "50.0 % [25.0, 75.0]"
-    rows = metrics_table(mixed, notes).rows
-    assert rows[2][0].text == "corrected by people's labels"
-    assert rows[2][8] == Cell("50.0", ("[25.0, 75.0]",))
+def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
+    notes = Notes(corrected={Metric.GAP_RATE: Estimate(0.5, Interval(0.25, 0.75))}, validation="On 9.")
+    reliable, gap, *_ = headline(mixed, notes)
+    assert str(gap.figure) == "50.0 % [25.0, 75.0]"
+    assert gap.whose == "corrected by people's labels"
+    assert gap.beside.startswith("The judge alone says 62.5 % [")
+    assert (reliable.whose, reliable.beside) == ("the judge's own figure, not corrected", "")
+    rows = metrics_tables(mixed, notes)[0].rows
+    assert [row[0].text for row in rows[:3]] == ["all, corrected", "all, the judge alone", "bounds"]
+    assert rows[0][8] == Cell("50.0", ("[25.0, 75.0]",))
     sound = {Metric.LOCAL_SOUNDNESS_RATE: Estimate(0.75, Interval(0.5, 0.875))}
-    assert headline(mixed, Notes(corrected=sound))[2].corrected == "25.0 % [12.5, 50.0]"
+    assert str(headline(mixed, Notes(corrected=sound))[2].figure) == "25.0 % [12.5, 50.0]"
+    name, _, dots = rate_plot(mixed, notes).rows[0]
+    assert (name, [dot.label for dot in dots]) == ("all, corrected", ["–", "–", "50.0"])
+    # The scale of the gap ends at 75 %.
+    assert dots[2].whisker == (33.333, 100)
+
+
+def test_without_a_validation_every_figure_is_called_the_judges_own(mixed):
+    told = headline(mixed, Notes())[:3]
+    assert {one.whose for one in told} == {"the judge's own figure, not validated"}
+    assert [one.figure for one in told] == [one.judged for one in told]
+    assert [one.beside for one in told] == ["", "", ""]
+
+
+def test_models_come_before_datasets_and_pairs(diagnosis, mixed):
+    assert [(name, len(groups)) for name, groups in levels(diagnosis)] == [
+        ("by model", 4), ("by dataset", 3), ("by dataset and model", 12)
+    ]  # fmt: skip
+    assert [name for name, _ in rate_plot(diagnosis, Notes()).sections] == [
+        "", "by model", "by dataset", "by dataset and model"
+    ]  # fmt: skip
+    tables = metrics_tables(diagnosis, Notes())
+    assert [table.key for table in tables] == ["metrics", "metrics-by-dataset", "metrics-by-dataset-and-model"]
+    assert [row[0].text for row in tables[0].rows if row[1].text][1:] == sorted(MODELS)
+    # One dataset and one model: there is nothing to hold against anything.
+    assert [name for name, _ in levels(mixed)] == ["by dataset and model"]
+    assert [name for name, _ in rate_plot(mixed, Notes()).sections] == [""]
+
+
+def agreeing(wrong, number=40):
+    """A judge against people who see a gap in ``wrong`` answers more than it does."""
+    good, missed = case().verdict, replace(case().verdict, aligned=False)
+    compared = [Compared(f"q{n}", "b", good, missed if n < wrong else good) for n in range(number)]
+    return tuple(validation_report(compared, rng=np.random.default_rng(1), resamples=50).overall.rows.values())
+
+
+def test_how_far_the_judge_agrees_with_people_is_told_by_label():
+    least, each = agreement_sentences(Notes(agreement=agreeing(4)))
+    assert least.startswith("It agrees with them least about A (pursues the question): 90.0 % [")
+    assert least.endswith("] of 40 responses.")
+    assert each.startswith("Agreement by label: L 100.0 % [9")
+    # A judge that was always right may still err: the interval does not end where it begins.
+    assert each.count(", 100.0]") == 4
+    table = {table.key: table for table in all_tables(make_diagnosis([case()]), Notes(agreement=agreeing(4)))}
+    rows = {row[0].text: [cell.text for cell in row] for row in table["agreement"].rows}
+    assert rows["A"][1:6] == ["pursues the question", "40", "90.0", "4", "0"]
+    assert rows["TRR"][1] == "reliability"
+    assert agreement_sentences(Notes()) == ()
+    assert "agreement" not in {table.key for table in all_tables(make_diagnosis([case()]), Notes())}
+
+
+def repeated(number, **votes):
+    made = case(number=number)
+    return replace(made, judgment=replace(made.judgment, votes=votes))
+
+
+def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
+    asked = [repeated(0, A=(True, False, True), evidence=(True, True)), repeated(1, A=(True, True, None))]
+    found = make_diagnosis(asked)
+    rows = {row[0].text: row for row in flips_table(found).rows}
+    # A: two responses, one flips; of 3 + 1 pairs two differ.
+    assert [cell.text for cell in rows["A"]] == ["A", "pursues the question", "2", "1", "50.0", "50.0"]
+    assert rows["A"][4].details[0].startswith("[9.")
+    assert [cell.text for cell in rows["evidence"]][2:] == ["1", "0", "0.0", "0.0"]
+    (told,) = flip_sentences(found)
+    assert "least steady about A (pursues the question): 1 of 2 responses got both answers, 50.0 % [" in told
+    assert flip_sentences(make_diagnosis(asked[1:])) == (
+        "The judge was asked more than once and said the same each time.",
+    )
+    assert flip_sentences(make_diagnosis([case()])) == ()
+    assert flips_table(make_diagnosis([case()])).rows == ()
+
+
+def test_a_judge_of_the_models_own_family_is_a_caution():
+    own = replace(case(), response=replace(case().response, source=Source("qwen/qwen3-8b")))
+    own = replace(own, judgment=replace(own.judgment, judge="openai/qwen2.5-72b"))
+    told = cautions(make_diagnosis([own]), Notes())
+    assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in one for one in told)
+    assert not any("family" in one for one in cautions(make_diagnosis([case()]), Notes()))
+
+
+def test_no_number_is_parted_from_its_unit():
+    assert unbroken("66.0 % [59.9, 72.1] of n 12") == "66.0\u00a0%\u00a0[59.9,\u00a072.1] of n\u00a012"
+    assert unbroken("+4.2 points [−1.3, +9.7], 12 of 20") == "+4.2\u00a0points [−1.3,\u00a0+9.7], 12 of 20"
 
 
 def test_tables_hold_every_metric_and_every_count(mixed):

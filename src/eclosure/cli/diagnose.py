@@ -28,8 +28,12 @@ def diagnose(
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
+    from eclosure.report.tables import flips_table
+
     made = collect(runs, against=against, validation=validation, title=title, seed=seed, resamples=resamples)
     _say(made.diagnosis)
+    if (steadiness := flips_table(made.diagnosis)).rows:
+        _say_table(steadiness)
     if made.notes.against is not None:
         _say_against(made.notes.against)
     write(made, out or default_out(runs))

@@ -138,7 +138,7 @@ def _trusted(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validati
     told = f"Validated against people on {known.labelled:,} of {known.judged:,} responses" + (
         " of another run; the correction is carried over, as if it erred alike here." if rates.carried_over else "."
     )
-    return replace(notes, corrected=corrected, validation=told)
+    return replace(notes, corrected=corrected, validation=told, agreement=tuple(known.overall.rows.values()))
 
 
 def write(made: Collected, folder: Path, formats: Collection[Written] = tuple(Written)) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclosure.compare import KINDS, Kind
-from eclosure.core.judgment import Criterion, LocalFailure
+from eclosure.core.judgment import Criterion, Judgment, LocalFailure
 from eclosure.core.labels import Label
 from eclosure.core.verdict import FailureClass, TraceGroup, Verdict
 from eclosure.diagnose import Case, Evidence
@@ -155,6 +155,11 @@ def _empty(one: Seen) -> bool:
     return not any(step.substantive for step in one.case.judgment.steps)
 
 
+def differing_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
+    """What a judge that was asked several times said each time, where it said both."""
+    return {name: said for name, said in judgment.votes.items() if {True, False} <= set(said)}
+
+
 FACETS: tuple[Facet, ...] = (
     Facet("outcome", "Outcome", (
         _by_outcome("reliable", "reliable"),
@@ -186,6 +191,7 @@ FACETS: tuple[Facet, ...] = (
         Option("inconsistent", "everything holds, yet wrong", lambda one: one.verdict.inconsistent),
         Option("disagree", "judge and matching disagree", _disagrees),
         Option("lucky", "correct, though the whole fails", _lucky),
+        Option("flipped", "the judge said both", lambda one: bool(differing_votes(one.case.judgment))),
         Option("steps", "no substantive step", _empty),
         Option("lines", "several answer lines", lambda one: one.case.response.answer_lines > 1),
         Option("cut", "cut off", lambda one: one.case.response.cut_off),

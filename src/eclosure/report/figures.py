@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from io import BytesIO
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
@@ -74,7 +75,7 @@ def figures_missing() -> str | None:
 def figures(diagnosis: Diagnosis, notes: Notes) -> dict[str, bytes]:
     """Every figure in both formats, by the name of its file. What there is nothing to draw of is left out."""
     drawn: dict[str, Callable[[], Figure]] = {
-        "rates": lambda: _rates(rate_plot(diagnosis)),
+        "rates": lambda: _rates(rate_plot(diagnosis, notes)),
         "flow": lambda: _flow(flow_rows(flow(diagnosis))),
     }
     if compositions := composition_bars(diagnosis):
@@ -119,12 +120,15 @@ def _rates(plot: RatePlot) -> Figure:
             _beside(axes, row, dots[place].label)
     labels = [f"{_short(name)}  ({responses:,})" for name, responses, _ in plot.rows]
     _rows(columns[0], labels)
-    if len(plot.rows) > 1:
-        for axes in columns:
-            axes.axhline(0.5, color=_LINE, linewidth=0.6)
+    ends = list(accumulate(len(rows) for _, rows in plot.sections))[:-1]
+    for axes in columns:
+        for end in ends:
+            axes.axhline(end - 0.5, color=_LINE, linewidth=0.6)
+    kinds = "; ".join(["all", *(name for name, _ in plot.sections[1:])])
     made.supxlabel(
         "Percent. Dot: the rate. Line: its 95 % interval over questions. Pale band: where it could lie, whatever the\n"
-        "unjudged responses are. In brackets: responses.", fontsize=6.5, color=_SOFT,
+        f"unjudged responses are. In brackets: responses. From the top, between lines: {kinds}.",
+        fontsize=6.5, color=_SOFT,
     )  # fmt: skip
     return made
 

@@ -16,9 +16,18 @@ from eclosure.report.against import against_sentences, against_tables
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.payload import make_payload
 from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
-from eclosure.report.story import cautions, evidence_rates, evidence_sentences, flow, headline
+from eclosure.report.story import (
+    agreement_figures,
+    agreement_sentences,
+    cautions,
+    evidence_rates,
+    evidence_sentences,
+    flip_sentences,
+    flow,
+    headline,
+)
 from eclosure.report.tables import all_tables, glossary
-from eclosure.report.words import visible
+from eclosure.report.words import unbroken, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +58,11 @@ def page(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes | None = None
         evidence=evidence_sentences(diagnosis),
         evidence_rates=evidence_rates(diagnosis),
         cautions=cautions(diagnosis, notes),
+        agreement=agreement_sentences(notes)[:1],
+        agreements=agreement_figures(notes),
+        flips=flip_sentences(diagnosis),
         flow=flow_rows(flow(diagnosis)),
-        rates=rate_plot(diagnosis),
+        rates=rate_plot(diagnosis, notes),
         compositions=composition_bars(diagnosis),
         tables=all_tables(diagnosis, notes),
         glossary=tuple(glossary()),
@@ -78,7 +90,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         # Before anything is escaped, what acts without being seen is made visible.
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=lambda value: unbroken(visible(value)) if type(value) is str else value,
     )
     environment.filters["thousands"] = "{:,}".format
     return environment.get_template("page.html")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from eclosure.diagnose import broken_link
+from eclosure.metrics.flips import flips
 from eclosure.report.facets import OUTCOMES, Seen, group_of, seen
 from eclosure.report.notes import Notes
-from eclosure.report.words import visible
+from eclosure.report.story import agreement_sentences
+from eclosure.report.words import plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,10 +48,19 @@ def _suite(benchmark: str, model: str, suite: Sequence[Seen], notes: Notes) -> I
     tests, failures, skipped = _counts(suite)
     name = f"{benchmark} / {model}"
     yield (f'<testsuite name={_attribute(name)} tests="{tests}" failures="{failures}" errors="0" skipped="{skipped}">')
-    yield f'<properties><property name="validation" value={_attribute(notes.trust)}/></properties>'
+    yield f"<properties>{''.join(_properties(suite, notes))}</properties>"
     for one in suite:
         yield from _test(f"{_part(benchmark)}.{_part(model)}", one)
     yield "</testsuite>"
+
+
+def _properties(suite: Sequence[Seen], notes: Notes) -> Iterator[str]:
+    """How far to trust the judge of a suite: against people, and against itself where it was asked again."""
+    validation = " ".join((notes.trust, *agreement_sentences(notes)))
+    yield f'<property name="validation" value={_attribute(validation)}/>'
+    for name, one in flips(each.case.judgment for each in suite).items():
+        told = f"{one.flipped:,} of {plural(one.responses, 'response')} got both answers"
+        yield f'<property name="flips {name}" value={_attribute(told)}/>'
 
 
 def _test(classname: str, one: Seen) -> Iterator[str]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from eclosure.metrics.rates import Metric
 from eclosure.report.against import against_tables
 from eclosure.report.notes import Notes
-from eclosure.report.tables import SHOWN_METRICS
+from eclosure.report.story import agreement_sentences
+from eclosure.report.tables import CORRECTED_NOTE, SHOWN_METRICS, agreement_table, flips_table
 from eclosure.report.words import CODE_WORDS, FAILURE_WORDS, one_line, percent, percent_range, signed
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
     from eclosure.report.against import Against
+    from eclosure.report.tables import Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -55,12 +57,16 @@ def latex(diagnosis: Diagnosis, notes: Notes | None = None) -> str:
     """The metrics by dataset and model, failure classes, codes of unsound steps, and a run against another."""
     notes = notes or Notes()
     tables = [_main(diagnosis, notes), _failures(diagnosis), _codes(diagnosis)]
+    tables += [_told(agreement_table(notes)), _told(flips_table(diagnosis))]
     if notes.against:
         tables += [_differences(notes.against), _transitions(notes.against)]
-    return "\n".join([_NEEDS, *(line for table in tables for line in table)]) + "\n"
+    text = "\n".join([_NEEDS, *(line for table in tables for line in table)]) + "\n"
+    return _UNIT.sub(r"\\,", text)
 
 
 _NEEDS = r"% Needs \usepackage[T1]{fontenc}, \usepackage{textcomp} and \usepackage{booktabs}."
+# A number and its percent sign stay on one line.
+_UNIT = re.compile(r"(?<=\d) (?=\\%)")
 _CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
 _MAIN_CAPTION = (
     r"Rates in percent, with 95\,\% intervals over questions beneath; the last two with their denominators. "
@@ -70,21 +76,27 @@ _MAIN_CAPTION = (
 def _main(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
     heads = ["Dataset", "Model", "$n$", *(metric.value for metric in SHOWN_METRICS)]
     yield from _opening("llr" + "r" * len(SHOWN_METRICS), heads)
+    for number, summary in enumerate(diagnosis.by_model):
+        yield from _rates("" if number else r"\emph{all datasets}", escape(summary.group[0]), summary)
+    whole = {summary.group[0]: summary for summary in diagnosis.by_dataset}
     dataset = None
-    for summary in diagnosis.groups[1:]:
+    for summary in diagnosis.pairs:
         first = summary.group[0] != dataset
-        if first and dataset is not None:
+        if first and (dataset is not None or diagnosis.by_model):
             yield r"\midrule"
         dataset = summary.group[0]
+        if first and dataset in whole:
+            yield from _rates(escape(dataset), r"\emph{all models}", whole[dataset])
+            first = False
         yield from _rates(escape(dataset) if first else "", escape(summary.group[1]), summary)
-    if len(diagnosis.groups) > 1:
-        yield r"\midrule"
-    yield from _rates(r"\textbf{All}", "", diagnosis.overall)
+    yield r"\midrule"
     if notes.corrected:
         found = [notes.corrected.get(metric) for metric in SHOWN_METRICS]
-        yield _row([r"\emph{corrected}", "", "", *(_number(one.value) if one else "--" for one in found)])
+        yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(_number(one.value) if one else "--" for one in found)])
         yield _row(["", "", "", *(_small(percent_range(one.interval)) if one else "" for one in found)])
-    yield from _closing(_MAIN_CAPTION + escape(notes.trust), "tab:diagnosis")
+    yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if notes.corrected else "", diagnosis.overall)
+    told = [notes.trust, *agreement_sentences(notes)[:1], *([CORRECTED_NOTE] if notes.corrected else [])]
+    yield from _closing(_MAIN_CAPTION + escape(" ".join(told)), "tab:diagnosis")
 
 
 def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
@@ -154,11 +166,22 @@ def _signed(value: float | None) -> str:
 
 def _transitions(against: Against) -> Iterator[str]:
     table = against_tables(against)[-1]
-    yield from _opening("l" + "r" * (len(table.heads) - 1), [escape(head) for head in table.heads])
-    for row in table.rows:
-        yield _row([escape(cell.text) for cell in row])
+    yield from _cells(table, "l" + "r" * (len(table.heads) - 1))
     caption = f"Responses by their class in {against.name} (rows) and in this run (columns)."
     yield from _closing(escape(caption), "tab:transitions")
+
+
+def _told(table: Table) -> Iterator[str]:
+    """A table of a label and its words, then numbers; nothing where it has no rows."""
+    if table.rows:
+        yield from _cells(table, "ll" + "r" * (len(table.heads) - 2))
+        yield from _closing(escape(f"{table.title}. {table.note}"), f"tab:{table.key}")
+
+
+def _cells(table: Table, columns: str) -> Iterator[str]:
+    yield from _opening(columns, [escape(head) for head in table.heads])
+    for row in table.rows:
+        yield _row([" ".join((escape(cell.text), *map(_small, cell.details))) for cell in row])
 
 
 def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:

@@ -14,9 +14,17 @@ from eclosure.diagnose import broken_link
 from eclosure.report.against import against_sentences, against_tables
 from eclosure.report.facets import OUTCOMES, seen
 from eclosure.report.notes import Notes
-from eclosure.report.story import cautions, evidence_rates, evidence_sentences, flow, headline
+from eclosure.report.story import (
+    agreement_sentences,
+    cautions,
+    evidence_rates,
+    evidence_sentences,
+    flip_sentences,
+    flow,
+    headline,
+)
 from eclosure.report.tables import Cell, Table, all_tables, glossary
-from eclosure.report.words import one_line, plural
+from eclosure.report.words import one_line, plural, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +55,7 @@ def own(text: str) -> str:
 
 def markdown(diagnosis: Diagnosis, cases: Sequence[Case] = (), notes: Notes | None = None) -> str:
     """The whole report, without the explorer: its tables and the first few responses that fail."""
-    return "\n".join(_lines(diagnosis, cases, notes or Notes())) + "\n"
+    return unbroken("\n".join(_lines(diagnosis, cases, notes or Notes()))) + "\n"
 
 
 def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterator[str]:
@@ -57,7 +65,9 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     yield ""
     yield f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}, judged by {judges}."
     yield ""
-    yield f"> **Validation.** {escape(notes.trust)}"
+    yield f"> **Validation.** {' '.join(map(escape, (notes.trust, *agreement_sentences(notes))))}"
+    for told in flip_sentences(diagnosis):
+        yield f">\n> {escape(told)}"
     for told in cautions(diagnosis, notes):
         yield f">\n> {escape(told)}"
     yield "\n## First: is the evidence enough?\n"
@@ -68,7 +78,8 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
     for statement in headline(diagnosis, notes):
         yield from _statement(statement)
-    yield "\nBrackets are 95 % intervals; questions are resampled, not responses."
+    own_rates = " All other counts and rates are the judge's own." if notes.corrected else ""
+    yield f"\nBrackets are 95 % intervals; questions are resampled, not responses.{own_rates}"
     yield "\n## Where responses are lost\n"
     for stage in flow(diagnosis):
         yield _stage(stage)
@@ -97,9 +108,10 @@ def _against(against: Against) -> Iterator[str]:
 
 
 def _statement(told: Statement) -> Iterator[str]:
-    yield f"- **{told.count:,} {told.lead}**: {told.figure}. {told.told}"
-    if told.corrected:
-        yield f"  - corrected by people's labels: **{told.corrected}**"
+    whose = f" ({told.whose})" if told.whose else ""
+    yield f"- **{told.figure} {told.lead}**{whose}. {told.told}"
+    judged = f"{told.beside}: " if told.beside else "To the judge " if told.whose else ""
+    yield f"  - {judged}{plural(told.count, 'response')}"
     for part in told.parts:
         yield f"  - {part.count:,} {part.lead}: {part.told}"
     if told.bounds:

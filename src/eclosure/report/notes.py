@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eclosure.metrics.rates import Metric
+from eclosure.metrics.validation import LabelRow
 from eclosure.report.against import Against
 from eclosure.stats.intervals import Estimate
 
@@ -21,7 +22,9 @@ class Notes:
     corrected: Mapping[Metric, Estimate] | None = None
     """Rates of all responses as labels of people correct them."""
     validation: str | None = None
-    """How the judge fared against people, in a sentence."""
+    """How the judge was held against people, in a sentence."""
+    agreement: Sequence[LabelRow] = ()
+    """How far it agrees with them, label by label."""
     left_out: Sequence[tuple[str, str]] = ()
     """Responses that could not be diagnosed, by id, with the reason."""
     about: Mapping[str, str] = field(default_factory=dict)

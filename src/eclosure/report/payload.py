@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eclosure.core.judgment import Criterion
 from eclosure.diagnose import broken_link
 from eclosure.protocol import disclosure
-from eclosure.report.facets import OUTCOMES, Seen, facet_columns, group_of, seen
+from eclosure.report.facets import OUTCOMES, Seen, differing_votes, facet_columns, group_of, seen
 from eclosure.report.words import CODE_WORDS, CRITERION_WORDS
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ def _detail(case: Case) -> dict[str, Any]:
         "established": judgment.established,
         "missing": judgment.missing_evidence,
         "incomplete": response.incomplete and str(response.incomplete).replace("_", " "),
+        "votes": {name: [_number(vote) for vote in said] for name, said in differing_votes(judgment).items()},
         "raw": response.completion if response.answer is None or response.answer_lines > 1 else None,
     }
     return {name: value for name, value in made.items() if value or name == "steps"}

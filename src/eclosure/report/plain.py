@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 from eclosure.diagnose import Evidence
 from eclosure.report.facets import kind_name
 from eclosure.report.notes import Notes
+from eclosure.report.words import agreement_of
 
 if TYPE_CHECKING:
     from eclosure.compare import Alone, Difference, GroupComparison, Pair
     from eclosure.diagnose import Diagnosis
+    from eclosure.metrics.flips import Flips
     from eclosure.metrics.rates import Metric
     from eclosure.metrics.summary import GroupSummary
+    from eclosure.metrics.validation import LabelRow
     from eclosure.report.against import Against
     from eclosure.stats.intervals import Estimate, Interval
     from eclosure.stats.rates import Rate
@@ -37,9 +40,12 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "corrected": None
         if notes.corrected is None
         else {metric.value: _estimate(estimate) for metric, estimate in notes.corrected.items()},
+        "agreement": [_agreement(row) for row in notes.agreement],
         "responses": diagnosis.overall.responses,
         "questions": diagnosis.overall.questions,
-        "groups": [_group(summary) for summary in diagnosis.groups],
+        "groups": [_group(summary, *summary.group) for summary in diagnosis.groups],
+        "by_model": [_group(summary, model=summary.group[0]) for summary in diagnosis.by_model],
+        "by_dataset": [_group(summary, summary.group[0]) for summary in diagnosis.by_dataset],
         "by_evidence": {
             str(kind): _group(diagnosis.by_evidence[kind]) for kind in Evidence if kind in diagnosis.by_evidence
         },
@@ -53,14 +59,39 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "incorrect_but_sufficient": diagnosis.incorrect_but_sufficient,
         "inconsistent": diagnosis.inconsistent,
         "unjudged": {criterion.value: dict(reasons) for criterion, reasons in diagnosis.unjudged.items()},
+        "flips": {name: _flips(one) for name, one in diagnosis.flips.items()},
+        "same_family": [{"judge": judge, "model": model} for judge, model in diagnosis.kin],
         "left_out": [{"response": one, "reason": reason} for one, reason in notes.left_out],
         "comparison": None if notes.against is None else _comparison(notes.against),
     }
 
 
-def _group(summary: GroupSummary) -> dict[str, Any]:
+def _agreement(row: LabelRow) -> dict[str, Any]:
+    return {
+        "label": row.label.value,
+        "labelled": row.labelled,
+        "n": row.n,
+        **_estimate(agreement_of(row)),
+        "misses": row.misses,
+        "false_alarms": row.false_alarms,
+        "kappa": _estimate(row.scores.kappa),
+    }
+
+
+def _flips(one: Flips) -> dict[str, Any]:
+    return {
+        "responses": one.responses,
+        "flipped": one.flipped,
+        "value": one.rate,
+        "interval": _ends(one.interval),
+        "pairs": one.pairs,
+        "differing": one.differing,
+        "pair_rate": one.pair_rate,
+    }
+
+
+def _group(summary: GroupSummary, benchmark: str | None = None, model: str | None = None) -> dict[str, Any]:
     parts = summary.composition
-    benchmark, model = (*summary.group, None, None)[:2]
     return {
         "benchmark": benchmark,
         "model": model,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from eclosure.metrics.rates import Metric
-from eclosure.report.tables import SHOWN_METRICS
+from eclosure.report.tables import SHOWN_METRICS, levels
 from eclosure.report.words import (
     CODE_WORDS,
+    DASH,
     FAILURE_WORDS,
     METRIC_WORDS,
     group_name,
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from eclosure.compare import Difference, RunComparison
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
+    from eclosure.report.notes import Notes
     from eclosure.report.story import Part, Stage
+    from eclosure.stats.intervals import Estimate, Interval
 
 PLOTTED = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
 _SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
@@ -100,7 +103,16 @@ class Axis:
     @property
     def end(self) -> str:
         """Where the scale ends, in words."""
-        return f"{100 * self.scale:.0f} %"
+        return f"{100 * self.scale:g} %"
+
+    @property
+    def middle(self) -> str:
+        """Halfway there."""
+        return f"{50 * self.scale:g}"
+
+
+RateRow: TypeAlias = tuple[str, int, tuple[Dot, ...]]
+"""The name of a group, its responses, and a dot for each metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +120,63 @@ class RatePlot:
     """Rates of every group, one column for each metric."""
 
     axes: tuple[Axis, ...]
-    rows: tuple[tuple[str, int, tuple[Dot, ...]], ...]
+    sections: tuple[tuple[str, tuple[RateRow, ...]], ...]
+    """All responses under no name, then each kind of groups under its own."""
+
+    @property
+    def rows(self) -> tuple[RateRow, ...]:
+        """All of them."""
+        return tuple(row for _, rows in self.sections for row in rows)
+
+    @property
+    def title(self) -> str:
+        """Whose rates there are."""
+        return "Rates, all together and by group" if len(self.sections) > 1 else "Rates"
 
 
-def rate_plot(diagnosis: Diagnosis) -> RatePlot:
+def rate_plot(diagnosis: Diagnosis, notes: Notes) -> RatePlot:
     """Dots and whiskers. A single group says what all together say, so it is not drawn twice."""
-    groups = diagnosis.groups if len(diagnosis.groups) > 2 else diagnosis.groups[:1]
-    scales = {metric: _scale(groups, metric) for metric in PLOTTED}
+    kinds = levels(diagnosis) if len(diagnosis.groups) > 2 else ()
+    groups = [diagnosis.overall, *(group for _, some in kinds for group in some)]
+    corrected = {metric: estimate for metric, estimate in (notes.corrected or {}).items() if metric in PLOTTED}
+    scales = {metric: _scale(groups, metric, corrected.get(metric)) for metric in PLOTTED}
+
+    def row(name: str, group: GroupSummary) -> RateRow:
+        return name, group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED)
+
+    first = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
+    if corrected:
+        dots = tuple(_corrected_dot(corrected.get(metric), scales[metric]) for metric in PLOTTED)
+        first.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
     axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED)
-    rows = tuple(
-        (group_name(group.group), group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED))
-        for group in groups
-    )
-    return RatePlot(axes, rows)
+    sections = [(name, tuple(row(group_name(group.group), group) for group in some)) for name, some in kinds]
+    return RatePlot(axes, (("", tuple(first)), *sections))
 
 
-def _scale(groups: Sequence[GroupSummary], metric: Metric) -> float:
+def _scale(groups: Sequence[GroupSummary], metric: Metric, corrected: Estimate | None) -> float:
     """The gap is small, and small things need a scale of their own; the others share the full one."""
     if metric is not Metric.GAP_RATE:
         return 1.0
-    tops = [
-        span.high for group in groups for span in (group.estimates[metric].interval, group.rates[metric].bounds) if span
-    ]
+    spans = [span for group in groups for span in (group.estimates[metric].interval, group.rates[metric].bounds)]
+    tops = [span.high for span in (*spans, corrected.interval if corrected else None) if span]
     return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
+
+
+def _corrected_dot(estimate: Estimate | None, scale: float) -> Dot:
+    if estimate is None or estimate.value is None:
+        return Dot(DASH, "", 0, None, None, None)
+    return Dot(
+        percent(estimate.value),
+        percent_range(estimate.interval),
+        0,
+        _place(estimate.value / scale),
+        _span(estimate.interval, scale),
+        None,
+    )
+
+
+def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
+    return None if interval is None else (_place(interval.low / scale), _place(interval.high / scale))
 
 
 def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
@@ -141,10 +187,8 @@ def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
         percent_range(estimate.interval),
         rate.n,
         None if rate.value is None else _place(rate.value / scale),
-        None
-        if estimate.interval is None
-        else (_place(estimate.interval.low / scale), _place(estimate.interval.high / scale)),
-        None if bounds is None else (_place(bounds.low / scale), _place(bounds.high / scale)),
+        _span(estimate.interval, scale),
+        _span(bounds, scale),
     )
 
 

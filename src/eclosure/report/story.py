@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from eclosure.core.judgment import EVIDENCE
 from eclosure.core.verdict import FailureClass
 from eclosure.diagnose import Evidence
 from eclosure.metrics.rates import Metric
-from eclosure.report.words import EVIDENCE_WORDS, FAILURE_WORDS, percent, percent_range, plural
-from eclosure.stats.intervals import Interval
+from eclosure.metrics.validation import DIRECT, JudgedLabel
+from eclosure.report.words import (
+    EVIDENCE_WORDS,
+    FAILURE_WORDS,
+    LABEL_WORDS,
+    agreement_of,
+    complement,
+    percent,
+    percent_range,
+    plural,
+)
 from eclosure.stats.rates import Rate
 
 if TYPE_CHECKING:
@@ -18,9 +28,21 @@ if TYPE_CHECKING:
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
     from eclosure.report.notes import Notes
+    from eclosure.stats.intervals import Interval
 
 FEW_QUESTIONS = 20
 """Below this, no interval over questions deserves its name."""
+
+
+class Figure(NamedTuple):
+    """A percentage with its interval, in words."""
+
+    value: str
+    interval: str = ""
+
+    def __str__(self) -> str:
+        """``46.3 % [40.9, 51.9]``."""
+        return f"{self.value} {self.interval}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +53,28 @@ class Statement:
     """What the finding is of; pages colour by it."""
     count: int
     lead: str
-    figure: str
-    """The percentage with its interval."""
+    judged: Figure
+    """As the judge sees it."""
     told: str
     bounds: str = ""
-    """Where the figure could lie, whatever the unjudged responses turn out to be."""
-    corrected: str = ""
-    """The figure as people's labels correct it."""
+    """Where that could lie, whatever the unjudged responses turn out to be."""
+    corrected: Figure | None = None
+    """As people's labels correct it."""
+    whose: str = ""
+    """Whose figure it is, in plain words."""
     show: str = ""
     """The explorer's filter that shows these responses."""
     parts: tuple[Statement, ...] = ()
+
+    @property
+    def figure(self) -> Figure:
+        """What to tell first: the corrected figure where there is one."""
+        return self.corrected or self.judged
+
+    @property
+    def beside(self) -> str:
+        """What to tell in smaller letters beside a corrected figure."""
+        return "" if self.corrected is None else f"The judge alone says {self.judged}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +108,24 @@ def headline(diagnosis: Diagnosis, notes: Notes) -> tuple[Statement, ...]:
         )
         verb = "is" if undecided == 1 else "are"
         lead = f"{verb} undecided"
-        found.append(Statement("undecided", undecided, lead, f"{percent(share)} %", told, show="outcome=undecided"))
+        figure = Figure(f"{percent(share)} %")
+        found.append(Statement("undecided", undecided, lead, figure, told, show="outcome=undecided"))
     return tuple(found)
+
+
+CORRECTED = "corrected by people's labels"
+JUDGED = "the judge's own figure"
+
+
+def _whose(notes: Notes, corrected: Figure | None) -> str:
+    if corrected is not None:
+        return CORRECTED
+    return f"{JUDGED}, {'not corrected' if notes.validation else 'not validated'}"
 
 
 def _reliable(diagnosis: Diagnosis, notes: Notes) -> Statement:
     rate = diagnosis.overall.rates[Metric.TRACE_RELIABILITY_RATE]
+    corrected = _corrected(notes, Metric.TRACE_RELIABILITY_RATE)
     return Statement(
         "reliable",
         rate.hits,
@@ -87,7 +133,8 @@ def _reliable(diagnosis: Diagnosis, notes: Notes) -> Statement:
         _figure_in(diagnosis.overall, Metric.TRACE_RELIABILITY_RATE),
         "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted.",
         _bounds(rate),
-        _corrected(notes, Metric.TRACE_RELIABILITY_RATE),
+        corrected,
+        _whose(notes, corrected),
         "outcome=reliable",
     )
 
@@ -95,9 +142,10 @@ def _reliable(diagnosis: Diagnosis, notes: Notes) -> Statement:
 def _gap(diagnosis: Diagnosis, notes: Notes) -> Statement:
     overall = diagnosis.overall
     rate = overall.rates[Metric.GAP_RATE]
+    corrected = _corrected(notes, Metric.GAP_RATE)
     parts = tuple(
         Statement(
-            str(failure), count, FAILURE_WORDS[failure][0], f"{percent(count / rate.hits)} % of them",
+            str(failure), count, FAILURE_WORDS[failure][0], Figure(f"{percent(count / rate.hits)} % of them"),
             FAILURE_WORDS[failure][1], show=f"outcome=gap_{failure}",
         )
         for failure, count in overall.composition.gap_failures.items()
@@ -110,7 +158,8 @@ def _gap(diagnosis: Diagnosis, notes: Notes) -> Statement:
         _figure_in(diagnosis.overall, Metric.GAP_RATE),
         "No check of single steps finds these." if rate.hits else "No response is in the local-global gap.",
         _bounds(rate),
-        _corrected(notes, Metric.GAP_RATE),
+        corrected,
+        _whose(notes, corrected),
         "outcome=gap",
         parts,
     )  # fmt: skip
@@ -121,33 +170,33 @@ def _unsound(diagnosis: Diagnosis, notes: Notes) -> Statement:
     rate, estimate = overall.rates[Metric.LOCAL_SOUNDNESS_RATE], overall.estimates[Metric.LOCAL_SOUNDNESS_RATE]
     misses = rate.n - rate.hits
     sound = (notes.corrected or {}).get(Metric.LOCAL_SOUNDNESS_RATE)
+    corrected = None
+    if sound is not None and sound.value is not None:
+        corrected = _figure_of(1 - sound.value, complement(sound.interval))
     return Statement(
         "unsound",
         misses,
         "contains an unsound step" if misses == 1 else "contain an unsound step",
-        _figure_of(None if rate.value is None else 1 - rate.value, _complement(estimate.interval)),
+        _figure_of(None if rate.value is None else 1 - rate.value, complement(estimate.interval)),
         "At least one step is not supported by the passages, or does not follow.",
         _bounds(Rate(misses, rate.n, rate.unjudged)),
-        _figure_of(1 - sound.value, _complement(sound.interval)) if sound and sound.value is not None else "",
+        corrected,
+        _whose(notes, corrected),
         "outcome=unsound",
     )
 
 
-def _complement(interval: Interval | None) -> Interval | None:
-    return None if interval is None else Interval(1 - interval.high, 1 - interval.low)
-
-
-def _figure_in(group: GroupSummary, metric: Metric) -> str:
+def _figure_in(group: GroupSummary, metric: Metric) -> Figure:
     return _figure_of(group.rates[metric].value, group.estimates[metric].interval)
 
 
-def _figure_of(value: float | None, interval: Interval | None) -> str:
-    return "not defined" if value is None else f"{percent(value)} % {percent_range(interval)}".rstrip()
+def _figure_of(value: float | None, interval: Interval | None) -> Figure:
+    return Figure("not defined") if value is None else Figure(f"{percent(value)} %", percent_range(interval))
 
 
-def _corrected(notes: Notes, metric: Metric) -> str:
+def _corrected(notes: Notes, metric: Metric) -> Figure | None:
     estimate = (notes.corrected or {}).get(metric)
-    return "" if estimate is None else _figure_of(estimate.value, estimate.interval)
+    return None if estimate is None or estimate.value is None else _figure_of(estimate.value, estimate.interval)
 
 
 def _bounds(rate: Rate) -> str:
@@ -187,11 +236,43 @@ def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...
         (
             EVIDENCE_WORDS[kind],
             plural(group.responses, "response"),
-            _figure_in(group, Metric.TRACE_RELIABILITY_RATE),
-            _figure_in(group, Metric.GAP_RATE),
+            str(_figure_in(group, Metric.TRACE_RELIABILITY_RATE)),
+            str(_figure_in(group, Metric.GAP_RATE)),
         )
         for kind, group in diagnosis.by_evidence.items()
     )
+
+
+def agreement_figures(notes: Notes) -> dict[JudgedLabel, Figure]:
+    """How far the judge agrees with people about each label it gives, where both gave some."""
+    return {
+        row.label: _figure_of(*agreement_of(row)[:2]) for row in notes.agreement if row.label in DIRECT and row.n
+    }  # fmt: skip
+
+
+def agreement_sentences(notes: Notes) -> tuple[str, ...]:
+    """About which label the judge agrees with people the least, and how far about each."""
+    if not (figures := agreement_figures(notes)):
+        return ()
+    found = [row for row in notes.agreement if row.label in figures]
+    worst = min(found, key=lambda row: (agreement_of(row).value or 0, row.label))
+    label = f"{worst.label} ({LABEL_WORDS[worst.label]})"
+    told = f"It agrees with them least about {label}: {figures[worst.label]} of {plural(worst.n, 'response')}."
+    return told, f"Agreement by label: {'; '.join(f'{name} {figure}' for name, figure in figures.items())}."
+
+
+def flip_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """How steady the judge is, where it was asked more than once."""
+    found = {name: one for name, one in diagnosis.flips.items() if one.responses}
+    if not found:
+        return ()
+    if not any(one.flipped for one in found.values()):
+        return ("The judge was asked more than once and said the same each time.",)
+    name, worst = max(found.items(), key=lambda one: one[1].rate or 0)
+    of = f"{worst.flipped:,} of {plural(worst.responses, 'response')}"
+    figure = _figure_of(worst.rate, worst.interval)
+    about = LABEL_WORDS[name] if name == EVIDENCE else f"{name} ({LABEL_WORDS[name]})"
+    return (f"The judge was asked more than once. It is least steady about {about}: {of} got both answers, {figure}.",)
 
 
 def cautions(diagnosis: Diagnosis, notes: Notes) -> tuple[str, ...]:
@@ -208,6 +289,12 @@ def _cautions(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
         yield (
             f"{plural(diagnosis.inconsistent, 'response')} reliable by every label and yet wrong: "
             "one of the labels, or the reference, must be mistaken."
+        )
+    for judge in dict.fromkeys(judge for judge, _ in diagnosis.kin):
+        models = " and ".join(model for one, model in diagnosis.kin if one == judge)
+        yield (
+            f"By their names, the judge {judge} is of the family of {models}, whose responses it judges: "
+            "a judge may be kind to its kin. Ask one of another family, or label some responses yourself."
         )
 
 

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclosure.metrics.rates import Metric
 from eclosure.metrics.summary import IntervalMethod
+from eclosure.metrics.validation import RATES
 from eclosure.report.words import (
     CODE_WORDS,
     DASH,
     EVIDENCE_WORDS,
     FAILURE_WORDS,
+    LABEL_WORDS,
     METRIC_WORDS,
+    agreement_of,
     group_name,
     label_mark,
     percent,
     percent_range,
     plural,
 )
+from eclosure.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,13 +59,15 @@ class Table:
 def all_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
     """Every table, in reading order; those with nothing in them are left out."""
     made = (
-        metrics_table(diagnosis, notes),
+        *metrics_tables(diagnosis, notes),
         evidence_table(diagnosis),
         _failure_table(diagnosis),
         _joint_table(diagnosis),
         _code_table(diagnosis),
         _answer_table(diagnosis),
         _unjudged_table(diagnosis),
+        agreement_table(notes),
+        flips_table(diagnosis),
     )
     return tuple(table for table in made if table.rows)
 
@@ -88,18 +94,52 @@ _RATE_HEADS = ("responses", *(metric.value for metric in SHOWN_METRICS))
 _RATE_NOTE = (
     "Percent, with the 95 % interval over questions and n, the judged responses in the denominator; "
     "+ counts those that are not judged. * a Wilson interval, where all are hits or none is. "
-    "† in some resamples there was nothing to count, and these are left out."
+    "† in some resamples there was nothing to count, and these are left out. "
+    "Bounds: where a rate lies, whatever the unjudged responses turn out to be."
 )
 
 
-def metrics_table(diagnosis: Diagnosis, notes: Notes) -> Table:
-    """The metrics of the paper, all together and by group."""
-    rows = [_summary_row(group_name(summary.group), summary) for summary in diagnosis.groups]
+_SAME_NOTE = "Read as the first table."
+
+
+def levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
+    """The groups of every kind there is, from the ones people look for first: no two kinds say the same."""
+    found = (
+        ("by model", diagnosis.by_model),
+        ("by dataset", diagnosis.by_dataset),
+        ("by dataset and model", diagnosis.pairs),
+    )
+    return tuple((name, groups) for name, groups in found if groups)
+
+
+def metrics_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
+    """The metrics of the paper: all together with the first kind of groups, then a table for each further kind."""
+    (first, groups), *others = levels(diagnosis)
+    rows = (*_overall_rows(diagnosis, notes), *map(_group_row, groups))
+    note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if notes.corrected else _RATE_NOTE
+    made = [Table("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
+    for name, groups in others:
+        key = f"metrics-{name.replace(' ', '-')}"
+        rows = tuple(map(_group_row, groups))
+        made.append(Table(key, f"The metrics, {name}", ("group", *_RATE_HEADS), rows, _SAME_NOTE))
+    return tuple(made)
+
+
+CORRECTED_NOTE = (
+    "Corrected: by people's labels, which tell of all responses together; the rates of groups are the judge's own."
+)
+
+
+def _overall_rows(diagnosis: Diagnosis, notes: Notes) -> Iterator[tuple[Cell, ...]]:
     if notes.corrected:
-        rows.insert(1, _corrected_row(notes))
+        yield _corrected_row(notes)
+    yield _summary_row("all, the judge alone" if notes.corrected else "all responses", diagnosis.overall)
     if (bounds := _bounds_row(diagnosis.overall)) is not None:
-        rows.insert(1, bounds)
-    return Table("metrics", "The metrics, by dataset and model", ("group", *_RATE_HEADS), tuple(rows), _RATE_NOTE)
+        yield bounds
+
+
+def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
+    return _summary_row(group_name(summary.group), summary)
 
 
 def _corrected_row(notes: Notes) -> tuple[Cell, ...]:
@@ -110,7 +150,7 @@ def _corrected_row(notes: Notes) -> tuple[Cell, ...]:
         else Cell(DASH)
         for metric in SHOWN_METRICS
     ]
-    return (Cell("corrected by people's labels"), Cell(""), *cells)
+    return (Cell("all, corrected"), Cell(""), *cells)
 
 
 def _bounds_row(overall: GroupSummary) -> tuple[Cell, ...] | None:
@@ -122,13 +162,13 @@ def _bounds_row(overall: GroupSummary) -> tuple[Cell, ...] | None:
         f"{percent(rate.bounds.low)} to {percent(rate.bounds.high)}" if rate.unjudged and rate.bounds else DASH
         for rate in rates
     )  # fmt: skip
-    return (Cell("bounds, whatever the unjudged are"), Cell(""), *(Cell(span) for span in spans))
+    return (Cell("bounds"), Cell(""), *(Cell(span) for span in spans))
 
 
 def evidence_table(diagnosis: Diagnosis) -> Table:
     """The same for sufficient and insufficient evidence apart."""
     rows = tuple(_summary_row(EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
-    return Table("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _RATE_NOTE)
+    return Table("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
 
 
 def _failure_table(diagnosis: Diagnosis) -> Table:
@@ -194,6 +234,54 @@ def _unjudged_table(diagnosis: Diagnosis) -> Table:
         for reason, count in reasons.items()
     )
     return Table("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
+
+
+def agreement_table(notes: Notes) -> Table:
+    """The judge against people, label by label."""
+    rows = tuple(
+        (
+            Cell(row.label.value),
+            Cell(LABEL_WORDS.get(row.label) or METRIC_WORDS[RATES[row.label]][0]),
+            Cell(f"{row.n:,}"),
+            _estimate_cell(agreement_of(row)),
+            Cell(f"{row.misses:,}"),
+            Cell(f"{row.false_alarms:,}"),
+            _estimate_cell(row.scores.kappa),
+        )
+        for row in notes.agreement
+    )
+    heads = ("label", "what it says", "compared", "agreement, %", "misses", "false alarms", "kappa, %")
+    note = (
+        "Misses: failures that people alone see; false alarms: those the judge alone sees. Brackets are 95 % intervals "
+        "over questions. Kappa is agreement beyond chance."
+    )
+    return Table("agreement", "How far the judge agrees with people", heads, rows, note)
+
+
+def _estimate_cell(estimate: Estimate) -> Cell:
+    interval = percent_range(estimate.interval)
+    return Cell(percent(estimate.value), (interval,) if interval else ())
+
+
+def flips_table(diagnosis: Diagnosis) -> Table:
+    """How often a judge that was asked again does not say the same."""
+    rows = tuple(
+        (
+            Cell(name),
+            Cell(LABEL_WORDS[name]),
+            Cell(f"{one.responses:,}"),
+            Cell(f"{one.flipped:,}"),
+            _estimate_cell(Estimate(one.rate, one.interval)),
+            Cell(percent(one.pair_rate)),
+        )
+        for name, one in diagnosis.flips.items()
+    )
+    heads = ("label", "what it says", "asked more than once", "flipped", "flipped, %", "pairs that differ, %")
+    note = (
+        "Flipped: responses that got both answers among the repetitions, with a 95 % interval. Pairs that differ: how "
+        "often asking once more gives another answer, however often was asked."
+    )
+    return Table("flips", "How steady the judge is", heads, rows, note)
 
 
 def _share(count: int, total: int) -> Cell:

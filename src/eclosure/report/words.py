@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from eclosure.core.judgment import Criterion, LocalFailure
+from eclosure.core.judgment import EVIDENCE, Criterion, LocalFailure
 from eclosure.core.verdict import FailureClass
 from eclosure.diagnose import Evidence
 from eclosure.metrics.rates import Metric
+from eclosure.stats.intervals import Estimate, Interval
 
 if TYPE_CHECKING:
     from eclosure.core.labels import Label
-    from eclosure.stats.intervals import Interval
+    from eclosure.metrics.validation import LabelRow
 
 DASH = "–"
+NO_BREAK = "\u00a0"
 
 METRIC_WORDS: dict[Metric, tuple[str, str]] = {
     Metric.ACCURACY: ("accuracy", "The submitted answer is correct."),
@@ -64,6 +66,12 @@ CRITERION_WORDS: dict[Criterion, str] = {
     Criterion.CORRECTNESS: "the answer is correct",
 }
 
+LABEL_WORDS: dict[str, str] = {
+    **{criterion.value: told for criterion, told in CRITERION_WORDS.items()},
+    EVIDENCE: "the passages settle the question",
+}
+"""What each label of a judge says, by the name it has in files."""
+
 EVIDENCE_WORDS: dict[Evidence, str] = {
     Evidence.SUFFICIENT: "the passages settle the question",
     Evidence.INSUFFICIENT: "the passages do not settle the question",
@@ -98,6 +106,17 @@ def percent_range(interval: Interval | None) -> str:
     return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
+def complement(interval: Interval | None) -> Interval | None:
+    """The interval of one minus a rate."""
+    return None if interval is None else Interval(1 - interval.high, 1 - interval.low)
+
+
+def agreement_of(row: LabelRow) -> Estimate:
+    """How often a judge and people agree, with the interval that holds where they nearly always do."""
+    value, interval, undefined = row.disagreement
+    return Estimate(None if value is None else 1 - value, complement(interval), undefined)
+
+
 def signed(value: float | None) -> str:
     """``+4.2`` or ``−4.2``, for a difference; what rounds to nothing has no sign."""
     if value is None:
@@ -109,6 +128,14 @@ def signed(value: float | None) -> str:
 def signed_range(interval: Interval | None) -> str:
     """``[−1.3, +9.7]``, or nothing."""
     return "" if interval is None else f"[{signed(interval.low)}, {signed(interval.high)}]"
+
+
+_UNIT = re.compile(r"(?<=\d) (?=%|points\b)|(?<=\bn) (?=\d)|(?<=\d,) (?=[−+\d.]+\\?\])|(?<=%) (?=\\?\[)")
+
+
+def unbroken(text: str) -> str:
+    """The text with no line break between a number and its unit, nor within an interval."""
+    return _UNIT.sub(NO_BREAK, text)
 
 
 def plural(count: int, noun: str) -> str:

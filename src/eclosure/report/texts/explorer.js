@@ -7,6 +7,14 @@
   const search = byId("search"), inPassages = byId("in-passages"), sort = byId("sort");
   const fail = (text) => { const told = byId("explorer-problem"); told.hidden = false; told.textContent = text; status.textContent = ""; };
 
+  /* ---- a link to a table unfolds it; paper has no folds ---- */
+  function unfold() { const found = byId(location.hash.slice(1)); if (found && found.matches("details.table")) found.open = true; }
+  addEventListener("hashchange", unfold);
+  unfold();
+  let folded = [];
+  addEventListener("beforeprint", () => { folded = [...document.querySelectorAll("details.table:not([open])")]; folded.forEach((one) => { one.open = true; }); });
+  addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));
+
   /* ---- texts ---- */
   const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\u{e0000}-\u{e007f}\u{d800}-\u{dfff}]/gu;
   const name = (found) => "U+" + found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
@@ -108,7 +116,7 @@
     for (let n = 0; n < chunks; n++) {
       const texts = await unpack(kind + "-" + n);
       texts.forEach((one, i) => { target[n * data.chunks[kind] + i] = line(one); });
-      if (performance.now() - shown > 400) { shown = performance.now(); refresh(`reading ${Math.round((100 * n) / chunks)} %`); }
+      if (performance.now() - shown > 400) { shown = performance.now(); refresh(`reading ${Math.round((100 * n) / chunks)}\u00a0%`); }
     }
   }
   const detailLine = (one) => low([one.broken, one.pursued, one.established, one.missing, ...Object.values(one.reasons || {}), ...Object.values(one.unjudged || {}), ...one.steps.flatMap((step) => [step[0], step[4]])]);
@@ -330,7 +338,10 @@
       const row = table.insertRow();
       const [kind, text] = LABEL[one.labels[c]];
       row.insertCell().append((key === "evidence" ? "" : key + ": ") + label);
-      row.insertCell().append(make("span", kind, text));
+      const judged = row.insertCell(), votes = (one.votes || {})[key];
+      judged.append(make("span", kind, text));
+      /* Of a judge that was asked again and did not say the same. */
+      if (votes) judged.append(make("small", "votes", "said " + votes.map((vote) => LABEL[vote][1]).join(", ")));
       const why = (one.reasons || {})[key] || (one.unjudged || {})[key] || (key === "evidence" && one.missing) || "";
       row.insertCell().append(words("span", "", why));
       const seen = row.insertCell();
