@@ -68,7 +68,8 @@ def test_the_paper_index_points_at_what_exists(row):
 def test_the_lock_holds_what_the_project_asks_for():
     """requirements/dev.in repeats pyproject.toml; neither may drift."""
     project = (ROOT / "pyproject.toml").read_text("utf-8")
-    lists = r"^(?:dependencies|chat|local|parquet|postgres|prices|inspect|figures|ray|train|world|dev|requires) = \[(.*?)\]$"
+    extras = "chat|figures|inspect|local|parquet|postgres|prices|ray|train|world"
+    lists = rf"^(?:dependencies|{extras}|dev|requires) = \[(.*?)\]$"
     sections = re.findall(lists, project, re.MULTILINE | re.DOTALL)
     asked = {re.split(r"[<>=~!]", name)[0] for part in sections for name in re.findall(r'"([A-Za-z0-9_.<>=-]+)"', part)}
     listed = [line for line in (ROOT / "requirements" / "dev.in").read_text("utf-8").splitlines() if line[:1] != "#"]
