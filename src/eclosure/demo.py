@@ -24,8 +24,8 @@ from eclosure.core.response import Response, Source, Trace
 from eclosure.core.verdict import FailureClass, SettledVerdict
 from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import judge
-from eclosure.protocol.disclosure import read_disclosed
 from eclosure.protocol.judging import MATERIAL, Question
+from eclosure.protocol.material import read_material
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.records import ReadRecord, read
 from eclosure.store.stage import Stage
@@ -180,7 +180,7 @@ def _in_words(question: Question, request: Request, said: Mapping[str, Any]) -> 
     """What a judge says beside its labels, for those who read it."""
     if question not in (Question.SOUNDNESS, Question.ALIGNMENT, Question.CLOSURE):
         return {}
-    shown = read_disclosed(MATERIAL[question], request.messages[-1]["content"])
+    shown = read_material(MATERIAL[question], request.messages[-1]["content"])
     trace = Trace.of(*(step.text for step in shown.steps))
     if question is Question.ALIGNMENT:
         return {"pursued": tell_pursued(shown.question, trace) or ""}

@@ -13,6 +13,7 @@ from eclosure.core.instance import Instance, Passage
 from eclosure.core.response import Response, Trace
 from eclosure.protocol import disclosure
 from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, SCHEMAS, Question, asked, part_of
+from eclosure.protocol.material import read_material
 
 INSTANCE = Instance(
     "ID-CANARY", "QUESTION-CANARY", (Passage("PID-CANARY", "TITLE-CANARY", "EVIDENCE-CANARY"),), "REFERENCE-CANARY",
@@ -78,7 +79,7 @@ def test_no_text_gets_out_of_its_place(question, title, text, step, answer):
     ):
         user = asked(shown).messages[-1]
         assert user["role"] == "user"
-        assert disclosure.read_disclosed(type(shown), user["content"]) == shown
+        assert read_material(type(shown), user["content"]) == shown
 
 
 def test_the_guideline_comes_before_the_material_and_never_holds_any():

@@ -34,7 +34,7 @@ def test_every_judge_is_among_them_and_every_kind_of_attack():
 
 
 def found(monkeypatch, render, count=60):
-    monkeypatch.setattr(judging, "disclosed_json", render)
+    monkeypatch.setattr(judging, "material_json", render)
     return [problem for case in islice(hostile_cases(1), count) for problem in breaches(case)]
 
 
@@ -56,7 +56,7 @@ def test_a_field_forged_by_a_text_would_be_found(monkeypatch):
         return text.replace('",\n', forged + '",\n', 1) if one == shown else text
 
     assert json.loads(leaky(shown))["question"] == "forged"
-    monkeypatch.setattr(judging, "disclosed_json", leaky)
+    monkeypatch.setattr(judging, "material_json", leaky)
     assert any("a key comes twice" in problem for problem in breaches(case))
 
 
@@ -64,7 +64,7 @@ def test_more_than_may_be_seen_would_be_found(monkeypatch):
     cases = hostile_cases(1)
     case = next(cases)
     whole = disclosures(case.instance, case.response)[Question.JOINT]
-    monkeypatch.setattr(judging, "disclosed_json", lambda _: json.dumps(asdict(whole), ensure_ascii=False))
+    monkeypatch.setattr(judging, "material_json", lambda _: json.dumps(asdict(whole), ensure_ascii=False))
     problems = breaches(case)
     assert "judge_alignment: shows the answer" in problems
     assert "judge_closure: shows the reference" in problems

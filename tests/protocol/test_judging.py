@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eclosure.core.judgment import LocalFailure, StepJudgment, Support
-from eclosure.protocol.disclosure import ShownPassage, ShownStep, Soundness
+from eclosure.protocol.disclosure import Soundness
 from eclosure.protocol.judging import UnreadableReplyError, read_steps
+from eclosure.protocol.material import ShownPassage, ShownStep
 
 SHOWN = Soundness(
     "Where was the director born?",

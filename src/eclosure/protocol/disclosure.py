@@ -6,30 +6,14 @@ What may *justify* a judgement can be narrower still; the guideline says so.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from eclosure.protocol.material import ShownPassage, ShownStep, shown_passages, shown_steps
 
 if TYPE_CHECKING:
-    from eclosure.core.instance import Instance, Passage
-    from eclosure.core.response import Response, Trace
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPassage:
-    """A passage by its place. Its id is ours and might say more than it should."""
-
-    index: int
-    title: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownStep:
-    """A step by its number."""
-
-    id: int
-    text: str
+    from eclosure.core.instance import Instance
+    from eclosure.core.response import Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +95,6 @@ class Whole:
 Disclosure: TypeAlias = Sufficiency | Soundness | Alignment | Closure | Completeness | Correctness | Eligibility | Whole
 
 
-def shown_passages(evidence: tuple[Passage, ...]) -> tuple[ShownPassage, ...]:
-    """Passages in their given order, by their index."""
-    return tuple(ShownPassage(index, passage.title, passage.text) for index, passage in enumerate(evidence))
-
-
-def shown_steps(trace: Trace) -> tuple[ShownStep, ...]:
-    """Steps in order, numbered from 1."""
-    return tuple(ShownStep(number, step.text) for number, step in enumerate(trace.steps, start=1))
-
-
 def sufficiency(instance: Instance) -> Sufficiency:
     """Whether the evidence is enough."""
     return Sufficiency(instance.question, shown_passages(instance.evidence))
@@ -177,38 +151,3 @@ def whole(instance: Instance, response: Response, *, reference_free: bool) -> Wh
         reference,
         () if reference is None else instance.aliases,
     )
-
-
-def disclosed_json(shown: Disclosure) -> str:
-    """The material as one JSON object, a line for each part. Whatever a text says, it stays a string value in it."""
-    parts = (f"{json.dumps(one.name)}: {_lines(getattr(shown, one.name))}" for one in fields(shown))
-    return "{\n " + ",\n ".join(parts) + "\n}"
-
-
-def _lines(value: object) -> str:
-    """Text as it is; passages, steps and aliases one a line."""
-    if not isinstance(value, tuple) or not value:
-        return _json(value)
-    return "[\n  " + ",\n  ".join(map(_json, value)) + "\n ]"
-
-
-def _json(value: object) -> str:
-    if isinstance(value, ShownPassage | ShownStep):
-        value = {one.name: getattr(value, one.name) for one in fields(value)}
-    return json.dumps(value, ensure_ascii=False)
-
-
-def read_disclosed(kind: type[Any], content: str) -> Any:
-    """The value back out of what was rendered from it; ValueError where it is not one of this kind."""
-    try:
-        told = json.loads(content)
-        made = dict(told)
-        if "evidence" in made:
-            made["evidence"] = tuple(ShownPassage(**passage) for passage in made["evidence"])
-        if "steps" in made:
-            made["steps"] = tuple(ShownStep(**step) for step in made["steps"])
-        if "aliases" in made:
-            made["aliases"] = tuple(made["aliases"])
-        return kind(**made)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"this is not the material of {kind.__name__.lower()}: {error}") from None

@@ -18,11 +18,14 @@ from eclosure.core.identity import content_hash
 from eclosure.core.judgment import Ineligibility, LocalFailure, StepJudgment, Support
 from eclosure.errors import EclosureError
 from eclosure.protocol import disclosure
-from eclosure.protocol.disclosure import Disclosure, Soundness, Whole, disclosed_json
+from eclosure.protocol.material import material_json
 from eclosure.protocol.prompts import Message, load_text
+from eclosure.protocol.shapes import BOOLEAN, INTEGER, TEXT, code_or_null, listed, or_null, shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from eclosure.protocol.disclosure import Disclosure, Soundness, Whole
 
 
 class Question(StrEnum):
@@ -53,45 +56,23 @@ class UnreadableReplyError(EclosureError):
         super().__init__(problem)
 
 
-_TEXT = {"type": "string"}
-_BOOLEAN = {"type": "boolean"}
-
-
-def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [dict(schema), {"type": "null"}]}
-
-
-def _codes(codes: type[StrEnum]) -> dict[str, Any]:
-    return _or_null({"type": "string", "enum": [code.value for code in codes]})
-
-
-def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Every property is required and there are no others, as strict structured output wants it. Reasons come first."""
-    return {
-        "type": "object",
-        "properties": {name: dict(schema) for name, schema in properties.items()},
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-_SUPPORT = _object(passage={"type": "integer"}, quote=_TEXT)
-_STEP = _object(
-    id={"type": "integer"},
-    reason=_TEXT,
-    substantive=_BOOLEAN,
-    sound=_or_null(_BOOLEAN),
-    code=_codes(LocalFailure),
-    support=_or_null(_SUPPORT),
+_SUPPORT = shape(passage=INTEGER, quote=TEXT)
+_STEP = shape(
+    id=INTEGER,
+    reason=TEXT,
+    substantive=BOOLEAN,
+    sound=or_null(BOOLEAN),
+    code=code_or_null(LocalFailure),
+    support=or_null(_SUPPORT),
 )
 SCHEMAS: Mapping[Question, Mapping[str, Any]] = {
-    Question.SUFFICIENCY: _object(reason=_TEXT, missing=_or_null(_TEXT), sufficient=_BOOLEAN, answer=_or_null(_TEXT)),
-    Question.SOUNDNESS: _object(steps={"type": "array", "items": _STEP}),
-    Question.ALIGNMENT: _object(reason=_TEXT, pursued=_TEXT, aligned=_BOOLEAN),
-    Question.CLOSURE: _object(reason=_TEXT, established=_or_null(_TEXT), closed=_BOOLEAN),
-    Question.COMPLETENESS: _object(reason=_TEXT, missing=_or_null(_TEXT), complete=_BOOLEAN),
-    Question.CORRECTNESS: _object(reason=_TEXT, correct=_BOOLEAN),
-    Question.ELIGIBILITY: _object(reason=_TEXT, eligible=_BOOLEAN, code=_codes(Ineligibility)),
+    Question.SUFFICIENCY: shape(reason=TEXT, missing=or_null(TEXT), sufficient=BOOLEAN, answer=or_null(TEXT)),
+    Question.SOUNDNESS: shape(steps=listed(_STEP)),
+    Question.ALIGNMENT: shape(reason=TEXT, pursued=TEXT, aligned=BOOLEAN),
+    Question.CLOSURE: shape(reason=TEXT, established=or_null(TEXT), closed=BOOLEAN),
+    Question.COMPLETENESS: shape(reason=TEXT, missing=or_null(TEXT), complete=BOOLEAN),
+    Question.CORRECTNESS: shape(reason=TEXT, correct=BOOLEAN),
+    Question.ELIGIBILITY: shape(reason=TEXT, eligible=BOOLEAN, code=code_or_null(Ineligibility)),
 }
 
 _ASKED_WITH: Mapping[type[Any], Question] = {
@@ -132,11 +113,11 @@ def asked(shown: Disclosure, parts: Sequence[Question] = JOINT_PARTS) -> Asked:
     """The question that goes with what is shown; of a joint one the ``parts`` that are asked."""
     question = _ASKED_WITH[type(shown)]
     if question is Question.JOINT:
-        schema: Mapping[str, Any] = _object(**{part.part: SCHEMAS[part] for part in parts})
+        schema: Mapping[str, Any] = shape(**{part.part: SCHEMAS[part] for part in parts})
     else:
         schema = SCHEMAS[question]
     system = load_text("judge_frame.md").render(guideline=_guideline(question, parts))
-    messages = (Message(role="system", content=system), Message(role="user", content=disclosed_json(shown)))
+    messages = (Message(role="system", content=system), Message(role="user", content=material_json(shown)))
     return Asked(question, messages, guideline_hash(question), schema)
 
 

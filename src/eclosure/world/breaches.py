@@ -17,6 +17,7 @@ from eclosure.core.instance import Instance, Passage
 from eclosure.core.response import Response, Trace
 from eclosure.protocol import disclosure
 from eclosure.protocol.judging import Question, asked
+from eclosure.protocol.material import read_material
 from eclosure.world.injections import Slot, load_injections
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _problems(question: Question, shown: Disclosure, canaries: Mapping[str, str]
     content = messages[-1]["content"]
     try:
         json.loads(content, object_pairs_hook=_once)
-        if disclosure.read_disclosed(type(shown), content) != shown:
+        if read_material(type(shown), content) != shown:
             yield "reads back as something else"
     except ValueError as error:
         yield f"is not one JSON object of its kind: {error}"

@@ -17,6 +17,7 @@ from eclosure.core.response import Response, Trace
 from eclosure.errors import SettingError
 from eclosure.protocol import disclosure as shown
 from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, Question, part_of
+from eclosure.protocol.material import material_json, read_material
 from eclosure.world.faults import chance
 from eclosure.world.oracle import judge
 from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
@@ -40,7 +41,7 @@ def register_judge(registry: Registry, *, noise: float = 0.0, seed: int = 0) -> 
 def _answer(question: Question, noise: float, seed: int, request: ChatRequest) -> Reply:
     content = request.messages[-1]["content"]
     try:
-        material = shown.read_disclosed(MATERIAL[question], content)
+        material = read_material(MATERIAL[question], content)
     except ValueError as error:
         raise BadRequest(str(error)) from None
     parts = [question] if question is not Question.JOINT else _parts(request)
@@ -66,7 +67,7 @@ def _judged(question: Question, material: Any, noise: float, draw: tuple[int, in
         return None
     # By the material alone: a judge who errs on a case errs on it every time it is asked, unless told to draw anew.
     seed = [part for part in draw if part is not None]
-    turned = chance("noise", *seed, question, shown.disclosed_json(material)) < noise
+    turned = chance("noise", *seed, question, material_json(material)) < noise
     return _turned(judged) if turned else dict(judged)
 
 
