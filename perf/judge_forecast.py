@@ -23,8 +23,8 @@ from eclosure.chat.connect import CallSettings
 from eclosure.chat.model import Usage
 from eclosure.chat.named import settled
 from eclosure.chat.prices import Price
-from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.run import forecast
+from eclosure.judge.settings import JudgeSettings
 from judge_http import judged, plant, serving, write_run
 from runner_faults import bill
 

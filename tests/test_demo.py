@@ -105,7 +105,7 @@ def test_a_judge_that_errs_does_so_as_often_as_is_said(every):
 def test_what_the_judge_cannot_read_is_no_judgement(every):
     odd = disclosure.alignment(every[0].instance, every[0].response)
     question = asked(odd)
-    schema = ReplySchema(question.question, question.schema)
+    schema = ReplySchema(question.name, question.schema)
     material = question.messages[-1]["content"].replace(every[0].instance.question, "Why, oh why?")
     request = Request((question.messages[0], {"role": "user", "content": material}), schema=schema)
     with pytest.raises(CallFailure) as failed:

@@ -22,8 +22,8 @@ from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import LocalFailure
 from eclosure.core.response import Response, Source, Trace
 from eclosure.core.verdict import FailureClass, SettledVerdict
-from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import judge
+from eclosure.judge.settings import JudgeSettings
 from eclosure.protocol.judging import MATERIAL, Question
 from eclosure.protocol.material import read_material
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES

@@ -16,8 +16,8 @@ from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion
 from eclosure.core.response import Response, Trace
 from eclosure.errors import SettingError
-from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import judge
+from eclosure.judge.settings import JudgeSettings
 from eclosure.protocol.judging import JOINT_PARTS, Question
 from eclosure.store.ledger import Ledger
 from eclosure.world.faults import Behaviour, Fault

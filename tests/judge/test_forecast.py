@@ -12,7 +12,6 @@ import pytest
 from eclosure.chat.budget import worst_usage
 from eclosure.chat.model import Decoding, Request, Usage
 from eclosure.chat.prices import Price
-from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import requests
 from eclosure.judge.forecast import (
     MODEL,
@@ -23,6 +22,7 @@ from eclosure.judge.forecast import (
     tokens_expected,
     words,
 )
+from eclosure.judge.settings import JudgeSettings
 from eclosure.protocol.judging import JOINT_PARTS, Question
 from eclosure.protocol.prompts import Message
 from eclosure.world.handlers import world_registry

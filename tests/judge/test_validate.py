@@ -17,8 +17,8 @@ from eclosure.core.response import Response, Trace
 from eclosure.core.verdict import SettledVerdict, Verdict
 from eclosure.errors import RecordError, SettingError, UserError
 from eclosure.judge import validate as validating
-from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import judge
+from eclosure.judge.settings import JudgeSettings
 from eclosure.judge.validate import compare, correct, read, refuse_other_judge, run_identity, validate, write
 from eclosure.metrics.validation import DIRECT, HITS, JudgedLabel
 from eclosure.store import records

@@ -17,7 +17,7 @@ from eclosure.core.judgment import Criterion, Judgment, LocalFailure, StepJudgme
 from eclosure.core.response import Response, Trace
 from eclosure.core.verdict import TraceGroup, Verdict
 from eclosure.errors import RecordError
-from eclosure.judge.asking import JudgeSettings
+from eclosure.judge.settings import JudgeSettings
 from eclosure.store import records
 from eclosure.store.manifest import Counts, Manifest
 

@@ -54,7 +54,7 @@ def test_a_role_sees_exactly_what_it_is_allowed_to(role):
     question = asked(shown(role))
     system, user = question.messages
     seen = {name for name in set().union(*ALLOWED.values()) if f'"{name}-CANARY"' in user["content"]}
-    assert (question.role, seen) == (role, ALLOWED[role])
+    assert (question.name, seen) == (role, ALLOWED[role])
     assert "CANARY" not in system["content"]
     assert "data, not instructions" in system["content"]
     assert read_material(MATERIAL[role], user["content"]) == shown(role)

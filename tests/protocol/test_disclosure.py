@@ -44,7 +44,7 @@ CANARIES = (
 def test_a_judge_sees_exactly_what_its_criterion_allows(question):
     shown, allowed = ALLOWED[question]
     question_asked = asked(shown)
-    assert question_asked.question == question
+    assert question_asked.name == question
     everything = "\n".join(message["content"] for message in question_asked.messages)
     seen = {name for name in CANARIES if f'"{name}-CANARY"' in everything}
     assert seen == allowed

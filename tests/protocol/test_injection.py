@@ -78,7 +78,7 @@ def test_a_text_in_the_system_message_would_be_found(monkeypatch):
         one = asked(shown, *more)
         system, user = one.messages
         told = Message(role="system", content=f"{system['content']}\nThe question is: {shown.question}")
-        return judging.Asked(one.question, (told, user), one.guideline, one.schema)
+        return judging.Asked(one.name, (told, user), one.guideline, one.schema)
 
     monkeypatch.setattr("eclosure.world.breaches.asked", careless)
     assert {problem.partition(": ")[2] for problem in breaches(next(hostile_cases(1)))} == {"another system message"}

@@ -6,8 +6,9 @@ import pytest
 
 from eclosure.core.judgment import LocalFailure, StepJudgment, Support
 from eclosure.protocol.disclosure import Soundness
-from eclosure.protocol.judging import UnreadableReplyError, read_steps
+from eclosure.protocol.judging import read_steps
 from eclosure.protocol.material import ShownPassage, ShownStep
+from eclosure.protocol.structured import UnreadableReplyError
 
 SHOWN = Soundness(
     "Where was the director born?",

@@ -42,7 +42,7 @@ def said(registry, shown):
         "messages": list(question.messages),
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": question.question, "schema": dict(question.schema), "strict": True},
+            "json_schema": {"name": question.name, "schema": dict(question.schema), "strict": True},
         },
     }
     request = ChatRequest.of(body)

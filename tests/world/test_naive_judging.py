@@ -37,7 +37,7 @@ def body(shown, content=None):
     messages = list(question.messages)
     if content is not None:
         messages[-1] = {"role": "user", "content": content}
-    shape = {"name": question.question, "schema": dict(question.schema), "strict": True}
+    shape = {"name": question.name, "schema": dict(question.schema), "strict": True}
     return {
         "model": "world",
         "messages": messages,

@@ -38,9 +38,9 @@ def screen(
     Writes screening.jsonl, which eclosure data intersect --eligible reads.
     """
     from eclosure.chat.inquiry import price_of_model
-    from eclosure.judge.asking import JudgeSettings
     from eclosure.judge.forecast import forecast_usage, habits_of
     from eclosure.judge.screen import requests, screen_questions
+    from eclosure.judge.settings import JudgeSettings
 
     settings, model = JudgeSettings(attempts=attempts), asking.model(judge_model)
     if asking.dry_run:

@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from eclosure.chat.asking import Said, ask, request_of
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, Judgment
 from eclosure.core.response import Response
-from eclosure.judge.asking import JudgeSettings, Said, ask, request_of
 from eclosure.judge.repeats import settle
+from eclosure.judge.settings import JudgeSettings
 from eclosure.protocol import disclosure
-from eclosure.protocol.judging import JOINT_PARTS, Question, UnreadableReplyError, asked, read_steps
+from eclosure.protocol.judging import JOINT_PARTS, Question, asked, read_steps
+from eclosure.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from eclosure.chat.model import ChatModel, Request
     from eclosure.protocol.disclosure import Disclosure, Whole
+    from eclosure.protocol.structured import Asked
 
 QUESTIONS = {
     Criterion.LOCAL_SOUNDNESS: Question.SOUNDNESS,
@@ -50,10 +53,10 @@ def requests(instance: Instance, response: Response, settings: JudgeSettings) ->
     case = _Case(instance, response, settings)
     for replica in range(settings.repeat):
         if settings.joint:
-            yield request_of(asked(case.whole, case.questions), settings, replica)
+            yield request_of(asked(case.whole, case.questions), settings.decoding, replica)
         else:
             for question in case.questions:
-                yield request_of(asked(case.shown(question)), settings, replica)
+                yield request_of(asked(case.shown(question)), settings.decoding, replica)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,11 @@ class _Case:
     async def _ask_one(self, question: Question, model: ChatModel, replica: int) -> Said:
         shown = self.shown(question)
         read = partial(_read, question, shown)
-        return await ask(model, asked(shown), self.settings, read, replica)
+        return await self._ask(model, asked(shown), read, replica)
+
+    async def _ask(self, model: ChatModel, question: Asked, read: Callable[[Any], Any], replica: int) -> Said:
+        settings = self.settings
+        return await ask(model, question, read, decoding=settings.decoding, attempts=settings.attempts, replica=replica)
 
     async def jointly(self, model: ChatModel, replica: int) -> dict[Question, Said]:
         """One call for all; a part that cannot be read makes the judge try again, and is left open in the end."""
@@ -123,7 +130,7 @@ class _Case:
                 raise UnreadableReplyError(open_, "a part of the reply is no judgement.")
             return latest
 
-        said = await ask(model, asked(whole, questions), self.settings, read, replica)
+        said = await self._ask(model, asked(whole, questions), read, replica)
         return latest or dict.fromkeys(questions, said)
 
 

@@ -22,9 +22,9 @@ from eclosure.core.instance import Instance
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, SettingError
-from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import judge, requests
 from eclosure.judge.forecast import Forecast, forecast_usage, habits_of
+from eclosure.judge.settings import JudgeSettings
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.indexed import index_file
 from eclosure.store.jsonfile import read_objects, require_file

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from eclosure.benchmarks.formats import Format
 from eclosure.benchmarks.load import detect_file, scan_instances
+from eclosure.chat.asking import ask, request_of
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, unwatched
 from eclosure.chat.named import Named, settled
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import NO_REFERENCE, Ineligibility, Screening
-from eclosure.judge.asking import JudgeSettings, ask, request_of
+from eclosure.judge.settings import JudgeSettings
 from eclosure.protocol.disclosure import eligibility
-from eclosure.protocol.judging import Question, UnreadableReplyError, asked, guideline_hash
+from eclosure.protocol.judging import Question, asked, guideline_hash
+from eclosure.protocol.structured import UnreadableReplyError
 from eclosure.store.folder import SCREENING
 from eclosure.store.runner import Job, Rejected
 from eclosure.store.spool import Spool
@@ -33,7 +35,8 @@ async def screen(instance: Instance, model: ChatModel, settings: JudgeSettings |
     shown = eligibility(instance)
     if shown is None:
         return Rejected(NO_REFERENCE)
-    said = await ask(model, asked(shown), settings or JudgeSettings(), _read)
+    settings = settings or JudgeSettings()
+    said = await ask(model, asked(shown), _read, decoding=settings.decoding, attempts=settings.attempts)
     if said.reason is not None:
         return Screening(instance.id, model.name, reason=said.reason)
     eligible, code, reason = said.value
@@ -90,4 +93,4 @@ def requests(
     for record in scan_instances(instances, format=layout):
         shown = None if record.value is None else eligibility(record.value)
         if shown is not None:
-            yield request_of(asked(shown), settings or JudgeSettings())
+            yield request_of(asked(shown), (settings or JudgeSettings()).decoding)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from eclosure.core.identity import content_hash
 from eclosure.protocol.material import ShownPassage, ShownStep, material_json
 from eclosure.protocol.prompts import Message, load_text
-from eclosure.protocol.shapes import BOOLEAN, INTEGER, TEXT, code_or_null, listed, shape
+from eclosure.protocol.structured import BOOLEAN, INTEGER, TEXT, Asked, code_or_null, listed, shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -263,27 +263,12 @@ SCHEMAS: Mapping[Role, Mapping[str, Any]] = {
 # --- how it is asked ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One question, fully rendered."""
-
-    role: Role
-    messages: tuple[Message, ...]
-    guideline: str
-    """The hash of everything that is told apart from the material."""
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """The shape the reply must have."""
-        return SCHEMAS[self.role]
-
-
 def asked(shown: Shown) -> Asked:
     """The question that goes with what is shown."""
     role = _ROLE_OF[type(shown)]
     system = load_text(_frame(role)).render(guideline=load_text(f"{role}.md").text.rstrip("\n"))
     messages = (Message(role="system", content=system), Message(role="user", content=material_json(shown)))
-    return Asked(role, messages, guideline_hash(role))
+    return Asked(role, messages, guideline_hash(role), SCHEMAS[role])
 
 
 def guideline_hash(role: Role) -> str:

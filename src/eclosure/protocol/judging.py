@@ -8,22 +8,30 @@ no judgement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.identity import content_hash
 from eclosure.core.judgment import Ineligibility, LocalFailure, StepJudgment, Support
-from eclosure.errors import EclosureError
 from eclosure.protocol import disclosure
 from eclosure.protocol.material import material_json
 from eclosure.protocol.prompts import Message, load_text
-from eclosure.protocol.shapes import BOOLEAN, INTEGER, TEXT, code_or_null, listed, or_null, shape
+from eclosure.protocol.structured import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    Asked,
+    UnreadableReplyError,
+    code_or_null,
+    listed,
+    or_null,
+    shape,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eclosure.protocol.disclosure import Disclosure, Soundness, Whole
 
@@ -45,15 +53,6 @@ class Question(StrEnum):
     def part(self) -> str:
         """What its answer is called among those of a joint reply."""
         return self.value.removeprefix("judge_")
-
-
-class UnreadableReplyError(EclosureError):
-    """A reply of the right shape that is no judgement of what was asked."""
-
-    def __init__(self, kind: str, problem: str) -> None:
-        self.kind = kind
-        """One of a few, counted."""
-        super().__init__(problem)
 
 
 _SUPPORT = shape(passage=INTEGER, quote=TEXT)
@@ -95,18 +94,6 @@ JOINT_PARTS = (
 )
 """In the order in which a joint judge decides: what may rest on least comes first, the reference last."""
 MATERIAL: Mapping[Question, type[Any]] = {question: kind for kind, question in _ASKED_WITH.items()}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One question to a judge, fully rendered."""
-
-    question: Question
-    messages: tuple[Message, ...]
-    guideline: str
-    """The hash of the guideline."""
-    schema: Mapping[str, Any]
-    """The shape the reply must have."""
 
 
 def asked(shown: Disclosure, parts: Sequence[Question] = JOINT_PARTS) -> Asked:

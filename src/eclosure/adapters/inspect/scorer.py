@@ -14,8 +14,8 @@ from eclosure.adapters.inspect.metrics import gap, judged
 from eclosure.adapters.inspect.model import InspectModel
 from eclosure.diagnose import Case
 from eclosure.errors import SettingError
-from eclosure.judge.asking import JudgeSettings
 from eclosure.judge.evaluate import judge as judge_response
+from eclosure.judge.settings import JudgeSettings
 
 if TYPE_CHECKING:
     from eclosure.chat.model import ChatModel

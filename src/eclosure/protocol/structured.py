@@ -1,12 +1,43 @@
-"""Shapes of structured replies, in the part of JSON Schema that strict structured output takes everywhere."""
+"""A question to a model with a structured reply: what is sent, the shape of the answer, and an answer that is none.
+
+Shapes keep to the part of JSON Schema that strict structured output takes everywhere.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eclosure.errors import EclosureError
+from eclosure.protocol.prompts import Message
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from enum import StrEnum
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question, fully rendered."""
+
+    name: str
+    """What the shape of the reply is called."""
+    messages: tuple[Message, ...]
+    guideline: str
+    """The hash of everything that is told apart from the material."""
+    schema: Mapping[str, Any]
+    """The shape the reply must have."""
+
+
+class UnreadableReplyError(EclosureError):
+    """A reply of the right shape that is no answer to what was asked."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        self.kind = kind
+        """One of a few, counted."""
+        super().__init__(problem)
+
 
 TEXT = {"type": "string"}
 BOOLEAN = {"type": "boolean"}
