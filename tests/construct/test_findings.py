@@ -1,0 +1,122 @@
+"""Every judgement counts for itself: one that does not come out as wanted is enough."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+
+from eclosure.construct.findings import WANTED, Finding, find
+from eclosure.protocol.construction import SCHEMAS, Role
+from eclosure.protocol.structured import UnreadableReplyError
+
+JUDGING = [role for role in Role if not role.constructs]
+WITH_STEPS = {Role.VERIFY_TARGET, Role.VERIFY_EVIDENCE, Role.VERIFY_QUESTION}
+
+
+def good(role):
+    """A reply that lets everything pass."""
+    said = _empty(SCHEMAS[role])
+    for name, wanted in WANTED[role].items():
+        _set(said, name, wanted)
+    if role in WITH_STEPS:
+        entry = said["soundness"]["steps"][0]
+        said["soundness"]["steps"] = [{**entry, "id": number, "sound": True} for number in (2, 1)]
+    if role is Role.SCREEN_SEED:
+        said |= {"support": [0, 3], "defect": None}
+    if role is Role.VERIFY_TARGET:
+        said["grounding"]["outside"] = []
+    return said
+
+
+def _empty(schema):
+    match schema.get("type"):
+        case "object":
+            return {name: _empty(part) for name, part in schema["properties"].items()}
+        case "array":
+            return [_empty(schema["items"])]
+        case kind:
+            return {"string": "because", "boolean": None, "integer": 1, None: None}[kind]
+
+
+def _set(said, name, value):
+    *parts, last = name.split(".")
+    for part in parts:
+        said = said[part]
+    assert last in said
+    said[last] = value
+
+
+def found(role, said):
+    return find(role, "house/judge", said, steps=2 if role in WITH_STEPS else None)
+
+
+@pytest.mark.parametrize("role", JUDGING)
+def test_a_reply_without_objection_is_accepted(role):
+    finding = found(role, good(role))
+    assert (finding.accepted, finding.objections, finding.objection) == (True, (), "")
+
+
+@pytest.mark.parametrize(("role", "name"), [(role, name) for role in JUDGING for name in WANTED[role]])
+def test_one_judgement_against_it_is_enough(role, name):
+    said = good(role)
+    _set(said, name, not WANTED[role][name])
+    finding = found(role, said)
+    assert (finding.accepted, finding.objections) == (False, (name,))
+    assert finding.objection == f"{name}: because"
+
+
+@pytest.mark.parametrize("role", sorted(WITH_STEPS))
+def test_one_unsound_step_is_enough_and_is_named(role):
+    said = good(role)
+    said["soundness"]["steps"][0] |= {"sound": False, "reason": "not told"}
+    finding = found(role, said)
+    assert (finding.objections, finding.objection) == (("soundness",), "soundness: step 2: not told")
+
+
+@pytest.mark.parametrize("ids", [(1,), (1, 1), (1, 2, 3), (0, 1)])
+def test_steps_that_were_not_asked_about_make_no_finding(ids):
+    said = good(Role.VERIFY_QUESTION)
+    entry = said["soundness"]["steps"][0]
+    said["soundness"]["steps"] = [{**entry, "id": number} for number in ids]
+    with pytest.raises(UnreadableReplyError) as refused:
+        found(Role.VERIFY_QUESTION, said)
+    assert refused.value.kind == "wrong step ids"
+
+
+def test_a_defect_of_the_source_is_told_by_its_name():
+    finding = found(Role.SCREEN_SEED, good(Role.SCREEN_SEED) | {"defect": "broken_link"})
+    assert finding.objections == ("broken_link",)
+
+
+@pytest.mark.parametrize("support", [[], [4], [4, 4]])
+def test_one_passage_is_no_chain(support):
+    assert found(Role.SCREEN_SEED, good(Role.SCREEN_SEED) | {"support": support}).objections == ("support",)
+
+
+def test_a_verifier_that_contradicts_itself_is_asked_again():
+    said = good(Role.VERIFY_TARGET)
+    said["grounding"]["outside"] = [2]
+    with pytest.raises(UnreadableReplyError):
+        found(Role.VERIFY_TARGET, said)
+    said["grounding"]["grounded"] = False
+    assert found(Role.VERIFY_TARGET, said).objections == ("grounding.grounded",)
+
+
+def test_what_is_wanted_is_in_the_shape_of_the_reply_and_nothing_of_it_is_left_out():
+    """A judgement that is asked for and does not count would be a gate that is always open."""
+    for role in JUDGING:
+        asked = {name for name in _booleans(SCHEMAS[role]) if not name.startswith("soundness.")}
+        assert asked == set(WANTED[role])
+
+
+def _booleans(schema, before=""):
+    for name, part in schema.get("properties", {}).items():
+        if part.get("type") == "boolean":
+            yield before + name
+        yield from _booleans(part, f"{before}{name}.")
+
+
+def test_a_finding_keeps_the_reply_as_it_came():
+    said = good(Role.SCREEN_QUESTION)
+    assert found(Role.SCREEN_QUESTION, said) == Finding(Role.SCREEN_QUESTION, "house/judge", deepcopy(said), ())
