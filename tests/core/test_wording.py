@@ -15,16 +15,16 @@ from eclosure.core.wording import Place, is_whole, same_spelled, spelled, verbat
 WHOLE = [
     "in {Paris}.", "{Paris}'s bars", "{Paris}’s bars", "the {Jones}' car", "'{Paris}' is", "“{Paris}”", "({1930})",
     "${5} million", "{10}%", "{1939}–1945", "1939–{1945}", "{5}–5", "{Paris}–Rome", "{Paris} - Rome", "pre-{ } x",
-    "born in {Paris}.He left", "{東京}都", "は{東京}", "{1930}年", "{Ada}東京", "in the {U.S.} Senate", "{a}/b", "{5}, 6",
-    "in {1930},1931", "{パリ}は", "{Paris}", "{'Allo}", "{🇫🇷}🇩🇪", "🇫🇷{🇩🇪}", "{👍🏽}", "{각} 가", "{क्षि}",
+    "born in {Paris}.He left", "{東京}都", "は{東京}", "{1930}年", "{Ada}東京", "in the {U.S.} Senate", "{a}/b",
+    "{5}, 6", "in {1930},1931", "{パリ}は", "{Paris}", "{'Allo}", "{🇫🇷}🇩🇪", "🇫🇷{🇩🇪}", "{👍🏽}", "{각} 가", "{क्षि}",
 ]  # fmt: skip
 # The word in braces is only a part.
 PART = [
     "{Paris}ian", "com{Paris}", "{Paris}-based", "Jean-{Paul}", "O'{Brien}", "{don}'t", "d’{Arc}", "{1930}s", "{5}th",
     "{5}.5", "1,{500}", "{1},500", "{10}:30", "{1930}-05-03", "{1998}–99", "1998–{99}", "{1}/2", "{AT}&T", "{U.S}.A.",
-    "{U}.S.", "U.S.{Army}", "{snake}_case", "{e}\u0301", "{Caf}é", "Caf{e}\u0301s", "{👨}\u200d👩", "👨\u200d{👩}", "{👍}🏽",
-    "{🇫}🇷🇩🇪", "🇫{🇷🇩}🇪", "{パリ}ス", "{パ}ー", "{\u1100}\u1161", "{\u1100}\u1100", "{\u1100}가", "{क्}ष", "{ก}ำ", "{파리}는",
-    "soft{ly}\u00adso", "a{\r}\n", "{Levi}'sa",
+    "{U}.S.", "U.S.{Army}", "{snake}_case", "{e}\u0301", "{Caf}é", "Caf{e}\u0301s", "{👨}\u200d👩", "👨\u200d{👩}",
+    "{👍}🏽", "{🇫}🇷🇩🇪", "🇫{🇷🇩}🇪", "{パリ}ス", "{パ}ー", "{\u1100}\u1161", "{\u1100}\u1100", "{\u1100}가", "{파리}는",
+    "{क्}ष", "{ក្}ខ", "{ก}ำ", "soft{ly}\u00adso", "a{\r}\n", "{Levi}'sa",
 ]  # fmt: skip
 
 
@@ -53,7 +53,8 @@ def test_overlapping_places_are_all_found():
 SPELLED = [
     ("Paris", "PARIS, paris and Parisian", ["PARIS", "paris"]),
     ("Paris", "Paris-based, non-Paris", ["Paris", "Paris"]),
-    ("Café Noir", "CAFE NOIR; Cafe\u0301 noir; Café-Noir; CaféNoir", ["CAFE NOIR", "Cafe\u0301 noir", "Café-Noir", "CaféNoir"]),
+    ("Café Noir", "CAFE NOIR; Cafe\u0301 noir", ["CAFE NOIR", "Cafe\u0301 noir"]),
+    ("Café Noir", "Café-Noir; CaféNoir; noir café", ["Café-Noir", "CaféNoir"]),
     ("Łódź", "Lodz", ["Lodz"]),
     ("Straße", "STRASSE", ["STRASSE"]),
     ("Ağrı", "Agri", ["Agri"]),
