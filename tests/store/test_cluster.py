@@ -183,7 +183,8 @@ def kill_driver(process) -> None:
 @pytest.mark.slow
 def test_a_worker_is_killed_and_its_shard_goes_on(tmp_path):
     rig = Rig(tmp_path, 400)
-    with rig.server, rig.driver(concurrency=16) as process:
+    # One shard for each worker: whoever is killed has something behind it.
+    with rig.server, rig.driver(concurrency=16, shards_per_worker=1) as process:
         rig.wait(lambda: len(rig.asked) >= 120 and len(rig.at_work()) == 2)
         done_before, _ = rig.in_ledger()
         os.kill(rig.at_work()[0], signal.SIGKILL)
