@@ -6,7 +6,8 @@ from copy import deepcopy
 
 import pytest
 
-from eclosure.construct.findings import WANTED, Finding, find
+from eclosure.construct.findings import WANTED, find, objection
+from eclosure.core.family import Finding
 from eclosure.protocol.construction import SCHEMAS, Role
 from eclosure.protocol.structured import UnreadableReplyError
 
@@ -54,7 +55,7 @@ def found(role, said):
 @pytest.mark.parametrize("role", JUDGING)
 def test_a_reply_without_objection_is_accepted(role):
     finding = found(role, good(role))
-    assert (finding.accepted, finding.objections, finding.objection) == (True, (), "")
+    assert (finding.accepted, finding.objections, objection(finding)) == (True, (), "")
 
 
 @pytest.mark.parametrize(("role", "name"), [(role, name) for role in JUDGING for name in WANTED[role]])
@@ -63,7 +64,7 @@ def test_one_judgement_against_it_is_enough(role, name):
     _set(said, name, not WANTED[role][name])
     finding = found(role, said)
     assert (finding.accepted, finding.objections) == (False, (name,))
-    assert finding.objection == f"{name}: because"
+    assert objection(finding) == f"{name}: because"
 
 
 @pytest.mark.parametrize("role", sorted(WITH_STEPS))
@@ -71,7 +72,7 @@ def test_one_unsound_step_is_enough_and_is_named(role):
     said = good(role)
     said["soundness"]["steps"][0] |= {"sound": False, "reason": "not told"}
     finding = found(role, said)
-    assert (finding.objections, finding.objection) == (("soundness",), "soundness: step 2: not told")
+    assert (finding.objections, objection(finding)) == (("soundness",), "soundness: step 2: not told")
 
 
 @pytest.mark.parametrize("ids", [(1,), (1, 1), (1, 2, 3), (0, 1)])

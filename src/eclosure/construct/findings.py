@@ -6,9 +6,9 @@ The conditions V of appendix B as a table: every judgement stands for itself, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eclosure.core.family import Finding
 from eclosure.protocol.construction import Role
 from eclosure.protocol.structured import UnreadableReplyError
 
@@ -64,35 +64,15 @@ SOUNDNESS = "soundness"
 MINIMUM_SUPPORT = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one screen or verifier said of one candidate."""
-
-    role: Role
-    judge: str
-    said: Mapping[str, Any]
-    """The reply, as it came."""
-    objections: tuple[str, ...]
-    """The judgements that did not come out as wanted; none for a candidate that is accepted."""
-
-    @property
-    def accepted(self) -> bool:
-        """Whether nothing speaks against it."""
-        return not self.objections
-
-    @property
-    def objection(self) -> str:
-        """For whoever may try once more: the judgements with the reasons given."""
-        told = []
-        for name in self.objections:
-            reason = _reason(self.said, name)
-            told.append(f"{name}: {reason}" if reason else name)
-        return "; ".join(told)
-
-
 def find(role: Role, judge: str, said: Mapping[str, Any], *, steps: int | None = None) -> Finding:
     """Hold a reply against what is wanted. ``steps`` is how many were to be judged, where steps were."""
     return Finding(role, judge, said, (*_unsound(said, steps), *_unwanted(role, said), *_unfit(role, said)))
+
+
+def objection(finding: Finding) -> str:
+    """For whoever may try once more: the judgements that speak against it, with the reasons given."""
+    told = ((name, _reason(finding.said, name)) for name in finding.objections)
+    return "; ".join(f"{name}: {reason}" if reason else name for name, reason in told)
 
 
 def _unwanted(role: Role, said: Mapping[str, Any]) -> Iterator[str]:

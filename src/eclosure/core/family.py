@@ -5,10 +5,12 @@ The values only. Which relations must hold between the views is in ``gates``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from eclosure.core.edits import Replacement
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.response import Trace
 
@@ -49,6 +51,34 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Intervention:
+    """How a passage was changed: words for words."""
+
+    claim: str
+    """The sentence that was changed, as it stood."""
+    replacements: tuple[Replacement, ...]
+    keep: tuple[str, ...] = ()
+    """Where the same words mean something else, and stayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one screen or verifier said of one part of a family."""
+
+    role: str
+    judge: str
+    said: Mapping[str, Any]
+    """The reply, as it came."""
+    objections: tuple[str, ...] = ()
+    """The judgements that did not come out as wanted; none where the part was accepted."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.objections
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceEdit:
     """One claim of one passage changed, and the response that follows from it."""
 
@@ -57,6 +87,8 @@ class EvidenceEdit:
     """The edited passage e."""
     first_affected_step: int
     """t(e), counted from zero: the first step whose warrant depends on the edit."""
+    intervention: Intervention | None = None
+    """None where the family was made elsewhere and nobody says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +96,8 @@ class QuestionEdit:
     """Another target asked of the same evidence, and the response that follows."""
 
     view: View
+    component: str | None = None
+    """What was changed in the question, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +109,8 @@ class Family:
     gold: View
     evidence_edits: tuple[EvidenceEdit, ...]
     question_edit: QuestionEdit
+    findings: tuple[Finding, ...] = ()
+    """What screens and verifiers said on the way; empty for families made elsewhere."""
 
     @property
     def views(self) -> Iterator[View]:
