@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclosure.core.family import EvidenceEdit, Family, QuestionEdit, View
+    from eclosure.core.instance import Instance
 
 
 class Gate(StrEnum):
@@ -63,16 +64,17 @@ _MINIMUM_SUPPORT = 2
 
 
 def _failures(family: Family) -> Iterator[GateFailure]:
-    yield from _gold(family)
+    source, gold = family.source, family.gold
+    yield from check_gold(source, gold)
     if not family.evidence_edits:
         yield GateFailure(Gate.WELL_FORMED, "family", "there is no evidence edit")
     for number, edit in enumerate(family.evidence_edits, start=1):
-        yield from _evidence_edit(family, edit, f"evidence edit {number}")
-    yield from _question_edit(family, family.question_edit, "question edit")
+        yield from check_evidence_edit(source, gold, edit, f"evidence edit {number}")
+    yield from check_question_edit(source, gold, family.question_edit)
 
 
-def _gold(family: Family) -> Iterator[GateFailure]:
-    gold, source, where = family.gold, family.source, "gold"
+def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[GateFailure]:
+    """What the original response fails."""
     yield from _view(gold, ViewKind.GOLD, where)
     if gold.question != source.question or gold.evidence != source.evidence:
         yield GateFailure(Gate.GOLD_INPUT, where, "question or evidence differs from the source")
@@ -84,18 +86,24 @@ def _gold(family: Family) -> Iterator[GateFailure]:
         )
 
 
-def _evidence_edit(family: Family, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
-    gold, view = family.gold, edit.view
+def check_evidence_edit(
+    source: Instance, gold: View, edit: EvidenceEdit, where: str = "evidence edit"
+) -> Iterator[GateFailure]:
+    """What one edit of the evidence fails."""
+    view = edit.view
     yield from _view(view, ViewKind.EVIDENCE_CF, where)
     if view.question != gold.question:
         yield GateFailure(Gate.SAME_QUESTION, where, "the question changed too")
     yield from _edited_passage(gold, edit, where)
     yield from _divergence(gold, edit, where)
-    yield from _changed_answer(family, view, where)
+    yield from _changed_answer(source, gold, view, where)
 
 
-def _question_edit(family: Family, edit: QuestionEdit, where: str) -> Iterator[GateFailure]:
-    gold, view = family.gold, edit.view
+def check_question_edit(
+    source: Instance, gold: View, edit: QuestionEdit, where: str = "question edit"
+) -> Iterator[GateFailure]:
+    """What the edit of the question fails."""
+    view = edit.view
     yield from _view(view, ViewKind.QUESTION_CF, where)
     if view.evidence != gold.evidence:
         yield GateFailure(Gate.SAME_EVIDENCE, where, "the evidence changed too")
@@ -103,7 +111,7 @@ def _question_edit(family: Family, edit: QuestionEdit, where: str) -> Iterator[G
         yield GateFailure(Gate.QUESTION_CHANGED, where, "the question asks the same in the same words")
     if _leaks(view, gold):
         yield GateFailure(Gate.NO_ANSWER_LEAK, where, f"the edited question names its answer {view.answer!r}")
-    yield from _changed_answer(family, view, where)
+    yield from _changed_answer(source, gold, view, where)
 
 
 def _leaks(view: View, gold: View) -> bool:
@@ -184,9 +192,7 @@ def _divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFail
         yield GateFailure(Gate.FIRST_DIVERGENCE, where, f"step {first + 1} is the same in both traces")
 
 
-def _changed_answer(family: Family, view: View, where: str) -> Iterator[GateFailure]:
+def _changed_answer(source: Instance, gold: View, view: View, where: str) -> Iterator[GateFailure]:
     """The edited answer must not pass for the original one, or nothing downstream can tell them apart."""
-    if match_any(view.answer, (family.gold.answer, *family.source.accepted_answers)):
-        yield GateFailure(
-            Gate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {family.gold.answer!r} or an alias"
-        )
+    if match_any(view.answer, (gold.answer, *source.accepted_answers)):
+        yield GateFailure(Gate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias")

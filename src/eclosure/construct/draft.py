@@ -1,0 +1,70 @@
+"""A family in the making, and where one that was given up got to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from eclosure.core.family import EvidenceEdit, Family, Finding, QuestionEdit, View
+from eclosure.core.instance import Instance
+
+if TYPE_CHECKING:
+    from eclosure.construct.settings import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What there is of a family so far. Everything in it was accepted."""
+
+    source: Instance
+    support_ids: tuple[str, ...] = ()
+    gold: View | None = None
+    evidence_edits: tuple[EvidenceEdit, ...] = ()
+    question_edit: QuestionEdit | None = None
+    findings: tuple[Finding, ...] = ()
+    """Of what was accepted, in order."""
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    """How often each part was tried; a part that took several was chosen among them."""
+
+    def tried(self, part: Part, attempts: int) -> Draft:
+        """The same, knowing how often a part was tried."""
+        return replace(self, attempts={**self.attempts, part: attempts})
+
+    def family(self) -> Family:
+        """All of it together."""
+        assert self.gold is not None
+        assert self.question_edit is not None
+        return Family(
+            f"family-{self.source.id}",
+            self.source,
+            self.gold,
+            self.evidence_edits,
+            self.question_edit,
+            self.findings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """Why one candidate was not accepted."""
+
+    stage: str
+    """Who refused it: a role, ``code`` or ``gates``."""
+    reason: str
+    """One of a few, counted."""
+    detail: str
+    finding: Finding | None = None
+    """What was said of it, where somebody judged it."""
+
+    def __str__(self) -> str:
+        """As it is counted."""
+        return f"{self.stage}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A source without a family: every candidate of a part, and why it was not accepted."""
+
+    source_id: str
+    setbacks: tuple[Setback, ...]

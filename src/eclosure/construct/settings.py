@@ -1,0 +1,54 @@
+"""How families are built."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from eclosure.chat.model import Decoding
+from eclosure.errors import SettingError
+from eclosure.protocol.construction import Role, guideline_hash
+
+MOST_ATTEMPTS = 3
+"""Trying again until somebody says yes selects for what verifiers let pass, so it ends soon."""
+
+
+class Part(StrEnum):
+    """What is built, one after the other; also the jobs of a run."""
+
+    SCREEN = "screen"
+    TARGET = "target"
+    EVIDENCE = "evidence"
+    QUESTION = "question"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstructSettings:
+    """All of it decides what is asked, so all of it belongs to a run's identity."""
+
+    edits: int = 2
+    """Edits of the evidence at most; one is enough for a family."""
+    attempts: int = 1
+    """How often a part is built; every one after the first is told what was said against the one before."""
+    replies: int = 2
+    """How often the same is asked of a model that answers in no usable form."""
+    max_tokens: int = 4096
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if min(self.edits, self.attempts, self.replies, self.max_tokens) < 1:
+            raise SettingError("edits, attempts, replies and max_tokens are at least one.")
+        if self.attempts > MOST_ATTEMPTS:
+            raise SettingError(f"attempts: at most {MOST_ATTEMPTS}; every further one selects for lenient checks.")
+
+    @property
+    def decoding(self) -> Decoding:
+        """As the models are told."""
+        return Decoding(max_tokens=self.max_tokens, temperature=self.temperature)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """For manifests: the settings and what every role is told."""
+        return asdict(self) | {"guidelines": {str(role): guideline_hash(role) for role in Role}}

@@ -1,0 +1,63 @@
+"""Who builds and who checks: two models, asked under the locked texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from eclosure.chat.asking import ask
+from eclosure.chat.model import ChatModel
+from eclosure.construct.draft import Setback
+from eclosure.construct.findings import find, objection
+from eclosure.construct.settings import ConstructSettings
+from eclosure.protocol.construction import asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from eclosure.core.family import Finding
+    from eclosure.protocol.construction import Role, Shown
+
+INCOMPLETE = "incomplete"
+"""The constructor says that it cannot be done with this material."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """A constructor and a verifier; better not of one family."""
+
+    constructor: ChatModel
+    verifier: ChatModel
+    settings: ConstructSettings
+
+    async def construct(self, shown: Shown, read: Callable[[Mapping[str, Any]], Any], attempt: int) -> Any:
+        """What the constructor made, as ``read`` understands it; a setback where it made nothing."""
+        question = asked(shown)
+
+        def complete(told: Mapping[str, Any]) -> Any:
+            return read(told) if told["complete"] else Setback(question.name, INCOMPLETE, told["plan"])
+
+        said = await ask(
+            self.constructor,
+            question,
+            complete,
+            decoding=self.settings.decoding,
+            attempts=self.settings.replies,
+            replica=attempt,
+        )
+        return said.value if said.reason is None else Setback(question.name, said.reason, "no usable reply")
+
+    async def judge(self, role: Role, shown: Shown, *, steps: int | None = None) -> Finding | Setback:
+        """What the verifier says, if nothing speaks against it; a setback otherwise."""
+        said = await ask(
+            self.verifier,
+            asked(shown),
+            partial(find, role, self.verifier.name, steps=steps),
+            decoding=self.settings.decoding,
+            attempts=self.settings.replies,
+        )
+        if said.reason is not None:
+            return Setback(role, said.reason, "no usable reply")
+        finding: Finding = said.value
+        return finding if finding.accepted else Setback(role, finding.objections[0], objection(finding), finding)
