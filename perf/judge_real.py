@@ -38,7 +38,7 @@ from judge_real_sets.report import BROKEN, HUMAN, ROSCOE, JudgedSet, report
 from judge_real_sets.roscoe import roscoe_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from eclosure.chat.connect import Connection
     from eclosure.store.runner import Runner
@@ -92,13 +92,13 @@ def serving(given: argparse.Namespace) -> Iterator[str]:
 
 
 @contextmanager
-def watched(runner: Runner[object], connection: Connection | None, total: int) -> Iterator[None]:
+def watched(runner: Runner[object], connections: Sequence[Connection], total: int) -> Iterator[None]:
     """A line now and then: this takes hours."""
 
     async def say() -> None:
         while True:
             await asyncio.sleep(SAY_EVERY)
-            print(f"  {runner.progress.received} of {total} taken up; {connection}", flush=True)
+            print(f"  {runner.progress.received} of {total} taken up; {connections[0]}", flush=True)
 
     task = asyncio.get_running_loop().create_task(say())
     try:

@@ -186,7 +186,7 @@ async def generate(
     planned = await plan(instances, model, out, settings, deadline=calls.deadline, replay=replay)
     inquiry = inquiry_of(planned, force=force)
     return await inquire(
-        inquiry, planned.model, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
+        inquiry, [planned.model], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
     )
 
 

@@ -320,7 +320,7 @@ def test_flags_are_found_in_the_file(instances, tmp_path):
 def test_a_line_says_how_far_a_run_is():
     now = [100.0]
     progress = Progress()
-    meter = Meter(progress, None, 1_300, clock=lambda: now[0])
+    meter = Meter(progress, [], 1_300, clock=lambda: now[0])
     assert meter.line() == "0/1,300 (0 %), 0 accepted, 0 rejected, 0 quarantined"
     progress.before = 200
     progress.done.update({"accepted": 300, "rejected": 20, "quarantined": 5})

@@ -90,13 +90,17 @@ async def connect(
 
 
 async def connected(
-    model: ChatModel, ledger: Ledger, settings: CallSettings, *, price: Price | None = None
+    model: ChatModel,
+    ledger: Ledger,
+    settings: CallSettings,
+    *,
+    price: Price | None = None,
+    budget: Budget | None = None,
 ) -> Connection:
-    """The layers around a model that sends."""
+    """The layers around a model that sends. Several models of one run share its ``budget``."""
     if price is None and settings.budget is not None:
         raise SettingError(f"{model.name}: a budget needs a price. Give one in a price file.")
-    budget = Budget(None if settings.budget is None else millionths(settings.budget))
-    budget.spent = sum(await ledger.spent())  # what earlier runs of the same command have cost, or may have
+    budget = budget or await budget_of(ledger, settings)
 
     def books(limited: ChatModel) -> ChatModel:
         noted: ChatModel = Noted(limited, ledger, price)
@@ -104,6 +108,13 @@ async def connected(
 
     patience = Patience(semantic_attempts=settings.semantic_attempts)
     return Connection(Patient(model, patience, Limiter(settings.pace), between=books), budget)
+
+
+async def budget_of(ledger: Ledger, settings: CallSettings) -> Budget:
+    """What a run may cost, less what earlier runs of the same command have cost, or may have."""
+    budget = Budget(None if settings.budget is None else millionths(settings.budget))
+    budget.spent = sum(await ledger.spent())
+    return budget
 
 
 def find_price(name: str, settings: CallSettings) -> Price | None:

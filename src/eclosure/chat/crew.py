@@ -78,9 +78,9 @@ async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> 
 
 async def _begun(inquiry: Inquiry[Any], model: Named, ledger: str, *, retry: bool, force: bool) -> None:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        await begin(inquiry, model, books, retry=retry, force=force)
+        await begin(inquiry, [model], books, retry=retry, force=force)
 
 
 async def _finished(inquiry: Inquiry[Any], model: Named, ledger: str, received: int) -> Manifest:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        return await finish(inquiry, model, books, received)
+        return await finish(inquiry, [model], books, received)

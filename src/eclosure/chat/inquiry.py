@@ -1,4 +1,4 @@
-"""A model asked about every record of a file: what all commands that do so have in common.
+"""Models asked about every record of a file: what all commands that do so have in common.
 
 Finished work is not done again, work that broke off goes on, a replay asks nobody, and whoever else writes to the same
 run is kept out. What is asked, and what is made of the replies, is for the command.
@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, Asyn
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from eclosure.chat.connect import CallSettings, Connection, connected, find_price
+from eclosure.chat.connect import CallSettings, Connection, budget_of, connected, find_price
 from eclosure.chat.model import Around, ChatModel, Reply, Request
 from eclosure.chat.named import InProcess, Named, Served
 from eclosure.chat.preflight import refuse_idle_adapter
@@ -26,6 +26,7 @@ from eclosure.store.stage import Stage
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from eclosure.chat.budget import Budget
     from eclosure.chat.prices import Price
     from eclosure.store.records import ReadRecord
 
@@ -33,8 +34,8 @@ T = TypeVar("T")
 
 LEDGER = "ledger.sqlite"
 
-Watch: TypeAlias = Callable[[Runner[Any], Connection | None, int], AbstractContextManager[None]]
-"""Entered while a run is under way; told of the runner, the connection (None for a replay) and how many records."""
+Watch: TypeAlias = Callable[[Runner[Any], Sequence[Connection], int], AbstractContextManager[None]]
+"""Entered while a run is under way; told of the runner, the connections (none for a replay) and how many records."""
 
 
 class Records(Protocol[T]):
@@ -49,7 +50,7 @@ class Records(Protocol[T]):
         ...
 
 
-def unwatched(_runner: Runner[Any], _connection: Connection | None, _total: int) -> AbstractContextManager[None]:
+def unwatched(_runner: Runner[Any], _connections: Sequence[Connection], _total: int) -> AbstractContextManager[None]:
     """Nobody looks."""
     return nullcontext()
 
@@ -66,15 +67,16 @@ class Inquiry(Generic[T]):
     records: Callable[[], AbstractContextManager[Records[T]]]
     """The records, opened when they are needed."""
     id_of: Callable[[T], str]
-    jobs: Callable[[ChatModel], Sequence[Job[Any, Any]]]
+    jobs: Callable[..., Sequence[Job[Any, Any]]]
+    """Made with the models that are asked, one argument each."""
     notes: Callable[[Ledger], Awaitable[Mapping[str, Any]]] = _nothing
     """What else the manifest should tell, found in the ledger when all is done."""
     afterwards: Callable[[], None] = lambda: None
     """What else is written beside the result."""
 
-    def job_names(self, model: Named, ledger: Ledger) -> list[str]:
+    def job_names(self, models: Sequence[Named], ledger: Ledger) -> list[str]:
         """What the jobs are called, for whoever asks nothing."""
-        return [job.name for job in self.jobs(replayed(model.name, ledger))]
+        return [job.name for job in self.jobs(*(replayed(model.name, ledger) for model in models))]
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Finished:
 
 async def inquire(
     inquiry: Inquiry[T],
-    model: Named,
+    models: Sequence[Named],
     calls: CallSettings,
     *,
     ledger: Path | str | None = None,
@@ -112,8 +114,8 @@ async def inquire(
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
         books = await stack.enter_async_context(Ledger.open(where, run=stage.work))
-        await begin(inquiry, model, books, retry=retry, force=force)
-        run = _Run(inquiry, model, calls, books, watch)
+        await begin(inquiry, models, books, retry=retry, force=force)
+        run = _Run(inquiry, models, calls, books, watch)
         manifest = await (run.replayed() if replay else run.asked())
     return Finished(stage, manifest, again=False)
 
@@ -131,9 +133,9 @@ def _broken_off(stage: Stage, *, force: bool) -> bool:
     return stage.out.exists() and not stage.manifest_path.exists() and not force
 
 
-async def begin(inquiry: Inquiry[Any], model: Named, books: Ledger, *, retry: bool, force: bool) -> None:
+async def begin(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, *, retry: bool, force: bool) -> None:
     """Refuse to go on with somebody else's file; open again what is to be tried again."""
-    stage, names = inquiry.stage, inquiry.job_names(model, books)
+    stage, names = inquiry.stage, inquiry.job_names(models, books)
     if _broken_off(stage, force=force) and not any([await books.tally(name) for name in names]):
         stage.finished()  # not this run's: refused
     if retry:
@@ -143,10 +145,10 @@ async def begin(inquiry: Inquiry[Any], model: Named, books: Ledger, *, retry: bo
             await books.reopen(name)
 
 
-async def finish(inquiry: Inquiry[Any], model: Named, books: Ledger, received: int) -> Manifest:
+async def finish(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, received: int) -> Manifest:
     """Write what came of every record."""
     told = {**(await books.usage())._asdict(), **await inquiry.notes(books)}
-    manifest = await export(books, inquiry.stage, inquiry.job_names(model, books), received, told)
+    manifest = await export(books, inquiry.stage, inquiry.job_names(models, books), received, told)
     inquiry.afterwards()
     return manifest
 
@@ -156,52 +158,65 @@ class _Run(Generic[T]):
     """A run under way."""
 
     inquiry: Inquiry[T]
-    model: Named
+    models: Sequence[Named]
     calls: CallSettings
     ledger: Ledger
     watch: Watch
 
     async def replayed(self) -> Manifest:
         """Out of the ledger alone."""
-        return await self._through(replayed(self.model.name, self.ledger), None)
+        return await self._through([replayed(model.name, self.ledger) for model in self.models], [])
 
     async def asked(self) -> Manifest:
-        """By the model itself."""
-        model = self.model
+        """By the models themselves. One that is named twice is reached once."""
+        different = {model.name: model for model in self.models}
         async with AsyncExitStack() as stack:
-            sender = await stack.enter_async_context(self._opened(model))
-            if isinstance(model, Served) and model.base is not None:
-                base = await stack.enter_async_context(self._opened(model.at_base()))
-                await refuse_idle_adapter(_Single(sender, self), _Single(base, self))
-            connection = await self.connected(sender)
-            return await self._through(connection.model, connection)
+            senders = {name: await self._reached(model, stack) for name, model in different.items()}
+            budget = await budget_of(self.ledger, self.calls)
+            connections = {
+                name: await self._connected(model, senders[name], budget) for name, model in different.items()
+            }
+            asked = [connections[model.name].model for model in self.models]
+            return await self._through(asked, list(connections.values()))
+
+    async def _reached(self, model: Named, stack: AsyncExitStack) -> ChatModel:
+        sender = await stack.enter_async_context(self._opened(model))
+        if isinstance(model, Served) and model.base is not None:
+            base = await stack.enter_async_context(self._opened(model.at_base()))
+            await refuse_idle_adapter(_Single(sender, model, self), _Single(base, model, self))
+        return sender
 
     def _opened(self, model: Named) -> AbstractAsyncContextManager[ChatModel]:
         return model.opened(deadline=self.calls.deadline, concurrency=self.calls.concurrency)
 
-    async def connected(self, sender: ChatModel) -> Connection:
-        """The layers around a model, with what was spent so far."""
-        return await connected(sender, self.ledger, self.calls, price=price_of_model(self.model, self.calls))
+    async def _connected(self, model: Named, sender: ChatModel, budget: Budget) -> Connection:
+        price = price_of_model(model, self.calls)
+        return await connected(sender, self.ledger, self.calls, price=price, budget=budget)
 
-    async def _through(self, model: ChatModel, connection: Connection | None) -> Manifest:
+    async def single(self, model: Named, sender: ChatModel) -> ChatModel:
+        """For one call before the run, with what is left of the budget by then."""
+        return (await self._connected(model, sender, await budget_of(self.ledger, self.calls))).model
+
+    async def _through(self, models: Sequence[ChatModel], connections: Sequence[Connection]) -> Manifest:
         """Every record to its end, and everything written."""
-        jobs = self.inquiry.jobs(model)
+        jobs = self.inquiry.jobs(*models)
         with self.inquiry.records() as records:
             runner: Runner[T] = Runner(self.ledger, jobs, self.inquiry.id_of, workers=self.calls.workers)
-            with self.watch(runner, connection, len(records)):
+            with self.watch(runner, connections, len(records)):
                 await runner.run(records)
-        return await finish(self.inquiry, self.model, self.ledger, runner.progress.received)
+        return await finish(self.inquiry, self.models, self.ledger, runner.progress.received)
 
 
 class _Single(Around):
     """A ``ChatModel`` for a few calls before a run, each within what the calls before it left of the budget."""
 
-    def __init__(self, sender: ChatModel, run: _Run[Any]) -> None:
+    def __init__(self, sender: ChatModel, model: Named, run: _Run[Any]) -> None:
         super().__init__(sender)
+        self._named = model
         self._run = run
 
     async def complete(self, request: Request) -> Reply:
-        return await (await self._run.connected(self._model)).model.complete(request)
+        return await (await self._run.single(self._named, self._model)).complete(request)
 
 
 def price_of_model(model: Named, calls: CallSettings) -> Price | None:

@@ -1,6 +1,6 @@
 """How far a run is, while it runs: a live line on a terminal, now and then a plain line off it. And how it is stopped.
 
-Takes a runner's progress and a connection, so every command that asks a model for many records shows the same.
+Takes a runner's progress and connections, so every command that asks a model for many records shows the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eclosure.cli.output import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from eclosure.chat.connect import Connection
     from eclosure.store.runner import Progress, Runner
@@ -26,9 +26,9 @@ _KINDS = ("accepted", "rejected", "quarantined")
 
 
 @contextmanager
-def watched(runner: Runner[Any], connection: Connection | None, total: int) -> Iterator[None]:
+def watched(runner: Runner[Any], connections: Sequence[Connection], total: int) -> Iterator[None]:
     """Show progress and heed signals while the block lasts."""
-    meter = Meter(runner.progress, connection, total)
+    meter = Meter(runner.progress, connections, total)
     with _stopping(runner), _shown(meter.line):
         yield
 
@@ -39,12 +39,12 @@ class Meter:
     def __init__(
         self,
         progress: Progress,
-        connection: Connection | None,
+        connections: Sequence[Connection],
         total: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._progress = progress
-        self._connection = connection
+        self._connections = connections
         self._total = total
         self._clock = clock
         self._start = clock()
@@ -60,7 +60,7 @@ class Meter:
             pace = f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
             parts += [pace, f"{_time((self._total - done) / rate)} left"]
         parts += [f"{progress.done[kind]:,} {kind}" for kind in _KINDS]  # type: ignore[index]
-        asked = "" if self._connection is None else f"; {self._connection}"
+        asked = "".join(f"; {connection}" for connection in self._connections)
         return ", ".join(parts) + asked
 
 

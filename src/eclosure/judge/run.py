@@ -144,7 +144,7 @@ async def judge_responses(
         raise SettingError("effort: a model in this process is asked without. Use a server for it.")
     inquiry = _inquiry(sources, named, Path(out), settings)
     return await inquire(
-        inquiry, named, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch or unwatched
+        inquiry, [named], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch or unwatched
     )
 
 

@@ -83,7 +83,7 @@ async def screen_questions(
         return Spool(Instance, scan_instances(instances, format=layout))
 
     inquiry = Inquiry(stage, records, lambda instance: instance.id, jobs)
-    return await inquire(inquiry, named, calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch)
+    return await inquire(inquiry, [named], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch)
 
 
 def requests(

@@ -1,0 +1,96 @@
+"""Several models in one run: each asked for its own, all out of one budget and one ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import contextmanager
+
+import pytest
+from tests.world.serving import registry
+
+from eclosure.chat.budget import BudgetSpent
+from eclosure.chat.connect import CallSettings
+from eclosure.chat.inquiry import Inquiry, inquire
+from eclosure.chat.model import Decoding, Request
+from eclosure.chat.named import find_model
+from eclosure.core.instance import Instance
+from eclosure.store.records import ReadRecord
+from eclosure.store.runner import Job
+from eclosure.store.stage import Stage
+from eclosure.world.faults import Behaviour
+from eclosure.world.server import ServerThread
+
+RECORDS = [Instance(f"q{number}", f"Question {number}?", ()) for number in range(8)]
+
+
+def inquiry(folder, seen):
+    source = folder / "in.jsonl"
+    source.write_text("")
+
+    def jobs(writer, checker):
+        async def work(record):
+            for model in (writer, checker):
+                request = Request(({"role": "user", "content": record.question},), Decoding(max_tokens=50))
+                await model.complete(request)
+                seen.append((model.name, record.id))
+            return record
+
+        return [Job("both", work, Instance)]
+
+    @contextmanager
+    def records():
+        yield [ReadRecord(record.id, value=record) for record in RECORDS]
+
+    return Inquiry(Stage("both", {}, (source,), folder / "out.jsonl"), records, lambda record: record.id, jobs)
+
+
+def ask(folder, seen, names, calls, **flags):
+    models = [find_model(name, base_url=flags["base_url"]) for name in names]
+    told = []
+
+    @contextmanager
+    def watch(_runner, connections, _total):
+        yield
+        told.extend(connections)
+
+    done = asyncio.run(inquire(inquiry(folder, seen), models, calls, watch=watch, replay=flags.get("replay", False)))
+    return done, told
+
+
+def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
+    seen, again = [], []
+    calls = CallSettings(unpriced=True)
+    with ServerThread(registry()) as server:
+        done, told = ask(tmp_path, seen, ["world/a", "world/b"], calls, base_url=server.base_url)
+        assert server.bill(keys=False)["totals"]["paid"] == 16
+    assert done.manifest.counts.accepted == 8
+    assert len(told) == 2
+    assert len({name for name, _ in seen}) == 2
+    (tmp_path / "out.jsonl").unlink()
+    (tmp_path / "out.jsonl.manifest.json").unlink()
+    ask(tmp_path, again, ["world/a", "world/b"], calls, base_url="http://127.0.0.1:9/v1", replay=True)
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 8
+
+
+def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
+    with ServerThread(registry()) as server:
+        _, told = ask(tmp_path, [], ["world/a", "world/a"], CallSettings(unpriced=True), base_url=server.base_url)
+        # The same question to the same model is one call.
+        assert server.bill(keys=False)["totals"]["paid"] == 8
+    assert len(told) == 1
+
+
+def test_all_share_one_budget(tmp_path):
+    prices = tmp_path / "prices.json"
+    with ServerThread(registry(), Behaviour(latency=0.1)) as server:
+        names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
+        prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
+        # A call sets aside fifty tokens of a millionth each: with room for one, and none for two at a time.
+        calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
+        with pytest.raises(BudgetSpent):
+            ask(tmp_path, [], ["world/a", "world/b"], calls, base_url=server.base_url)
+        totals = server.bill(keys=False)["totals"]
+    assert 0 < totals["completion_tokens"] <= 60
+    assert totals["paid"] > 1
+    assert totals["peak_in_flight"] == 1
