@@ -254,9 +254,10 @@ def test_nobody_waits_for_a_place_when_the_run_stops():
 
 def test_a_service_that_takes_no_request_at_all_stops_the_run():
     async def main() -> None:
-        model = Script(always(K.PERMANENT))
-        outcomes = await all_of(Patient(model, limiter=Limiter(Pace(start=1, ceiling=1))), 100)
-        assert outcomes == Counter({K.PERMANENT: 19, "stopped": 81})
+        for kind in (K.PERMANENT, K.TOO_LONG):
+            model = Script(always(kind))
+            outcomes = await all_of(Patient(model, limiter=Limiter(Pace(start=1, ceiling=1))), 100)
+            assert outcomes == Counter({kind: 19, "stopped": 81})
         model = Script(lambda number: GOOD if number == 5 else failure(K.PERMANENT))
         assert await all_of(patient(model), 100) == Counter({K.PERMANENT: 99, "fine": 1})
 

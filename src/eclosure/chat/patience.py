@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MOST_SEMANTIC_ATTEMPTS = 3
 MOST_BREAKER = 20
 _OF_THE_SERVICE = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT})
+_OF_THE_REQUEST = frozenset({FailureKind.PERMANENT, FailureKind.TOO_LONG})
 _FREE = frozenset({FailureKind.RATE_LIMIT, FailureKind.CONNECTION})
 
 
@@ -94,12 +95,12 @@ class _Breaker:
             self.succeeded()  # somebody read the request and answered
         elif failure.kind is FailureKind.DENIED:
             self.open(f"the model server turns all requests away ({failure}).")
-        elif failure.kind in _OF_THE_SERVICE or failure.kind is FailureKind.PERMANENT:
+        elif failure.kind in _OF_THE_SERVICE | _OF_THE_REQUEST:
             self._count(failure)
 
     def _count(self, failure: CallFailure) -> None:
         """A request that is refused is its record's own, unless none was ever taken: then a setting is wrong."""
-        if failure.kind is FailureKind.PERMANENT and self.last_success is not None:
+        if failure.kind in _OF_THE_REQUEST and self.last_success is not None:
             self._in_a_row = 0
             return
         self._in_a_row += 1
