@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import cycle, islice
 from random import Random
@@ -89,3 +92,14 @@ def _quoted(step: StepJudgment, text: str, item: Item) -> StepJudgment:
 
 def make_diagnosis(cases: list[Case], resamples: int = 200) -> Diagnosis:
     return diagnose(cases, rng=np.random.default_rng(1), resamples=resamples)
+
+
+def told_by_processes(program: str) -> set[str]:
+    """What a program prints in two processes that hash strings differently."""
+    return {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip

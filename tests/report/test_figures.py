@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from tests.report.hostile import PAYLOADS, hostile_case, hostile_notes
-from tests.report.making import make_diagnosis
+from tests.report.making import make_diagnosis, told_by_processes
 from tests.report.test_against import BEFORE, NOW, held
 from tests.test_diagnose import case
 
@@ -119,14 +116,7 @@ def test_bytes_do_not_depend_on_the_process():
         "found = figures(make_diagnosis(make_cases(make_questions(3), 12), 5), Notes()); "
         "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in found.items()))"
     )
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    }  # fmt: skip
-    assert len(told) == 1
+    assert len(told_by_processes(program)) == 1
 
 
 def test_there_is_no_date_in_a_figure(diagnosis):

@@ -18,7 +18,6 @@ from pydantic import SecretStr
 
 from eclosure.chat.completions import classify
 from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, excerpt
-from eclosure.core.identity import hash_rank
 from eclosure.errors import SettingError, UserError
 
 try:
@@ -200,8 +199,8 @@ class Dialect:
         }
         if decoding.top_p != 1.0:
             body["top_p"] = decoding.top_p
-        if decoding.seed is not None:
-            body["seed"] = _seed(decoding.seed, request)
+        if request.seed is not None:
+            body["seed"] = request.seed
         if decoding.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
         if decoding.thinking is not None and self.template:
@@ -222,12 +221,6 @@ class Dialect:
             "tools": [{"type": "function", "function": {"name": name, "parameters": schema}}],
             "tool_choice": {"type": "function", "function": {"name": name}},
         }
-
-
-def _seed(seed: int, request: Request) -> int:
-    """The first draw has the seed as it was given, every other one its own; 31 bits, which every server takes."""
-    draw = request.replica, request.attempt
-    return seed if draw == (0, 0) else int(hash_rank(seed, *draw)[:8], 16) >> 1
 
 
 class Endpoint:

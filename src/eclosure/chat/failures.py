@@ -151,7 +151,7 @@ def _wait(seconds: float) -> float | None:
 
 def of_exception(error: Exception, secret: str) -> CallFailure:
     """What an exception of the client says. Its cause decides: the transport calls a hang-up a time-out, for one."""
-    chain = list(_causes(error))
+    chain = list(causes(error))
     # By name, because two HTTP libraries lie below the client, and reading a failure should not import them.
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
     told = excerpt(str(chain[-1]) or type(chain[-1]).__name__, secret)
@@ -168,7 +168,8 @@ def of_exception(error: Exception, secret: str) -> CallFailure:
     return CallFailure(FailureKind.TRANSIENT, f"the server does not speak HTTP as it should ({told}).")
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, what it came from, and so on."""
     while error is not None:
         yield error
         error = error.__cause__

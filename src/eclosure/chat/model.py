@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Protocol
 
+from eclosure.core.identity import hash_rank
 from eclosure.protocol.prompts import Message
 
 
@@ -66,6 +67,12 @@ class Request:
     """How often the model has answered this badly before."""
     guideline: str | None = None
     """The hash of the locked text that the messages were made from, where there is one."""
+
+    @property
+    def seed(self) -> int | None:
+        """The first draw has the seed as it was given, every other one its own; 31 bits, which every server takes."""
+        seed, draw = self.decoding.seed, (self.replica, self.attempt)
+        return seed if seed is None or draw == (0, 0) else int(hash_rank(seed, *draw)[:8], 16) >> 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def check_family(family: Family) -> tuple[GateFailure, ...]:
     return tuple(_failures(family))
 
 
-_MINIMUM_SUPPORT = 2
+MINIMUM_SUPPORT = 2
 
 
 def _failures(family: Family) -> Iterator[GateFailure]:
@@ -149,7 +149,7 @@ def _view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
     ids = [passage.id for passage in view.evidence]
     if len(set(ids)) != len(ids):
         yield broken("two passages share an id")
-    if len(set(view.support_ids)) < _MINIMUM_SUPPORT:
+    if len(set(view.support_ids)) < MINIMUM_SUPPORT:
         yield broken("fewer than two supporting passages")
     if view.proof and len(view.proof) != len(view.trace):
         yield broken(f"{len(view.proof)} proof nodes for {len(view.trace)} steps")

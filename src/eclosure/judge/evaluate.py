@@ -17,7 +17,7 @@ from eclosure.core.response import Response
 from eclosure.judge.repeats import settle
 from eclosure.judge.settings import JudgeSettings
 from eclosure.protocol import disclosure
-from eclosure.protocol.judging import JOINT_PARTS, Question, asked, read_steps
+from eclosure.protocol.judging import JOINT_PARTS, QUESTIONS, Question, asked, read_steps
 from eclosure.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from eclosure.chat.model import ChatModel, Request
     from eclosure.protocol.disclosure import Disclosure, Whole
     from eclosure.protocol.structured import Asked
-
-QUESTIONS = {
-    Criterion.LOCAL_SOUNDNESS: Question.SOUNDNESS,
-    Criterion.ALIGNMENT: Question.ALIGNMENT,
-    Criterion.CLOSURE: Question.CLOSURE,
-    Criterion.COMPLETENESS: Question.COMPLETENESS,
-    Criterion.CORRECTNESS: Question.CORRECTNESS,
-}
-"""What decides each criterion."""
 
 
 async def judge(

@@ -30,7 +30,7 @@ from eclosure.metrics.validation import (
     judge_errors,
     validation_report,
 )
-from eclosure.protocol.judging import Question
+from eclosure.protocol.judging import QUESTIONS, Question
 from eclosure.stats.arrays import Floats, Indices, codes
 from eclosure.stats.corrected import CorrectedRate, JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 from eclosure.store.atomic import AtomicFile
@@ -41,15 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from eclosure.core.response import Response
-
-CRITERIA = (
-    Question.SOUNDNESS,
-    Question.ALIGNMENT,
-    Question.CLOSURE,
-    Question.COMPLETENESS,
-    Question.CORRECTNESS,
-)
-"""The questions whose guidelines decide the labels. Another text for the rest leaves a validation what it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +149,14 @@ def _once(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerdict]:
 
 
 def _deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without the guidelines of questions that give no label here; as JSON has them."""
+    """The settings without the guidelines of questions that give no label here; as JSON has them.
+
+    Another text for those leaves a validation what it was.
+    """
     guidelines = settings.get("guidelines")
-    if not isinstance(guidelines, Mapping) or not set(CRITERIA) <= set(guidelines):
+    if not isinstance(guidelines, Mapping) or not set(QUESTIONS.values()) <= set(guidelines):
         raise SettingError("the settings of a judge name the guideline of every criterion. Give its whole identity.")
-    deciding = [question for question in (*CRITERIA, Question.JOINT) if question in guidelines]
+    deciding = [question for question in (*QUESTIONS.values(), Question.JOINT) if question in guidelines]
     return {**settings, "guidelines": {str(question): guidelines[question] for question in deciding}}
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.identity import content_hash
-from eclosure.core.judgment import Ineligibility, LocalFailure, StepJudgment, Support
+from eclosure.core.judgment import Criterion, Ineligibility, LocalFailure, StepJudgment, Support
 from eclosure.protocol import disclosure
 from eclosure.protocol.material import material_json
 from eclosure.protocol.prompts import Message, load_text
@@ -84,14 +84,15 @@ _ASKED_WITH: Mapping[type[Any], Question] = {
     disclosure.Eligibility: Question.ELIGIBILITY,
     disclosure.Whole: Question.JOINT,
 }
-JOINT_PARTS = (
-    Question.SUFFICIENCY,
-    Question.SOUNDNESS,
-    Question.ALIGNMENT,
-    Question.CLOSURE,
-    Question.COMPLETENESS,
-    Question.CORRECTNESS,
-)
+QUESTIONS = {
+    Criterion.LOCAL_SOUNDNESS: Question.SOUNDNESS,
+    Criterion.ALIGNMENT: Question.ALIGNMENT,
+    Criterion.CLOSURE: Question.CLOSURE,
+    Criterion.COMPLETENESS: Question.COMPLETENESS,
+    Criterion.CORRECTNESS: Question.CORRECTNESS,
+}
+"""What decides each criterion."""
+JOINT_PARTS = (Question.SUFFICIENCY, *QUESTIONS.values())
 """In the order in which a joint judge decides: what may rest on least comes first, the reference last."""
 MATERIAL: Mapping[Question, type[Any]] = {question: kind for kind, question in _ASKED_WITH.items()}
 

@@ -17,6 +17,7 @@ import eclosure
 from eclosure.adapters.inspect.cases import INSTANCE, KEYS, RESPONSE, plain, score_of
 from eclosure.adapters.inspect.importing import SCORE
 from eclosure.adapters.inspect.model import chat_messages, require_inspect
+from eclosure.benchmarks.load import DUPLICATE, NO_RESPONSE
 from eclosure.core.identity import content_hash
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Judgment
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PACKAGE = "eclosure"
-NO_RESPONSE, NO_QUESTION, DUPLICATE = "no response", "no such question", "duplicate"
+NO_QUESTION = "no such question"
 UNKNOWN = "unknown"
 """The model of responses that do not say whose they are."""
 

@@ -133,7 +133,7 @@ class _Reader:
         if question.error is not None:
             spoilt = question.error
             return Row(question, *(ReadRecord(where, error=spoilt, error_kind=ID_REUSED) for _ in range(2)))
-        return Row(question, self._response(where, instance, sample), self._judgment(where, instance, sample))
+        return Row(question, *self._answered(where, instance, sample))
 
     def _question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
         """Every epoch asks the same; two different questions under one id are an error."""
@@ -146,16 +146,25 @@ class _Reader:
         problem = f"the id {instance.id!r} was used in {known[0]} for another question."
         return ReadRecord(where, error=RecordError(problem, path=self._log, record=where), error_kind=ID_REUSED)
 
-    def _response(self, where: str, instance: Instance, sample: EvalSample) -> ReadRecord[Response]:
+    def _answered(
+        self, where: str, instance: Instance, sample: EvalSample
+    ) -> tuple[ReadRecord[Response], ReadRecord[Judgment]]:
+        """The response and what was said of it; what is wrong with the one is wrong with the other."""
         try:
-            found = self._said(instance, sample)
+            response = self._said(instance, sample)
         except RecordError as error:
-            return ReadRecord(where, error=error.at(self._log, where), error_kind=WRONG_RECORD)
-        return ReadRecord(where, rejected=found) if isinstance(found, str) else ReadRecord(where, value=found)
+            spoilt = error.at(self._log, where)
+            return (
+                ReadRecord(where, error=spoilt, error_kind=WRONG_RECORD),
+                ReadRecord(where, error=spoilt, error_kind=WRONG_RECORD),
+            )
+        if isinstance(response, str):
+            return ReadRecord(where, rejected=response), ReadRecord(where, rejected=response)
+        return ReadRecord(where, value=response), self._judgment(where, response, sample)
 
-    def _judgment(self, where: str, instance: Instance, sample: EvalSample) -> ReadRecord[Judgment]:
+    def _judgment(self, where: str, response: Response, sample: EvalSample) -> ReadRecord[Judgment]:
         try:
-            found = self._judged(instance, sample)
+            found = self._judged(response, sample)
         except RecordError as error:
             return ReadRecord(where, error=error.at(self._log, where), error_kind=WRONG_RECORD)
         return ReadRecord(where, rejected=found) if isinstance(found, str) else ReadRecord(where, value=found)
@@ -172,11 +181,8 @@ class _Reader:
             return FAILED if sample.error is not None else reason
         return response_of(instance, sample.output, self._model, sample.epoch)
 
-    def _judged(self, instance: Instance, sample: EvalSample) -> Judgment | str:
+    def _judged(self, response: Response, sample: EvalSample) -> Judgment | str:
         """The judgment; or why there is none."""
-        response = self._said(instance, sample)
-        if isinstance(response, str):
-            return response
         score = (sample.scores or {}).get(self._score)
         judgment = None if score is None else kept(Judgment, score.metadata, JUDGMENT)
         if score is None or judgment is None:

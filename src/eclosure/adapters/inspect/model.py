@@ -7,7 +7,7 @@ wrong shape are failures with a kind, never a label. Inspect's own limits and ou
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr, ValidationError
 
 from eclosure.chat.completions import classify
-from eclosure.chat.failures import Answer, CallFailure, FailureKind
-from eclosure.core.identity import hash_rank
+from eclosure.chat.failures import Answer, CallFailure, FailureKind, causes
 from eclosure.core.response import Source
 from eclosure.errors import SettingError, UserError
 
@@ -74,7 +73,7 @@ class InspectModel:
 
     def _failure(self, error: Exception, request: Request) -> Reply | CallFailure | None:
         """What a provider's error means; None for one that is no provider's."""
-        chain = list(_causes(error))
+        chain = list(causes(error))
         if (output := getattr(error, "output", None)) is not None:  # a refusal, where Inspect is told to raise them
             return classify(_answer(output), request, key=self._key)
         for cause in chain:
@@ -102,8 +101,8 @@ def generate_config(request: Request) -> GenerateConfig:
     told: dict[str, Any] = {"max_tokens": decoding.max_tokens, "temperature": decoding.temperature}
     if decoding.top_p != 1.0:
         told["top_p"] = decoding.top_p
-    if decoding.seed is not None:
-        told["seed"] = _seed(decoding.seed, request)
+    if request.seed is not None:
+        told["seed"] = request.seed
     if decoding.top_logprobs is not None:
         told |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
     if request.schema is not None:
@@ -123,12 +122,6 @@ def _thinking(decoding: Decoding) -> dict[str, Any]:
         # As vLLM, SGLang and llama.cpp take it.
         told["extra_body"] = {"chat_template_kwargs": {"enable_thinking": decoding.thinking}}
     return told
-
-
-def _seed(seed: int, request: Request) -> int:
-    """The first draw has the seed as it was given, every other one its own, as over HTTP."""
-    draw = request.replica, request.attempt
-    return seed if draw == (0, 0) else int(hash_rank(seed, *draw)[:8], 16) >> 1
 
 
 def _answer(output: ModelOutput) -> Answer:
@@ -158,12 +151,6 @@ def refused(choice: ChatCompletionChoice) -> bool:
     parts = choice.message.content
     marked = not isinstance(parts, str) and any(getattr(part, "refusal", None) for part in parts)
     return marked or choice.stop_reason == "content_filter"
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def _status(error: BaseException) -> int | None:
