@@ -54,8 +54,8 @@ A_QUESTION = 6
 """Responses to a question, the first of them reliable."""
 CONCURRENCY = 64
 COVERED = 13
-"""Of fifteen 95 % intervals, since all fifteen are not to be expected. A response that is erred on at one p is erred on
-at every higher one, so the three rows of a label are not three independent tries."""
+"""Of fifteen 95 % intervals, since all fifteen are not to be expected. Each rate has a seed of its own: with one for all,
+a response that is erred on at one p would be erred on at every higher one, and fifteen tries would be five."""
 LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
 
 
@@ -167,7 +167,7 @@ def exact(folder: Path, sources: Sources, planted: Sequence[Planted]) -> Differe
 def noisy(folder: Path, sources: Sources, noise: float) -> int:
     """How many of the five intervals hold p."""
     place = folder / f"noise-{noise}"
-    with serving("--judge-noise", str(noise)) as base_url:
+    with serving("--judge-noise", str(noise), "--seed", str(NOISE.index(noise) + 1)) as base_url:
         judged(sources, base_url, place)
     for name in ("instances.jsonl", "responses.jsonl"):
         os.link(sources.responses.with_name(name), place / name)
