@@ -1,7 +1,7 @@
 """What a judge's run is expected to cost, against the bill: 1,000 responses, four worlds, each with another seed.
 
 The forecast is made from the requests before anything is sent; the bill is the server's own, after the run. The rule
-and its few numbers (``eclosure.judge.forecast``) are the same for all worlds, and none of them was looked at to find
+and its few numbers (``eclosure.chat.forecast``) are the same for all worlds, and none of them was looked at to find
 them. Prices are such that a written token costs eight times a read one, so that what is written counts.
 
     python perf/judge_forecast.py
@@ -31,7 +31,7 @@ from runner_faults import bill
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclosure.judge.forecast import Forecast
+    from eclosure.chat.forecast import Forecast
 
 GOAL = 0.10
 PRICE = Price.of("1.25", "10")

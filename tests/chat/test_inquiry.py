@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from tests.world.serving import registry
@@ -94,3 +95,14 @@ def test_all_share_one_budget(tmp_path):
     assert 0 < totals["completion_tokens"] <= 60
     assert totals["paid"] > 1
     assert totals["peak_in_flight"] == 1
+
+
+def test_what_is_written_afterwards_is_made_up_for_where_a_run_ended_before_it(tmp_path):
+    with ServerThread(registry()) as server:
+        named = [find_model("world", base_url=server.base_url)] * 2
+        asked = inquiry(tmp_path, [])
+        calls = CallSettings(unpriced=True)
+        asyncio.run(inquire(asked, named, calls))
+        after = replace(asked, afterwards=(tmp_path / "after").touch)
+        assert asyncio.run(inquire(after, named, calls)).again
+    assert (tmp_path / "after").exists()

@@ -130,6 +130,22 @@ def test_a_call_is_settled_once(where):
     assert using(where, lambda ledger: ledger.find(asked.key), lambda ledger: ledger.spent()) == [first, (3, 0)]
 
 
+def test_what_was_used_is_told_by_whatever_the_records_belong_to(where):
+    asked = [intent(number) for number in range(4)]
+    twice = asked[0]
+    steps = [lambda ledger, one=one: ledger.intend(one) for one in [*asked, twice]]
+    steps += [lambda ledger, one=one: ledger.settle(reply(one)) for one in asked[:3]]
+    *_, found, whole = using(
+        where,
+        *steps,
+        lambda ledger: ledger.usage_by(lambda _, record_id: "first" if record_id == "r0" else "others"),
+        lambda ledger: ledger.usage(),
+    )
+    assert {name: one.replies for name, one in found.items()} == {"first": 1, "others": 2}
+    for amount in ("replies", "prompt_tokens", "completion_tokens", "cost"):
+        assert sum(getattr(one, amount) for one in found.values()) == getattr(whole, amount) > 0
+
+
 def test_a_reply_and_its_outcome_are_one_transaction(where):
     asked = intent()
 

@@ -72,7 +72,7 @@ class Inquiry(Generic[T]):
     notes: Callable[[Ledger], Awaitable[Mapping[str, Any]]] = _nothing
     """What else the manifest should tell, found in the ledger when all is done."""
     afterwards: Callable[[], None] = lambda: None
-    """What else is written beside the result."""
+    """What else is written beside the result; does nothing where that is done."""
 
     def job_names(self, models: Sequence[Named], ledger: Ledger) -> list[str]:
         """What the jobs are called, for whoever asks nothing."""
@@ -107,6 +107,7 @@ async def inquire(
     """
     stage = inquiry.stage
     if (done := done_before(stage, retry=retry, force=force)) is not None:
+        inquiry.afterwards()  # an earlier run may have ended before it came to that
         return done
     where = ledger or stage.out.with_name(LEDGER)
     async with AsyncExitStack() as stack:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from eclosure.chat.budget import Estimate
     from eclosure.chat.connect import CallSettings
     from eclosure.chat.crew import Maker
+    from eclosure.chat.forecast import Forecast
     from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
-    from eclosure.judge.forecast import Forecast
 
 
 def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
@@ -31,7 +31,8 @@ def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as ty
     return typer.Option(flag, help=help, envvar=variable, show_envvar=False, **settings)
 
 
-def _optional(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
+def env_option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
+    """A flag without a default to show, also found in the environment."""
     return _option(flag, help, show_default=False, **settings)
 
 
@@ -42,14 +43,14 @@ class Engine(StrEnum):
     RAY = "ray"
 
 
-ModelName = Annotated[str, _optional("--model", "provider/model, a base URL, a model's folder, or vllm:NAME.")]
+ModelName = Annotated[str, env_option("--model", "provider/model, a base URL, a model's folder, or vllm:NAME.")]
 JudgeName = Annotated[
-    str, _optional("--judge", "Who judges: provider/model, a base URL, a model's folder, or vllm:NAME.")
+    str, env_option("--judge", "Who judges: provider/model, a base URL, a model's folder, or vllm:NAME.")
 ]
 EngineName = Annotated[Engine, _option("--engine", "Where the calls are made from: this process, or workers of Ray.")]
 Workers = Annotated[int, _option("--workers", "How many, with --engine ray.", min=1)]
 RayAddress = Annotated[
-    str | None, _optional("--ray-address", "A running cluster; auto for this machine's.  [default: one of our own]")
+    str | None, env_option("--ray-address", "A running cluster; auto for this machine's.  [default: one of our own]")
 ]
 
 
@@ -86,23 +87,23 @@ def _asking(
     *,
     base_url: Annotated[
         str | None,
-        _optional("--base-url", "Where an OpenAI-compatible server listens, such as http://127.0.0.1:8000/v1."),
+        env_option("--base-url", "Where an OpenAI-compatible server listens, such as http://127.0.0.1:8000/v1."),
     ] = None,
     concurrency: Annotated[int, _option("--concurrency", "Calls under way at most.", min=1)] = 64,
-    requests_per_minute: Annotated[int | None, _optional("--requests-per-minute", "Send no faster.", min=1)] = None,
+    requests_per_minute: Annotated[int | None, env_option("--requests-per-minute", "Send no faster.", min=1)] = None,
     tokens_per_minute: Annotated[
-        int | None, _optional("--tokens-per-minute", "Read and write no faster.", min=1)
+        int | None, env_option("--tokens-per-minute", "Read and write no faster.", min=1)
     ] = None,
     deadline: Annotated[float, _option("--deadline", "Seconds for one call.", min=0.1)] = 120.0,
-    budget: Annotated[float | None, _optional("--budget", "What the run may cost; never exceeded.", min=0)] = None,
+    budget: Annotated[float | None, env_option("--budget", "What the run may cost; never exceeded.", min=0)] = None,
     prices: Annotated[
         Path | None,
-        _optional("--prices", "Prices per million tokens, YAML or JSON: name: {input: 1.25, output: 10}."),
+        env_option("--prices", "Prices per million tokens, YAML or JSON: name: {input: 1.25, output: 10}."),
     ] = None,
     no_price: Annotated[bool, _option("--no-price", "Ask a model whose price is not known.")] = False,
     ledger: Annotated[
         str | None,
-        _optional("--ledger", "Where calls are kept: a file, or postgresql://…  [default: ledger.sqlite in the run]"),
+        env_option("--ledger", "Where calls are kept: a file, or postgresql://…  [default: ledger.sqlite in the run]"),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and cost; send and write nothing.")

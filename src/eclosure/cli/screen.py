@@ -37,8 +37,8 @@ def screen(
 
     Writes screening.jsonl, which eclosure data intersect --eligible reads.
     """
+    from eclosure.chat.forecast import forecast_usage, habits_of
     from eclosure.chat.inquiry import price_of_model
-    from eclosure.judge.forecast import forecast_usage, habits_of
     from eclosure.judge.screen import requests, screen_questions
     from eclosure.judge.settings import JudgeSettings
 

@@ -23,7 +23,7 @@ from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, SettingError
 from eclosure.judge.evaluate import judge, requests
-from eclosure.judge.forecast import Forecast, forecast_usage, habits_of
+from eclosure.chat.forecast import Forecast, forecast_usage, habits_of
 from eclosure.judge.settings import JudgeSettings
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.indexed import index_file

@@ -38,7 +38,7 @@ from eclosure.store.ledger_rows import (
 from eclosure.store.ledger_schema import MIGRATIONS, MIGRATIONS_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -199,6 +199,20 @@ class Ledger:
             replies, prompt, completion, cost = map(int, connection.execute(sql.USAGE, run).one())
             unsettled = int(connection.execute(sql.UNSETTLED_COUNT, run).scalar_one())
             return RunUsage(replies, prompt, completion, cost, unsettled)
+
+        return await self._commits.run(job)
+
+    async def usage_by(self, group: Callable[[str, str], str]) -> dict[str, RunUsage]:
+        """What this run has asked and got, by what a stage and a record's id belong to; what is open is not in it."""
+
+        def job(connection: Connection) -> dict[str, RunUsage]:
+            found: dict[str, RunUsage] = {}
+            for stage, record_id, *amounts in connection.execute(sql.USAGE_BY_RECORD, {"run": to_bytes(self._run)}):
+                name = group(to_text(stage), to_text(record_id))
+                before = found.get(name, RunUsage(0, 0, 0, 0, 0))
+                more = (*map(int, amounts), 0)
+                found[name] = RunUsage(*(one + other for one, other in zip(before, more, strict=True)))
+            return found
 
         return await self._commits.run(job)
 

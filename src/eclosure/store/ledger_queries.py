@@ -68,6 +68,14 @@ USAGE = text("""
     SELECT count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0)
     FROM ledger_replies WHERE run = :run
 """)
+# A call that several records share is on whose behalf it was first intended.
+USAGE_BY_RECORD = text("""
+    SELECT i.stage, i.record_id, count(*), sum(r.prompt_tokens), sum(r.completion_tokens), sum(r.cost)
+    FROM ledger_replies AS r
+    JOIN (SELECT call, min(seq) AS first FROM ledger_intents WHERE run = :run GROUP BY call) AS f ON f.call = r.call
+    JOIN ledger_intents AS i ON i.seq = f.first
+    WHERE r.run = :run GROUP BY i.stage, i.record_id
+""")
 UNSETTLED_COUNT = text(f"SELECT count(*) {_UNSETTLED}")
 RESERVED = text(f"SELECT coalesce(sum(i.reserved), 0) {_UNSETTLED}")
 COST = text("SELECT coalesce(sum(cost), 0) FROM ledger_replies WHERE run = :run")

@@ -10,10 +10,7 @@ import jsonschema_rs
 import pytest
 
 from eclosure.chat.budget import worst_usage
-from eclosure.chat.model import Decoding, Request, Usage
-from eclosure.chat.prices import Price
-from eclosure.judge.evaluate import requests
-from eclosure.judge.forecast import (
+from eclosure.chat.forecast import (
     MODEL,
     WORLD,
     expected_usage,
@@ -22,6 +19,9 @@ from eclosure.judge.forecast import (
     tokens_expected,
     words,
 )
+from eclosure.chat.model import Decoding, Request, Usage
+from eclosure.chat.prices import Price
+from eclosure.judge.evaluate import requests
 from eclosure.judge.settings import JudgeSettings
 from eclosure.protocol.judging import JOINT_PARTS, Question
 from eclosure.protocol.prompts import Message

@@ -1,8 +1,8 @@
-"""What judging will cost, before anything is sent: what is expected, and what it can come to at most.
+"""What structured questions will cost, before any is sent: what is expected, and what it can come to at most.
 
 Both are worked out from the requests themselves. What is read is in them, and is counted as the provider counts. What
 is written is not: its form is known (the schema, an entry for every step), and the free texts in it are supposed to be
-as long as a judge of that kind usually makes them. A reply that is asked for again is not expected; the most supposes
+as long as a model of that kind usually makes them. A reply that is asked for again is not expected; the most supposes
 that every reply is as long as it may be.
 """
 
