@@ -6,8 +6,9 @@ from copy import deepcopy
 
 import pytest
 
-from eclosure.construct.findings import WANTED, find, objection
+from eclosure.construct.findings import find, objection
 from eclosure.core.family import Finding
+from eclosure.protocol.acceptance import WANTED
 from eclosure.protocol.construction import SCHEMAS, Role
 from eclosure.protocol.structured import UnreadableReplyError
 

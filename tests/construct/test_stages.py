@@ -13,11 +13,13 @@ from tests.construct.test_views import QUESTION, SOURCE, TARGET, VARIATION, step
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.model import Finish, Reply, Usage
 from eclosure.construct.draft import Draft, GivenUp
+from eclosure.construct.length import estimated
 from eclosure.construct.settings import ConstructSettings
-from eclosure.construct.stages import NO_REFERENCE, build_evidence, build_question, build_target, pack, screen
+from eclosure.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
 from eclosure.construct.team import Team
 from eclosure.core.family import Family
 from eclosure.core.instance import Instance
+from eclosure.core.judgment import NO_REFERENCE
 from eclosure.errors import SettingError
 from eclosure.protocol.construction import MATERIAL, Role
 from eclosure.protocol.material import read_material
@@ -80,13 +82,22 @@ def built(source=SOURCE, settings=None, **replies):
     team = Team(script, script, settings or ConstructSettings())
 
     async def run():
-        draft = await screen(source, team)
+        draft = await screen(source, team, estimated())
         for part in (build_target, build_evidence, build_question):
             if isinstance(draft, Draft):
                 draft = await part(draft, team)
         return draft
 
     return asyncio.run(run()), script
+
+
+def packed(draft, script, settings=None):
+    return pack(draft, Team(script, script, settings or ConstructSettings()), estimated())
+
+
+def checked_again(family, script, **more):
+    team = Team(script, script, ConstructSettings(), **more)
+    return asyncio.run(reverify(family, team))
 
 
 def refused(source=SOURCE, settings=None, **replies):
@@ -97,7 +108,7 @@ def refused(source=SOURCE, settings=None, **replies):
 
 def test_a_source_becomes_a_family_with_all_that_was_said_of_it():
     draft, script = built()
-    family = pack(draft)
+    family = packed(draft, script)
     assert isinstance(family, Family)
     assert [finding.role for finding in family.findings] == [
         Role.SCREEN_SEED, Role.VERIFY_TARGET, Role.SCREEN_EVIDENCE, Role.VERIFY_EVIDENCE, Role.SCREEN_QUESTION,
@@ -107,6 +118,9 @@ def test_a_source_becomes_a_family_with_all_that_was_said_of_it():
     assert draft.attempts == {"target": 1, "evidence": 1, "question": 1}
     assert [request.schema.name for request in script.asked] == list(Role)
     assert decode(Draft, json.loads(encode(draft))) == draft
+    assert family.provenance.attempts == draft.attempts
+    assert (family.provenance.constructor, family.provenance.reverifier) == ("house/model", None)
+    assert decode(Family, json.loads(encode(family))) == family
 
 
 def test_each_is_shown_what_came_before_it():
@@ -180,10 +194,10 @@ def test_no_more_variations_than_wanted_and_none_twice():
 def test_two_good_variations_are_both_kept():
     both = {"plan": "", "variations": [VARIATION, ANOTHER], "complete": True}
     verified = [sound(Role.VERIFY_EVIDENCE, 3), sound(Role.VERIFY_EVIDENCE, 2)]
-    draft, _ = built(CONSTRUCT_EVIDENCE=[both], VERIFY_EVIDENCE=verified)
+    draft, script = built(CONSTRUCT_EVIDENCE=[both], VERIFY_EVIDENCE=verified)
     assert [edit.passage_id for edit in draft.evidence_edits] == ["c", "a"]
     assert len(draft.findings) == 1 + 1 + 2 * 2 + 2
-    assert isinstance(pack(draft), Family)
+    assert isinstance(packed(draft, script), Family)
 
 
 def test_a_second_attempt_is_told_what_was_said_against_the_first():
@@ -221,3 +235,60 @@ def test_settings_that_cannot_work_are_refused(wrong):
 def test_a_run_is_known_by_its_settings_and_texts():
     assert ConstructSettings().identity["guidelines"].keys() == set(Role)
     assert ConstructSettings(edits=3).identity != ConstructSettings().identity
+
+
+def test_what_is_longer_than_a_path_may_be_is_left_out_before_anybody_is_paid_and_after():
+    short = ConstructSettings(max_length=10)
+    found, script = refused(settings=short)
+    assert (found.reason, script.asked) == ("length: too long", [])
+    draft, script = built()
+    longest = estimated().of_family(draft.family(None))
+    assert isinstance(packed(draft, script, ConstructSettings(max_length=longest)), Family)
+    found = packed(draft, script, ConstructSettings(max_length=longest - 1))
+    assert found.reason == "length: too long"
+
+
+CHECKS = [Role.SCREEN_SEED, Role.VERIFY_TARGET, Role.SCREEN_EVIDENCE, Role.VERIFY_EVIDENCE, Role.SCREEN_QUESTION,
+          Role.VERIFY_QUESTION]  # fmt: skip
+
+
+def test_a_finished_family_is_before_every_check_once_more_by_replies_drawn_anew():
+    draft, script = built()
+    family = packed(draft, script)
+    other = Script("other/model")
+    again = checked_again(family, script, reverifier=other)
+    assert [request.schema.name for request in other.asked] == CHECKS
+    assert {request.replica for request in other.asked} == {1}
+    assert {request.replica for request in script.asked} == {0}
+    assert again.findings[: len(family.findings)] == family.findings
+    assert [(one.role, one.judge, one.again) for one in again.findings[len(family.findings) :]] == [
+        (role, "other/model", True) for role in CHECKS
+    ]
+    assert (again.provenance.verifier, again.provenance.reverifier) == ("house/model", "other/model")
+    assert (again.gold, again.evidence_edits, again.question_edit) == (
+        family.gold,
+        family.evidence_edits,
+        family.question_edit,
+    )
+
+
+@pytest.mark.parametrize("role", CHECKS)
+def test_whoever_objects_the_second_time_is_heard(role):
+    draft, script = built()
+    family = packed(draft, script)
+    found = checked_again(family, Script("house/model", **{role.name: [REPLIES[role] | AGAINST[role]]}))
+    assert found.reason.startswith(f"{role}: ")
+    assert found.value.setbacks[-1].finding.again
+
+
+def test_an_edit_that_does_not_hold_the_second_time_is_left_out_alone():
+    both = {"plan": "", "variations": [VARIATION, ANOTHER], "complete": True}
+    verified = [sound(Role.VERIFY_EVIDENCE, 3), sound(Role.VERIFY_EVIDENCE, 2)]
+    draft, script = built(CONSTRUCT_EVIDENCE=[both], VERIFY_EVIDENCE=verified)
+    family = packed(draft, script)
+    good_one = REPLIES[Role.SCREEN_EVIDENCE]
+    objecting = Script(
+        "m", SCREEN_EVIDENCE=[good_one | AGAINST[Role.SCREEN_EVIDENCE], good_one], VERIFY_EVIDENCE=verified[1:]
+    )
+    again = checked_again(family, objecting)
+    assert [edit.view.answer for edit in again.evidence_edits] == ["Chile"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eclosure.core.family import EvidenceEdit, Family, Finding, QuestionEdit, View
+from eclosure.core.family import EvidenceEdit, Family, Finding, Provenance, QuestionEdit, View
 from eclosure.core.instance import Instance
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Draft:
         """The same, knowing how often a part was tried."""
         return replace(self, attempts={**self.attempts, part: attempts})
 
-    def family(self) -> Family:
+    def family(self, provenance: Provenance) -> Family:
         """All of it together."""
         assert self.gold is not None
         assert self.question_edit is not None
@@ -42,6 +42,7 @@ class Draft:
             self.evidence_edits,
             self.question_edit,
             self.findings,
+            provenance,
         )
 
 

@@ -1,6 +1,6 @@
 """What a screen or a verifier said -> whether a candidate is accepted, and what speaks against it.
 
-The conditions V of appendix B as a table: every judgement stands for itself, and all of them must come out as wanted.
+What is wanted stands in ``protocol.acceptance``; every judgement stands for itself.
 """
 
 from __future__ import annotations
@@ -9,64 +9,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.family import Finding
+from eclosure.core.gates import MINIMUM_SUPPORT
+from eclosure.protocol.acceptance import SOUNDNESS, WANTED
 from eclosure.protocol.construction import Role
 from eclosure.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-WANTED: Mapping[Role, Mapping[str, bool]] = {
-    Role.SCREEN_SEED: {"warranted": True, "unique": True, "elsewhere": False},
-    Role.VERIFY_TARGET: {"alignment.aligned": True, "closure.closed": True, "grounding.grounded": True},
-    Role.SCREEN_EVIDENCE: {
-        "localized": True,
-        "coherent": True,
-        "edited_after": True,
-        "unique_after": True,
-        "original_after": False,
-        "edited_before": False,
-        "same_kind": True,
-    },
-    Role.VERIFY_EVIDENCE: {
-        "prefix.before": True,
-        "prefix.after": True,
-        "switching.original_before": True,
-        "switching.original_after": False,
-        "switching.edited_before": False,
-        "switching.edited_after": True,
-        "alignment.aligned": True,
-        "closure.original": True,
-        "closure.edited": True,
-        "closure.original_to_edited": False,
-        "closure.edited_to_original": False,
-    },
-    Role.SCREEN_QUESTION: {
-        "changed": True,
-        "edited_warranted": True,
-        "edited_unique": True,
-        "original_fits_edited": False,
-        "edited_fits_original": False,
-        "natural": True,
-        "several_steps": True,
-        "degenerate": False,
-    },
-    Role.VERIFY_QUESTION: {
-        "alignment.original": True,
-        "alignment.edited": True,
-        "alignment.edited_to_original": False,
-        "alignment.original_to_edited": False,
-        "closure.closed": True,
-    },
-}
-"""What must be said of a candidate that is accepted, judgement by judgement."""
-SOUNDNESS = "soundness"
-"""Comes on top for those who judge steps: every one of them must be sound."""
-MINIMUM_SUPPORT = 2
 
-
-def find(role: Role, judge: str, said: Mapping[str, Any], *, steps: int | None = None) -> Finding:
+def find(role: Role, judge: str, said: Mapping[str, Any], *, steps: int | None = None, again: bool = False) -> Finding:
     """Hold a reply against what is wanted. ``steps`` is how many were to be judged, where steps were."""
-    return Finding(role, judge, said, (*_unsound(said, steps), *_unwanted(role, said), *_unfit(role, said)))
+    objections = (*_unsound(said, steps), *_unwanted(role, said), *_unfit(role, said))
+    return Finding(role, judge, said, objections, again)
 
 
 def objection(finding: Finding) -> str:

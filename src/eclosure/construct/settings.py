@@ -21,6 +21,8 @@ class Part(StrEnum):
     TARGET = "target"
     EVIDENCE = "evidence"
     QUESTION = "question"
+    PACK = "pack"
+    REVERIFY = "reverify"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +37,38 @@ class ConstructSettings:
     """How often the same is asked of a model that answers in no usable form."""
     max_tokens: int = 4096
     temperature: float = 0.0
+    seed: int = 42
+    """Sent along, so that whoever is asked once more draws anew."""
+    reverify: bool = True
+    """Whether a finished family is held against every check once more, by a reply drawn anew."""
+    max_length: int = 8_192
+    """Longest path in tokens, prompt and response. Nothing is cut to fit."""
+    tokenizer: str | None = None
+    """Whose tokens are counted: a model's folder or name. None estimates, rather high than low."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        if min(self.edits, self.attempts, self.replies, self.max_tokens) < 1:
-            raise SettingError("edits, attempts, replies and max_tokens are at least one.")
+        if min(self.edits, self.attempts, self.replies, self.max_tokens, self.max_length) < 1:
+            raise SettingError("edits, attempts, replies, max_tokens and max_length are at least one.")
         if self.attempts > MOST_ATTEMPTS:
             raise SettingError(f"attempts: at most {MOST_ATTEMPTS}; every further one selects for lenient checks.")
 
     @property
     def decoding(self) -> Decoding:
         """As the models are told."""
-        return Decoding(max_tokens=self.max_tokens, temperature=self.temperature)
+        return Decoding(max_tokens=self.max_tokens, temperature=self.temperature, seed=self.seed)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What a source goes through."""
+        return tuple(part for part in Part if self.reverify or part is not Part.REVERIFY)
 
     @property
     def identity(self) -> dict[str, Any]:
         """For manifests: the settings and what every role is told."""
-        return asdict(self) | {"guidelines": {str(role): guideline_hash(role) for role in Role}}
+        return asdict(self) | {"guidelines": guidelines()}
+
+
+def guidelines() -> dict[str, str]:
+    """What every role is told, by hash."""
+    return {str(role): guideline_hash(role) for role in Role}

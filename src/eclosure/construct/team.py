@@ -1,8 +1,8 @@
-"""Who builds and who checks: two models, asked under the locked texts."""
+"""Who builds and who checks: models, asked under the locked texts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,20 @@ INCOMPLETE = "incomplete"
 
 @dataclass(frozen=True)
 class Team:
-    """A constructor and a verifier; better not of one family."""
+    """A constructor and a verifier, better not of one family, and whoever checks what is finished."""
 
     constructor: ChatModel
     verifier: ChatModel
     settings: ConstructSettings
+    reverifier: ChatModel | None = None
+    """The verifier, unless somebody else is named."""
+    again: bool = False
+    """Whether they are asked once more."""
+
+    @property
+    def second(self) -> Team:
+        """The same for the second check. What was said before is not looked up: the reply is drawn anew."""
+        return replace(self, verifier=self.reverifier or self.verifier, again=True)
 
     async def construct(self, shown: Shown, read: Callable[[Mapping[str, Any]], Any], attempt: int) -> Any:
         """What the constructor made, as ``read`` understands it; a setback where it made nothing."""
@@ -53,9 +62,10 @@ class Team:
         said = await ask(
             self.verifier,
             asked(shown),
-            partial(find, role, self.verifier.name, steps=steps),
+            partial(find, role, self.verifier.name, steps=steps, again=self.again),
             decoding=self.settings.decoding,
             attempts=self.settings.replies,
+            replica=int(self.again),
         )
         if said.reason is not None:
             return Setback(role, said.reason, "no usable reply")

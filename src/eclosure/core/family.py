@@ -71,6 +71,8 @@ class Finding:
     """The reply, as it came."""
     objections: tuple[str, ...] = ()
     """The judgements that did not come out as wanted; none where the part was accepted."""
+    again: bool = False
+    """Whether it was said of the finished family, once more, and not on the way to it."""
 
     @property
     def accepted(self) -> bool:
@@ -101,6 +103,20 @@ class QuestionEdit:
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """Who built a family and who checked it."""
+
+    constructor: str
+    verifier: str
+    guidelines: str
+    """The hash of everything that they were told."""
+    attempts: Mapping[str, int]
+    """How often each part was tried; a part that took several was chosen among them."""
+    reverifier: str | None = None
+    """Who checked the finished family once more; None where nobody did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """A source with its verified response, at least one evidence edit and exactly one question edit."""
 
@@ -110,7 +126,9 @@ class Family:
     evidence_edits: tuple[EvidenceEdit, ...]
     question_edit: QuestionEdit
     findings: tuple[Finding, ...] = ()
-    """What screens and verifiers said on the way; empty for families made elsewhere."""
+    """What screens and verifiers said; empty for families made elsewhere."""
+    provenance: Provenance | None = None
+    """None for families made elsewhere."""
 
     @property
     def views(self) -> Iterator[View]:

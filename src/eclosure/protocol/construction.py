@@ -266,9 +266,13 @@ SCHEMAS: Mapping[Role, Mapping[str, Any]] = {
 def asked(shown: Shown) -> Asked:
     """The question that goes with what is shown."""
     role = _ROLE_OF[type(shown)]
-    system = load_text(_frame(role)).render(guideline=load_text(f"{role}.md").text.rstrip("\n"))
-    messages = (Message(role="system", content=system), Message(role="user", content=material_json(shown)))
+    messages = (Message(role="system", content=told(role)), Message(role="user", content=material_json(shown)))
     return Asked(role, messages, guideline_hash(role), SCHEMAS[role])
+
+
+def told(role: Role) -> str:
+    """What a role is told before it is shown anything."""
+    return load_text(_frame(role)).render(guideline=load_text(f"{role}.md").text.rstrip("\n"))
 
 
 def guideline_hash(role: Role) -> str:

@@ -1,0 +1,76 @@
+"""How long a family's paths are, before anybody trains on them: prompt and response in tokens.
+
+With the tokenizer of the model to be trained the count is the one that training makes. Without it the count is an
+estimate, rather high than low, so that what is kept here seldom turns out to be too long there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from eclosure.chat.budget import tokens_about
+from eclosure.protocol.prompts import Message
+from eclosure.protocol.response import ResponsePrompt, completion_text
+
+if TYPE_CHECKING:
+    from eclosure.core.family import Family
+    from eclosure.core.instance import Passage
+
+_A_MESSAGE = 16
+"""Tokens a chat template may add to a turn."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """Counts the tokens of paths under one prompt."""
+
+    conversation: Callable[[Sequence[Message]], int]
+    """Of everything up to the reply."""
+    reply: Callable[[str], int]
+    """Of a reply, with the end of its turn."""
+    prompt: ResponsePrompt = field(default_factory=ResponsePrompt)
+
+    def of_prompt(self, question: str, evidence: Sequence[Passage]) -> int:
+        """What every path of a view begins with."""
+        return self.conversation(self.prompt.messages(question, evidence))
+
+    def of_family(self, family: Family) -> int:
+        """At least the longest path: the longest trace with the longest answer under the longest prompt."""
+        pairs = product(family.views, family.views)
+        response = max(self.reply(completion_text(one.trace, other.answer)) for one, other in pairs)
+        return response + max(self.of_prompt(view.question, view.evidence) for view in family.views)
+
+
+def estimated() -> Length:
+    """By the letters, for whoever will train some model."""
+    return Length(
+        lambda messages: sum(tokens_about(message["content"]) + _A_MESSAGE for message in messages),
+        lambda text: tokens_about(text) + 1,
+    )
+
+
+def tokenized(tokenizer: Any) -> Length:
+    """By the tokenizer of the model that is to be trained."""
+
+    def count(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def conversation(messages: Sequence[Message]) -> int:
+        text = tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=True, tokenize=False, enable_thinking=False
+        )
+        return count(text)
+
+    return Length(conversation, lambda text: count(text) + 1)
+
+
+def length_for(tokenizer: str | None) -> Length:
+    """For a tokenizer by its name, or for none."""
+    if tokenizer is None:
+        return estimated()
+    from eclosure.weights import load_tokenizer  # noqa: PLC0415 - heavy
+
+    return tokenized(load_tokenizer(tokenizer))

@@ -1,0 +1,69 @@
+"""Which families are for training and which for development: by their names alone, so that it never changes.
+
+Within each dataset families are ranked by a hash of the dataset and the source's id; the first tenth is for
+development. A source and all its views stay together, for they are one family.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from eclosure.core.identity import hash_rank
+from eclosure.store.families import scan_families
+from eclosure.store.folder import DEVELOPMENT, FAMILIES, TRAIN
+from eclosure.store.records import ReadRecord
+from eclosure.store.stage import Stage, write_together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from eclosure.core.family import Family
+
+SALT = "eclosure families"
+SHARE = 0.1
+UNKNOWN = "unknown"
+ELSEWHERE = "in the other part"
+
+
+def dataset_of(benchmark: str | None) -> str:
+    """What families are counted under."""
+    return benchmark or UNKNOWN
+
+
+def development_ids(sources: Iterable[tuple[str, str]], share: float = SHARE) -> frozenset[str]:
+    """The source ids for development, out of pairs of dataset and source id."""
+    ranked: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for dataset, source_id in sources:
+        ranked[dataset].append((hash_rank(SALT, dataset, source_id), source_id))
+    chosen: set[str] = set()
+    for ranks in ranked.values():
+        most = int(share * len(ranks) + 0.5)
+        chosen |= {source_id for _, source_id in sorted(ranks)[:most]}
+    return frozenset(chosen)
+
+
+def split_families(folder: Path, *, force: bool = False) -> None:
+    """Write ``train.jsonl`` and ``development.jsonl`` beside ``families.jsonl``; nothing where they are there."""
+    families, told = folder / FAMILIES, {"salt": SALT, "share": SHARE}
+    stages = [Stage(f"families split {name}", told, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
+    done = [stage.finished(force=force) for stage in stages]
+    if None not in done:
+        return
+    chosen = development_ids(
+        (dataset_of(one.value.source.benchmark), one.value.source.id)
+        for one in scan_families(families)
+        if one.value is not None
+    )
+    write_together(stages, _rows(families, chosen))
+
+
+def _rows(families: Path, chosen: frozenset[str]) -> Iterator[tuple[ReadRecord[Family], ReadRecord[Family]]]:
+    for record in scan_families(families):
+        other: ReadRecord[Family] = ReadRecord(record.where, rejected=ELSEWHERE)
+        held_out = record.value is not None and record.value.source.id in chosen
+        if record.value is None:
+            yield record, record
+        else:
+            yield (other, record) if held_out else (record, other)
