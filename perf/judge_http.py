@@ -54,8 +54,8 @@ A_QUESTION = 6
 """Responses to a question, the first of them reliable."""
 CONCURRENCY = 64
 COVERED = 13
-"""Of fifteen 95 % intervals, since all fifteen are not to be expected. Each rate has a seed of its own: with one for all,
-a response that is erred on at one p would be erred on at every higher one, and fifteen tries would be five."""
+"""Of fifteen 95 % intervals, since all fifteen are not to be expected. Each rate has a seed of its own: with one, a
+response that is erred on at one p would be erred on at every higher one, and fifteen tries would be five."""
 LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
 
 

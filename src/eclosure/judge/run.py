@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from eclosure.benchmarks.formats import Format
 from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
 from eclosure.chat.connect import CallSettings
+from eclosure.chat.forecast import Forecast, forecast_usage, habits_of
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
 from eclosure.chat.kinship import same_family
 from eclosure.chat.named import InProcess, Named, settled
@@ -23,7 +24,6 @@ from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, SettingError
 from eclosure.judge.evaluate import judge, requests
-from eclosure.chat.forecast import Forecast, forecast_usage, habits_of
 from eclosure.judge.settings import JudgeSettings
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.indexed import index_file

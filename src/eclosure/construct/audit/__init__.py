@@ -1,0 +1,1 @@
+"""People look at a sample of families: drawn, shown blind, and reported with agreement and intervals."""
