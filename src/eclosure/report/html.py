@@ -6,10 +6,6 @@ allows the one script and the one style it came with, by their hashes, and nothi
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from eclosure.report.against import against_sentences, against_tables
@@ -27,12 +23,10 @@ from eclosure.report.story import (
     headline,
 )
 from eclosure.report.tables import all_tables, glossary
-from eclosure.report.words import unbroken, visible
+from eclosure.report.template import page_text, source_hash, template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from jinja2 import Template
 
     from eclosure.diagnose import Case, Diagnosis
 
@@ -48,8 +42,8 @@ def page(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes | None = None
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only reports need
 
     notes = notes or Notes()
-    script, style = _text("explorer.js"), _text("page.css")
-    html: str = _template().render(
+    script, style = page_text("explorer.js"), page_text("page.css")
+    html: str = template("page.html").render(
         diagnosis=diagnosis,
         notes=notes,
         validated=notes.validation is not None,
@@ -71,36 +65,9 @@ def page(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes | None = None
         against_tables=against_tables(notes.against) if notes.against else (),
         differences=difference_plot(notes.against.comparison) if notes.against else None,
         payload=make_payload(cases, notes.against.before(cases) if notes.against else None),
-        policy=POLICY.format(script=_source_hash(script), style=_source_hash(style)) if policy else "",
+        policy=POLICY.format(script=source_hash(script), style=source_hash(style)) if policy else "",
         # These two are our own texts, not values.
         script=Markup(script),
         style=Markup(style),
     )
     return html
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import DictLoader, Environment, StrictUndefined  # noqa: PLC0415
-
-    environment = Environment(
-        loader=DictLoader({"page.html": _text("page.html")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        # Before anything is escaped, what acts without being seen is made visible.
-        finalize=lambda value: unbroken(visible(value)) if type(value) is str else value,
-    )
-    environment.filters["thousands"] = "{:,}".format
-    return environment.get_template("page.html")
-
-
-@cache
-def _text(name: str) -> str:
-    return (files(__package__) / "texts" / name).read_text("utf-8")
-
-
-def _source_hash(source: str) -> str:
-    """As a policy names an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")
