@@ -9,6 +9,7 @@ import typer
 
 import eclosure
 from eclosure.cli import (
+    construct,
     data,
     demo,
     diagnose,
@@ -42,6 +43,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(families.app, name="families")
 app.add_typer(judge.app, name="judge")
 app.add_typer(world.app, name="world")
+app.command(name="construct")(construct.construct)
 app.command(name="demo")(demo.demo)
 app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="gate")(gate.gate)

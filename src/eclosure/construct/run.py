@@ -1,0 +1,194 @@
+"""Build families from every source of a file: the parts as jobs of a run, and what lies in its folder afterwards.
+
+A run may be killed at any moment; the same call goes on, and what was answered is not asked, or paid, twice.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eclosure.benchmarks.formats import Format
+from eclosure.benchmarks.load import detect_file, scan_instances
+from eclosure.chat.connect import CallSettings
+from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, unwatched
+from eclosure.chat.kinship import same_family
+from eclosure.chat.named import Named, settled
+from eclosure.construct.draft import Draft
+from eclosure.construct.funnel import by_dataset
+from eclosure.construct.length import length_for
+from eclosure.construct.publish.card import write_card
+from eclosure.construct.settings import ConstructSettings, Part
+from eclosure.construct.split import split_families
+from eclosure.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
+from eclosure.construct.team import Team
+from eclosure.core.answers import normalize
+from eclosure.core.family import Family
+from eclosure.core.instance import Instance
+from eclosure.store.folder import FAMILIES
+from eclosure.store.records import ReadRecord
+from eclosure.store.runner import Job, Rejected
+from eclosure.store.seen import SeenIds
+from eclosure.store.spool import Spool
+from eclosure.store.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from eclosure.chat.model import ChatModel
+    from eclosure.store.ledger import Ledger
+
+DUPLICATE = "duplicate question"
+
+
+class Sources:
+    """Sources in the order of their ids. Of those that ask the same, the first."""
+
+    def __init__(self, spool: Spool[Instance]) -> None:
+        self._spool = spool
+
+    def __len__(self) -> int:
+        """How many there are, with those that are not built on."""
+        return len(self._spool)
+
+    def __iter__(self) -> Iterator[ReadRecord[Instance]]:
+        """Every record of the file, each with a value or with a reason."""
+        seen = SeenIds()
+        for number, record in enumerate(self._spool):
+            asked = None if record.value is None else " ".join(normalize(record.value.question))
+            repeated = asked is not None and seen.add(asked, b"", number) is not None
+            yield ReadRecord(record.where, rejected=DUPLICATE) if repeated else record
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The models, by what they do."""
+
+    constructor: Named
+    verifier: Named
+    reverifier: Named
+
+    @property
+    def all(self) -> tuple[Named, Named, Named]:
+        """In the order in which a run is given them."""
+        return self.constructor, self.verifier, self.reverifier
+
+    def of(self, role: str) -> Named:
+        """By what it does."""
+        found: Named = getattr(self, role)
+        return found
+
+    @property
+    def kin(self) -> tuple[str, ...]:
+        """Those who check what a model of their own family wrote."""
+        checks = {"the verifier": self.verifier, "whoever verifies again": self.reverifier}
+        return tuple(who for who, model in checks.items() if same_family(model.name, self.constructor.name))
+
+
+async def cast(
+    constructor: Named | str, verifier: Named | str, reverifier: Named | str | None = None, *, deadline: float = 120.0
+) -> Cast:
+    """The models that are meant; who verifies again is the verifier, unless somebody else is named."""
+    checks = await settled(verifier, deadline)
+    again = checks if reverifier is None else await settled(reverifier, deadline)
+    return Cast(await settled(constructor, deadline), checks, again)
+
+
+async def construct(
+    instances: Path | str,
+    models: Cast,
+    out: Path | str,
+    settings: ConstructSettings | None = None,
+    calls: CallSettings | None = None,
+    *,
+    layout: Format = Format.AUTO,
+    limit: int | None = None,
+    ledger: Path | str | None = None,
+    retry: bool = False,
+    replay: bool = False,
+    force: bool = False,
+    watch: Watch = unwatched,
+) -> Finished:
+    """Write ``families.jsonl``, its two parts and its card into a folder; see ``chat.inquiry`` for the flags."""
+    plan = Plan.of(Path(instances), models, Path(out), settings or ConstructSettings(), layout, limit)
+    return await inquire(
+        plan.inquiry(force=force),
+        models.all,
+        calls or CallSettings(),
+        ledger=ledger,
+        retry=retry,
+        replay=replay,
+        force=force,
+        watch=watch,
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before it is begun."""
+
+    models: Cast
+    settings: ConstructSettings
+    stage: Stage
+    limit: int | None
+
+    @classmethod
+    def of(
+        cls,
+        instances: Path,
+        models: Cast,
+        out: Path,
+        settings: ConstructSettings,
+        layout: Format = Format.AUTO,
+        limit: int | None = None,
+    ) -> Plan:
+        """All that decides what comes out stands in the stage's settings."""
+        layout = detect_file(instances) if layout is Format.AUTO else layout
+        roles = ("constructor", "verifier", *(["reverifier"] if settings.reverify else []))
+        asked = {role: dict(models.of(role).identity) for role in roles}
+        told = {**asked, **settings.identity, "format": layout.value, "limit": limit}
+        return cls(models, settings, Stage("construct", told, (instances,), out / FAMILIES), limit)
+
+    @contextmanager
+    def sources(self) -> Iterator[Sources]:
+        """What families are to be built from."""
+        layout = Format(self.stage.settings["format"])
+        with Spool(Instance, scan_instances(self.stage.inputs[0], format=layout), limit=self.limit) as spool:
+            yield Sources(spool)
+
+    def inquiry(self, *, force: bool = False) -> Inquiry[Instance]:
+        """The run: what is asked of whom, and what is written when it is done."""
+
+        async def notes(ledger: Ledger) -> Mapping[str, Any]:
+            with self.sources() as sources:
+                return await by_dataset(ledger, sources, self.settings.parts)
+
+        finish = partial(_complete, self.stage.out.parent, force=force)
+        return Inquiry(self.stage, self.sources, lambda source: source.id, self.jobs, notes, finish)
+
+    def jobs(self, constructor: ChatModel, verifier: ChatModel, reverifier: ChatModel) -> Sequence[Job[Any, Any]]:
+        """The parts, one after the other."""
+        team = Team(constructor, verifier, self.settings, reverifier)
+        length = length_for(self.settings.tokenizer)
+
+        async def packed(draft: Draft) -> Family | Rejected:
+            return pack(draft, team, length)
+
+        jobs: dict[Part, Job[Any, Any]] = {
+            Part.SCREEN: Job(Part.SCREEN, partial(screen, team=team, length=length), Draft),
+            Part.TARGET: Job(Part.TARGET, partial(build_target, team=team), Draft),
+            Part.EVIDENCE: Job(Part.EVIDENCE, partial(build_evidence, team=team), Draft),
+            Part.QUESTION: Job(Part.QUESTION, partial(build_question, team=team), Draft),
+            Part.PACK: Job(Part.PACK, packed, Family),
+            Part.REVERIFY: Job(Part.REVERIFY, partial(reverify, team=team), Family),
+        }
+        return [jobs[part] for part in self.settings.parts]
+
+
+def _complete(folder: Path, *, force: bool) -> None:
+    """What follows from the families: their two parts, and the card."""
+    split_families(folder, force=force)
+    write_card(folder)
