@@ -58,6 +58,13 @@ def test_what_the_constructor_wrote_becomes_a_view_with_its_proof():
     assert GOLD.evidence is SOURCE.evidence
 
 
+def test_an_edit_that_leads_elsewhere_rests_on_other_passages():
+    steps = [step("Ana Ruiz was born in Iquique.", [1]), step("So he was born in Iquique.", (), [2])]
+    assert evidence_edit(GOLD, VARIATION | {"steps": steps}).view.support_ids == ("a", "b")
+    unnamed = [step("Ana Ruiz was born in Iquique."), step("So he was born in Iquique.", (), [2])]
+    assert evidence_edit(GOLD, VARIATION | {"steps": unnamed}).view.support_ids == GOLD.support_ids
+
+
 def test_a_variation_changes_the_named_words_and_nothing_else():
     edit = evidence_edit(GOLD, VARIATION)
     assert edit.view.evidence[2].text == "Ana Ruiz, born in Iquique, left Iquique early. The Arica Prize is hers."

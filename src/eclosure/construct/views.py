@@ -59,16 +59,23 @@ def evidence_edit(gold: View, told: Mapping[str, Any]) -> EvidenceEdit | Refused
         return Refused(edited.failures[0].problem.value, "; ".join(map(str, edited.failures)))
     evidence = (*gold.evidence[:place], edited.passage, *gold.evidence[place + 1 :])
     rest, proof = _written(told["steps"], evidence, before=first)
+    proof = (*gold.proof[:first], *proof)
     view = View(
         ViewKind.EVIDENCE_CF,
         gold.question,
         evidence,
         Trace((*gold.trace.steps[:first], *rest.steps)),
         told["answer"].strip(),
-        gold.support_ids,
-        (*gold.proof[:first], *proof),
+        _support(gold, proof),
+        proof,
     )
     return EvidenceEdit(view, passage_id, first, intervention)
+
+
+def _support(gold: View, proof: tuple[ProofStep, ...]) -> tuple[str, ...]:
+    """What the steps rest on: a changed claim may lead to other passages. The original's where they name too few."""
+    named = {id_ for node in proof for id_ in node.passage_ids}
+    return tuple(one.id for one in gold.evidence if one.id in named) if len(named) > 1 else gold.support_ids
 
 
 def question_edit(gold: View, told: Mapping[str, Any]) -> QuestionEdit:
