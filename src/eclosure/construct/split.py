@@ -6,10 +6,9 @@ development. A source and all its views stay together, for they are one family.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from eclosure.core.identity import hash_rank
+from eclosure.core.identity import SPLIT_SALT, hash_split
 from eclosure.store.families import scan_families
 from eclosure.store.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclosure.store.records import ReadRecord
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     from eclosure.core.family import Family
 
-SALT = "eclosure families"
-SHARE = 0.1
 UNKNOWN = "unknown"
 ELSEWHERE = "in the other part"
 
@@ -32,21 +29,15 @@ def dataset_of(benchmark: str | None) -> str:
     return benchmark or UNKNOWN
 
 
-def development_ids(sources: Iterable[tuple[str, str]], share: float = SHARE) -> frozenset[str]:
+def development_ids(sources: Iterable[tuple[str, str]]) -> frozenset[str]:
     """The source ids for development, out of pairs of dataset and source id."""
-    ranked: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for dataset, source_id in sources:
-        ranked[dataset].append((hash_rank(SALT, dataset, source_id), source_id))
-    chosen: set[str] = set()
-    for ranks in ranked.values():
-        most = int(share * len(ranks) + 0.5)
-        chosen |= {source_id for _, source_id in sorted(ranks)[:most]}
-    return frozenset(chosen)
+    split = hash_split(sources, stratum=lambda one: one[0], identity=lambda one: one[1])
+    return frozenset(source_id for _, source_id in split.development)
 
 
 def split_families(folder: Path, *, force: bool = False) -> None:
     """Write ``train.jsonl`` and ``development.jsonl`` beside ``families.jsonl``; nothing where they are there."""
-    families, told = folder / FAMILIES, {"salt": SALT, "share": SHARE}
+    families, told = folder / FAMILIES, {"salt": SPLIT_SALT}
     stages = [Stage(f"families split {name}", told, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
     done = [stage.finished(force=force) for stage in stages]
     if None not in done:
