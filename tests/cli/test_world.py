@@ -60,6 +60,16 @@ def test_families_count_what_they_pass_over(tmp_path):
     assert len((tmp_path / "families.jsonl").read_text().splitlines()) == 5
 
 
+def test_sources_do_not_say_what_is_wrong_with_them(tmp_path):
+    run("make", "--sources", 20, "--ineligible", 0.5, "--out", tmp_path)
+    planted = [json.loads(line) for line in (tmp_path / "sources.planted.jsonl").read_text().splitlines()]
+    sources = [json.loads(line) for line in (tmp_path / "sources.jsonl").read_text().splitlines()]
+    assert [one["instance_id"] for one in planted] == [source["id"] for source in sources]
+    kinds = {one["kind"] for one in planted if one["kind"]}
+    assert 0 < sum(one["kind"] is not None for one in planted) < 20
+    assert not any(kind in json.dumps(source) for kind in kinds for source in sources)
+
+
 def test_what_cannot_be_read_is_counted(tmp_path):
     run("make", "--questions", 2, "--out", tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "responses.jsonl").read_text().splitlines()]

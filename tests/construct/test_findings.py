@@ -50,7 +50,7 @@ def _set(said, name, value):
 
 
 def found(role, said):
-    return find(role, "house/judge", said, steps=2 if role in WITH_STEPS else None)
+    return find(role, "house/judge", said, steps=2 if role in WITH_STEPS else None, passages=5)
 
 
 @pytest.mark.parametrize("role", JUDGING)

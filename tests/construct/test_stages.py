@@ -220,6 +220,8 @@ def test_a_reply_that_is_none_is_asked_for_again_and_then_told():
     assert isinstance(draft, Draft)
     found, _ = refused(CONSTRUCT_TARGET=[nowhere])
     assert found.reason == "construct_target: no such passage"
+    found, script = refused(SCREEN_SEED=[REPLIES[Role.SCREEN_SEED] | {"support": [0, 99]}])
+    assert (found.reason, len(script.asked)) == ("screen_seed: no such passage", 2)
     found, _ = refused(SCREEN_QUESTION=[CallFailure(FailureKind.REFUSAL, "no")])
     assert found.reason == "screen_question: refusal"
     with pytest.raises(CallFailure):

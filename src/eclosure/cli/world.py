@@ -60,20 +60,25 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what other work ha
 
 @app.command()
 def make(
+    *,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.", file_okay=False)],
     questions: Annotated[int, typer.Option(min=0, help="How many questions to make.")] = 0,
     families: Annotated[int, typer.Option(min=0, help="How many counterfactual families to make.")] = 0,
+    sources: Annotated[int, typer.Option(min=0, help="How many sources to make, for families to be built from.")] = 0,
+    ineligible: Annotated[
+        float, typer.Option(min=0, max=1, help="The share of sources that are spoilt and cannot be built on.")
+    ] = 0.3,
     profile: ProfileOption = ProfileName.TWO_WIKI,
     seed: Seed = 42,
     failure: Failures = None,
     force: Force = False,
 ) -> None:
-    """Make questions with responses to them, or families of edits, without end and without a model."""
+    """Make questions with responses to them, families of edits, or sources to build on, without a model."""
     from eclosure.errors import SettingError
     from eclosure.store.stage import Stage
 
-    if not questions and not families:
-        raise SettingError("ask for --questions N or --families N.")
+    if not questions and not families and not sources:
+        raise SettingError("ask for --questions N, --families N or --sources N.")
     settings: dict[str, Any] = {"profile": profile.value, "seed": seed}
     rates = _rates(failure)
     if questions:
@@ -88,6 +93,13 @@ def make(
     if families:
         stage = Stage("world families", settings | {"families": families}, (), out / "families.jsonl")
         _run([stage], _families(profile.value, seed, families), force=force)
+    if sources:
+        asked = settings | {"sources": sources, "ineligible": ineligible}
+        stages = [
+            Stage("world sources", asked, (), out / "sources.jsonl"),
+            Stage("world planted sources", asked, (), out / "sources.planted.jsonl"),
+        ]
+        _run(stages, _sources(profile.value, seed, sources, ineligible), force=force)
 
 
 @app.command()
@@ -148,6 +160,12 @@ def serve(
         JudgeName,
         typer.Option("--judge", help="exact; or one who obeys orders in the texts it is shown: naive, careful."),
     ] = JudgeName.EXACT,
+    constructor_noise: Annotated[
+        float, typer.Option(min=0, max=1, help="How often its constructor plants a defect, for each call.")
+    ] = 0.0,
+    verifier_noise: Annotated[
+        float, typer.Option(min=0, max=1, help="How often its verifier errs on a candidate, for each call.")
+    ] = 0.0,
     latency: Annotated[float, typer.Option(min=0, help="Seconds before each reply.")] = 0.0,
     jitter: Annotated[float, typer.Option(min=0, help="Seconds added at random.")] = 0.0,
     max_concurrency: Annotated[int | None, typer.Option(min=1, help="More at once get a 429.")] = None,
@@ -168,7 +186,14 @@ def serve(
         max_concurrency=max_concurrency,
     )
     trust = None if judge_kind is JudgeName.EXACT else Trust(judge_kind.value)
-    registry = world_registry(FailureRates(_rates(failure)), seed, judge_noise=judge_noise, judge_trust=trust)
+    registry = world_registry(
+        FailureRates(_rates(failure)),
+        seed,
+        judge_noise=judge_noise,
+        judge_trust=trust,
+        constructor_noise=constructor_noise,
+        verifier_noise=verifier_noise,
+    )
     run(registry, behaviour, port=port)
 
 
@@ -273,6 +298,16 @@ def _families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[A
             yield [ReadRecord(f"item {number}", value=family)]
         else:
             yield [ReadRecord(f"item {number}", rejected=family)]
+
+
+def _sources(profile: str, seed: int, count: int, ineligible: float) -> Iterator[list[ReadRecord[Any]]]:
+    """Each source, and beside it what is wrong with it: the source itself does not say."""
+    from eclosure.store.records import ReadRecord
+    from eclosure.world.spoiling import Planted, make_sources
+
+    for number, (source, kind) in enumerate(make_sources(profile, seed, count, ineligible), start=1):
+        where = f"source {number}"
+        yield [ReadRecord(where, value=source), ReadRecord(where, value=Planted(source.id, kind))]
 
 
 def _judged(

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-def find(role: Role, judge: str, said: Mapping[str, Any], *, steps: int | None = None, again: bool = False) -> Finding:
-    """Hold a reply against what is wanted. ``steps`` is how many were to be judged, where steps were."""
+def find(
+    role: Role, judge: str, said: Mapping[str, Any], *, passages: int, steps: int | None = None, again: bool = False
+) -> Finding:
+    """Hold a reply against what is wanted: so many passages were shown, and so many steps, where steps were judged."""
+    if wrong := [index for index in said.get("support", ()) if not 0 <= index < passages]:
+        raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
     objections = (*_unsound(said, steps), *_unwanted(role, said), *_unfit(role, said))
     return Finding(role, judge, said, objections, again)
 

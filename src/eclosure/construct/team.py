@@ -62,7 +62,7 @@ class Team:
         said = await ask(
             self.verifier,
             asked(shown),
-            partial(find, role, self.verifier.name, steps=steps, again=self.again),
+            partial(find, role, self.verifier.name, passages=len(shown.evidence), steps=steps, again=self.again),
             decoding=self.settings.decoding,
             attempts=self.settings.replies,
             replica=int(self.again),

@@ -20,8 +20,8 @@ from eclosure.world.facts import Entity, Scene
 from eclosure.world.make import Item, make_item
 from eclosure.world.questions import Agree, Choose, Lookup, Span, Target, read_question, write_question
 from eclosure.world.solve import Solution, solve, write_answer, write_steps
+from eclosure.world.switching import edit_defects, retarget_defects
 from eclosure.world.values import ValueKind
-from eclosure.world.warrant import aligned, closes, sound_steps, warrants, warrants_uniquely
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,17 +111,17 @@ def _evidence_edits(item: Item, gold: View) -> Iterator[EvidenceEdit]:
     for hop in hops:
         if len(hop.passages) != 1 or hop.relation is rel.ALIAS:
             continue
-        for value in _new_values(item, hop, rng):
+        for value in new_values(item.instance.evidence, hop, rng):
             edit = _edit(item, gold, hop, value)
-            if edit is not None and _switches(gold, edit):
+            if edit is not None and not any(edit_defects(gold, edit)):
                 yield edit
                 break
 
 
-def _new_values(item: Item, hop: Hop, rng: Random) -> list[str]:
+def new_values(passages: tuple[Passage, ...], hop: Hop, rng: Random) -> list[str]:
     """Values that could stand in a fact's place and still lead somewhere, as plausible as the old one."""
     if hop.relation.kind is ValueKind.NAME:
-        return _new_names(item, hop.relation, hop.value, rng)
+        return _new_names(passages, hop.relation, hop.value, rng)
     scene = Scene(rng)
     drawn = [scene.literal(hop.relation) for _ in range(8)]
     if hop.relation.kind is ValueKind.DATE:
@@ -130,9 +130,9 @@ def _new_values(item: Item, hop: Hop, rng: Random) -> list[str]:
     return [value for value in dict.fromkeys(drawn) if value != hop.value]
 
 
-def _new_names(item: Item, relation: rel.Relation, value: str, rng: Random) -> list[str]:
+def _new_names(passages: tuple[Passage, ...], relation: rel.Relation, value: str, rng: Random) -> list[str]:
     """Names of the same sort from the passages, which may lead on, and an unused one, which ends there."""
-    readings = evidence_of(item.instance.evidence).readings
+    readings = evidence_of(passages).readings
     known = [name for reading in readings for name in _names(reading, relation)]
     others = [name for name in dict.fromkeys(known) if name != value]
     rng.shuffle(others)
@@ -173,47 +173,13 @@ def _changed(entity: Entity, hop: Hop, value: str) -> Entity:
     return replace(entity, statements=statements)
 
 
-def _switches(gold: View, edit: EvidenceEdit) -> bool:
-    """All conditions of appendix B.4, from the words."""
-    view, first = edit.view, edit.first_affected_step
-    question, old, new = gold.question, gold.evidence, view.evidence
-    if not (
-        warrants_uniquely(question, new, view.answer)
-        and warrants(question, new, gold.answer) is False
-        and warrants(question, old, view.answer) is False
-    ):
-        return False
-    ours, theirs = sound_steps(old, gold.trace), sound_steps(new, view.trace)
-    crossed, back = sound_steps(new, gold.trace), sound_steps(old, view.trace)
-    return (
-        all(ours)
-        and all(theirs)
-        and all(crossed[:first])
-        and crossed[first] is False
-        and back[first] is False
-        and aligned(question, view.trace) is True
-        and _closes_apart(gold, view)
-    )
-
-
-def _closes_apart(gold: View, view: View) -> bool:
-    """Each trace establishes its own answer and not the other's."""
-    question = gold.question
-    return (
-        closes(question, gold.trace, gold.answer) is True
-        and closes(question, view.trace, view.answer) is True
-        and closes(question, gold.trace, view.answer) is False
-        and closes(question, view.trace, gold.answer) is False
-    )
-
-
 # The question edit.
 
 
 def _question_edit(item: Item, gold: View) -> QuestionEdit | None:
     """Another target asked of the same passages, one component away, with a distinct path and answer."""
     rng = Random(f"{item.seed}/question")
-    targets = _near_targets(item)
+    targets = near_targets(item.target, item.instance.evidence)
     rng.shuffle(targets)
     passages = item.instance.evidence
     for target in targets:
@@ -224,15 +190,14 @@ def _question_edit(item: Item, gold: View) -> QuestionEdit | None:
         if read_question(question) is None:
             continue
         view = _view(ViewKind.QUESTION_CF, item, question, passages, target, solution)
-        if _retargets(gold, view):
+        if not any(retarget_defects(gold, view)):
             return QuestionEdit(view)
     return None
 
 
-def _near_targets(item: Item) -> list[Target]:
+def near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
     """Questions that differ in one component: the relation asked for, the thing asked about, the direction."""
-    target = item.target
-    readings = evidence_of(item.instance.evidence).readings
+    readings = evidence_of(passages).readings
     rivals = [(reading.name, reading.kind) for reading in readings]
     if isinstance(target, Choose):
         return [replace(target, least=not target.least)]
@@ -273,19 +238,3 @@ def _near_lookups(phrase: Phrase, rivals: list[tuple[str, str | None]]) -> list[
             if kind == phrase.start_type and name != phrase.base
         ]
     return found
-
-
-def _retargets(gold: View, view: View) -> bool:
-    """All conditions of appendix B.5, from the words."""
-    passages = gold.evidence
-    return (
-        warrants_uniquely(view.question, passages, view.answer) is True
-        and warrants(view.question, passages, gold.answer) is False
-        and warrants(gold.question, passages, view.answer) is False
-        and all(sound_steps(passages, view.trace))
-        and closes(view.question, view.trace, view.answer) is True
-        and aligned(gold.question, gold.trace) is True
-        and aligned(view.question, view.trace) is True
-        and aligned(gold.question, view.trace) is False
-        and aligned(view.question, gold.trace) is False
-    )

@@ -1,7 +1,8 @@
 """What the world's model says: handlers for its server, one per kind of request.
 
 Generation is answered here: question and passages are read out of the prompt, solved, and broken at the requested
-rates. Judging and screening stand in ``judging``; construction registers beside them.
+rates. Judging and screening stand in ``judging``; building families and checking them in ``constructing`` and
+``verifying``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from eclosure.core.judgment import LocalFailure
 from eclosure.core.verdict import FailureClass
 from eclosure.errors import SettingError
 from eclosure.protocol.response import read_input
+from eclosure.world.constructing import register_constructor
 from eclosure.world.evidence import evidence_of
 from eclosure.world.judging import register_judge
 from eclosure.world.make import Item
@@ -23,6 +25,7 @@ from eclosure.world.questions import read_question
 from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
 from eclosure.world.saboteur import Blow, Plan, Sabotaged, sabotage
 from eclosure.world.solve import solve
+from eclosure.world.verifying import register_verifier
 
 FAILURES: dict[str, tuple[Plan, ...]] = {
     **{code.value: tuple(Plan(code, None, blow) for blow in Blow) for code in LocalFailure},
@@ -63,12 +66,16 @@ def world_registry(
     *,
     judge_noise: float = 0.0,
     judge_trust: Trust | None = None,
+    constructor_noise: float = 0.0,
+    verifier_noise: float = 0.0,
 ) -> Registry:
     """The handlers of the world. Its judge obeys nothing that it is shown, unless told whom to trust."""
     registry = Registry()
     register_judge(registry, noise=judge_noise, seed=seed)
     if judge_trust is not None:
         registry = trusting(registry, judge_trust)
+    register_constructor(registry, noise=constructor_noise, seed=seed)
+    register_verifier(registry, noise=verifier_noise, seed=seed)
     registry.register(None, lambda request: generate(request, failures or FailureRates(), seed))
     return registry
 

@@ -1,0 +1,97 @@
+"""Families built in one process: the product's own stages, asking the world's model without a server in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import NamedTuple
+
+import jsonschema_rs
+
+from eclosure.chat.asking import request_of
+from eclosure.chat.failures import CallFailure, FailureKind
+from eclosure.chat.model import Finish, Reply, Usage
+from eclosure.construct.draft import Draft
+from eclosure.construct.length import estimated
+from eclosure.construct.settings import ConstructSettings
+from eclosure.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
+from eclosure.construct.team import Team
+from eclosure.core.family import Family
+from eclosure.world.constructing import register_constructor
+from eclosure.world.replies import ChatRequest, Registry
+from eclosure.world.verifying import register_verifier
+
+
+class InProcess:
+    """A chat model that is a registry of handlers."""
+
+    name = "world/model"
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.said: list[tuple[str, dict]] = []
+
+    async def complete(self, request):
+        """What the handler says, refused where it does not have the shape that was asked for."""
+        schema = {"name": request.schema.name, "schema": dict(request.schema.schema), "strict": True}
+        body = {
+            "model": "world",
+            "messages": list(request.messages),
+            "response_format": {"type": "json_schema", "json_schema": schema},
+            "seed": request.seed,
+        }
+        asked = ChatRequest.of(body)
+        reply = self.registry.handler(asked.schema_name)(asked)
+        self.said.append((request.schema.name, reply.content))
+        if not jsonschema_rs.is_valid(dict(request.schema.schema), reply.content):
+            raise CallFailure(FailureKind.INVALID, reply.text)
+        return Reply(reply.text, Finish.STOP, Usage(1, 1))
+
+
+def world_model(*, defect=None, constructor_noise=0.0, verifier_noise=0.0, seed=0):
+    registry = Registry()
+    register_constructor(registry, noise=constructor_noise, seed=seed, defect=defect)
+    register_verifier(registry, noise=verifier_noise, seed=seed)
+    return InProcess(registry)
+
+
+async def through(model, question):
+    """One question, as a team would ask it."""
+    with suppress(CallFailure):
+        await model.complete(request_of(question, ConstructSettings().decoding))
+
+
+class Built(NamedTuple):
+    """What became of a source: a family, or who refused it and why."""
+
+    family: Family | None
+    reason: str | None
+
+
+def build(source, model, settings=None):
+    """A source through all stages."""
+    team = Team(model, model, settings or ConstructSettings())
+
+    async def run():
+        made = await screen(source, team, estimated())
+        for part in (build_target, build_evidence, build_question):
+            if isinstance(made, Draft):
+                made = await part(made, team)
+        made = pack(made, team, estimated()) if isinstance(made, Draft) else made
+        return await reverify(made, team) if isinstance(made, Family) and team.settings.reverify else made
+
+    made = asyncio.run(run())
+    return Built(made, None) if isinstance(made, Family) else Built(None, made.reason)
+
+
+def funnel(sources, model, settings=None):
+    """Families, and how often each reason ended a source."""
+    families, reasons = [], Counter()
+    for source in sources:
+        built = build(source, model, settings)
+        if built.family is not None:
+            families.append(built.family)
+        else:
+            reasons[built.reason] += 1
+    return families, reasons
