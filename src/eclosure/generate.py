@@ -217,10 +217,10 @@ async def make_inquiry(
     deadline: float,
     *,
     force: bool,
-) -> tuple[Inquiry[Instance], Named]:
+) -> tuple[Inquiry[Instance], list[Named]]:
     """The same on any machine, from what can be sent to it."""
     planned = await plan(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
-    return inquiry_of(planned, force=force), planned.model
+    return inquiry_of(planned, force=force), [planned.model]
 
 
 def _keep_questions(planned: Plan, *, force: bool) -> None:

@@ -16,6 +16,7 @@ from eclosure.chat.inquiry import Inquiry, inquire
 from eclosure.chat.model import Decoding, Request
 from eclosure.chat.named import find_model
 from eclosure.core.instance import Instance
+from eclosure.errors import SettingError
 from eclosure.store.records import ReadRecord
 from eclosure.store.runner import Job
 from eclosure.store.stage import Stage
@@ -106,3 +107,11 @@ def test_what_is_written_afterwards_is_made_up_for_where_a_run_ended_before_it(t
         after = replace(asked, afterwards=(tmp_path / "after").touch)
         assert asyncio.run(inquire(after, named, calls)).again
     assert (tmp_path / "after").exists()
+
+
+def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):
+    with ServerThread(registry()) as one, ServerThread(registry()) as other:
+        named = [find_model("world", base_url=server.base_url) for server in (one, other)]
+        with pytest.raises(SettingError, match="two different servers answer to this name"):
+            asyncio.run(inquire(inquiry(tmp_path, []), named, CallSettings(unpriced=True)))
+        assert one.bill(keys=False)["totals"]["paid"] == 0

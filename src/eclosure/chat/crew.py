@@ -7,13 +7,14 @@ so every machine finds the model by its name, with a key from its own environmen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclosure.chat.connect import CallSettings, connected
 from eclosure.chat.inquiry import Finished, Inquiry, begin, done_before, finish, price_of_model
-from eclosure.chat.named import Named, Served
+from eclosure.chat.named import Named, Served, by_name
 from eclosure.errors import SettingError
 from eclosure.store.cluster import RaySettings, Shard, refuse_file, run_on_ray, when_stopped
 from eclosure.store.ledger import Ledger
@@ -21,10 +22,12 @@ from eclosure.store.runner import Runner
 from eclosure.store.shares import Share, share_limit
 
 if TYPE_CHECKING:
+    from eclosure.chat.model import ChatModel
     from eclosure.store.manifest import Manifest
 
-Maker: TypeAlias = Callable[[], Awaitable[tuple[Inquiry[Any], Named]]]
-"""A function of a module, or a ``partial`` of one, that makes the inquiry wherever it is called."""
+Maker: TypeAlias = Callable[[], Awaitable[tuple[Inquiry[Any], Sequence[Named]]]]
+"""A function of a module, or a ``partial`` of one, that makes the inquiry, and says who is asked, wherever it is
+called."""
 
 
 def inquire_on_ray(
@@ -42,45 +45,50 @@ def inquire_on_ray(
         raise SettingError("--budget: workers of a cluster cannot keep one budget yet. Run in one process, or without.")
     if ray.workers > calls.concurrency:
         raise SettingError(f"{ray.workers} workers share {calls.concurrency} calls under way: some would have none.")
-    inquiry, model = asyncio.run(_made(make))
-    if not isinstance(model, Served):
-        raise SettingError(f"{model.name}: workers of a cluster ask a model that is served. Give its base URL.")
+    inquiry, models = asyncio.run(_made(make))
+    if here := [model.name for model in models if not isinstance(model, Served)]:
+        raise SettingError(f"{here[0]}: workers of a cluster ask a model that is served. Give its base URL.")
     if (done := done_before(inquiry.stage, retry=retry, force=force)) is not None:
+        inquiry.afterwards()
         return done
     refuse_file(ledger)
-    asyncio.run(_begun(inquiry, model, ledger, retry=retry, force=force))
+    asyncio.run(_begun(inquiry, models, ledger, retry=retry, force=force))
     received = run_on_ray(partial(_work, make, calls, ledger), ledger, ray, tell=tell)
-    return Finished(inquiry.stage, asyncio.run(_finished(inquiry, model, ledger, sum(received))), again=False)
+    return Finished(inquiry.stage, asyncio.run(_finished(inquiry, models, ledger, sum(received))), again=False)
 
 
-async def _made(make: Maker) -> tuple[Inquiry[Any], Named]:
+async def _made(make: Maker) -> tuple[Inquiry[Any], Sequence[Named]]:
     return await make()
 
 
 async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> int:
     """One shard, in one worker; how many records it had."""
-    inquiry, model = await make()
+    inquiry, models = await make()
     run = inquiry.stage.work
     total = Share(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
-    async with (
-        Ledger.open(ledger, run=run) as books,
-        model.opened(deadline=calls.deadline, concurrency=calls.concurrency) as sender,
-    ):
-        connection = await connected(sender, books, calls, price=price_of_model(model, calls))
-        async with share_limit(connection.model.limiter, total, ledger, run=run, model=model.name):
-            with inquiry.records() as records:
-                jobs = inquiry.jobs(connection.model)
-                runner = Runner[Any](books, jobs, inquiry.id_of, workers=calls.workers, mine=shard.mine)
-                when_stopped(runner.stop)
-                await runner.run(records)
+    async with AsyncExitStack() as stack:
+        books = await stack.enter_async_context(Ledger.open(ledger, run=run))
+        asked: dict[str, ChatModel] = {}
+        for model in by_name(models).values():
+            opened = model.opened(deadline=calls.deadline, concurrency=calls.concurrency)
+            sender = await stack.enter_async_context(opened)
+            connection = await connected(sender, books, calls, price=price_of_model(model, calls))
+            limits = share_limit(connection.model.limiter, total, ledger, run=run, model=model.name)
+            await stack.enter_async_context(limits)
+            asked[model.name] = connection.model
+        with inquiry.records() as records:
+            jobs = inquiry.jobs(*(asked[model.name] for model in models))
+            runner = Runner[Any](books, jobs, inquiry.id_of, workers=calls.workers, mine=shard.mine)
+            when_stopped(runner.stop)
+            await runner.run(records)
     return runner.progress.received
 
 
-async def _begun(inquiry: Inquiry[Any], model: Named, ledger: str, *, retry: bool, force: bool) -> None:
+async def _begun(inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, *, retry: bool, force: bool) -> None:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        await begin(inquiry, [model], books, retry=retry, force=force)
+        await begin(inquiry, models, books, retry=retry, force=force)
 
 
-async def _finished(inquiry: Inquiry[Any], model: Named, ledger: str, received: int) -> Manifest:
+async def _finished(inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, received: int) -> Manifest:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        return await finish(inquiry, [model], books, received)
+        return await finish(inquiry, models, books, received)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from eclosure.chat.connect import CallSettings, Connection, budget_of, connected, find_price
 from eclosure.chat.model import Around, ChatModel, Reply, Request
-from eclosure.chat.named import InProcess, Named, Served
+from eclosure.chat.named import InProcess, Named, Served, by_name
 from eclosure.chat.preflight import refuse_idle_adapter
 from eclosure.chat.recorded import replay as replayed
 from eclosure.store.database import WriterLock, is_url
@@ -170,7 +170,7 @@ class _Run(Generic[T]):
 
     async def asked(self) -> Manifest:
         """By the models themselves. One that is named twice is reached once."""
-        different = {model.name: model for model in self.models}
+        different = by_name(self.models)
         async with AsyncExitStack() as stack:
             senders = {name: await self._reached(model, stack) for name, model in different.items()}
             budget = await budget_of(self.ledger, self.calls)

@@ -21,7 +21,7 @@ from eclosure.store.manifest import file_hash, file_hashes
 from eclosure.weights import ADAPTER_WEIGHTS, require_adapter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from eclosure.chat.model import BatchModel, ChatModel
 
@@ -226,6 +226,15 @@ async def settled(model: Named | str, deadline: float) -> Named:
     """A model whose name is known: a server that was named without one is asked which it serves."""
     named = find_model(model) if isinstance(model, str) else model
     return await named.settled(deadline) if isinstance(named, Served) else named
+
+
+def by_name(models: Iterable[Named]) -> dict[str, Named]:
+    """Each model once. Replies are kept by a model's name, so two that share one could not be told apart."""
+    found: dict[str, Named] = {}
+    for model in models:
+        if found.setdefault(model.name, model) != model:
+            raise SettingError(f"{model.name}: two different servers answer to this name. Let one serve another name.")
+    return found
 
 
 def _engine(name: str) -> tuple[str | None, str]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eclosure.benchmarks.formats import Format
-from eclosure.cli.calls import Asking, asks_a_model, env_option
+from eclosure.cli.calls import (
+    Asking,
+    Engine,
+    EngineName,
+    RayAddress,
+    Workers,
+    asks_a_model,
+    env_option,
+    run_on_workers,
+)
 from eclosure.cli.output import QUARANTINED, print_table, say
 from eclosure.cli.runs import say_run
 
@@ -61,6 +71,9 @@ def construct(
         typer.Option(help="With --dry-run: a run on some of the sources, to be scaled up.", show_default=False),
     ] = None,
     layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
+    engine: EngineName = Engine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
     asking: Asking,
 ) -> None:
     """Build counterfactual families to train on: a verified response to each question, what it becomes when one claim
@@ -73,9 +86,10 @@ def construct(
 
     Run it on a few hundred sources first (--limit): then --dry-run --pilot RUN tells what all of them will cost.
     """
-    from eclosure.construct.run import Plan, cast
+    from eclosure.construct.run import Plan, cast, make_inquiry
     from eclosure.construct.run import construct as run
     from eclosure.construct.settings import ConstructSettings
+    from eclosure.errors import SettingError
 
     settings = ConstructSettings(
         edits=edits,
@@ -95,8 +109,15 @@ def construct(
     if asking.dry_run:
         _say_forecast(Plan.of(instances, models, out, settings, layout, limit), asking, pilot)
         return
-    running = run(instances, models, out, settings, asking.calls, layout=layout, limit=limit, **asking.flags)
-    done = asyncio.run(running)
+    if engine is Engine.RAY:
+        if asking.replay:
+            raise SettingError("--engine ray asks models that are served: no --replay.")
+        where = (instances, (constructor, verifier, reverifier), asking.base_url, out, settings, asking.calls.deadline)
+        made = partial(make_inquiry, *where, layout=layout, limit=limit, force=asking.force)
+        done = run_on_workers(made, asking.calls, asking, workers, ray_address)
+    else:
+        running = run(instances, models, out, settings, asking.calls, layout=layout, limit=limit, **asking.flags)
+        done = asyncio.run(running)
     _say_funnel(done)
     say_run(done)
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)

@@ -16,7 +16,7 @@ from eclosure.benchmarks.load import detect_file, scan_instances
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, unwatched
 from eclosure.chat.kinship import same_family
-from eclosure.chat.named import Named, settled
+from eclosure.chat.named import Named, find_model, settled
 from eclosure.construct.draft import Draft
 from eclosure.construct.funnel import by_dataset
 from eclosure.construct.length import length_for
@@ -124,6 +124,27 @@ async def construct(
         force=force,
         watch=watch,
     )
+
+
+async def make_inquiry(
+    instances: Path,
+    names: tuple[str, str, str | None],
+    base_url: str | None,
+    out: Path,
+    settings: ConstructSettings,
+    deadline: float,
+    *,
+    layout: Format = Format.AUTO,
+    limit: int | None = None,
+    force: bool = False,
+) -> tuple[Inquiry[Instance], tuple[Named, ...]]:
+    """The same on any machine, from what can be sent to it: the names of constructor, verifier and reverifier."""
+    named = [None if name is None else find_model(name, base_url=base_url) for name in names]
+    constructor, verifier, reverifier = named
+    assert constructor is not None
+    assert verifier is not None
+    models = await cast(constructor, verifier, reverifier, deadline=deadline)
+    return Plan.of(instances, models, out, settings, layout, limit).inquiry(force=force), models.all
 
 
 @dataclass(frozen=True)

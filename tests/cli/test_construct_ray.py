@@ -1,0 +1,34 @@
+"""Many workers build the families that one process would have built, out of one ledger."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from tests.cli.test_construct import FILES, ran
+from tests.store.postgres import fresh_database
+
+from eclosure.store import records
+from eclosure.world.handlers import world_registry
+from eclosure.world.make import make_items
+from eclosure.world.server import ServerThread
+
+pytestmark = pytest.mark.slow
+
+
+def test_workers_on_one_ledger_build_what_one_process_builds(tmp_path):
+    pytest.importorskip("ray")
+    ledger = fresh_database()
+    made = [item.instance for item in islice(make_items("short-easy", 4), 10)]
+    records.write(tmp_path / "sources.jsonl", made)
+    with ServerThread(world_registry()) as server:
+        ran(tmp_path / "sources.jsonl", server.base_url, tmp_path / "one")
+        paid = server.bill(keys=False)["totals"]["paid"]
+        on_ray = ("--engine", "ray", "--workers", 2, "--ledger", ledger)
+        said = ran(tmp_path / "sources.jsonl", server.base_url, tmp_path / "many", *on_ray)
+        assert server.bill(keys=False)["totals"]["paid"] == 2 * paid
+    assert "all " not in said
+    for name in FILES:
+        one, many = tmp_path / "one" / name, tmp_path / "many" / name
+        assert one.exists() == many.exists(), name
+        assert not one.exists() or one.read_bytes() == many.read_bytes(), name
