@@ -47,7 +47,8 @@ PROFILES = {"2wiki": (2_000, 1_841), "musique": (15_000, 2_827), "hotpot": (6_00
 PILOT = 500
 KILLS = 10
 NOISE = 0.05
-FAULTS = ("rate_limit=0.01", "server_error=0.005", "drop=0.002")
+FAULTS = ("rate_limit=0.0002", "server_error=0.005", "drop=0.002")
+"""A rate limit makes everybody wait, so there are few of them."""
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md", "families.jsonl.rejected.jsonl")
 NEAR = 0.15
 
