@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from construct_world import serving
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.forecast import tokens_expected
 from eclosure.construct.run import cast, construct
@@ -30,6 +29,7 @@ from eclosure.protocol.material import shown_passages
 from eclosure.store import records
 from eclosure.store.ledger import Ledger
 from eclosure.world.make import make_items
+from judge_http import serving
 
 SEED = 20_268
 PRINTED = Path(__file__).parents[1] / "tests" / "fixtures" / "paper" / "tables.csv"

@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,7 @@ from eclosure.store.manifest import Manifest, read_manifest
 from eclosure.store.runner import read_value
 from eclosure.world.spoiling import make_sources
 from eclosure.world.switching import defects, edit_defects, gold_defects, retarget_defects, source_defects
+from judge_http import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,18 +51,6 @@ FAULTS = ("rate_limit=0.0002", "server_error=0.005", "drop=0.002")
 """A rate limit makes everybody wait, so there are few of them."""
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md", "families.jsonl.rejected.jsonl")
 NEAR = 0.15
-
-
-@contextmanager
-def serving(*flags: str) -> Iterator[str]:
-    """``eclosure world serve`` on a free port, and where."""
-    command = [sys.executable, "-m", "eclosure.cli.main", "world", "serve", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            yield server.stdout.readline().split()[-1]
-        finally:
-            server.terminate()
 
 
 def faulty() -> list[str]:

@@ -22,9 +22,9 @@ addEventListener("securitypolicyviolation", (event) => violations.push(event.vio
 
 
 @contextmanager
-def opened(browser, path, *, address="", size=DESKTOP):
-    """The page, watched: what it runs, asks for and complains of."""
-    context = browser.new_context(viewport=size)
+def watched(browser, path, *, address="", size=DESKTOP, scheme="light"):
+    """A page, watched: what it runs, asks for and complains of."""
+    context = browser.new_context(viewport=size, color_scheme=scheme)
     context.add_init_script(WATCH)
     tab = context.new_page()
     tab.heard = []
@@ -34,11 +34,18 @@ def opened(browser, path, *, address="", size=DESKTOP):
     tab.on("request", lambda request: request.url.startswith(("file:", "data:")) or tab.heard.append(request.url))
     tab.on("popup", lambda _: tab.heard.append("popup"))
     tab.goto(path.as_uri() + address)
-    tab.wait_for_selector("html[data-ready]")
     try:
         yield tab
     finally:
         context.close()
+
+
+@contextmanager
+def opened(browser, path, **settings):
+    """The report, once its explorer is there."""
+    with watched(browser, path, **settings) as tab:
+        tab.wait_for_selector("html[data-ready]")
+        yield tab
 
 
 def until(tab, holds, arg=None):

@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 from tests.report.family_making import full_family, hostile_family
 from tests.report.hostile import PAYLOADS
-from tests.report.test_browser import DESKTOP, PHONE, WATCH, assert_calm
+from tests.report.test_browser import DESKTOP, PHONE, assert_calm, watched
 from tests.report.test_looks import COLOURS, contrast
 from tests.report.test_page import Skeleton
 
@@ -146,23 +146,11 @@ def test_what_acts_without_being_seen_is_shown_by_name():
 
 
 @contextmanager
-def opened(browser, path, *, size=DESKTOP, scheme="light"):
-    """The page, watched: what it runs, asks for and complains of."""
-    context = browser.new_context(viewport=size, color_scheme=scheme)
-    context.add_init_script(WATCH)
-    tab = context.new_page()
-    tab.heard = []
-    tab.on("pageerror", lambda error: tab.heard.append(f"error {error}"))
-    tab.on("console", lambda message: tab.heard.append(f"console {message.text}"))
-    tab.on("dialog", lambda dialog: (tab.heard.append("dialog"), dialog.dismiss()))
-    tab.on("request", lambda request: request.url.startswith(("file:", "data:")) or tab.heard.append(request.url))
-    tab.on("popup", lambda _: tab.heard.append("popup"))
-    tab.goto(path.as_uri())
-    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    try:
+def opened(browser, path, **settings):
+    """The page, all of it unfolded."""
+    with watched(browser, path, **settings) as tab:
+        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         yield tab
-    finally:
-        context.close()
 
 
 def saved(folder, html):
