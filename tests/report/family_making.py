@@ -40,7 +40,7 @@ def finding(role: Role, judge: str = "house/judge", *, again: bool = False, **ot
     if (steps := SOUND.get(role)) and SOUND_KEY not in other:
         entry = said[SOUND_KEY]["steps"][0]
         said[SOUND_KEY] = {"steps": [{**entry, "id": number + 1, "sound": True} for number in range(steps)]}
-    return find(role, judge, said, steps=steps, again=again)
+    return find(role, judge, said, passages=10, steps=steps, again=again)
 
 
 SOUND_KEY = "soundness"

@@ -83,7 +83,7 @@ def steps_of(material):
 def finding(material, reply):
     role = Role(asked(material).name)
     jsonschema_rs.validate(dict(SCHEMAS[role]), reply)
-    return find(role, "world", reply, steps=steps_of(material))
+    return find(role, "world", reply, passages=len(material.evidence), steps=steps_of(material))
 
 
 def objections(material, registry=EXACT, seed=None):
