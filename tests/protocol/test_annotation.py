@@ -1,0 +1,53 @@
+"""Each pass shows one thing more than the one before, and nothing of what comes later."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from eclosure.core.instance import Instance, Passage
+from eclosure.core.response import Response, Source, Trace
+from eclosure.protocol import annotation as shown
+
+INSTANCE = Instance(
+    "id-canary", "QUESTION?", (Passage("pid-canary", "TITLE", "EVIDENCE."),), "REFERENCE", ("ALIAS",),
+    benchmark="benchmark-canary", support_ids=("pid-canary",), kind="kind-canary",
+)  # fmt: skip
+SOURCE = Source("model-canary", "method-canary")
+RESPONSE = Response("response-canary", "id-canary", Trace.of("STEP ONE.", "STEP TWO."), "ANSWER", SOURCE)
+PASSES = {
+    "A": shown.steps(INSTANCE, RESPONSE),
+    "B": shown.whole_trace(INSTANCE, RESPONSE),
+    "C": shown.with_answer(INSTANCE, RESPONSE),
+    "D": shown.with_reference(INSTANCE, RESPONSE),
+    "S": shown.question(INSTANCE),
+}
+VISIBLE = {
+    "A": {"QUESTION?", "TITLE", "EVIDENCE.", "STEP ONE."},
+    "B": {"QUESTION?", "TITLE", "EVIDENCE.", "STEP ONE."},
+    "C": {"QUESTION?", "TITLE", "EVIDENCE.", "STEP ONE.", "ANSWER"},
+    "D": {"QUESTION?", "TITLE", "EVIDENCE.", "STEP ONE.", "ANSWER", "REFERENCE", "ALIAS"},
+    "S": {"QUESTION?", "TITLE", "EVIDENCE.", "REFERENCE", "ALIAS"},
+}
+WORDS = {word for words in VISIBLE.values() for word in words}
+
+
+def test_a_pass_holds_what_it_may_show_and_nothing_else():
+    for name, value in PASSES.items():
+        told = str(asdict(value))
+        assert {word for word in WORDS if word in told} == VISIBLE[name], name
+        assert "canary" not in told
+
+
+def test_evidence_may_be_hidden_after_the_first_pass():
+    for make in (shown.whole_trace, shown.with_answer, shown.with_reference):
+        assert make(INSTANCE, RESPONSE, hide_evidence=True).evidence == ()
+
+
+def test_a_trace_as_a_whole_has_no_numbers():
+    assert PASSES["B"].trace == "STEP ONE.\nSTEP TWO."
+
+
+def test_without_a_reference_there_is_no_last_pass():
+    bare = Instance("q", "Q?", ())
+    assert shown.with_reference(bare, RESPONSE) is None
+    assert shown.question(bare) is None
