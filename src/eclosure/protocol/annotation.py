@@ -1,8 +1,8 @@
 """What a person is shown, pass by pass. A page is rendered from one of these values and from nothing else.
 
 Each pass shows one thing more than the one before it (appendix A.3.2): first the steps with the evidence, then the
-trace as a whole, then the submitted answer, last the reference. Whoever is in pass B cannot be sent the answer, because there
-is no answer in what the page is made of.
+trace as a whole, then the submitted answer, last the reference. Whoever is in pass B cannot be sent the answer, because
+there is no answer in what the page is made of.
 """
 
 from __future__ import annotations
