@@ -46,7 +46,8 @@ def test_one_command_and_what_it_says(sources, tmp_path):
         again = ran(sources, server.base_url, tmp_path / "run")
         guess = ran(sources, server.base_url, tmp_path / "other", "--dry-run")
         scaled = ran(sources, server.base_url, tmp_path / "other", "--dry-run", "--pilot", tmp_path / "run")
-    assert "warning: the verifier is of the constructor's family" in said
+    assert "checks what a model of its own family writes" in said
+    assert said.count("warning:") == 1
     assert "dataset           Sources  Screened  Target  Evidence  Question  Packed  Re-verified" in said
     assert said.count("\nall ") == 1
     assert "done before, nothing to do" in again

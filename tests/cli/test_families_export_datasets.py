@@ -154,7 +154,7 @@ def test_what_is_no_family_is_counted_and_explained(folder):
     assert "14 received = 12 accepted + 1 rejected (duplicate 1) + 1 quarantined (wrong record 1)" in result.output
     assert "train.jsonl, line 12" in (out / "quarantined.jsonl").read_text()
     assert export(folder)[0].exit_code == 3
-    split_families(folder, force=True)
+    split_families(folder)
     assert export(folder, "--force")[0].exit_code == 0
     assert "quarantined.jsonl" not in names(out)
 

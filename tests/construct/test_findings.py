@@ -122,3 +122,10 @@ def _booleans(schema, before=""):
 def test_a_finding_keeps_the_reply_as_it_came():
     said = good(Role.SCREEN_QUESTION)
     assert found(Role.SCREEN_QUESTION, said) == Finding(Role.SCREEN_QUESTION, "house/judge", deepcopy(said), ())
+
+
+def test_a_step_that_rests_on_no_passage_that_was_shown_is_no_reply():
+    said = good(Role.VERIFY_TARGET)
+    said["soundness"]["steps"][0]["passages"] = [99]
+    with pytest.raises(UnreadableReplyError, match=r"no passages \[99\] among 5"):
+        found(Role.VERIFY_TARGET, said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 from tests.construct.test_findings import good
@@ -15,7 +16,15 @@ from eclosure.chat.model import Finish, Reply, Usage
 from eclosure.construct.draft import Draft, GivenUp
 from eclosure.construct.length import estimated
 from eclosure.construct.settings import ConstructSettings
-from eclosure.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
+from eclosure.construct.stages import (
+    INCOMPARABLE,
+    build_evidence,
+    build_question,
+    build_target,
+    pack,
+    reverify,
+    screen,
+)
 from eclosure.construct.team import Team
 from eclosure.core.family import Family
 from eclosure.core.instance import Instance
@@ -182,6 +191,20 @@ def test_a_good_variation_is_enough_and_the_others_are_left():
     both = {"plan": "", "variations": [wrong, VARIATION], "complete": True}
     draft, _ = built(CONSTRUCT_EVIDENCE=[both])
     assert [edit.view.answer for edit in draft.evidence_edits] == ["Iquique"]
+    assert [str(one) for one in draft.setbacks] == ["code: claim_not_found"]
+
+
+def test_a_variation_that_cannot_be_read_spoils_no_other():
+    nowhere = VARIATION | {"passage": 9}
+    draft, script = built(CONSTRUCT_EVIDENCE=[{"plan": "", "variations": [nowhere, VARIATION], "complete": True}])
+    assert [edit.view.answer for edit in draft.evidence_edits] == ["Iquique"]
+    assert [str(one) for one in draft.setbacks] == ["code: no such passage"]
+    assert any("no such passage" in one for one in packed(draft, script).provenance.setbacks)
+
+
+def test_a_reference_that_could_never_match_is_not_asked_about():
+    found, script = refused(replace(SOURCE, reference_answer="Москва"))
+    assert (found.reason, script.asked) == (INCOMPARABLE, [])
 
 
 def test_no_more_variations_than_wanted_and_none_twice():
@@ -260,7 +283,7 @@ def test_a_finished_family_is_before_every_check_once_more_by_replies_drawn_anew
     other = Script("other/model")
     again = checked_again(family, script, reverifier=other)
     assert [request.schema.name for request in other.asked] == CHECKS
-    assert {request.replica for request in other.asked} == {1}
+    assert {(request.replica, request.decoding.temperature) for request in other.asked} == {(1, 0.7)}
     assert {request.replica for request in script.asked} == {0}
     assert again.findings[: len(family.findings)] == family.findings
     assert [(one.role, one.judge, one.again) for one in again.findings[len(family.findings) :]] == [
@@ -294,3 +317,6 @@ def test_an_edit_that_does_not_hold_the_second_time_is_left_out_alone():
     )
     again = checked_again(family, objecting)
     assert [edit.view.answer for edit in again.evidence_edits] == ["Chile"]
+    assert [one.edit for one in again.findings if one.role == Role.VERIFY_EVIDENCE] == [0, 0]
+    assert len([one for one in again.findings if one.role == Role.SCREEN_EVIDENCE]) == 2
+    assert any("original_after" in one for one in again.provenance.setbacks)

@@ -8,8 +8,8 @@ import pytest
 from tests.construct.test_findings import JUDGING
 from tests.report.family_making import FINDINGS, SOUND, finding, full_family
 
-from eclosure.construct.findings import WANTED
 from eclosure.core.family import Finding
+from eclosure.protocol.acceptance import WANTED
 from eclosure.protocol.construction import SCHEMAS, Role
 from eclosure.report.family_findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, shown_findings
 
@@ -68,12 +68,12 @@ def test_an_unsound_step_is_marked():
     assert told.objections == ("soundness",)
 
 
-def test_findings_go_with_edits_where_there_is_one_for_each():
+def test_findings_go_with_the_edits_they_name():
     told = shown(*FINDINGS)
     assert [one.of for one in told] == ["", "", EDITS[0], EDITS[0], EDITS[1], EDITS[1], "", "", ""]
     assert [one.again for one in told] == [False] * 8 + [True]
-    # After a second look an edit may be gone, and what was said of it is still there.
-    told = shown(*FINDINGS, edits=("Evidence-CF",))
+    # Families made elsewhere may name none.
+    told = shown(*(replace(one, edit=None) for one in FINDINGS))
     assert [one.of for one in told][2:6] == ["1 of 2", "1 of 2", "2 of 2", "2 of 2"]
 
 

@@ -103,7 +103,7 @@ def price_of(name: str, prices: Mapping[str, Price]) -> Price:
     if found is None:
         raise SettingError(
             f"{name}: no price is known. Add it to a price file ({name}: {{input: …, output: …}}, per million tokens), "
-            "or say that you want to run without prices."
+            "or run without prices (--no-price)."
         )
     return found
 

@@ -20,7 +20,7 @@ from eclosure.cli.calls import (
     env_option,
     run_on_workers,
 )
-from eclosure.cli.output import QUARANTINED, print_table, say
+from eclosure.cli.output import QUARANTINED, plural, print_table, say
 from eclosure.cli.runs import say_run
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def construct(
     families.jsonl, train.jsonl and development.jsonl (a tenth of each dataset), and a data card, README.md. Stop it at
     any moment, and run the same command again: it goes on, and nothing that was answered is asked or paid twice.
 
-    Run it on a few hundred sources first (--limit): then --dry-run --pilot RUN tells what all of them will cost.
+    Run it on a few hundred sources first, drawn by eclosure data sample: then --dry-run --pilot RUN tells what all of
+    them will cost.
     """
     from eclosure.construct.run import Plan, cast, make_inquiry
     from eclosure.construct.run import construct as run
@@ -102,10 +103,14 @@ def construct(
         max_length=max_length,
         tokenizer=tokenizer,
     )
+    if pilot is not None and not asking.dry_run:
+        raise SettingError("--pilot: is for --dry-run. What a pilot has paid for is taken along with --ledger.")
+    if reverifier is not None and not reverify:
+        raise SettingError("--reverifier and --no-reverify: leave one of them out.")
     again = None if reverifier is None else asking.model(reverifier)
     named = cast(asking.model(constructor), asking.model(verifier), again, deadline=asking.calls.deadline)
     models = asyncio.run(named)
-    _warn(models, settings)
+    _warn(models, settings, again=reverifier is not None)
     if asking.dry_run:
         _say_forecast(Plan.of(instances, models, out, settings, layout, limit), asking, pilot)
         return
@@ -120,12 +125,16 @@ def construct(
         done = asyncio.run(running)
     _say_funnel(done)
     say_run(done)
+    if not done.manifest.counts.accepted:
+        say("  no family was built: the rejected ones above say where the sources were lost")
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
 
 
-def _warn(models: Cast, settings: ConstructSettings) -> None:
-    for who in models.kin:
-        say(f"warning: {who} is of the constructor's family, and may pass what its own kin writes.")
+def _warn(models: Cast, settings: ConstructSettings, *, again: bool) -> None:
+    for name in models.kin:
+        say(f"warning: {name} checks what a model of its own family writes, and may pass it for that.")
+    if settings.reverify and not again:
+        say("note: the verifier itself checks finished families again. Another model sees other things: --reverifier.")
     if settings.attempts > 1:
         say("note: parts are tried again until they pass, which selects for what verifiers let pass. The card says so.")
 
@@ -138,9 +147,10 @@ def _say_forecast(plan: Plan, asking: Asking, pilot: Path | None) -> None:
     prices = {model.name: price_of_model(model, asking.calls) for model in plan.models.all}
     found = forecast(plan, prices, pilot)
     cost = "cost unknown" if found.cost is None else f"about {found.cost / MILLION:,.2f}"
+    families = plural(round(found.families), "family", "families")
     say(
-        f"{found.sources:,} sources: about {found.calls:,.0f} calls, {found.prompt_tokens:,.0f} tokens read and "
-        f"{found.completion_tokens:,.0f} written, {cost}, for about {found.families:,.0f} families"
+        f"{plural(found.sources, 'source')}: about {found.calls:,.0f} calls, {found.prompt_tokens:,.0f} tokens read "
+        f"and {found.completion_tokens:,.0f} written, {cost}, for about {families}"
     )
     say(f"  by {found.basis}")
 

@@ -22,7 +22,9 @@ MOST = 20
 
 
 def validate(
-    families: Annotated[Path, typer.Argument(help="Families, one JSON object a line.", show_default=False)],
+    families: Annotated[
+        Path, typer.Argument(help="Families, one JSON object a line, or the folder of a run.", show_default=False)
+    ],
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Folder or name of the model to be trained, to count its tokens.  [default: estimated]"),
@@ -36,6 +38,9 @@ def validate(
     What needs understanding (is a step sound, does the trace answer the question) is for people: see eclosure families
     audit. Exits with 1 where a family does not pass, and with 3 where a record cannot be read.
     """
+    from eclosure.store.folder import FAMILIES
+
+    families = families / FAMILIES if families.is_dir() else families
     problems: list[tuple[str, str, str]] = []
     tally: Counter[str] = Counter()
     for record, found in _checked(families, tokenizer, max_length):

@@ -47,9 +47,9 @@ def say(text: object) -> None:
     typer.echo(printable(text))
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 response``, ``2,000 responses``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str, several: str | None = None) -> str:
+    """``1 response``, ``2,000 responses``, ``3 families``."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
 def percent(value: float | None) -> str:

@@ -22,10 +22,17 @@ def find(
     role: Role, judge: str, said: Mapping[str, Any], *, passages: int, steps: int | None = None, again: bool = False
 ) -> Finding:
     """Hold a reply against what is wanted: so many passages were shown, and so many steps, where steps were judged."""
-    if wrong := [index for index in said.get("support", ()) if not 0 <= index < passages]:
+    if wrong := [index for index in _named(said) if not 0 <= index < passages]:
         raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
     objections = (*_unsound(said, steps), *_unwanted(role, said), *_unfit(role, said))
     return Finding(role, judge, said, objections, again)
+
+
+def _named(said: Mapping[str, Any]) -> Iterator[int]:
+    """Every passage that a reply names: as a source's support, and for a step."""
+    yield from said.get("support", ())
+    for entry in said.get(SOUNDNESS, {}).get("steps", ()):
+        yield from entry.get("passages", ())
 
 
 def objection(finding: Finding) -> str:

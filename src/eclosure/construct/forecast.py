@@ -95,12 +95,15 @@ def forecast(plan: Plan, prices: Mapping[str, Price | None], pilot: Path | None 
     """Calls, tokens, cost and families. ``prices`` by the models' names."""
     with plan.sources() as sources:
         read = (record.value for record in sources)
-        found = (source for source in read if source is not None)
+        # Nobody is asked about a source without a reference.
+        found = (source for source in read if source is not None and source.reference_answer is not None)
         return _supposed(plan, prices, found) if pilot is None else _scaled(plan, found, pilot)
 
 
 def _scaled(plan: Plan, sources: Iterable[Instance], pilot: Path) -> Forecast:
-    """A pilot's means for each source, dataset by dataset."""
+    """A pilot's means for each source, dataset by dataset, at the prices it was run with."""
+    if not beside(pilot / FAMILIES, "manifest.json").is_file():
+        raise SettingError(f"{pilot}: there is no finished run of eclosure construct here.")
     manifest = read_manifest(beside(pilot / FAMILIES, "manifest.json"))
     _refuse_other_work(plan, manifest.settings, pilot)
     funnel, usage = manifest.calls["funnel"], manifest.calls["usage"]
@@ -128,7 +131,7 @@ def _refuse_other_work(plan: Plan, settings: Mapping[str, object], pilot: Path) 
     """A pilot of other models, or under other texts, is no pilot."""
     for name, value in plan.stage.settings.items():
         if name not in ("limit", "format") and settings.get(name) != value:
-            raise SettingError(f"{pilot}: was built with another {name}, so it says nothing of this run.")
+            raise SettingError(f"{pilot}: was built with other settings ({name}), so it says nothing of this run.")
 
 
 def _supposed(plan: Plan, prices: Mapping[str, Price | None], sources: Iterable[Instance]) -> Forecast:
@@ -136,7 +139,8 @@ def _supposed(plan: Plan, prices: Mapping[str, Price | None], sources: Iterable[
     count = material = 0
     for source in sources:
         count += 1
-        seed = Seed(source.question, shown_passages(source.evidence), source.reference_answer or "", source.aliases)
+        assert source.reference_answer is not None
+        seed = Seed(source.question, shown_passages(source.evidence), source.reference_answer, source.aliases)
         material += tokens_expected(asked(seed).messages[-1]["content"])
     asks = list(_asks(plan.settings))
     bills = [(ask, _bill(ask, count, material)) for ask in asks]

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclosure.chat.budget import tokens_about
+from eclosure.core.identity import content_hash
 from eclosure.protocol.prompts import Message
 from eclosure.protocol.response import ResponsePrompt, completion_text
+from eclosure.store.manifest import file_hashes
 
 if TYPE_CHECKING:
     from eclosure.core.family import Family
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 _A_MESSAGE = 16
 """Tokens a chat template may add to a turn."""
+_OF_TOKENIZERS = ("tokenizer", "vocab", "merges", "special_tokens", "chat_template", "added_tokens")
 
 
 @dataclass(frozen=True)
@@ -74,3 +78,11 @@ def length_for(tokenizer: str | None) -> Length:
     from eclosure.weights import load_tokenizer  # noqa: PLC0415 - heavy
 
     return tokenized(load_tokenizer(tokenizer))
+
+
+def tokenizer_identity(tokenizer: str | None) -> str | None:
+    """What a tokenizer is known by: its name, and its content where it lies in a folder, wherever that is."""
+    if tokenizer is None or not Path(tokenizer).is_dir():
+        return tokenizer
+    files = sorted(path for path in Path(tokenizer).iterdir() if path.name.startswith(_OF_TOKENIZERS))
+    return f"{Path(tokenizer).name}@{content_hash(file_hashes(files)).removeprefix('sha256:')[:12]}"

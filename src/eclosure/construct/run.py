@@ -5,6 +5,7 @@ A run may be killed at any moment; the same call goes on, and what was answered 
 
 from __future__ import annotations
 
+import unicodedata
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,16 +20,16 @@ from eclosure.chat.kinship import same_family
 from eclosure.chat.named import Named, find_model, settled
 from eclosure.construct.draft import Draft
 from eclosure.construct.funnel import by_dataset
-from eclosure.construct.length import length_for
-from eclosure.construct.publish.card import write_card
+from eclosure.construct.length import length_for, tokenizer_identity
+from eclosure.construct.publish.card import CardState, card_state, write_card
 from eclosure.construct.settings import ConstructSettings, Part
-from eclosure.construct.split import split_families
+from eclosure.construct.split import is_part, split_families
 from eclosure.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
 from eclosure.construct.team import Team
-from eclosure.core.answers import normalize
 from eclosure.core.family import Family
 from eclosure.core.instance import Instance
-from eclosure.store.folder import FAMILIES
+from eclosure.errors import SettingError, UserError
+from eclosure.store.folder import CARD, DEVELOPMENT, FAMILIES, TRAIN
 from eclosure.store.records import ReadRecord
 from eclosure.store.runner import Job, Rejected
 from eclosure.store.seen import SeenIds
@@ -58,9 +59,14 @@ class Sources:
         """Every record of the file, each with a value or with a reason."""
         seen = SeenIds()
         for number, record in enumerate(self._spool):
-            asked = None if record.value is None else " ".join(normalize(record.value.question))
+            asked = None if record.value is None else _plain(record.value.question)
             repeated = asked is not None and seen.add(asked, b"", number) is not None
             yield ReadRecord(record.where, rejected=DUPLICATE) if repeated else record
+
+
+def _plain(question: str) -> str:
+    """Questions that differ in nothing but blanks, cases and the way accents are spelt are the same."""
+    return " ".join(unicodedata.normalize("NFC", question).casefold().split())
 
 
 @dataclass(frozen=True)
@@ -83,9 +89,9 @@ class Cast:
 
     @property
     def kin(self) -> tuple[str, ...]:
-        """Those who check what a model of their own family wrote."""
-        checks = {"the verifier": self.verifier, "whoever verifies again": self.reverifier}
-        return tuple(who for who, model in checks.items() if same_family(model.name, self.constructor.name))
+        """The models that check what a model of their own family wrote."""
+        checks = dict.fromkeys((self.verifier.name, self.reverifier.name))
+        return tuple(name for name in checks if same_family(name, self.constructor.name))
 
 
 async def cast(
@@ -170,7 +176,8 @@ class Plan:
         layout = detect_file(instances) if layout is Format.AUTO else layout
         roles = ("constructor", "verifier", *(["reverifier"] if settings.reverify else []))
         asked = {role: dict(models.of(role).identity) for role in roles}
-        told = {**asked, **settings.identity, "format": layout.value, "limit": limit}
+        counted = {"tokenizer": tokenizer_identity(settings.tokenizer)}
+        told = {**asked, **settings.identity, **counted, "format": layout.value, "limit": limit}
         return cls(models, settings, Stage("construct", told, (instances,), out / FAMILIES), limit)
 
     @contextmanager
@@ -187,6 +194,7 @@ class Plan:
             with self.sources() as sources:
                 return await by_dataset(ledger, sources, self.settings.parts)
 
+        _refuse_strangers(self.stage, force=force)
         finish = partial(_complete, self.stage.out.parent, force=force)
         return Inquiry(self.stage, self.sources, lambda source: source.id, self.jobs, notes, finish)
 
@@ -210,6 +218,23 @@ class Plan:
 
 
 def _complete(folder: Path, *, force: bool) -> None:
-    """What follows from the families: their two parts, and the card."""
-    split_families(folder, force=force)
-    write_card(folder)
+    """What follows from the families: their two parts, and the card, unless somebody has worked on it."""
+    split_families(folder)
+    state = card_state(folder)
+    if state in (CardState.NONE, CardState.OURS) or (force and state is CardState.FOREIGN):
+        write_card(folder)
+
+
+def _refuse_strangers(stage: Stage, *, force: bool) -> None:
+    """Before anybody is paid: what is written in the end must not be in anybody's way."""
+    folder = stage.out.parent
+    derived = [folder / name for name in (TRAIN, DEVELOPMENT, CARD)]
+    for path in derived:
+        if path.exists() and any(path.samefile(given) for given in stage.inputs):
+            raise SettingError(f"{path}: is an input and would be overwritten. Write to another folder with --out.")
+    if force or stage.manifest_path.exists():
+        return
+    ours = {path: is_part(path) for path in derived} | {folder / CARD: card_state(folder) is not CardState.FOREIGN}
+    for path in derived:
+        if path.exists() and not ours[path]:
+            raise UserError(f"{path}: exists and is not of this run. Name another folder with --out, or pass --force.")

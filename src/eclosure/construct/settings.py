@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from eclosure.chat.model import Decoding
+from eclosure.core.identity import content_hash
 from eclosure.errors import SettingError
-from eclosure.protocol.construction import Role, guideline_hash
+from eclosure.protocol.acceptance import WANTED
+from eclosure.protocol.construction import SCHEMAS, Role, guideline_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MOST_ATTEMPTS = 3
 """Trying again until somebody says yes selects for what verifiers let pass, so it ends soon."""
@@ -41,6 +47,8 @@ class ConstructSettings:
     """Sent along, so that whoever is asked once more draws anew."""
     reverify: bool = True
     """Whether a finished family is held against every check once more, by a reply drawn anew."""
+    reverify_temperature: float = 0.7
+    """Of the second check: without any, the same model would only say the same again."""
     max_length: int = 8_192
     """Longest path in tokens, prompt and response. Nothing is cut to fit."""
     tokenizer: str | None = None
@@ -59,6 +67,11 @@ class ConstructSettings:
         return Decoding(max_tokens=self.max_tokens, temperature=self.temperature, seed=self.seed)
 
     @property
+    def second_decoding(self) -> Decoding:
+        """As whoever checks once more is told."""
+        return replace(self.decoding, temperature=self.reverify_temperature)
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """What a source goes through."""
         return tuple(part for part in Part if self.reverify or part is not Part.REVERIFY)
@@ -66,9 +79,10 @@ class ConstructSettings:
     @property
     def identity(self) -> dict[str, Any]:
         """For manifests: the settings and what every role is told."""
-        return asdict(self) | {"guidelines": guidelines()}
+        return asdict(self) | {"guidelines": dict(guidelines())}
 
 
-def guidelines() -> dict[str, str]:
-    """What every role is told, by hash."""
-    return {str(role): guideline_hash(role) for role in Role}
+@cache
+def guidelines() -> Mapping[str, str]:
+    """What every role is told, how it must reply and what is wanted of it, by hash."""
+    return {str(role): content_hash([guideline_hash(role), SCHEMAS[role], WANTED.get(role)]) for role in Role}

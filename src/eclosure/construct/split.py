@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclosure.core.identity import SPLIT_SALT, hash_split
+from eclosure.errors import UserError
 from eclosure.store.families import scan_families
 from eclosure.store.folder import DEVELOPMENT, FAMILIES, TRAIN
+from eclosure.store.manifest import read_manifest
 from eclosure.store.records import ReadRecord
-from eclosure.store.stage import Stage, write_together
+from eclosure.store.stage import Stage, beside, write_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from eclosure.core.family import Family
 
+STAGE = "families split"
 UNKNOWN = "unknown"
 ELSEWHERE = "in the other part"
 
@@ -35,12 +38,14 @@ def development_ids(sources: Iterable[tuple[str, str]]) -> frozenset[str]:
     return frozenset(source_id for _, source_id in split.development)
 
 
-def split_families(folder: Path, *, force: bool = False) -> None:
-    """Write ``train.jsonl`` and ``development.jsonl`` beside ``families.jsonl``; nothing where they are there."""
+def split_families(folder: Path) -> None:
+    """Write ``train.jsonl`` and ``development.jsonl`` beside ``families.jsonl``; nothing where they are there.
+
+    They follow from the families, so what an earlier end of the run left of them is replaced.
+    """
     families, told = folder / FAMILIES, {"salt": SPLIT_SALT}
-    stages = [Stage(f"families split {name}", told, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
-    done = [stage.finished(force=force) for stage in stages]
-    if None not in done:
+    stages = [Stage(f"{STAGE} {name}", told, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
+    if all(_done(stage) for stage in stages):
         return
     chosen = development_ids(
         (dataset_of(one.value.source.benchmark), one.value.source.id)
@@ -48,6 +53,19 @@ def split_families(folder: Path, *, force: bool = False) -> None:
         if one.value is not None
     )
     write_together(stages, _rows(families, chosen))
+
+
+def _done(stage: Stage) -> bool:
+    try:
+        return stage.finished() is not None
+    except UserError:
+        return False  # of other families, or broken off while it was written
+
+
+def is_part(path: Path) -> bool:
+    """Whether a file is one of the parts that are written here, and not somebody's own."""
+    manifest = beside(path, "manifest.json")
+    return manifest.is_file() and read_manifest(manifest).stage.startswith(STAGE)
 
 
 def _rows(families: Path, chosen: frozenset[str]) -> Iterator[tuple[ReadRecord[Family], ReadRecord[Family]]]:

@@ -13,16 +13,18 @@ from eclosure.construct.checks import check_evidence, check_question, check_sour
 from eclosure.construct.draft import Draft, GivenUp, Setback
 from eclosure.construct.settings import Part, guidelines
 from eclosure.construct.views import Refused, evidence_edit, gold_view, question_edit, supported
+from eclosure.core.answers import normalize
 from eclosure.core.family import Provenance
 from eclosure.core.gates import check_evidence_edit, check_family, check_gold, check_question_edit
 from eclosure.core.identity import content_hash
 from eclosure.core.judgment import NO_REFERENCE
 from eclosure.protocol import construction as shown
 from eclosure.protocol.material import shown_passages, shown_steps
+from eclosure.protocol.structured import UnreadableReplyError
 from eclosure.store.runner import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from eclosure.construct.checks import Checked
     from eclosure.construct.length import Length
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from eclosure.core.instance import Instance
 
 GATES, CODE, LENGTH = "gates", "code", "length"
+INCOMPARABLE = "no letter of the reference answer can be compared"
+"""Answers are compared as the paper does it, by Latin letters and digits; a target for this one could never match."""
 
 Built: TypeAlias = "Draft | tuple[Setback, ...]"
 """A draft with one thing more, or why each candidate was not accepted."""
@@ -41,6 +45,8 @@ async def screen(source: Instance, team: Team, length: Length) -> Draft | Reject
     """Whether a source can be built on, and on which passages."""
     if source.reference_answer is None:
         return Rejected(NO_REFERENCE)
+    if not normalize(source.reference_answer):
+        return Rejected(INCOMPARABLE)
     if setback := _too_long(length.of_prompt(source.question, source.evidence), team):
         return _given_up(source, (setback,))  # before anybody is paid for it
     found = await check_source(source, source.reference_answer, team)
@@ -74,27 +80,39 @@ async def build_evidence(draft: Draft, team: Team) -> Draft | Rejected:
 
     async def attempt(number: int, objection: str | None) -> Built:
         brief = shown.EvidenceBrief(**_given(gold), wanted=team.settings.edits, objection=objection)
-        made = await team.construct(
-            brief, lambda told: [evidence_edit(gold, one) for one in told["variations"]], number
-        )
+        made = await team.construct(brief, lambda told: [_edit(gold, one) for one in told["variations"]], number)
         if isinstance(made, Setback):
             return (made,)
         if not made:
             return (Setback(CODE, "no variation", "the constructor says it is done, and made none."),)
-        accepted: list[tuple[EvidenceEdit, tuple[Finding, ...]]] = []
+        edits: list[EvidenceEdit] = []
+        findings: list[Finding] = []
         setbacks: list[Setback] = []
         for one in made[: team.settings.edits]:
-            checked = await _checked_edit(draft, gold, one, team, [edit for edit, _ in accepted])
+            checked = await _checked_edit(draft, gold, one, team, edits)
             if isinstance(checked, Setback):
                 setbacks.append(checked)
             else:
-                accepted.append((one, checked))
-        if not accepted:
+                findings += _of_edit(checked, len(edits))
+                edits.append(one)
+        if not edits:
             return tuple(setbacks)
-        findings = tuple(finding for _, found in accepted for finding in found)
-        return _with(draft, findings, evidence_edits=tuple(edit for edit, _ in accepted))
+        kept = (*draft.setbacks, *setbacks)
+        return _with(draft, tuple(findings), evidence_edits=tuple(edits), setbacks=kept)
 
     return await _tried(draft, team, Part.EVIDENCE, attempt)
+
+
+def _edit(gold: View, told: Mapping[str, Any]) -> EvidenceEdit | Refused:
+    """One variation; what cannot be read of it spoils none of the others."""
+    try:
+        return evidence_edit(gold, told)
+    except UnreadableReplyError as error:
+        return Refused(error.kind, str(error))
+
+
+def _of_edit(findings: Iterable[Finding], place: int) -> list[Finding]:
+    return [replace(finding, edit=place) for finding in findings]
 
 
 async def _checked_edit(
@@ -127,8 +145,10 @@ async def build_question(draft: Draft, team: Team) -> Draft | Rejected:
 
 def pack(draft: Draft, team: Team, length: Length) -> Family | Rejected:
     """The family, held against every gate once more, now that its parts are together."""
-    told = content_hash(guidelines())
-    family = draft.family(Provenance(team.constructor.name, team.verifier.name, told, draft.attempts))
+    told = content_hash(dict(guidelines()))
+    setbacks = tuple(one.told for one in draft.setbacks)
+    made = Provenance(team.constructor.name, team.verifier.name, told, draft.attempts, setbacks=setbacks)
+    family = draft.family(made)
     setback = _gated(check_family(family)) or _too_long(length.of_family(family), team)
     return _given_up(draft.source, (setback,)) if setback else family
 
@@ -141,30 +161,46 @@ async def reverify(family: Family, team: Team) -> Family | Rejected:
     source, gold, second = family.source, family.gold, team.second
     assert source.reference_answer is not None
     findings: list[Finding] = []
-    edits: list[EvidenceEdit] = []
-    setbacks: list[Setback] = []
     for checked in (await check_source(source, source.reference_answer, second), await check_target(gold, second)):
         if isinstance(checked, Setback):
             return _given_up(source, (checked,))
         findings += checked
-    for edit in family.evidence_edits:
+    kept: dict[int, tuple[Finding, ...]] = {}
+    setbacks: list[Setback] = []
+    for place, edit in enumerate(family.evidence_edits):
         checked = await check_evidence(gold, edit, second)
         if isinstance(checked, Setback):
             setbacks.append(checked)
         else:
-            edits.append(edit)
-            findings += checked
-    if not edits:
+            kept[place] = checked
+    if not kept:
         return _given_up(source, tuple(setbacks))
     checked = await check_question(gold, family.question_edit, second)
     if isinstance(checked, Setback):
         return _given_up(source, (*setbacks, checked))
-    assert family.provenance is not None
+    for number, found in enumerate(kept.values()):
+        findings += _of_edit(found, number)
+    return _with_second_check(family, second, list(kept), [*findings, *checked], setbacks)
+
+
+def _with_second_check(
+    family: Family, second: Team, kept: list[int], findings: list[Finding], setbacks: list[Setback]
+) -> Family:
+    """The family with the edits that held, and with what was said of them and of nothing else."""
+    before = [
+        one if one.edit is None else replace(one, edit=kept.index(one.edit))
+        for one in family.findings
+        if one.edit is None or one.edit in kept
+    ]
+    made = family.provenance
+    assert made is not None
     return replace(
         family,
-        evidence_edits=tuple(edits),
-        findings=(*family.findings, *findings, *checked),
-        provenance=replace(family.provenance, reverifier=second.verifier.name),
+        evidence_edits=tuple(family.evidence_edits[place] for place in kept),
+        findings=(*before, *findings),
+        provenance=replace(
+            made, reverifier=second.verifier.name, setbacks=(*made.setbacks, *(one.told for one in setbacks))
+        ),
     )
 
 
@@ -177,7 +213,7 @@ async def _tried(
     for number in range(team.settings.attempts):
         built = await attempt(number, objection)
         if isinstance(built, Draft):
-            return built.tried(part, number + 1)
+            return built.tried(part, number + 1, tuple(setbacks))
         setbacks += built
         objection = " ".join(f"{one.reason}: {one.detail}" for one in built)
     return _given_up(draft.source, tuple(setbacks))

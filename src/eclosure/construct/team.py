@@ -63,7 +63,7 @@ class Team:
             self.verifier,
             asked(shown),
             partial(find, role, self.verifier.name, passages=len(shown.evidence), steps=steps, again=self.again),
-            decoding=self.settings.decoding,
+            decoding=self.settings.second_decoding if self.again else self.settings.decoding,
             attempts=self.settings.replies,
             replica=int(self.again),
         )

@@ -73,6 +73,8 @@ class Finding:
     """The judgements that did not come out as wanted; none where the part was accepted."""
     again: bool = False
     """Whether it was said of the finished family, once more, and not on the way to it."""
+    edit: int | None = None
+    """Which edit of the evidence it was said of, counted from zero; None for what concerns no single one."""
 
     @property
     def accepted(self) -> bool:
@@ -114,6 +116,8 @@ class Provenance:
     """How often each part was tried; a part that took several was chosen among them."""
     reverifier: str | None = None
     """Who checked the finished family once more; None where nobody did."""
+    setbacks: tuple[str, ...] = ()
+    """What was said against candidates that were left out: of earlier attempts, and edits that did not hold."""
 
 
 @dataclass(frozen=True, slots=True)

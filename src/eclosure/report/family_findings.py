@@ -131,14 +131,14 @@ def shown_findings(family: Family, edits: Sequence[str]) -> tuple[ShownFinding, 
     for finding in family.findings:
         kind = (finding.role, finding.again)
         seen[kind] += 1
-        shown.append(_shown(finding, _whose(finding.role, seen[kind], counts[kind], edits)))
+        shown.append(_shown(finding, _whose(finding, seen[kind], counts[kind], edits)))
     return tuple(shown)
 
 
-def _whose(role: str, number: int, count: int, edits: Sequence[str]) -> str:
-    """A finding does not name its edit. They come in the order of the edits, so equal counts tell which is which."""
-    if role in {Role.SCREEN_EVIDENCE, Role.VERIFY_EVIDENCE} and count == len(edits):
-        return edits[number - 1]
+def _whose(finding: Finding, number: int, count: int, edits: Sequence[str]) -> str:
+    """Which view a finding is about, where it is about one; else which of several it is."""
+    if finding.edit is not None and finding.edit < len(edits):
+        return edits[finding.edit]
     return f"{number} of {count}" if count > 1 else ""
 
 

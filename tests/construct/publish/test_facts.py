@@ -8,6 +8,7 @@ from itertools import islice
 
 import pytest
 
+from eclosure.construct.audit.sample import draw, read_corpus
 from eclosure.construct.publish.facts import Audit, facts_of_run, made_from
 from eclosure.construct.publish.licences import licence_of
 from eclosure.construct.settings import ConstructSettings, guidelines
@@ -67,6 +68,7 @@ def test_what_a_run_tells(run):
         "max_tokens",
         "replies",
         "reverify",
+        "reverify_temperature",
         "seed",
         "temperature",
     }
@@ -129,8 +131,12 @@ def test_families_of_the_world(tmp_path, families):
 @pytest.mark.parametrize("name", ["audit-report.json", "audit/audit-report.json"])
 def test_an_audit_of_these_families(run, name):
     (run / name).parent.mkdir(exist_ok=True)
-    told = {"sizes": {"unknown": 10, "world-short-easy": 10}, "audited": {"unknown": 2, "world-short-easy": 3}}
-    (run / name).write_text(json.dumps(told | {"open": ["f-1"]}))
+    key = draw(read_corpus(run), n=4, seed=1, annotators=2)
+    told = {"corpus": key.corpus, "audited": {"unknown": 2, "world-short-easy": 3}, "open": ["f-1"]}
+    (run / name).write_text(json.dumps(told))
     assert facts_of_run(run).audit == Audit(name, 5, 1)
-    (run / name).write_text(json.dumps(told | {"sizes": {"unknown": 11}, "open": []}))
+    lines = (run / "train.jsonl").read_text().splitlines(keepends=True)
+    (run / "train.jsonl").write_text("".join(reversed(lines)))
+    assert facts_of_run(run).audit == Audit(name, 5, 1)
+    (run / "train.jsonl").write_text("".join(lines[1:]))
     assert facts_of_run(run).audit is None

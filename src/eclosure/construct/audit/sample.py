@@ -100,11 +100,24 @@ class Key:
 
 def read_corpus(run: Path) -> Iterator[tuple[str, ReadRecord[Family]]]:
     """The families of a run with their part of the split; those of a single file are not split."""
+    for split, path in _parts(run).items():
+        yield from ((split, record) for record in scan_families(path))
+
+
+def corpus_hash(run: Path) -> str:
+    """The hash of all families of a run as they lie there, as a key has it of those that were drawn from."""
+    hashes = []
+    for split, path in _parts(run).items():
+        with path.open("rb") as lines:
+            hashes += [hash_rank(split, line.rstrip(b"\n").decode()) for line in lines]
+    return content_hash(sorted(hashes))
+
+
+def _parts(run: Path) -> dict[str, Path]:
     parts = {TRAINING: run / names.TRAIN, DEVELOPMENT: run / names.DEVELOPMENT} if run.is_dir() else {ALL: run}
     for path in parts.values():
         require_file(path)
-    for split, path in parts.items():
-        yield from ((split, record) for record in scan_families(path))
+    return parts
 
 
 def draw(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int, annotators: int) -> Key:

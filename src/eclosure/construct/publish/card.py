@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eclosure.chat.kinship import same_family
 from eclosure.construct.publish.facts import CardFacts, facts_of_run
 from eclosure.core.family import Family
+from eclosure.core.identity import content_hash
 from eclosure.store.atomic import AtomicFile
 from eclosure.store.folder import CARD, FAMILIES
 
@@ -45,6 +47,9 @@ _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
 
 
+_MARK = b"\n<!-- written by eclosure, "
+
+
 class _Own(str):
     """Markdown of ours, which is not escaped."""
 
@@ -67,9 +72,37 @@ def write_card(folder: Path | str, facts: CardFacts | None = None) -> None:
         file.write(text.encode())
 
 
+class CardState(StrEnum):
+    """What lies where the card is to be."""
+
+    NONE = "none"
+    OURS = "ours"
+    """As it was written, to the last letter."""
+    EDITED = "edited"
+    """Ours, and somebody has worked on it."""
+    FOREIGN = "foreign"
+
+
+def card_state(folder: Path) -> CardState:
+    """Whose card it is."""
+    path = folder / CARD
+    if not path.exists():
+        return CardState.NONE
+    body, found, mark = path.read_bytes().rpartition(_MARK)
+    if not found:
+        return CardState.FOREIGN
+    return CardState.OURS if mark == _mark(body) else CardState.EDITED
+
+
 def card(facts: CardFacts) -> str:
     """The card as Markdown, with the front matter that a hub of datasets reads."""
-    return _template().render(_context(facts)).rstrip("\n") + "\n"
+    text = _template().render(_context(facts)).rstrip("\n") + "\n"
+    return text + (_MARK + _mark(text.encode())).decode()
+
+
+def _mark(body: bytes) -> bytes:
+    """So that a card that somebody has worked on is known, and kept."""
+    return f"{content_hash(body.decode('utf-8', 'replace'))} -->\n".encode()
 
 
 def escape(text: str) -> str:

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from eclosure.construct.publish.card import write_card
-from eclosure.construct.publish.facts import SPLITS, facts_of, made_from
+from eclosure.construct.publish.facts import SPLITS, audit_reports, facts_of, made_from
 from eclosure.construct.publish.parquet import write_families_parquet
 from eclosure.construct.split import dataset_of
 from eclosure.core.identity import canonical_json
@@ -57,7 +57,7 @@ def export_dataset(given: Path, out: Path, *, force: bool = False) -> Exported:
         )
     origin = home / FAMILIES if given.is_dir() else given
     told = beside(origin, "manifest.json")
-    inputs = file_hashes([*splits.values(), *([told] if told.is_file() else [])])
+    inputs = file_hashes([*splits.values(), *([told] if told.is_file() else []), *audit_reports(home)])
     if not force and (done := _finished(out, work_hash(STAGE, SETTINGS, inputs))) is not None:
         return Exported(done, again=True)
     tables = _Tables(out)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from eclosure.construct.audit.sample import corpus_hash
 from eclosure.construct.publish.licences import Licence, licence_of
 from eclosure.construct.split import dataset_of
 from eclosure.store.folder import DEVELOPMENT, FAMILIES, TRAIN
@@ -95,7 +96,7 @@ def facts_of(
     """What a manifest tells, with families counted by split and dataset. ``folder`` is where an audit would lie."""
     datasets = sorted({dataset for found in counts.values() for dataset in found})
     by_dataset = {name: {split: found.get(name, 0) for split, found in counts.items()} for name in datasets}
-    audit = _audit(folder, {name: sum(found.values()) for name, found in by_dataset.items()})
+    audit = _audit(folder)
     licences = {dataset: licence_of(dataset) for dataset in datasets}
     told = {} if manifest is None else _told(manifest)
     return CardFacts(counts=by_dataset, files=files, licences=licences, audit=audit, **told)
@@ -127,14 +128,17 @@ def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
         yield (raw.value or {}).get("source") or {}
 
 
-def _audit(folder: Path, sizes: Mapping[str, int]) -> Audit | None:
-    """The report of an audit that lies there, if it is about as many families of the same datasets."""
-    for name in (AUDIT, f"audit/{AUDIT}"):
-        if not (folder / name).is_file():
-            continue
-        told = parse_object((folder / name).read_bytes())
-        if told.get("sizes") == sizes:
-            return Audit(name, sum(told["audited"].values()), len(told["open"]))
+def audit_reports(folder: Path) -> list[Path]:
+    """Where people's report on a run's families may lie."""
+    return [path for path in (folder / AUDIT, folder / "audit" / AUDIT) if path.is_file()]
+
+
+def _audit(folder: Path) -> Audit | None:
+    """The report of an audit that lies there, if it is about the families that do."""
+    for path in audit_reports(folder):
+        told = parse_object(path.read_bytes())
+        if told.get("corpus") == corpus_hash(folder):
+            return Audit(str(path.relative_to(folder)), sum(told["audited"].values()), len(told["open"]))
     return None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclosure.benchmarks import hotpot, musique, two_wiki
-from eclosure.world.shapes import PROFILES
+from eclosure.world.shapes import PROFILES, SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ KNOWN: Mapping[str, Licence] = {
     ),
     **{
         f"world-{profile.name}": Licence("apache-2.0", "Apache-2.0; made up by eclosure, from no other source", "en")
-        for profile in PROFILES.values()
+        for profile in (*PROFILES.values(), *SHORT.values())
     },
 }
 """By the name that our readers give a benchmark."""
