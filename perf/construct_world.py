@@ -32,7 +32,7 @@ from eclosure.core.family import Family
 from eclosure.store import records
 from eclosure.store.ledger import Ledger
 from eclosure.store.manifest import Manifest, read_manifest
-from eclosure.store.runner import read_value
+from eclosure.store.runner import READ, read_value
 from eclosure.world.spoiling import make_sources
 from eclosure.world.switching import defects, edit_defects, gold_defects, retarget_defects, source_defects
 from judge_http import serving
@@ -99,7 +99,8 @@ def manifest_of(out: Path) -> Manifest:
 
 def killed(sources: Path, url: str, out: Path, kills: int, seconds: float) -> int:
     """The same, killed with SIGKILL at random moments over the time that an unbroken run takes."""
-    done, rng = 0, random.Random(SEED)
+    rng, noted = random.Random(SEED), out.with_suffix(".kills")
+    done = int(noted.read_text()) if noted.exists() else 0
     while done < kills and not (out / "families.jsonl.manifest.json").exists():
         process = subprocess.Popen(command(sources, url, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -107,6 +108,7 @@ def killed(sources: Path, url: str, out: Path, kills: int, seconds: float) -> in
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             done += process.wait() == -signal.SIGKILL
+            noted.write_text(str(done))
     construct(sources, url, out)
     return done
 
@@ -136,13 +138,13 @@ def wrong_families(out: Path) -> list[str]:
 
 
 def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
-    """Spoilt sources that were not refused by the screen."""
-    refused = set()
+    """Spoilt sources that got past the screen: to a family, or to a part in which they were refused."""
+    past = {family.source.id for family in records.read(out / "families.jsonl", Family)}
     for line in (out / "families.jsonl.rejected.jsonl").read_text().splitlines():
         told = json.loads(line)
-        if told["stage"] == Part.SCREEN:
-            refused.add(told["id"])
-    return [name for name, kind in planted.items() if kind is not None and name not in refused]
+        if told["stage"] not in (READ, Part.SCREEN):
+            past.add(told["id"])
+    return [name for name, kind in planted.items() if kind is not None and name in past]
 
 
 def forecast_error(folder: Path, url: str, sources: Path, bill: Manifest) -> float:
@@ -217,9 +219,11 @@ def measure(folder: Path, given: argparse.Namespace) -> tuple[dict[str, Any], bo
     planted = write_sources(folder, given.sources)
     sources, unbroken, broken = folder / "sources.jsonl", folder / "unbroken", folder / "killed"
     with serving(*faulty()) as url:
-        start = time.monotonic()
+        start, noted = time.monotonic(), folder / "unbroken.seconds"
         manifest = construct(sources, url, unbroken)
-        seconds = time.monotonic() - start
+        if not noted.exists():
+            noted.write_text(str(time.monotonic() - start))
+        seconds = float(noted.read_text())
         error = forecast_error(folder, url, sources, manifest)
     print_funnel(manifest)
     with serving(*faulty()) as url:
