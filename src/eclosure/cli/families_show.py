@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eclosure.cli.output import QUARANTINED, counted, plural, print_table, printable, say
-from eclosure.core.family import Family
-from eclosure.errors import RecordError, UserError
+from eclosure.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from eclosure.core.family import Family
+    from eclosure.errors import RecordError
 
 LIMIT = 50
 _NEAREST = 3
 
 
-@dataclass
 class Found:
     """What was found in a file of families."""
 
-    families: list[Family] = field(default_factory=list)
-    total: int = 0
-    """How many families there are in all."""
-    unreadable: list[RecordError] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.families: list[Family] = []
+        self.total = 0
+        """How many families there are in all."""
+        self.unreadable: list[RecordError] = []
 
 
 def show(
@@ -85,6 +86,7 @@ def _refuse_own_input(out: Path, path: Path) -> None:
 
 def _read(path: Path, found: Found) -> Iterator[Family]:
     """Every family, also one that fails a gate: whoever looks for it wants to see why."""
+    from eclosure.core.family import Family
     from eclosure.store.records import scan
 
     for record in counted(scan(path, Family), f"reading {path.name}"):
