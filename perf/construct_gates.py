@@ -174,7 +174,6 @@ def broken(family: Family) -> dict[Gate, Family]:
     """The family, broken by hand so that one gate alone objects; only what this family admits."""
     gold, (edit, *_), asked = family.gold, family.evidence_edits, family.question_edit
     first, view = edit.first_affected_step, edit.view
-    place = next(n for n, one in enumerate(view.evidence) if one.id == edit.passage_id)
     spare = next(one.id for one in gold.evidence if one.id not in gold.support_ids)
 
     def with_edit(changed: Any = edit, **more: Any) -> Family:
@@ -183,7 +182,9 @@ def broken(family: Family) -> dict[Gate, Family]:
     def with_question(**more: Any) -> Family:
         return replace(family, question_edit=replace(asked, view=replace(asked.view, **more)))
 
-    retitled = tuple(replace(one, title=f"{one.title}s") if n == place else one for n, one in enumerate(view.evidence))
+    retitled = tuple(
+        replace(one, title=f"{one.title}s") if n == edit.place else one for n, one in enumerate(view.evidence)
+    )
     other = tuple(replace(one, text=f"{one.text} ") if n == 0 else one for n, one in enumerate(gold.evidence))
     support = tuple(one for one in gold.support_ids if one != edit.passage_id)
     steps = list(view.trace.steps)

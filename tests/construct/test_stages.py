@@ -273,21 +273,17 @@ def test_what_is_longer_than_a_path_may_be_is_left_out_before_anybody_is_paid_an
     assert found.reason == "length: too long"
 
 
-CHECKS = [Role.SCREEN_SEED, Role.VERIFY_TARGET, Role.SCREEN_EVIDENCE, Role.VERIFY_EVIDENCE, Role.SCREEN_QUESTION,
-          Role.VERIFY_QUESTION]  # fmt: skip
-
-
 def test_a_finished_family_is_before_every_check_once_more_by_replies_drawn_anew():
     draft, script = built()
     family = packed(draft, script)
     other = Script("other/model")
     again = checked_again(family, script, reverifier=other)
-    assert [request.schema.name for request in other.asked] == CHECKS
+    assert [request.schema.name for request in other.asked] == VERDICTS
     assert {(request.replica, request.decoding.temperature) for request in other.asked} == {(1, 0.7)}
     assert {request.replica for request in script.asked} == {0}
     assert again.findings[: len(family.findings)] == family.findings
     assert [(one.role, one.judge, one.again) for one in again.findings[len(family.findings) :]] == [
-        (role, "other/model", True) for role in CHECKS
+        (role, "other/model", True) for role in VERDICTS
     ]
     assert (again.provenance.verifier, again.provenance.reverifier) == ("house/model", "other/model")
     assert (again.gold, again.evidence_edits, again.question_edit) == (
@@ -297,7 +293,7 @@ def test_a_finished_family_is_before_every_check_once_more_by_replies_drawn_anew
     )
 
 
-@pytest.mark.parametrize("role", CHECKS)
+@pytest.mark.parametrize("role", VERDICTS)
 def test_whoever_objects_the_second_time_is_heard(role):
     draft, script = built()
     family = packed(draft, script)

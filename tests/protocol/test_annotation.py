@@ -7,6 +7,7 @@ from dataclasses import asdict
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.response import Response, Source, Trace
 from eclosure.protocol import annotation as shown
+from eclosure.protocol.disclosure import eligibility, soundness
 
 INSTANCE = Instance(
     "id-canary", "QUESTION?", (Passage("pid-canary", "TITLE", "EVIDENCE."),), "REFERENCE", ("ALIAS",),
@@ -15,11 +16,11 @@ INSTANCE = Instance(
 SOURCE = Source("model-canary", "method-canary")
 RESPONSE = Response("response-canary", "id-canary", Trace.of("STEP ONE.", "STEP TWO."), "ANSWER", SOURCE)
 PASSES = {
-    "A": shown.steps(INSTANCE, RESPONSE),
+    "A": soundness(INSTANCE, RESPONSE),
     "B": shown.whole_trace(INSTANCE, RESPONSE),
     "C": shown.with_answer(INSTANCE, RESPONSE),
     "D": shown.with_reference(INSTANCE, RESPONSE),
-    "S": shown.question(INSTANCE),
+    "S": eligibility(INSTANCE),
 }
 VISIBLE = {
     "A": {"QUESTION?", "TITLE", "EVIDENCE.", "STEP ONE."},
@@ -50,4 +51,4 @@ def test_a_trace_as_a_whole_has_no_numbers():
 def test_without_a_reference_there_is_no_last_pass():
     bare = Instance("q", "Q?", ())
     assert shown.with_reference(bare, RESPONSE) is None
-    assert shown.question(bare) is None
+    assert eligibility(bare) is None

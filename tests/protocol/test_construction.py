@@ -123,11 +123,12 @@ def test_who_writes_and_who_judges_are_told_so():
 
 
 def test_a_changed_text_is_another_guideline(monkeypatch):
-    before = {role: guideline_hash(role) for role in Role}
+    worked_out = guideline_hash.__wrapped__  # texts do not change while a program runs, so the hash is kept
+    before = {role: worked_out(role) for role in Role}
     assert len(set(before.values())) == len(Role)
     text = construction.load_text("construct_frame.md")
     monkeypatch.setattr(construction, "load_text", lambda name: text if name == "judge_frame.md" else _load(name))
-    assert {role for role in Role if guideline_hash(role) != before[role]} == {r for r in Role if not r.constructs}
+    assert {role for role in Role if worked_out(role) != before[role]} == {r for r in Role if not r.constructs}
 
 
 _load = construction.load_text

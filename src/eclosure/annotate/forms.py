@@ -7,14 +7,15 @@ be worked out (L, G, the gap, the kind of failure) is never asked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclosure.core.judgment import INELIGIBILITY_PRECEDENCE, LocalFailure
+from eclosure.protocol.auditing import GUIDELINE, MARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 Entry: TypeAlias = Mapping[str, str]
 """Choices by the names of their fields."""
@@ -31,6 +32,8 @@ class Kind(StrEnum):
     """A response in four passes."""
     SHORT = "short"
     """A response in three, without its single steps: for whoever labels a hundred of their own."""
+    FAMILY = "family"
+    """A counterfactual family, all of it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +79,30 @@ PASSES: Mapping[Kind, tuple[Pass, ...]] = {
         Pass("C", (_CLOSED,), "judge_closure.md"),
         Pass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
     ),
+    Kind.FAMILY: (Pass("F", tuple(Field(name, (YES, NO)) for names in MARKS.values() for name in names), GUIDELINE),),
 }
 """In their order; a pass opens when the one before it is submitted, and is closed then."""
 
 
 def passes_of(kind: Kind, *, steps: int = 1, answered: bool = True, referenced: bool = True) -> tuple[Pass, ...]:
     """The passes of one task, without what cannot be asked of it: no step, no answer, no reference."""
-    left = (_asked(one, answered=answered, referenced=referenced) for one in PASSES[kind])
+    left = passes_named(kind, [one.name for one in PASSES[kind]], unasked(answered=answered, referenced=referenced))
     return tuple(one for one in left if one.fields and (steps or not one.each_step))
 
 
-def _asked(one: Pass, *, answered: bool, referenced: bool) -> Pass:
-    missing = set() if answered else {"closed", "correct"}
-    missing |= set() if referenced else {"correct", "complete"}
-    fields = tuple(field for field in one.fields if field.name not in missing)
-    return Pass(one.name, fields, one.guideline, one.each_step)
+def unasked(*, answered: bool, referenced: bool) -> frozenset[str]:
+    """The fields that cannot be asked where there is no answer, or no reference."""
+    without_answer = () if answered else ("closed", "correct")
+    return frozenset(without_answer + (() if referenced else ("correct", "complete")))
+
+
+def passes_named(kind: Kind, names: Sequence[str], without: Collection[str]) -> tuple[Pass, ...]:
+    """These passes of a kind, without some of their fields."""
+    return tuple(
+        replace(one, fields=tuple(field for field in one.fields if field.name not in without))
+        for one in PASSES[kind]
+        if one.name in names
+    )
 
 
 def next_pass(passes: Sequence[Pass], submitted: Sequence[str]) -> Pass | None:

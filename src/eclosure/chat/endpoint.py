@@ -199,8 +199,8 @@ class Dialect:
         }
         if decoding.top_p != 1.0:
             body["top_p"] = decoding.top_p
-        if request.seed is not None:
-            body["seed"] = request.seed
+        if (seed := request.seed) is not None:
+            body["seed"] = seed
         if decoding.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
         if decoding.thinking is not None and self.template:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclosure.cli.output import percent, percent_range, print_table, say
-from eclosure.construct.audit.layout import Layout
+from eclosure.construct.audit.layout import REPORT, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eclosure.construct.audit.report import Passing, Report, Sheet, Weighted
     from eclosure.construct.audit.sample import Key
 
-REPORT, DISAGREEMENTS = "audit-report.json", "disagreements"
+DISAGREEMENTS = "disagreements"
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Let people look at a sample of families (appendix B.6)."
@@ -99,7 +99,7 @@ def report(
     """
     from pydantic import TypeAdapter
 
-    from eclosure.construct.audit.forms import GUIDELINE
+    from eclosure.protocol.auditing import GUIDELINE
     from eclosure.construct.audit.report import Report
     from eclosure.construct.audit.report import report as report_on
     from eclosure.construct.audit.sample import read_key

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from eclosure.construct.draft import Setback
 from eclosure.protocol import construction as shown
 from eclosure.protocol.construction import Role
-from eclosure.protocol.material import ShownPassage, shown_passages, shown_steps
+from eclosure.protocol.material import shown_passages, shown_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ async def check_target(gold: View, team: Team) -> Checked:
 
 async def check_evidence(gold: View, edit: EvidenceEdit, team: Team) -> Checked:
     """Whether an edit of the evidence switches one step and the answer, and nothing else."""
-    view, edited = edit.view, _edited_passage(edit)
+    view, edited = edit.view, shown_passages(edit.view.evidence)[edit.place]
     question, evidence = gold.question, shown_passages(gold.evidence)
     seen = shown.EvidenceScreen(question, evidence, edited, gold.answer, view.answer)
     screened = await team.judge(Role.SCREEN_EVIDENCE, seen)
@@ -90,8 +90,3 @@ def places(evidence: tuple[Passage, ...], ids: tuple[str, ...]) -> tuple[int, ..
     """Where passages stand, by their ids."""
     place: Mapping[str, int] = {passage.id: index for index, passage in enumerate(evidence)}
     return tuple(place[one] for one in ids)
-
-
-def _edited_passage(edit: EvidenceEdit) -> ShownPassage:
-    passages = shown_passages(edit.view.evidence)
-    return next(one for one, passage in zip(passages, edit.view.evidence, strict=True) if passage.id == edit.passage_id)

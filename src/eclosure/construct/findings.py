@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclosure.core.family import Finding
 from eclosure.core.gates import MINIMUM_SUPPORT
-from eclosure.protocol.acceptance import SOUNDNESS, WANTED
+from eclosure.protocol.acceptance import SOUNDNESS, unwanted
 from eclosure.protocol.construction import Role
 from eclosure.protocol.structured import UnreadableReplyError
 
@@ -24,7 +24,7 @@ def find(
     """Hold a reply against what is wanted: so many passages were shown, and so many steps, where steps were judged."""
     if wrong := [index for index in _named(said) if not 0 <= index < passages]:
         raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
-    objections = (*_unsound(said, steps), *_unwanted(role, said), *_unfit(role, said))
+    objections = (*_unsound(said, steps), *unwanted(role, said), *_unfit(role, said))
     return Finding(role, judge, said, objections, again)
 
 
@@ -39,15 +39,6 @@ def objection(finding: Finding) -> str:
     """For whoever may try once more: the judgements that speak against it, with the reasons given."""
     told = ((name, _reason(finding.said, name)) for name in finding.objections)
     return "; ".join(f"{name}: {reason}" if reason else name for name, reason in told)
-
-
-def _unwanted(role: Role, said: Mapping[str, Any]) -> Iterator[str]:
-    for name, wanted in WANTED[role].items():
-        value: Any = said
-        for part in name.split("."):
-            value = value[part]
-        if value is not wanted:
-            yield name
 
 
 def _unfit(role: Role, said: Mapping[str, Any]) -> Iterator[str]:

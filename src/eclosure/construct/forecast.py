@@ -19,6 +19,7 @@ from eclosure.construct.funnel import SOURCES
 from eclosure.construct.settings import Part
 from eclosure.construct.split import dataset_of
 from eclosure.errors import SettingError
+from eclosure.protocol.acceptance import WANTED
 from eclosure.protocol.construction import SCHEMAS, Role, Seed, asked, told
 from eclosure.protocol.material import shown_passages
 from eclosure.store.folder import FAMILIES
@@ -43,21 +44,13 @@ YIELDS: Mapping[Part, float] = {
     Part.PACK: 3_756 / 3_757,
     Part.REVERIFY: 2_852 / 3_756,
 }
-_CHECKS = (
-    Role.SCREEN_SEED,
-    Role.VERIFY_TARGET,
-    Role.SCREEN_EVIDENCE,
-    Role.VERIFY_EVIDENCE,
-    Role.SCREEN_QUESTION,
-    Role.VERIFY_QUESTION,
-)
 _ROLES: Mapping[Part, tuple[Role, ...]] = {
     Part.SCREEN: (Role.SCREEN_SEED,),
     Part.TARGET: (Role.CONSTRUCT_TARGET, Role.VERIFY_TARGET),
     Part.EVIDENCE: (Role.CONSTRUCT_EVIDENCE, Role.SCREEN_EVIDENCE, Role.VERIFY_EVIDENCE),
     Part.QUESTION: (Role.CONSTRUCT_QUESTION, Role.SCREEN_QUESTION, Role.VERIFY_QUESTION),
     Part.PACK: (),
-    Part.REVERIFY: _CHECKS,
+    Part.REVERIFY: tuple(WANTED),
 }
 # Supposed: a reason of a sentence or two beside every judgement, four steps of some fifteen words.
 _REPLY: Mapping[Role, int] = {

@@ -94,6 +94,11 @@ class EvidenceEdit:
     intervention: Intervention | None = None
     """None where the family was made elsewhere and nobody says."""
 
+    @property
+    def place(self) -> int:
+        """Where the edited passage stands."""
+        return [passage.id for passage in self.view.evidence].index(self.passage_id)
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionEdit:

@@ -6,12 +6,12 @@ fields joined by a dot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclosure.protocol.construction import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 SOUNDNESS = "soundness"
 """Comes on top for those who judge steps: every one of them must be sound."""
@@ -60,3 +60,13 @@ WANTED: Mapping[Role, Mapping[str, bool]] = {
     },
 }
 """What must be said of a candidate that is accepted, judgement by judgement."""
+
+
+def unwanted(role: Role, said: Mapping[str, Any]) -> Iterator[str]:
+    """The judgements of a reply that do not come out as wanted."""
+    for name, wanted in WANTED[role].items():
+        value: Any = said
+        for part in name.split("."):
+            value = value[part]
+        if value is not wanted:
+            yield name

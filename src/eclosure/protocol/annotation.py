@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclosure.protocol.disclosure import Eligibility, Soundness, eligibility, soundness
+from eclosure.protocol.auditing import ShownFamily
+from eclosure.protocol.disclosure import Eligibility, Soundness
 from eclosure.protocol.material import ShownPassage, shown_passages
 
 if TYPE_CHECKING:
@@ -51,12 +52,8 @@ class WithReference:
     aliases: tuple[str, ...] = ()
 
 
-Shown: TypeAlias = Eligibility | Soundness | WholeTrace | WithAnswer | WithReference
-
-
-def steps(instance: Instance, response: Response) -> Soundness:
-    """Pass A: question, evidence and steps."""
-    return soundness(instance, response)
+Shown: TypeAlias = Eligibility | Soundness | WholeTrace | WithAnswer | WithReference | ShownFamily
+"""Screening and pass A show what a judge of eligibility and of soundness is shown; see ``disclosure``."""
 
 
 def whole_trace(instance: Instance, response: Response, *, hide_evidence: bool = False) -> WholeTrace:
@@ -82,11 +79,6 @@ def with_reference(instance: Instance, response: Response, *, hide_evidence: boo
         instance.reference_answer,
         instance.aliases,
     )
-
-
-def question(instance: Instance) -> Eligibility | None:
-    """Screening: question, evidence and reference, before any response; None where there is no reference."""
-    return eligibility(instance)
 
 
 def _evidence(instance: Instance, *, hide: bool) -> tuple[ShownPassage, ...]:

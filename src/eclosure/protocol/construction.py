@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclosure.core.identity import content_hash
@@ -270,11 +271,13 @@ def asked(shown: Shown) -> Asked:
     return Asked(role, messages, guideline_hash(role), SCHEMAS[role])
 
 
+@cache
 def told(role: Role) -> str:
     """What a role is told before it is shown anything."""
     return load_text(_frame(role)).render(guideline=load_text(f"{role}.md").text.rstrip("\n"))
 
 
+@cache
 def guideline_hash(role: Role) -> str:
     """The identity of everything that is told apart from the material."""
     return content_hash([load_text(_frame(role)).text, load_text(f"{role}.md").text])

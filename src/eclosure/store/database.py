@@ -41,9 +41,13 @@ def shown(where: Path | str) -> str:
     return _url(str(where)).render_as_string(hide_password=True) if is_url(where) else str(where)
 
 
-def engine_of(where: Path | str) -> Engine:
-    """The engine of a place. Nothing is opened yet."""
-    return _postgresql(_url(str(where))) if is_url(where) else _sqlite(Path(where))
+WRITES = "eclosure_writes"
+"""An option of a connection that will write. Of two readers of a file that both turn writers, one is turned away."""
+
+
+def engine_of(where: Path | str, *, connections: int = 1) -> Engine:
+    """The engine of a place, for so many at once. Nothing is opened yet."""
+    return _postgresql(_url(str(where)), connections) if is_url(where) else _sqlite(Path(where), connections)
 
 
 def _url(where: str) -> URL:
@@ -59,9 +63,9 @@ def _url(where: str) -> URL:
     return url.set(drivername="postgresql+psycopg")
 
 
-def _postgresql(url: URL) -> Engine:
+def _postgresql(url: URL, connections: int) -> Engine:
     try:
-        engine = create_engine(url, pool_size=1, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        engine = create_engine(url, pool_size=connections, pool_pre_ping=True, connect_args={"connect_timeout": 10})
     except ImportError as missing:
         raise UserError("a PostgreSQL database needs psycopg. Run: pip install 'eclosure[postgres]'") from missing
 
@@ -75,8 +79,8 @@ def _postgresql(url: URL) -> Engine:
     return engine
 
 
-def _sqlite(path: Path) -> Engine:
-    engine = create_engine(URL.create("sqlite+pysqlite", database=str(path)))
+def _sqlite(path: Path, connections: int) -> Engine:
+    engine = create_engine(URL.create("sqlite+pysqlite", database=str(path)), pool_size=connections)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
@@ -87,7 +91,8 @@ def _sqlite(path: Path) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
+        writes = connection.get_execution_options().get(WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 

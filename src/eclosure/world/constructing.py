@@ -74,7 +74,7 @@ def register_constructor(registry: Registry, *, noise: float = 0.0, seed: int = 
 def _answer(role: Role, noise: float, seed: int, defect: str | None, request: ChatRequest) -> Reply:
     material = material_of(role, request)
     # The objection is part of the material, so whoever is told of one draws anew.
-    draw = [part for part in (seed, request.seed) if part is not None]
+    draw = request.draw(seed)
     told = material_json(material)
     target = read_question(material.question)
     if target is None:

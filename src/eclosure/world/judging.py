@@ -45,7 +45,7 @@ def _answer(question: Question, noise: float, seed: int, request: ChatRequest) -
     except ValueError as error:
         raise BadRequest(str(error)) from None
     parts = [question] if question is not Question.JOINT else _parts(request)
-    said = {part: _judged(part, material, noise, (seed, request.seed)) for part in parts}
+    said = {part: _judged(part, material, noise, request.draw(seed)) for part in parts}
     told = {part.part: one for part, one in said.items() if one is not None}
     if len(told) < len(parts):
         return Reply({"unreadable": CANNOT_READ})
@@ -58,7 +58,7 @@ def _parts(request: ChatRequest) -> list[Question]:
     return [part for part in JOINT_PARTS if part.part in wanted]
 
 
-def _judged(question: Question, material: Any, noise: float, draw: tuple[int, int | None]) -> dict[str, Any] | None:
+def _judged(question: Question, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
     """What is said of one question, from what it may rest on alone; now and then the contrary."""
     if isinstance(material, shown.Whole):
         material = part_of(material, question)
@@ -66,8 +66,7 @@ def _judged(question: Question, material: Any, noise: float, draw: tuple[int, in
     if judged is None:
         return None
     # By the material alone: a judge who errs on a case errs on it every time it is asked, unless told to draw anew.
-    seed = [part for part in draw if part is not None]
-    turned = chance("noise", *seed, question, material_json(material)) < noise
+    turned = chance("noise", *draw, question, material_json(material)) < noise
     return _turned(judged) if turned else dict(judged)
 
 

@@ -106,6 +106,10 @@ class ChatRequest:
             body=body,
         )
 
+    def draw(self, seed: int) -> tuple[int, ...]:
+        """What a handler that errs at random draws by: its own seed, and the request's where it has one."""
+        return (seed,) if self.seed is None else (seed, self.seed)
+
     @property
     def prompt_tokens(self) -> int:
         """The length of the conversation in words, which stand for tokens here."""

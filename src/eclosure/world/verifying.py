@@ -14,7 +14,7 @@ from eclosure.core.gates import MINIMUM_SUPPORT
 from eclosure.core.instance import Passage
 from eclosure.core.response import Trace
 from eclosure.errors import SettingError
-from eclosure.protocol.acceptance import SOUNDNESS, WANTED
+from eclosure.protocol.acceptance import SOUNDNESS, WANTED, unwanted
 from eclosure.protocol.construction import MATERIAL, Role
 from eclosure.protocol.material import ShownPassage, ShownStep, material_json, read_material
 from eclosure.world.faults import chance
@@ -55,7 +55,7 @@ def _answer(role: Role, noise: float, seed: int, request: ChatRequest) -> Reply:
     if said is None:
         return Reply({"unreadable": CANNOT_READ})
     # By the material alone: whoever errs on a candidate errs on it every time, unless told to draw anew.
-    draw = [part for part in (seed, request.seed) if part is not None]
+    draw = request.draw(seed)
     told = material_json(material)
     if chance("noise", *draw, role, told) < noise:
         said = _turned(role, said, chance("field", *draw, role, told), len(material.evidence))
@@ -192,14 +192,7 @@ def _accepted(role: Role, said: Said) -> bool:
         return False
     if role is Role.SCREEN_SEED and (said["defect"] is not None or len(set(said["support"])) < MINIMUM_SUPPORT):
         return False
-    return all(_get(said, name) is wanted for name, wanted in WANTED[role].items())
-
-
-def _get(said: Said, name: str) -> Any:
-    value: Any = said
-    for part in name.split("."):
-        value = value[part]
-    return value
+    return not any(unwanted(role, said))
 
 
 def _set(said: Said, name: str, *, wanted: bool, role: Role) -> None:

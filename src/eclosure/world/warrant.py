@@ -1,6 +1,7 @@
-"""The relations a family is built on, decided from words: warrant, uniqueness, support, alignment, closure, soundness.
+"""The relations between the views of a family, decided from words: warrant, support, alignment, closure, soundness.
 
-W, U, A, C and J of appendix B, each a function of exactly what it may rest on.
+W, U, A, C and J of appendix B, each a function of exactly what it may rest on. Families are built on the fuller ones of
+``switching``; these are what tests and figures hold them against.
 """
 
 from __future__ import annotations

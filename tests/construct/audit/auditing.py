@@ -5,11 +5,12 @@ from dataclasses import asdict, replace
 from functools import cache
 from itertools import islice
 
-from eclosure.construct.audit.forms import MARKS, write_forms
+from eclosure.construct.audit.forms import write_forms
 from eclosure.construct.audit.layout import Layout
 from eclosure.construct.audit.sample import DEVELOPMENT, TRAINING
 from eclosure.core.edits import Replacement
 from eclosure.core.family import Finding, Intervention
+from eclosure.protocol.auditing import MARKS
 from eclosure.store.records import ReadRecord
 from eclosure.world.families import make_families
 

@@ -8,11 +8,12 @@ from dataclasses import asdict, replace
 import pytest
 from tests.construct.audit.auditing import blank, corpus, family, filled
 
-from eclosure.construct.audit.forms import CELL_LIMIT, MARKS, Filled, Form, Shown, read_forms, write_forms
+from eclosure.construct.audit.forms import CELL_LIMIT, Filled, read_forms, write_forms
 from eclosure.construct.audit.layout import Layout
 from eclosure.construct.audit.sample import draw
 from eclosure.core.family import ViewKind
 from eclosure.errors import UserError
+from eclosure.protocol.auditing import MARKS, Form, ShownFamily
 from eclosure.protocol.prompts import load_text
 
 NAMES = tuple(name for names in MARKS.values() for name in names)
@@ -144,7 +145,7 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\uff
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_text_is_a_formula_in_a_table(tmp_path, text):
     made = family("x", "A")
-    shown = Shown.of(made, made.evidence_edits[0])
+    shown = ShownFamily.of(made, made.evidence_edits[0])
     shown = replace(
         shown, question=text, reference=text, aliases=(text,), answer=text, evidence_answer=text, edited_question=text,
         question_answer=text, passages=tuple(replace(one, title=text, text=text) for one in shown.passages),

@@ -101,8 +101,8 @@ def generate_config(request: Request) -> GenerateConfig:
     told: dict[str, Any] = {"max_tokens": decoding.max_tokens, "temperature": decoding.temperature}
     if decoding.top_p != 1.0:
         told["top_p"] = decoding.top_p
-    if request.seed is not None:
-        told["seed"] = request.seed
+    if (seed := request.seed) is not None:
+        told["seed"] = seed
     if decoding.top_logprobs is not None:
         told |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
     if request.schema is not None:

@@ -1,8 +1,11 @@
-"""How the forms of an audit are written. Apart, because the command line needs the names before anything else."""
+"""What the files of an audit are called. Apart, because the command line needs the names before anything else."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+REPORT = "audit-report.json"
+"""What people found."""
 
 
 class Layout(StrEnum):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclosure.construct.audit.forms import Filled, refuse
+from eclosure.construct.audit.forms import Filled
 from eclosure.core.family import ViewKind
 from eclosure.core.labels import Label, conjunction
 from eclosure.errors import SettingError
@@ -24,6 +24,7 @@ from eclosure.stats.bootstrap import weighted_rates
 from eclosure.stats.intervals import Interval
 from eclosure.stats.rates import Rate
 from eclosure.stats.resampling import Strata
+from eclosure.store.problems import refuse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from eclosure.construct.audit.forms import GUIDELINE, Form, Shown, write_forms
+from eclosure.construct.audit.forms import write_forms
+from eclosure.construct.split import dataset_of
 from eclosure.core.choice import drawn_edit
 from eclosure.core.identity import content_hash, hash_rank
 from eclosure.errors import SettingError, UserError
+from eclosure.protocol.auditing import GUIDELINE, Form, ShownFamily
 from eclosure.protocol.prompts import load_text
 from eclosure.store import folder as names
 from eclosure.store.atomic import AtomicFile
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
 KEY = "audit.json"
 ALL, TRAINING, DEVELOPMENT = "all", "training", "development"
-UNKNOWN = "unknown"
-"""The dataset of a family whose source names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Item:
     """Which of its evidence edits, counted from zero."""
     forms: tuple[str, ...]
     """The ids of its forms, one for each annotator, and the last for whoever settles disagreements."""
-    shown: Shown
+    shown: ShownFamily
 
     def form(self, annotator: int) -> Form:
         """The blank form for one annotator, numbered from 1."""
@@ -186,7 +186,7 @@ def _pooled(
         family = record.value
         if (first := split_of.setdefault(family.id, split)) != split:
             raise UserError(f"the family {family.id!r} is in {first} and in {split}. Split the families again.")
-        dataset = family.source.benchmark or UNKNOWN
+        dataset = dataset_of(family.source.benchmark)
         place = int(hash_rank("audit", seed, dataset, family.id), 16)
         pools.setdefault((dataset, split), _Pool(n)).add(family, place)
         hashes.append(hash_rank(split, encode(family).decode()))
@@ -209,7 +209,7 @@ def _by_split(share: int, splits: tuple[str, ...]) -> tuple[int, ...]:
 def _item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> Item:
     edit = drawn_edit(family, seed, epoch=0)
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
-    return Item(family.id, dataset, split, family.evidence_edits.index(edit), forms, Shown.of(family, edit))
+    return Item(family.id, dataset, split, family.evidence_edits.index(edit), forms, ShownFamily.of(family, edit))
 
 
 def _form_id(seed: int, annotator: int, family_id: str) -> str:

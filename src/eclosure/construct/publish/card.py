@@ -45,9 +45,8 @@ FIELDS: Mapping[str, str] = {
 """The fields of a family, in words."""
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
-
-
 _MARK = b"\n<!-- written by eclosure, "
+"""Before the hash at the end of a card, by which one that somebody has worked on is known."""
 
 
 class _Own(str):

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from eclosure.construct.audit.layout import REPORT
 from eclosure.construct.audit.sample import corpus_hash
 from eclosure.construct.publish.licences import Licence, licence_of
-from eclosure.construct.split import dataset_of
+from eclosure.construct.split import STAGE, dataset_of
 from eclosure.store.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclosure.store.jsonfile import parse_object, read_objects
 from eclosure.store.manifest import Manifest, read_manifest
@@ -27,8 +28,6 @@ ByDataset: TypeAlias = Mapping[str, Mapping[str, int]]
 
 SPLITS: Mapping[str, str] = {"train": TRAIN, "validation": DEVELOPMENT}
 """What a hub calls the parts, and the files they lie in."""
-AUDIT = "audit-report.json"
-"""What people found who looked at a sample, in the run's folder or in ``audit`` within it."""
 _TOLD_APART = ("constructor", "verifier", "reverifier", "guidelines", "max_length", "tokenizer")
 """Settings that the card tells in its own words."""
 _MAKERS: Mapping[str, Maker] = {"construct": "models", "world families": "world"}
@@ -108,7 +107,7 @@ def made_from(families: Path) -> Manifest | None:
     if not path.is_file():
         return None
     manifest = read_manifest(path)
-    if not manifest.stage.startswith("families split"):
+    if not manifest.stage.startswith(STAGE):
         return manifest
     whole = made_from(families.with_name(FAMILIES))
     # A part of families that were made anew since tells nothing of how these were made.
@@ -129,8 +128,8 @@ def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def audit_reports(folder: Path) -> list[Path]:
-    """Where people's report on a run's families may lie."""
-    return [path for path in (folder / AUDIT, folder / "audit" / AUDIT) if path.is_file()]
+    """Where people's report on a run's families may lie: in the run's folder, or in ``audit`` within it."""
+    return [path for path in (folder / REPORT, folder / "audit" / REPORT) if path.is_file()]
 
 
 def _audit(folder: Path) -> Audit | None:
