@@ -1,0 +1,1 @@
+"""Who may get in: people and their invitations, passwords, sessions, and how often somebody may try."""
