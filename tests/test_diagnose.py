@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment
+from eclosure.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclosure.core.response import Response, Source, Trace
 from eclosure.diagnose import (
     Case,
@@ -235,6 +235,7 @@ def test_one_id_for_two_questions_is_refused():
         (case(correct=None, closed=None), "Not everything was judged."),
         (case(steps=(HOLDS, FAILS)), "Step 2 does not hold."),
         (case(steps=(FAILS, HOLDS, FAILS, FAILS)), "Steps 1, 3 and 4 do not hold."),
+        (case(steps=(replace(FAILS, reason=WHOLE_TRACE),)), "A step does not hold."),
         (
             case(aligned=False, pursued="when she was born"),
             "The reasoning pursues something other than the question: when she was born.",

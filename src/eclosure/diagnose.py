@@ -326,10 +326,7 @@ def broken_link(case: Case) -> str:
     judgment, verdict = case.judgment, case.verdict
     told = []
     if verdict.locally_sound is False:
-        numbers = [number for number, step in enumerate(judgment.steps, start=1) if step.sound is False]
-        told.append(
-            f"Step {numbers[0]} does not hold." if len(numbers) == 1 else f"Steps {_listed(numbers)} do not hold."
-        )
+        told.append(_unsound(judgment))
     if (failure := verdict.failure_class) is not None:
         told.append(
             _BROKEN[failure].format(
@@ -341,6 +338,13 @@ def broken_link(case: Case) -> str:
     if not told:
         told.append("Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged.")
     return " ".join(told)
+
+
+def _unsound(judgment: Judgment) -> str:
+    if not judgment.stepwise:
+        return "A step does not hold."
+    numbers = [number for number, step in enumerate(judgment.steps, start=1) if step.sound is False]
+    return f"Step {numbers[0]} does not hold." if len(numbers) == 1 else f"Steps {_listed(numbers)} do not hold."
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -74,7 +74,7 @@ def next_sheet(project, person) -> desk.Sheet | None:
 YES = {
     "S": {"eligible": "yes"},
     "A": {"substantive": "yes", "sound": "yes"},
-    "B": {"aligned": "yes"},
+    "B": {"aligned": "yes", "locally_sound": "yes"},
     "C": {"closed": "yes"},
     "D": {"correct": "yes", "complete": "yes"},
 }

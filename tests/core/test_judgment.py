@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from eclosure import Ineligibility, Judgment, LocalFailure, StepJudgment, Verdict
-from eclosure.core.judgment import EVIDENCE, INELIGIBILITY_PRECEDENCE, Criterion, primary_ineligibility
+from eclosure.core.judgment import EVIDENCE, INELIGIBILITY_PRECEDENCE, WHOLE_TRACE, Criterion, primary_ineligibility
 
 SOUND, UNSOUND = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
 PLAN, OPEN = StepJudgment(False), StepJudgment(True)
@@ -31,6 +31,11 @@ def judged(*steps, **labels):
 )
 def test_local_soundness_asks_only_substantive_steps(steps, expected):
     assert judged(*steps).locally_sound is expected
+
+
+def test_steps_judged_together_are_no_single_steps():
+    assert judged(SOUND, UNSOUND).stepwise
+    assert not judged(StepJudgment(True, False, reason=WHOLE_TRACE)).stepwise
 
 
 def test_an_unjudged_trace_is_not_sound_by_being_empty():

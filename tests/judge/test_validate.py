@@ -178,6 +178,15 @@ def test_the_run_that_was_validated_has_its_own_rates_and_another_has_them_carri
         correct(found, [judgment("r1", judge="other/judge")], settings=SETTINGS, rng=rng())
 
 
+def test_labels_drawn_by_what_the_judge_said_correct_their_own_run_alone():
+    strata = {one.response_id: "all" for one in RUN}
+    found = validated(strata=strata)
+    assert (found.stratified, validated().stratified) == (True, False)
+    assert not correct(found, RUN, RESPONSES, settings=SETTINGS, rng=rng()).carried_over
+    with pytest.raises(SettingError, match="label some of its own"):
+        correct(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
+
+
 def test_two_judges_are_compared_on_what_both_saw():
     better = [judgment(f"r{i}", sound=i != 1, judge="second") for i in range(3)]
     compared = compare(RUN, better, TRUTH, rng=rng(), resamples=50)

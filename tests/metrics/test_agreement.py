@@ -5,9 +5,15 @@ import krippendorff
 import numpy as np
 import pytest
 
-from eclosure.core.judgment import Judgment, LocalFailure, StepJudgment
+from eclosure.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
 from eclosure.errors import RecordError
-from eclosure.metrics.agreement import JudgedTwice, agreement_report
+from eclosure.metrics.agreement import (
+    JudgedBySeveral,
+    JudgedTwice,
+    ScreenedBySeveral,
+    agreement_report,
+    screening_report,
+)
 
 NAMES = [
     "Substantive status",
@@ -218,3 +224,205 @@ def test_the_order_of_responses_changes_no_value():
         other = turned[name]
         assert (other.n, other.majority, other.specific) == (row.n, row.majority, row.specific)
         assert (other.raw.value, other.alpha.value) == (row.raw.value, row.alpha.value)
+
+
+def test_ac1_of_the_small_report_by_hand():
+    rows = report(SMALL)
+    # (1,0), (1,1), (0,0): half of the labels are 1, so chance is 2 · 1/4 = 1/2; (2/3 - 1/2)/(1/2).
+    assert rows["Closure C"].ac1 == pytest.approx(1 / 3, abs=1e-15)
+    # Label 0 once of ten: chance is 2 · 9/100 = 18/100; (80 - 18)/(100 - 18).
+    assert rows["Substantive status"].ac1 == pytest.approx(62 / 82, abs=1e-15)
+    assert rows["Local-failure reason"].ac1 is None
+
+
+def test_one_label_throughout_is_told_apart_from_nothing_to_compare():
+    rows = report([JudgedTwice("q", judged([], 1), judged([], 1))])
+    assert (rows["Alignment A"].unanimous, rows["Alignment A"].alpha.value) == (True, None)
+    assert (rows["Closure C"].unanimous, rows["Closure C"].n) == (False, 0)
+
+
+# Of three people: (1, 1, 0) and (1, 1, unknown). In the first case every pair weighs 1/2.
+THREE = [
+    JudgedBySeveral("q1", (judged([SOUND], 1), judged([SOUND], 1, judge="A2"), judged([SOUND], 0, judge="A3"))),
+    JudgedBySeveral("q2", (judged([SOUND], 1), judged([SOUND], 1, judge="A2"))),
+]
+
+
+def test_three_people_by_hand():
+    row = report(THREE)["Alignment A"]
+    # Coincidences: first case o11 = 2/2 = 1, o01 = o10 = 2/2 = 1; second o11 = 2. Of 5, 3 agree.
+    assert (row.n, row.raw.value) == (2, pytest.approx(3 / 5, abs=1e-15))
+    # Marginals 1 and 4: 1 - (5 - 1) · 2/(25 - 1 - 16) = 0.
+    assert row.alpha.value == pytest.approx(0, abs=1e-15)
+    oracle = krippendorff.alpha(np.array([[1, 1], [1, 1], [0, np.nan]]), level_of_measurement="nominal")
+    assert row.alpha.value == pytest.approx(oracle, abs=1e-9)
+    assert row.majority == pytest.approx(4 / 5, abs=1e-15)
+    assert row.specific == pytest.approx((6 / 8, 0), abs=1e-15)
+    # Chance 2 · 4/25 = 8/25; (15 - 8)/(25 - 8).
+    assert row.ac1 == pytest.approx(7 / 17, abs=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_alpha_of_several_is_the_krippendorff_packages(seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.random((30, 4)) < 0.7
+    people = rng.integers(2, 5, size=30)
+    cases = [
+        JudgedBySeveral(f"q{number // 2}", tuple(judged([], label) for label in row[:count]))
+        for number, (row, count) in enumerate(zip(labels.tolist(), people.tolist(), strict=True))
+    ]
+    given = np.where(np.arange(4) < people[:, np.newaxis], labels, np.nan)
+    oracle = krippendorff.alpha(given.T, level_of_measurement="nominal")
+    assert report(cases)["Alignment A"].alpha.value == pytest.approx(oracle, abs=1e-9)
+
+
+def test_two_in_a_row_of_several_are_two():
+    pairs = random_pairs(7)
+    several = [JudgedBySeveral(pair.question_id, pair.judgments) for pair in pairs]
+    assert report(several) == report(pairs)
+
+
+def test_every_one_of_several_must_judge_every_step():
+    case = THREE[0]._replace(judgments=(*THREE[0].judgments[:2], judged([], judge="A3")))
+    with pytest.raises(RecordError, match=r"1 steps were judged by A1, 0 by A3"):
+        report([case])
+
+
+def test_what_was_judged_as_a_whole_has_no_rows_about_steps():
+    whole = [JudgedBySeveral("q", (judged([SOUND], 1), judged([unsound(None)], 1)), stepwise=False)]
+    assert list(report(whole)) == NAMES[3:]
+    assert report(whole)["Local soundness L"].n == 1
+    mixed = report([*SMALL, *whole])
+    assert (mixed["Substantive status"].n, mixed["Local soundness L"].n) == (5, 4)
+
+
+# The paper's rows for responses: how many differ, how many both call a failure, and what is printed.
+# The counts are the only ones that give all five printed figures (Acc: one of three).
+PRINTED = {
+    "Alignment A": (76, 117, "94.0 97.1 0.739 0.984 0.755"),
+    "Closure C": (59, 125, "94.1 97.7 0.797 0.988 0.809"),
+    "Answer correctness": (8, 479, "81.4 99.7 0.990 0.998 0.992"),
+    "Completeness K": (129, 239, "88.3 95.0 0.759 0.972 0.787"),
+}
+
+
+def split(differ, both_fail, n=2_598):
+    """Two people's labels."""
+    labels = [(0, 0)] * both_fail + [(0, 1)] * (differ // 2) + [(1, 0)] * (differ - differ // 2)
+    return labels + [(1, 1)] * (n - len(labels))
+
+
+def printed(row):
+    percent = f"{100 * row.majority:.1f} {100 * row.raw.value:.1f}"
+    return f"{percent} {row.alpha.value:.3f} {row.specific[0]:.3f} {row.specific[1]:.3f}"
+
+
+def test_the_papers_table_of_responses_to_the_printed_digit():
+    columns = {name: split(differ, both) for name, (differ, both, _) in PRINTED.items()}
+    order = ("Alignment A", "Closure C", "Completeness K", "Answer correctness")
+    pairs = [
+        JudgedTwice(f"q{number // 3}", *(judged([], *(columns[name][number][who] for name in order)) for who in (0, 1)))
+        for number in range(2_598)
+    ]
+    rows = report(pairs, resamples=100)
+    for name, (differ, _, expected) in PRINTED.items():
+        assert printed(rows[name]) == expected
+        assert round((1 - rows[name].raw.value) * 2_598) == differ
+        oracle = krippendorff.alpha(np.array(columns[name]).T, level_of_measurement="nominal")
+        assert rows[name].alpha.value == pytest.approx(oracle, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "name,steps,n,expected",
+    [
+        ("Substantive status", [(FILLER, FILLER, 618), (FILLER, SOUND, 13), (SOUND, SOUND, 12_102)], 12_733,
+         "95.1 99.9 0.989 0.999 0.990"),
+        ("Step soundness", [(unsound(L1), unsound(L1), 910), (unsound(L1), SOUND, 595), (SOUND, SOUND, 10_596)], 12_101,
+         "90.0 95.1 0.726 0.973 0.754"),
+    ],
+)  # fmt: skip
+def test_the_papers_table_of_steps_to_the_printed_digit(name, steps, n, expected):
+    first = [one for one, _, times in steps for _ in range(times)]
+    second = [other for _, other, times in steps for _ in range(times)]
+    pairs = [JudgedTwice(f"q{start}", judged(first[start : start + 5]), judged(second[start : start + 5]))
+             for start in range(0, n, 5)]  # fmt: skip
+    row = report(pairs, resamples=20)[name]
+    assert (row.n, printed(row)) == (n, expected)
+
+
+def test_ac1_near_the_ceiling_is_the_papers():
+    # 292 of 300 agree and 14 of 600 labels say fail: chance 2 · 14/600 · 586/600, about .0456.
+    labels = split(8, 3, 300)
+    row = report([JudgedTwice(f"q{n}", judged([], a), judged([], b)) for n, (a, b) in enumerate(labels)])["Alignment A"]
+    chance = 2 * 14 / 600 * 586 / 600
+    assert row.ac1 == pytest.approx((292 / 300 - chance) / (1 - chance), abs=1e-12)
+    assert f"{row.ac1:.3f}" == "0.972"
+    assert row.alpha.value < 0.5
+
+
+N1, N2 = Ineligibility.MISSING_EVIDENCE, Ineligibility.MISSING_LINK
+
+
+def screened(dataset, *said):
+    """True, or the reason of a no."""
+    found = [Screening("q", f"S{n}", one is True, None if one is True else one) for n, one in enumerate(said)]
+    return ScreenedBySeveral(dataset, tuple(found))
+
+
+def screen(cases, resamples=200):
+    return screening_report(cases, rng=np.random.default_rng(42), resamples=resamples)
+
+
+def test_screening_by_hand():
+    cases = [screened("b", True, True), screened("a", True, N1), screened("a", N1, N1), screened("a", N1, N2)]
+    found = screen(cases)
+    # (1,1), (1,0), (0,0), (0,0): three ones, five zeros; alpha = 1 - 7 · 2/(64 - 9 - 25) = 16/30.
+    assert (found.overall.eligibility.n, found.overall.eligibility.raw.value) == (4, 3 / 4)
+    assert found.overall.eligibility.alpha.value == pytest.approx(16 / 30, abs=1e-15)
+    # (N1,N1), (N1,N2): alpha = 1 - 3 · 2/(16 - 9 - 1) = 0.
+    assert (found.overall.reason.n, found.overall.reason.raw.value, found.overall.both_no) == (2, 1 / 2, 2)
+    assert found.overall.reason.alpha.value == pytest.approx(0, abs=1e-15)
+    assert found.overall.reason.specific is None
+    assert list(found.datasets) == ["a", "b"]
+    assert found.datasets["b"].eligibility.unanimous
+    assert (found.datasets["b"].reason.n, found.datasets["b"].both_no) == (0, 0)
+    assert (found.datasets["a"].eligibility.n, found.datasets["a"].both_no) == (3, 2)
+
+
+def test_a_screening_without_a_label_or_a_reason_is_compared_with_nothing():
+    open_ = Screening("q", "S1")
+    found = screen([ScreenedBySeveral("a", (open_, open_)), screened("a", None, N1)])
+    assert (found.overall.eligibility.n, found.overall.both_no, found.overall.reason.n) == (1, 1, 0)
+    assert screen([]).overall.eligibility.n == 0
+
+
+PAPERS_SCREENING = {"2WikiMultiHopQA": (300, 8, 18), "MuSiQue": (600, 84, 262), "HotpotQA": (400, 25, 42)}
+
+
+def test_the_papers_tables_of_eligibility_to_the_printed_digit():
+    cases = [
+        screened(dataset, *(bool(label) or N1 for label in labels))
+        for dataset, (n, differ, both) in PAPERS_SCREENING.items()
+        for labels in split(differ, both, n)
+    ]
+    found = screen(cases, resamples=2_000)
+    row = found.overall.eligibility
+    assert (row.n, f"{100 * row.raw.value:.1f} {row.alpha.value:.3f}") == (1_300, "91.0 0.783")
+    assert found.overall.both_no == 322
+    # Another program's draws under the same seed are others; the ends move by less than a hundredth.
+    assert row.alpha.interval == pytest.approx((0.745, 0.817), abs=0.006)
+    assert row.raw.interval == pytest.approx((0.894, 0.925), abs=0.003)
+    told = {name: f"{100 * one.eligibility.raw.value:.1f} {one.eligibility.alpha.value:.3f} {one.both_no}"
+            for name, one in found.datasets.items()}  # fmt: skip
+    assert told["2WikiMultiHopQA"] == "97.3 0.804 18"
+    assert told["MuSiQue"] == "86.0 0.720 262"
+    assert told["HotpotQA"] == "93.8 0.735 42"
+
+
+def test_reasons_are_resampled_among_what_both_refuse():
+    """Whatever is eligible does not move the interval of the reasons by a digit."""
+    refused = [screened("a", N1, N1), screened("a", N2, N2), screened("a", N1, N2), screened("a", N2, N2)]
+    rng = [np.random.default_rng(1) for _ in range(2)]
+    alone = screening_report(refused, rng=rng[0], resamples=300).overall.reason
+    among = screening_report([*refused, *[screened("a", True, True)] * 50], rng=rng[1], resamples=300).overall.reason
+    assert alone == among

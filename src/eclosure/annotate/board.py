@@ -57,7 +57,7 @@ class Board:
     people: tuple[PersonRow, ...]
     queues: tuple[QueueRow, ...]
     agreement: tuple[AgreementLine, ...] | None
-    """None before two people have finished the same."""
+    """Empty before two people have finished the same; None where it was not asked for."""
     requests: tuple[Request, ...]
     events: int
     submissions: int

@@ -9,6 +9,7 @@ from eclosure.core.judgment import (
     NO_ANSWER,
     NO_REFERENCE,
     NO_TRACE,
+    WHOLE_TRACE,
     Criterion,
     Ineligibility,
     Judgment,
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eclosure.core.labels import Label
-
-SHORT_FORM = "one decision for the whole trace"
-"""Why there is nothing about single steps."""
 
 
 def screening_of(question_id: str, judge: str, entry: Entry) -> Screening:
@@ -58,7 +56,7 @@ def _step(entry: Entry) -> StepJudgment:
 def _one_step(whole: Entry) -> tuple[StepJudgment, ...]:
     """Local soundness as a whole, as if the trace were one step."""
     sound = _label(whole, "locally_sound")
-    return () if sound is None else (StepJudgment(True, sound, reason=SHORT_FORM),)
+    return () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE),)
 
 
 def _open(steps: Sequence[StepJudgment], whole: Entry) -> list[tuple[Criterion, str]]:

@@ -60,6 +60,8 @@ class Project:
 
     def __init__(self, folder: Path, settings: Settings, engine: Engine) -> None:
         self.folder, self.settings, self.engine = folder, settings, engine
+        # An error goes into a log, and what a statement was given (labels, hashes of passwords) does not.
+        engine.hide_parameters = True
         self.head = chain.Head(folder / HEAD)
 
     @contextmanager

@@ -99,10 +99,10 @@ def report(
     """
     from pydantic import TypeAdapter
 
-    from eclosure.protocol.auditing import GUIDELINE
     from eclosure.construct.audit.report import Report
     from eclosure.construct.audit.report import report as report_on
     from eclosure.construct.audit.sample import read_key
+    from eclosure.protocol.auditing import GUIDELINE
     from eclosure.protocol.prompts import load_text
     from eclosure.store.atomic import AtomicFile
 

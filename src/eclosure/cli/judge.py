@@ -168,14 +168,14 @@ def validate(
     found = hold_against(judgments, people, responses, settings=manifest.settings, rng=rng, resamples=resamples)
     place = out or run / VALIDATION
     write(place, found)
-    _say_validation(found)
+    say_validation(found)
     if against is not None:
         other = read_judgments(against / JUDGMENTS)
         _say_comparison(compare(judgments, other, people, rng=rng, resamples=resamples))
     say(f"{place}: written")
 
 
-def _say_validation(found: Validation) -> None:
+def say_validation(found: Validation) -> None:
     """One line for each label: how far the judge agrees, where it errs, and what the rates come to."""
     say(f"{found.judge}: {found.labelled:,} of {found.judged:,} responses were labelled")
     head = ("label", "n", "agreement", "kappa", "balanced", "misses", "false alarms", "judge", "corrected")

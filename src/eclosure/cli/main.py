@@ -9,6 +9,7 @@ import typer
 
 import eclosure
 from eclosure.cli import (
+    annotate,
     construct,
     data,
     demo,
@@ -17,6 +18,7 @@ from eclosure.cli import (
     gate,
     generate,
     judge,
+    label,
     metrics,
     report,
     screen,
@@ -39,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(annotate.app, name="annotate")
 app.add_typer(data.app, name="data")
 app.add_typer(families.app, name="families")
 app.add_typer(judge.app, name="judge")
@@ -48,6 +51,7 @@ app.command(name="demo")(demo.demo)
 app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="gate")(gate.gate)
 app.command(name="generate")(generate.generate)
+app.command(name="label")(label.label)
 app.command(name="metrics")(metrics.metrics)
 app.command(name="report")(report.report)
 app.command(name="screen")(screen.screen)

@@ -138,6 +138,8 @@ def _trusted(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validati
     told = f"Validated against people on {known.labelled:,} of {known.judged:,} responses" + (
         " of another run; the correction is carried over, as if it erred alike here." if rates.carried_over else "."
     )
+    if known.stratified:
+        told += " These were drawn by what the judge said; how far it agrees is told of them alone."
     return replace(notes, corrected=corrected, validation=told, agreement=tuple(known.overall.rows.values()))
 
 

@@ -88,6 +88,8 @@ class StepJudgment:
     """In the judge's words."""
 
 
+WHOLE_TRACE = "one decision for the whole trace"
+"""Why there is nothing about single steps: all of them were judged as if they were one."""
 NO_TRACE = "there is no trace"
 NO_ANSWER = "no answer was submitted"
 NO_REFERENCE = "there is no reference answer"
@@ -140,6 +142,11 @@ class Judgment:
     def label(self, name: str) -> Label:
         """One of the five labels by its criterion, or ``evidence``."""
         return self.evidence_sufficient if name == EVIDENCE else getattr(self.verdict, _FIELDS[Criterion(name)])
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether each step was judged by itself, and not all of them together."""
+        return all(step.reason != WHOLE_TRACE for step in self.steps)
 
     @property
     def locally_sound(self) -> Label:

@@ -66,6 +66,9 @@ class Validation:
     """The rates of the run, as people would see them. The labelled responses must be a random sample of it."""
     errors: Mapping[JudgedLabel, JudgeErrors]
     """How the judge errs, question by question: what carries the correction over to other runs."""
+    stratified: bool = False
+    """Whether the labelled ones were drawn by what the judge said of them. The corrected rates allow for that; how
+    far the judge agrees and errs is then told of the labelled ones alone, and corrects no other run."""
 
 
 def run_identity(judgments: Iterable[Judgment]) -> str:
@@ -136,6 +139,7 @@ def validate(
         datasets=report.datasets,
         corrected=_corrected(run, settled, strata, rng),
         errors=judge_errors(cases),
+        stratified=strata is not None,
     )
 
 
@@ -241,6 +245,11 @@ def correct(
     refuse_other_judge(validation, run.judge, settings)
     if run_identity(run.judgments.values()) == validation.run:
         return RunRates(validation.corrected, carried_over=False)
+    if validation.stratified:
+        raise SettingError(
+            "the validation rests on responses that were drawn by what the judge said of them, and corrects the run"
+            " they were drawn from. For another run, label some of its own."
+        )
     question = _question_codes(run, {})
     judged = [judgment.verdict for judgment in run.judgments.values()]
     rates = {

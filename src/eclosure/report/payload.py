@@ -148,7 +148,8 @@ def _passages(evidence: tuple[Passage, ...]) -> list[list[str]]:
 def _detail(case: Case) -> dict[str, Any]:
     """One response as the page shows it; what is empty is left out."""
     judgment, response = case.judgment, case.response
-    judged = [*judgment.steps, *[None] * (len(response.trace) - len(judgment.steps))]
+    steps = judgment.steps if judgment.stepwise else ()
+    judged = [*steps, *[None] * (len(response.trace) - len(steps))]
     verdict = case.verdict
     labels = (judgment.evidence_sufficient, verdict.locally_sound, verdict.aligned, verdict.closed)
     made = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclosure.annotate.accounts import passwords
-from eclosure.annotate.accounts.people import Person, read, with_password
+from eclosure.annotate.accounts.people import NO_PASSWORD, Person, read, with_password
 from eclosure.annotate.accounts.tokens import end_all, hash_of, kept, new_token
 from eclosure.errors import SettingError
 
@@ -106,9 +106,9 @@ def login(
 def verify(connection: Connection, name: str, password: str) -> Verified | None:
     """Who this is. An unknown name, a wrong password and somebody inactive are the same answer after the same work."""
     found = with_password(connection, name)
-    person, stored = found or (None, passwords.NOBODY)
-    right = passwords.matches(stored, password)
-    if person is None or not right or not person.active:
+    person, stored = found or (None, NO_PASSWORD)
+    right = passwords.matches(passwords.NOBODY if stored == NO_PASSWORD else stored, password)
+    if person is None or stored == NO_PASSWORD or not right or not person.active:
         return None
     return Verified(person, stored, passwords.hashed(password) if passwords.needs_rehash(stored) else None)
 

@@ -1,0 +1,148 @@
+"""Label some of one's own responses: a sample that corrects the rates of all, drawn by what the judge said of them.
+
+Rare failures would hardly occur among a hundred drawn with equal chance. So every group that the judge sees is drawn
+from by the square root of its size: large groups give more, small ones give enough. What people then say of each is
+weighed by how many it stands for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from eclosure.annotate import launch
+from eclosure.annotate.accounts import people
+from eclosure.annotate.accounts.people import Role
+from eclosure.annotate.accounts.tokens import kept
+from eclosure.annotate.material import add_questions, add_responses
+from eclosure.annotate.project import SETTINGS, Settings, create, open_project
+from eclosure.annotate.results.gather import told
+from eclosure.annotate.results.settled import settled_verdicts
+from eclosure.core.identity import hash_rank
+from eclosure.errors import SettingError, UserError
+from eclosure.store.atomic import AtomicFile
+from eclosure.store.records import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from eclosure.annotate.forms import Kind
+    from eclosure.annotate.project import Project
+    from eclosure.core.instance import Instance
+    from eclosure.core.judgment import Judgment
+    from eclosure.core.response import Response
+    from eclosure.core.verdict import SettledVerdict
+
+SAMPLE = "sample.json"
+ME = "me"
+"""The one who labels, where there are no accounts."""
+NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Which responses are labelled, and which group each of all belongs to."""
+
+    n: int
+    seed: int
+    strata: Mapping[str, str]
+    """The group of every response of the run."""
+    chosen: tuple[str, ...]
+    """Sorted, so that their order tells nothing."""
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """For each group, how many there are and how many were chosen."""
+        taken = set(self.chosen)
+        found: dict[str, tuple[int, int]] = {}
+        for response, stratum in self.strata.items():
+            size, chosen = found.get(stratum, (0, 0))
+            found[stratum] = size + 1, chosen + (response in taken)
+        return dict(sorted(found.items()))
+
+
+def draw(responses: Iterable[str], judgments: Iterable[Judgment], *, n: int, seed: int) -> Sample:
+    """A sample of a run. Follows from the seed and the ids alone, so that drawing again gives the same."""
+    groups = {one.response_id: one.verdict.trace_group for one in judgments}
+    strata = {response: str(groups.get(response) or NOT_JUDGED) for response in responses}
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for response, stratum in strata.items():
+        members[stratum].append(response)
+    if not 1 <= n <= len(strata):
+        raise SettingError(f"n: {n} of {len(strata):,} responses cannot be drawn.")
+    if n < len(members):
+        raise SettingError(f"n: the judge sees {len(members)} groups ({', '.join(sorted(members))}). Label more.")
+    chosen = []
+    for stratum, count in shares({name: len(some) for name, some in members.items()}, n).items():
+        ranked = sorted(members[stratum], key=lambda response: (hash_rank("label", seed, response), response))
+        chosen += ranked[:count]
+    return Sample(n, seed, strata, tuple(sorted(chosen)))
+
+
+def shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+    """How many of each group, by the square root of its size: at least one, no more than there are, n in all."""
+    taken = dict.fromkeys(sorted(sizes), 1)
+    while sum(taken.values()) < n:
+        # One at a time to the group that is furthest behind its share: no rounding to put right afterwards.
+        open_groups = [name for name in taken if taken[name] < sizes[name]]
+        behind = max(open_groups, key=lambda name: (sqrt(sizes[name]) / (taken[name] + 0.5), name))
+        taken[behind] += 1
+    return taken
+
+
+def begin(
+    folder: Path,
+    instances: Iterable[Instance],
+    responses: Sequence[Response],
+    sample: Sample,
+    kind: Kind,
+    now: datetime,
+) -> Project:
+    """A project of one person and the sample; the one that is there, where the same sample was drawn before."""
+    if (folder / SETTINGS).exists():
+        refuse_other(folder, sample)
+        return open_project(folder)
+    chosen = set(sample.chosen)
+    wanted = [response for response in responses if response.id in chosen]
+    questions = {response.instance_id for response in wanted}
+    settings = Settings(folder.resolve().parent.name, sample.seed, share_questions=True)
+
+    def fill(connection: Connection) -> None:
+        add_questions(connection, (one for one in instances if one.id in questions))
+        add_responses(connection, wanted)
+        me = people.add(connection, ME, Role.ANNOTATOR, None, people.NO_PASSWORD, now)
+        launch.give_responses(connection, [me], settings, per_response=1, kind=kind)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with AtomicFile(folder / SAMPLE) as file:
+        file.write(json.dumps({**asdict(sample), "begun": kept(now)}, indent=1).encode() + b"\n")
+    return create(folder, settings, begin=fill)
+
+
+def read_sample(folder: Path) -> Sample:
+    """The sample that is being labelled."""
+    words = json.loads((folder / SAMPLE).read_text("ascii"))
+    return parse(Sample, words, extra="ignore")
+
+
+def refuse_other(folder: Path, sample: Sample) -> None:
+    """Raise where another sample was begun: its labels would be weighed wrongly."""
+    if read_sample(folder) != sample:
+        raise UserError(
+            f"{folder}: another sample is being labelled (other responses or judgments, n or seed). Go on with the same"
+            " settings, or move that folder away to begin anew."
+        )
+
+
+def verdicts(project: Project) -> list[SettledVerdict]:
+    """What was labelled so far, as results that other commands read."""
+    with project.reading() as connection:
+        return list(settled_verdicts(told(connection)))

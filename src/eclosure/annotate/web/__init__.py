@@ -1,0 +1,1 @@
+"""The annotation server: pages over HTTP, made of what a pass may show."""
