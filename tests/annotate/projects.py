@@ -13,6 +13,7 @@ from eclosure.annotate.launch import give_questions, give_responses
 from eclosure.annotate.material import add_questions, add_responses
 from eclosure.annotate.project import Project, Settings, create
 from eclosure.demo import answered
+from eclosure.protocol.auditing import MARKS
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 _keys = count()
@@ -77,6 +78,7 @@ YES = {
     "B": {"aligned": "yes", "locally_sound": "yes"},
     "C": {"closed": "yes"},
     "D": {"correct": "yes", "complete": "yes"},
+    "F": {name: "yes" for names in MARKS.values() for name in names},
 }
 
 

@@ -135,11 +135,11 @@ def screenings(connection: Connection) -> Iterator[Screened]:
         yield Screened(key, json.loads(row.question_origin), row.wanted, told, settled, first)
 
 
-def families(connection: Connection) -> Iterator[tuple[str, tuple[Said, ...], Said | None]]:
-    """Every family that somebody is to audit: its id, what was said of it, and what an adjudicator said."""
+def families(connection: Connection) -> Iterator[tuple[tuple[str, ...], tuple[Said, ...], Said | None]]:
+    """Every family that somebody is to audit: the ids of its forms, what was said of it, and by whoever settles."""
     said = _by_subject(connection, (Kind.FAMILY,))
     for row in connection.execute(_FAMILIES):
-        yield json.loads(row.key), *_split(said.get(row.subject, ()))
+        yield tuple(json.loads(row.key)), *_split(said.get(row.subject, ()))
 
 
 def _split(said: Iterable[Said]) -> tuple[tuple[Said, ...], Said | None]:

@@ -53,6 +53,15 @@ def give_responses(
     return made
 
 
+def give_families(connection: Connection, auditors: Sequence[Person], settings: Settings) -> Assignment:
+    """Every family before every auditor."""
+    _refuse_again(connection, Kind.FAMILY)
+    rows = {row.key: row for row in connection.execute(_FAMILIES)}
+    made = _assign(rows, auditors, Pool.FAMILIES, len(auditors), settings, lambda _row: "")
+    _put(connection, made, auditors, lambda item: _family_task(rows[item.id]))
+    return made
+
+
 def _assign(
     rows: Mapping[str, Any],
     people: Sequence[Person],
@@ -80,6 +89,11 @@ def _question_task(row: Any) -> dict[str, Any]:
     return _task(Kind.SCREENING, f"question {row.question}", row.question, None, [one.name for one in passes])
 
 
+def _family_task(row: Any) -> dict[str, Any]:
+    names = [one.name for one in passes_of(Kind.FAMILY)]
+    return _task(Kind.FAMILY, f"family {row.question}", None, None, names) | {"family": row.question}
+
+
 def _response_task(row: Any, kind: Kind, settings: Settings) -> dict[str, Any]:
     has = {"answered": bool(row.answered), "referenced": bool(row.referenced)}
     names = [one.name for one in passes_of(kind, steps=len(json.loads(row.steps)), **has)]
@@ -90,12 +104,15 @@ def _response_task(row: Any, kind: Kind, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _task(kind: Kind, subject: str, question: int, response: int | None, passes: Sequence[str]) -> dict[str, Any]:
+def _task(
+    kind: Kind, subject: str, question: int | None, response: int | None, passes: Sequence[str]
+) -> dict[str, Any]:
     return {
         "kind": kind,
         "subject": subject,
         "question": question,
         "response": response,
+        "family": None,
         "passes": "".join(passes),
         "unasked": "",
         "apart": None,
@@ -116,11 +133,12 @@ def _put(
 
 
 def _refuse_again(connection: Connection, kind: Kind) -> None:
-    given = {"pool": Pool.QUESTIONS if kind is Kind.SCREENING else Pool.RESPONSES}
-    if connection.execute(_GIVEN, given).scalar_one():
+    if connection.execute(_GIVEN, {"pool": _POOLS.get(kind, Pool.RESPONSES)}).scalar_one():
         raise UserError("the work was given out before. An assignment is made once; begin a new project for another.")
 
 
+_POOLS = {Kind.SCREENING: Pool.QUESTIONS, Kind.FAMILY: Pool.FAMILIES}
+_FAMILIES = text("SELECT id AS question, key FROM annotate_families ORDER BY id")
 _GIVEN = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
 _QUESTIONS = text(
     "SELECT q.id AS question, q.key, k.question IS NOT NULL AS referenced FROM annotate_questions q"
@@ -134,6 +152,7 @@ _RESPONSES = text(
 )
 _ADD = text(
     "INSERT INTO annotate_tasks"
-    " (id, kind, subject, question, response, person, role, pool, place, apart, passes, unasked)"
-    " VALUES (:id, :kind, :subject, :question, :response, :person, :role, :pool, :place, :apart, :passes, :unasked)"
+    " (id, kind, subject, question, response, family, person, role, pool, place, apart, passes, unasked)"
+    " VALUES (:id, :kind, :subject, :question, :response, :family, :person, :role, :pool, :place, :apart, :passes,"
+    " :unasked)"
 )

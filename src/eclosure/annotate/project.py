@@ -7,8 +7,9 @@ folder, or a PostgreSQL server for many at once.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from sqlalchemy import make_url, text
@@ -24,6 +25,7 @@ from eclosure.store.records import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
@@ -63,6 +65,8 @@ class Project:
         # An error goes into a log, and what a statement was given (labels, hashes of passwords) does not.
         engine.hide_parameters = True
         self.head = chain.Head(folder / HEAD)
+        # SQLite lets one write at a time, and those who wait look in now and then: who is late may never find it free.
+        self._turn: AbstractContextManager[object] = RLock() if engine.dialect.name == "sqlite" else nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -73,7 +77,8 @@ class Project:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A connection that writes; on disk when it ends without an error, nothing changed when with one."""
-        with self.engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
+        writes = {WRITES: True}
+        with self._turn, self.engine.connect().execution_options(**writes) as connection, connection.begin():
             yield connection
 
     def close(self) -> None:

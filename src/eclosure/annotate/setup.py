@@ -11,6 +11,7 @@ from eclosure.annotate import chain, launch
 from eclosure.annotate.accounts import people
 from eclosure.annotate.accounts.people import Person, Pool, Role
 from eclosure.annotate.assignment import Assignment
+from eclosure.annotate.families import FormIds, add_families
 from eclosure.annotate.forms import Kind
 from eclosure.annotate.material import add_questions, add_responses
 from eclosure.annotate.project import LEAD
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from eclosure.annotate.project import Settings
     from eclosure.core.instance import Instance
     from eclosure.core.response import Response
+    from eclosure.protocol.auditing import ShownFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,13 @@ def fill(connection: Connection, instances: Iterable[Instance], responses: Itera
     return counts
 
 
+def fill_with_families(connection: Connection, families: Iterable[tuple[FormIds, ShownFamily]]) -> int:
+    """Put in the families of an audit; how many."""
+    count = add_families(connection, families)
+    chain.append(connection, LEAD, "filled", detail={"families": count})
+    return count
+
+
 def take_on(connection: Connection, settings: Settings, crew: Crew, *, only: Iterable[str] | None = None) -> Begun:
     """Invite everybody, and give those who label their tasks. The names are known from then on."""
     taken = tuple(_invited(connection, crew))
@@ -71,7 +80,9 @@ def take_on(connection: Connection, settings: Settings, crew: Crew, *, only: Ite
     made: list[tuple[Kind, Assignment]] = []
     if screeners:
         made.append((Kind.SCREENING, launch.give_questions(connection, screeners, settings)))
-    if annotators:
+    if annotators and crew.kind is Kind.FAMILY:
+        made.append((crew.kind, launch.give_families(connection, annotators, settings)))
+    elif annotators:
         given = launch.give_responses(
             connection, annotators, settings, per_response=crew.per_response, kind=crew.kind, only=only
         )
@@ -84,21 +95,22 @@ def take_on(connection: Connection, settings: Settings, crew: Crew, *, only: Ite
 
 def _invited(connection: Connection, crew: Crew) -> Iterable[Taken]:
     now = datetime.now(UTC)
+    pool = Pool.FAMILIES if crew.kind is Kind.FAMILY else Pool.RESPONSES
     wanted = (
         (crew.leads, Role.LEAD, Pool.NONE),
         (crew.screeners, Role.SCREENER, Pool.QUESTIONS),
         (crew.screening_adjudicators, Role.ADJUDICATOR, Pool.QUESTIONS),
-        (crew.annotators, Role.ANNOTATOR, Pool.RESPONSES),
-        (crew.adjudicators, Role.ADJUDICATOR, Pool.RESPONSES),
+        (crew.annotators, Role.ANNOTATOR, pool),
+        (crew.adjudicators, Role.ADJUDICATOR, pool),
     )
     names = [name for some, _, _ in wanted for name in some]
     if twice := {name for name in names if names.count(name) > 1}:
         raise SettingError(
             f"{', '.join(sorted(twice))}: has two roles. Screeners know the references; keep them apart."
         )
-    for some, role, pool in wanted:
+    for some, role, chosen in wanted:
         for name in some:
-            person = people.add(connection, name, role, pool, people.NO_PASSWORD, now)
+            person = people.add(connection, name, role, chosen, people.NO_PASSWORD, now)
             yield Taken(person, people.invite_known(connection, person, now=now))
 
 

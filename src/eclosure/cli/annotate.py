@@ -12,6 +12,8 @@ from eclosure.cli import annotate_results
 from eclosure.cli.output import plural, print_table, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
 
     from eclosure.annotate.assignment import Spread
@@ -48,9 +50,14 @@ PublicUrl = Annotated[
 @app.command()
 def init(
     folder: Folder,
-    responses: Annotated[Path, typer.Argument(help="A run's folder, or a file of responses.", show_default=False)],
+    responses: Annotated[
+        Path | None, typer.Argument(help="A run's folder, or a file of responses.", show_default=False)
+    ] = None,
     *,
     instances: Annotated[Path | None, typer.Option(help="The questions, where they are in a file apart.")] = None,
+    audit: Annotated[
+        Path | None, typer.Option(help="Instead of responses, the folder that eclosure families audit sample wrote.")
+    ] = None,
     annotators: Names = "",
     adjudicators: Adjudicators = "",
     screeners: Screeners = "",
@@ -83,13 +90,12 @@ def init(
     from eclosure.annotate import setup
     from eclosure.annotate.project import Settings, create
     from eclosure.annotate.web.serve import address
-    from eclosure.core.instance import Instance
-    from eclosure.core.response import Response
-    from eclosure.judge.run import find_sources
-    from eclosure.store.records import read
 
-    sources = find_sources(responses, folder / "material", instances, layout)
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
+    if audit is None:
+        fill = _responses(responses, folder, instances, layout)
+    else:
+        fill, crew = _audited(audit, responses, crew)
     settings = Settings(
         name or folder.resolve().name,
         seed,
@@ -99,11 +105,55 @@ def init(
     )
 
     def begin(connection: Connection) -> None:
-        counts = setup.fill(connection, read(sources.instances, Instance), read(sources.responses, Response))
-        say(f"{folder}: {plural(counts[0], 'question')}, {plural(counts[1], 'response')}")
+        say(f"{folder}: {fill(connection)}")
         _say_begun(setup.take_on(connection, settings, crew), folder, address(public_url, port))
 
     create(folder, settings, database, begin).close()
+
+
+def _responses(given: Path | None, folder: Path, instances: Path | None, layout: Format) -> Callable[[Connection], str]:
+    """What puts responses in, and says how many."""
+    from eclosure.annotate.setup import fill
+    from eclosure.core.instance import Instance
+    from eclosure.core.response import Response
+    from eclosure.errors import SettingError
+    from eclosure.judge.run import find_sources
+    from eclosure.store.records import read
+
+    if given is None:
+        raise SettingError(
+            "name the responses to label: a run's folder or a file; or an audit of families, with --audit."
+        )
+    sources = find_sources(given, folder / "material", instances, layout)
+
+    def put(connection: Connection) -> str:
+        counts = fill(connection, read(sources.instances, Instance), read(sources.responses, Response))
+        return f"{plural(counts[0], 'question')}, {plural(counts[1], 'response')}"
+
+    return put
+
+
+def _audited(audit: Path, responses: Path | None, crew: Crew) -> tuple[Callable[[Connection], str], Crew]:
+    """What puts the families of an audit in, and who looks at them."""
+    from dataclasses import replace
+
+    from eclosure.annotate.forms import Kind
+    from eclosure.annotate.setup import fill_with_families
+    from eclosure.construct.audit.sample import read_key
+    from eclosure.errors import SettingError
+
+    key = read_key(audit)
+    if responses is not None or crew.screeners:
+        raise SettingError("--audit: families are looked at in a project of their own, without responses or screeners.")
+    if len(crew.annotators) != key.annotators:
+        asked = plural(key.annotators, "annotator")
+        raise SettingError(f"--annotators: this sample has forms for {asked}, and {len(crew.annotators)} are named.")
+
+    def put(connection: Connection) -> str:
+        count = fill_with_families(connection, ((item.forms, item.shown) for item in key.items))
+        return plural(count, "family", "families")
+
+    return put, replace(crew, kind=Kind.FAMILY)
 
 
 @app.command()

@@ -12,12 +12,13 @@ from eclosure.annotate.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS
 from eclosure.cli.output import plural, print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eclosure.annotate.results.agreement import Report
     from eclosure.annotate.results.export import Exported
     from eclosure.annotate.results.tables import Table
     from eclosure.annotate.results.told import Told
+    from eclosure.protocol.auditing import Form
 
 Seed = Annotated[int, typer.Option(min=0, help="For the intervals.")]
 Resamples = Annotated[int, typer.Option(min=100, help="Bootstrap resamples of questions.")]
@@ -133,10 +134,12 @@ def export(
     instances.jsonl, responses.jsonl
                        what was labelled
 
+    Of an audit of families, the forms that people filled in, for eclosure families audit report.
     With csv or parquet, the same as flat tables: labels, annotations, steps, screening. In csv no text is a formula.
     A folder that holds other labels is never overwritten.
     """
     from eclosure.annotate.chain import append
+    from eclosure.annotate.families import filled_forms
     from eclosure.annotate.project import LEAD, guidelines, open_project
     from eclosure.annotate.results.export import export as write_export
     from eclosure.annotate.results.gather import material, told
@@ -146,6 +149,10 @@ def export(
     try:
         with opened.reading() as connection:
             said, shown = told(connection, names=names), material(connection)
+            audited = filled_forms(connection)
+        if audited:
+            _write_forms(out, audited)
+            return
         done = write_export(
             said,
             out,
@@ -166,6 +173,20 @@ def export(
     _say_exported(out, done)
     if label_studio:
         say(f"Careful: {WARNING}")
+
+
+def _write_forms(out: Path, audited: Mapping[int, Sequence[Form]]) -> None:
+    """The forms of an audit as eclosure families audit report reads them."""
+    from eclosure.construct.audit.forms import write_forms
+    from eclosure.construct.audit.layout import Layout
+    from eclosure.store.atomic import AtomicFile
+
+    for number, forms in audited.items():
+        place = out / f"forms-{number}.jsonl"
+        with AtomicFile(place) as file:
+            file.write(write_forms(forms, Layout.JSONL))
+        say(f"{place}: {plural(len(forms), 'form')}")
+    say("Then: eclosure families audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
 
 
 def _say_exported(out: Path, done: Exported) -> None:
