@@ -7,12 +7,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
+from eclosure.core.unseen import visible
 from eclosure.diagnose import broken_link
 from eclosure.metrics.flips import flips
 from eclosure.report.facets import OUTCOMES, Seen, group_of, seen
 from eclosure.report.notes import Notes
 from eclosure.report.story import agreement_sentences
-from eclosure.report.words import plural, visible
+from eclosure.report.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from eclosure.report.words import unbroken, visible
+from eclosure.core.unseen import visible
+from eclosure.report.words import unbroken
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from eclosure.core.judgment import EVIDENCE, Criterion, LocalFailure
+from eclosure.core.unseen import visible
 from eclosure.core.verdict import FailureClass
 from eclosure.diagnose import Evidence
 from eclosure.metrics.rates import Metric
@@ -77,18 +78,6 @@ EVIDENCE_WORDS: dict[Evidence, str] = {
     Evidence.INSUFFICIENT: "the passages do not settle the question",
     Evidence.UNJUDGED: "not judged whether they do",
 }
-
-# Characters that are not seen but act: controls, direction overrides, zero-width ones, tags. The two joiners stay:
-# Persian, Indic scripts and emoji are written with them.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f\ud800-\udfff\ufffe\uffff]"
-)
-
-
-def visible(text: str) -> str:
-    """The text with every character that acts without being seen replaced by its name, such as ``⟨U+202E⟩``."""
-    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:

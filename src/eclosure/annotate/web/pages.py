@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclosure.annotate.web import words
+from eclosure.core.unseen import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 HTMX = '{"allowEval": false, "includeIndicatorStyles": false, "selfRequestsOnly": true, "historyCacheSize": 0}'
 """Nothing that the policy forbids, no request to others, and no page kept in the browser."""
 
-# As the report has it, which stands above this package: controls, direction overrides, zero-width ones, tags.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f\ud800-\udfff\ufffe\uffff]"
-)
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -41,11 +37,6 @@ class Piece(NamedTuple):
 def page(name: str, /, **context: object) -> str:
     """A page by the name of its template. What it is given cannot become markup; nothing may be missing."""
     return _environment().get_template(f"{name.removesuffix('.html')}.html").render(**context)
-
-
-def visible(text: str) -> str:
-    """The text with every character that acts without being seen replaced by its name, such as ``⟨U+202E⟩``."""
-    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
 
 
 def duration(seconds: float) -> str:

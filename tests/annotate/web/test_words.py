@@ -1,0 +1,92 @@
+"""Words: every field, pass and role has some, every choice a key of its own, every decision its part of a guideline."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from eclosure.annotate.accounts.people import Pool, Role
+from eclosure.annotate.forms import PASSES, Field, Kind, Pass, problems
+from eclosure.annotate.web import words
+from eclosure.protocol.prompts import load_text
+
+FORMS = [(kind, form) for kind, forms in PASSES.items() for form in forms]
+ALL_FIELDS = {field.name: field for _, form in FORMS for field in form.fields}
+
+
+def test_there_are_words_for_every_field_and_for_nothing_else():
+    assert set(words.FIELDS) == set(ALL_FIELDS)
+
+
+@pytest.mark.parametrize("field", ALL_FIELDS.values(), ids=lambda field: field.name)
+def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field: Field):
+    choices = words.FIELDS[field.name].choices
+    assert tuple(one.value for one in choices) == tuple(map(str, field.choices))
+    keys = [one.key for one in choices]
+    assert len(set(keys)) == len(keys)
+    # Keys that do something else on the page.
+    assert not set(keys) & set("jklhufge./,? ")
+
+
+def test_a_code_has_its_own_digit():
+    assert {one.value: one.key for one in words.FIELDS["code"].choices} == {
+        "N4": "4", "N1": "1", "N2": "2", "N3": "3", "N5": "5",
+    }  # fmt: skip
+
+
+def test_every_pass_role_pool_and_kind_has_words():
+    assert set(words.PASSES) == {(kind, form.name) for kind, form in FORMS}
+    assert set(words.ROLES) == set(Role)
+    assert set(words.POOLS) == set(Pool)
+    assert set(words.KINDS) == set(Kind)
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "unsaid"),
+    [
+        ("substantive", "Ask what would be lost", "Support may come"),
+        ("sound", "Support may come from any passage", "`L1`"),
+        ("failure", "`L4` misjudges", "give in `support`"),
+        ("eligible", "well posed", "`N4`"),
+        ("code", "`N4` the question cannot", "Examples"),
+        ("aligned", "Not aligned: it pursues when", "In `pursued`"),
+        ("complete", "A premise that nobody stated", "In `missing`"),
+        ("gold.supported", "One such step is enough", "gold.aligned"),
+        ("evidence.answer_switches", "exclude each other", "question.valid"),
+        ("question.trace_switches", "Ruiz, her birthplace", "question.valid"),
+    ],
+)
+def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
+    text = words.excerpt(field)
+    assert said in text
+    assert unsaid not in text
+
+
+@pytest.mark.parametrize("field", ALL_FIELDS)
+def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
+    text, whole = words.excerpt(field), load_text(words.FIELDS[field].excerpt.text).text
+    assert len(text) > 60
+    assert all(line in whole for line in text.splitlines())
+    assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
+    assert not text.startswith(("# ", "You see"))
+
+
+@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
+def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(kind: Kind, form: Pass):
+    texts = words.guidelines(form)
+    assert texts[0] == load_text(form.guideline).text
+    for field in form.fields:
+        assert any(words.excerpt(field.name).splitlines()[-1] in text for text in texts)
+
+
+def test_a_problem_is_told_with_the_question():
+    form = PASSES[Kind.RESPONSE][0]
+    first, second = problems(form, [{}, {"substantive": "yes"}], 2)
+    assert words.told(first) == "Step 1: “Is the step substantive?” is not decided."
+    assert words.told(second) == "Step 2: “Is it sound?” is not decided."
+    assert words.told(problems(form, [], 2)[0]) == "form 0 entries, where there are 2 to make."
+
+
+def test_speakers_have_no_names():
+    assert [words.speaker(number) for number in range(4)] == ["One", "Another", "A third", "A third"]
