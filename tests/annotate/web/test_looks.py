@@ -80,10 +80,10 @@ def test_the_current_step_is_in_sight_and_in_focus(browser):
 
 @pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "light"), (SMALL, "dark"), (PHONE, "light")])
 def test_axe_finds_nothing_serious(browser, size, scheme):
-    """Where axe-core is: ``npm pack axe-core``, and its ``axe.min.js`` in AXE."""
-    path = os.environ.get("AXE")
+    """Where axe-core is: ``npm pack axe-core``, and its ``axe.min.js`` in ECLOSURE_AXE."""
+    path = os.environ.get("ECLOSURE_AXE")
     if not path:
-        pytest.skip("there is no axe: set AXE to the path of axe.min.js")
+        pytest.skip("there is no axe: set ECLOSURE_AXE to the path of axe.min.js")
     source = Path(path).read_text("utf-8")
     for name, text in {**plain_pages(), **work_pages()}.items():
         with opened(browser, text, size=size, scheme=scheme) as (tab, _):
