@@ -181,15 +181,18 @@ def _people(rows: Iterable[Row[Any]]) -> Iterator[Said]:
 
 _SUBMITTED = (
     "SELECT t.subject, t.id AS task, p.name AS person, t.role, t.passes, s.pass AS name, s.entries,"
-    " a.entries AS amended, e.detail AS took FROM annotate_tasks t"
+    " a.entries AS amended, {took} AS took FROM annotate_tasks t"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_submissions s ON s.task = t.id"
     " LEFT JOIN annotate_reopenings r ON r.task = s.task AND r.number = s.number"
     " LEFT JOIN annotate_amendments a ON a.reopening = r.id"
-    " LEFT JOIN annotate_events e ON e.task = t.id AND e.action = 'took'"
 )
 _ORDER = " ORDER BY t.subject, t.id, s.number, a.event"
-_ONE_SUBJECT = text(f"{_SUBMITTED} WHERE t.subject = :subject AND t.role <> 'adjudicator'{_ORDER}")
-_ALL_SUBJECTS = text(f"{_SUBMITTED} WHERE t.kind = :kind{_ORDER}")
+# Asked whenever somebody finishes: without the log, which is long and not to be searched each time.
+_ONE_SUBJECT = text(f"{_SUBMITTED.format(took='NULL')} WHERE t.subject = :subject AND t.role <> 'adjudicator'{_ORDER}")
+_ALL_SUBJECTS = text(
+    f"{_SUBMITTED.format(took='e.detail')} LEFT JOIN annotate_events e ON e.task = t.id AND e.action = 'took'"
+    f" WHERE t.kind = :kind{_ORDER}"
+)
 _ASKED = (
     "(SELECT subject, min(kind) AS kind, min(response) AS response, min(question) AS question, min(family) AS family,"
     " count(*) AS wanted FROM annotate_tasks WHERE role <> 'adjudicator' GROUP BY subject) t"

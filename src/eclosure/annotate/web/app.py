@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from eclosure.annotate.chain import now
@@ -38,6 +39,7 @@ def build(house: House, *, hosts: Collection[str]) -> ASGIApp:
     app.add_exception_handler(LoginNeeded, _to_login)
     app.add_exception_handler(HTTPException, _told)
     app.add_exception_handler(RequestValidationError, _misread)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _broken)
     return Guard(app, hosts=hosts, tls=house.tls)
 
@@ -62,6 +64,11 @@ def _told(request: Request, error: Exception) -> Response:
 
 def _misread(request: Request, _error: Exception) -> Response:
     return _page(request, 422, "This request cannot be read.")
+
+
+def _gone(_request: Request, _error: Exception) -> Response:
+    """A browser went away in the middle of a form. Nobody reads the answer, and it is no fault to be logged."""
+    return Response(status_code=400)
 
 
 def _broken(request: Request, error: Exception) -> Response:

@@ -1,0 +1,216 @@
+"""How long people wait for the annotation server: pages, drafts and submissions, from browsers in another process.
+
+Everybody works as fast as they can read: they open a pass, change their mind on the way (a draft each time), submit,
+and go on. One of them adjudicates; the lead looks at the dashboard now and then. Scripts and styles are fetched with
+every page, since nothing may be kept.
+
+    python perf/annotate_load.py                                      8 users on SQLite, half a minute
+    python perf/annotate_load.py --database postgresql --users 20 --questions 33334 --waiting 30000 --seconds 120
+                                                                      20 users, 100,000 responses on PostgreSQL
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreSQL
+
+from annotate_people.browser import Browser
+from annotate_people.labelling import Labeller, Matter
+from annotate_people.minds import Errs, Mind
+from annotate_people.places import Server, World, load_average, make_project, make_world, percentile, quiet
+from eclosure.annotate.project import open_project
+from eclosure.annotate.setup import Crew
+from eclosure.core.judgment import LocalFailure
+from eclosure.world.saboteur import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from annotate_people.browser import Took
+
+GOAL = 0.150
+"""Seconds, for 95 of 100 requests."""
+MADE = 400
+"""Questions that are made anew; where there are more, they are the same again under other names."""
+MIX = {tuple(Plan(code) for code in LocalFailure): 0.25}
+RATES = {"sound": Errs(0.2, 0.03), "aligned": Errs(0.2, 0.03), "closed": Errs(0.2, 0.03), "complete": Errs(0.2, 0.03)}
+APART = ("dashboard", "static", "enter")
+"""What is told by itself: nobody waits for it while they label."""
+
+
+class Patient(Labeller):
+    """Looks in again where nothing waits."""
+
+    def wait_for_more(self) -> bool:
+        return True
+
+
+def make_many(questions: int) -> World:
+    """So many questions with three responses each."""
+    made = make_world(min(questions, MADE), MIX)
+    instances, responses = list(made.instances), list(made.responses)
+    rounds = -(-questions // len(instances))
+    return World(
+        list(
+            islice((replace(one, id=f"{one.id}#{turn}") for turn in range(rounds) for one in made.instances), questions)
+        ),
+        list(
+            islice(
+                (
+                    replace(one, id=f"{one.id}#{turn}", instance_id=f"{one.instance_id}#{turn}")
+                    for turn in range(rounds)
+                    for one in responses
+                ),
+                3 * questions,
+            )
+        ),
+        made.truths,
+    )
+
+
+def prepare(folder: Path, asked: argparse.Namespace) -> tuple[dict[str, str], World]:
+    """The project, and how long it takes to put everything in."""
+    world = make_many(asked.questions)
+    names = [f"annotator{number}" for number in range(1, asked.users)]
+    crew = Crew(annotators=names, adjudicators=["adjudicator"], leads=["lead"])
+    database = None
+    if asked.database == "postgresql":
+        from tests.store.postgres import fresh_database  # noqa: PLC0415 - starts a server
+
+        database = fresh_database()
+    began = time.perf_counter()
+    links = make_project(folder, world, crew, database=database)
+    took = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{len(world.instances):,} questions, {len(world.responses):,} responses, {2 * len(world.responses):,} tasks"
+        f" for {len(names)} annotators put in and given out in {took:.1f} s, {peak:.0f} MiB at most",
+        flush=True,
+    )
+    if asked.waiting:
+        fill_queue(folder, asked.waiting)
+    return links, world
+
+
+def fill_queue(folder: Path, count: int) -> None:
+    """Let so many responses wait for the adjudicator, as late in a project where they are behind."""
+    project = open_project(folder)
+    with project.writing() as connection:
+        connection.execute(_DISPUTE, {"count": count})
+    with project.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ANALYZE"))
+    project.close()
+
+
+_DISPUTE = text(
+    "INSERT INTO annotate_adjudications (subject, kind, question, response, triggers, rank, at)"
+    " SELECT subject, min(kind), min(question), min(response), '[\"soundness\"]', min(id), '2026-01-01' FROM"
+    " annotate_tasks GROUP BY subject ORDER BY subject LIMIT :count"
+)
+
+
+def measure(origin: str, links: dict[str, str], world: World, asked: argparse.Namespace, server: Server) -> list[Took]:
+    """Everybody works for a while; what they waited for, without the first seconds."""
+    matter = Matter(world.truths)
+    browsers = {name: Browser(origin, static=True) for name in links}
+    for name, browser in browsers.items():
+        browser.join(links[name])
+    began = time.perf_counter()
+    until = began + asked.warm_up + asked.seconds
+    over = lambda: time.perf_counter() > until  # noqa: E731 - a clock
+    with ThreadPoolExecutor(len(links)) as pool:
+        done = [
+            pool.submit(look_on if name == "lead" else label, browser, name, matter, asked.think, over)
+            for name, browser in browsers.items()
+        ]
+        time.sleep(asked.warm_up)
+        cpu, start = server.cpu, time.perf_counter()
+        time.sleep(asked.seconds)
+        spent, seconds = server.cpu - cpu, time.perf_counter() - start
+        for one in done:
+            one.result()
+    took = [one for browser in browsers.values() for one in browser.took if start <= one.at < start + seconds]
+    print(
+        f"{len(took) / seconds:.1f} requests/s, {1e3 * spent / len(took):.1f} ms of the server's CPU each"
+        f" ({100 * spent / seconds:.0f} % of a core), {server.memory:.0f} MiB",
+        flush=True,
+    )
+    return took
+
+
+def label(browser: Browser, name: str, matter: Matter, think: float, over: Callable[[], bool]) -> None:
+    rng = Random(name)
+    mind = Mind(name, {} if name == "adjudicator" else RATES)
+    pause = lambda: rng.uniform(0.5, 1.5) * think  # noqa: E731 - a short wait
+    Patient(browser, mind, matter, think=pause, drafts=2, until=over).work()
+
+
+def look_on(browser: Browser, _name: str, _matter: Matter, _think: float, over: Callable[[], bool]) -> None:
+    while not over():
+        assert browser.get("/dashboard", "dashboard").status == 200
+        time.sleep(5)
+
+
+def table(took: Sequence[Took]) -> None:
+    """How long each kind took."""
+    kinds = defaultdict(list)
+    for one in took:
+        kinds[one.kind].append(1e3 * one.seconds)
+        if one.kind not in APART:
+            kinds["all that people wait for"].append(1e3 * one.seconds)
+    print(f"{'ms':26}{'n':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'most':>8}")
+    for kind, values in sorted(kinds.items(), key=lambda pair: pair[0]):
+        shares = (percentile(values, share) for share in (0.5, 0.95, 0.99, 1.0))
+        print(f"{kind:26}{len(values):8,}" + "".join(f"{value:8.1f}" for value in shares))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--users", type=int, default=8, help="one of them adjudicates")
+    parser.add_argument("--questions", type=int, default=400, help="three responses each")
+    parser.add_argument("--waiting", type=int, default=0, help="so many more wait for the adjudicator from the start")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--warm-up", type=float, default=3.0)
+    parser.add_argument("--think", type=float, default=0.25, help="seconds before each draft and submission")
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        links, world = prepare(Path(folder) / "study", asked)
+        quiet(0.7, asked.patience)
+        print(f"before: {load_average()}", flush=True)
+        with Server(Path(folder) / "study") as server:
+            took = measure(server.origin, links, world, asked, server)
+        print(f"after: {load_average()}")
+    table(took)
+    failed = sum(one.status >= 400 for one in took)
+    p95 = percentile([one.seconds for one in took if one.kind not in APART], 0.95)
+    figure = {
+        "name": f"annotation pages, drafts and submissions for {asked.users} users on {asked.database},"
+        f" {3 * asked.questions:,} responses",
+        "value": round(1e3 * p95, 1),
+        "unit": f"ms, p95 of {sum(one.kind not in APART for one in took):,} requests; {failed} failed",
+        "goal": f"< {1e3 * GOAL:g}",
+        "holds": p95 < GOAL and not failed,
+    }
+    print(json.dumps(figure))
+    return 0 if figure["holds"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

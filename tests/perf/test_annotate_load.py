@@ -1,0 +1,44 @@
+"""Behind ``perf/annotate_load.py``: what is worked on, and a server that keeps nobody waiting for a packet."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from perf.annotate_people.places import percentile
+
+from eclosure.annotate.web import pages
+from eclosure.annotate.web.serve import _listening
+
+SCRIPT = Path(__file__).parents[2] / "perf" / "annotate_load.py"
+
+
+def test_the_value_that_so_many_do_not_exceed():
+    assert percentile(range(1, 101), 0.95) == 96
+    assert percentile([3.0, 1.0], 0.5) == 3.0
+    assert percentile([3.0, 1.0], 1.0) == 3.0
+    assert math.isnan(percentile([], 0.5))
+
+
+def test_small_packets_do_not_wait_for_each_other():
+    # Python's event loop looks for this before it turns the waiting off.
+    with _listening(0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_a_guideline_is_made_into_markup_once():
+    assert pages.markdown("*one* text") is pages.markdown("*one* text")
+
+
+@pytest.mark.slow
+def test_three_people_work_for_a_moment_and_nothing_fails():
+    command = [sys.executable, str(SCRIPT), "--users", "3", "--questions", "6", "--seconds", "3", "--warm-up", "0.5"]
+    ran = subprocess.run([*command, "--waiting", "4"], check=False, capture_output=True, text=True)
+    figure = json.loads(ran.stdout.splitlines()[-1])
+    assert figure["unit"].endswith("requests; 0 failed"), ran.stdout + ran.stderr
+    assert figure["value"] > 0
