@@ -1,24 +1,24 @@
-"""A browser where there is one, and a house of pages that needs no server."""
+"""A browser where there is one, and a project whose every hidden thing is a token of its own."""
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING, Any
-
 import pytest
+from tests.annotate.web.canaries import study
+from tests.annotate.web.crowd import crowd
+from tests.chromium import browser
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["browser"]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A headless Chromium. For one module: while it is open an event loop runs, and no test could run another."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright")
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("there is no Chromium")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+@pytest.fixture
+def one(tmp_path):
+    """A project with something to hide."""
+    with study(tmp_path / "study") as found:
+        yield found
+
+
+@pytest.fixture
+def everybody(one):
+    """All its people, logged in."""
+    with crowd(one) as found:
+        yield found

@@ -19,18 +19,6 @@ from eclosure.annotate.project import DATABASE
 PASSES = "ABCD"
 
 
-@pytest.fixture
-def one(tmp_path):
-    with study(tmp_path / "study") as found:
-        yield found
-
-
-@pytest.fixture
-def everybody(one):
-    with crowd(one) as found:
-        yield found
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """The whole work of a small project, with every route looked at by every role after every pass."""

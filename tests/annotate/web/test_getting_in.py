@@ -8,24 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
-from tests.annotate.web.canaries import NOBODY, study
+from tests.annotate.web.canaries import NOBODY
 from tests.annotate.web.crowd import crowd
 from tests.annotate.web.trying import PASSWORD, give_passwords, login, password_hash
 
 from eclosure.annotate.accounts import passwords, people, sessions, tokens
 from eclosure.annotate.accounts.attempts import Attempts, Limits
-
-
-@pytest.fixture
-def one(tmp_path):
-    with study(tmp_path / "study") as found:
-        yield found
-
-
-@pytest.fixture
-def everybody(one):
-    with crowd(one) as found:
-        yield found
 
 
 def test_guessing_is_slowed_down_and_tells_nothing(one):

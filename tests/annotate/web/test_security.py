@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
-from tests.annotate.web.canaries import CREW, NOBODY, study
+from tests.annotate.web.canaries import CREW, NOBODY
 from tests.annotate.web.crowd import asked, crowd, routes
 from tests.annotate.web.sweeps import STATIC, Sweep
 from tests.annotate.web.trying import every_address, give_passwords, login, state
@@ -18,18 +18,6 @@ from eclosure.annotate.accounts.attempts import Attempts, Limits
 
 OPEN = {("POST", "/login"), ("POST", "/invitation/{token}")}
 """Forms of people without a session, which have no token to carry: where they come from is all there is to check."""
-
-
-@pytest.fixture
-def one(tmp_path):
-    with study(tmp_path / "study") as found:
-        yield found
-
-
-@pytest.fixture
-def everybody(one):
-    with crowd(one) as found:
-        yield found
 
 
 # --- what every answer says ------------------------------------------------------------------------------------------
