@@ -7,6 +7,7 @@ p within its interval. Last it takes 200 ms for a reply, beside the bare `openai
 
     python perf/judge_http.py
     python perf/judge_http.py --responses 200 --rounds 1     a quick look
+    python perf/judge_http.py --count --timed 100            functions called for each call, which no load changes
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
 from contextlib import contextmanager
 from itertools import count, islice
@@ -43,7 +45,8 @@ from runner_throughput import CPU_GOAL, GOAL, LATENCY, Took, timed
 from world_oracle import plan_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Sequence
+    from types import FrameType
 
     from eclosure.chat.model import Request
     from eclosure.core.instance import Instance
@@ -219,23 +222,24 @@ async def bare(base_url: str, asked: Sequence[Request]) -> int:
     return done
 
 
+async def ours(sources: Sources, base_url: str, out: Path) -> int:
+    """The same through runner, ledger and exports."""
+    calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
+    done = await judge_responses(sources, base_url, out, calls=calls)
+    return int(done.manifest.calls["replies"])
+
+
 def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[float, float]:
     """Our throughput as a share of the bare loop's, and milliseconds of CPU a call beyond it."""
     asked = distinct(planted, JudgeSettings())
     sources = write_run(folder / "timed", planted)
-
-    async def ours(base_url: str, out: Path) -> int:
-        calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
-        done = await judge_responses(sources, base_url, out, calls=calls)
-        return int(done.manifest.calls["replies"])
-
     plain: list[Took] = []
     kept: list[Took] = []
     with serving("--latency", str(LATENCY)) as base_url:
         timed(bare(base_url, asked[:CONCURRENCY]), len(asked[:CONCURRENCY]))
         for number in range(rounds):
             plain.append(timed(bare(base_url, asked), len(asked)))
-            kept.append(timed(ours(base_url, folder / f"timed-{number}"), len(asked)))
+            kept.append(timed(ours(sources, base_url, folder / f"timed-{number}"), len(asked)))
             print(f"round {number + 1}: {len(asked):,} calls, bare loop {plain[-1]}; ours {kept[-1]}", flush=True)
     share = min(took.seconds for took in plain) / min(took.seconds for took in kept)
     beyond = 1e3 * (min(took.cpu for took in kept) - min(took.cpu for took in plain)) / len(asked)
@@ -244,15 +248,51 @@ def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[flo
     return share, beyond
 
 
+def counted(work: Coroutine[None, None, int], wanted: int) -> float:
+    """Functions that are called for each call, Python's and C's, in every thread."""
+    calls = count()
+
+    def see(_frame: FrameType, event: str, _arg: object) -> None:
+        if event in ("call", "c_call"):
+            next(calls)
+
+    threading.setprofile(see)
+    sys.setprofile(see)
+    try:
+        done = asyncio.run(work)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert done == wanted, (done, wanted)
+    return next(calls) / wanted
+
+
+def count_calls(folder: Path, planted: Sequence[Planted]) -> None:
+    """Whether a change made the way of a call longer, also where others keep the machine busy."""
+    asked = distinct(planted, JudgeSettings())
+    sources = write_run(folder / "counted", planted)
+    with serving() as base_url:
+        # What is made once and kept is made here.
+        timed(bare(base_url, asked[:CONCURRENCY]), len(asked[:CONCURRENCY]))
+        timed(ours(sources, base_url, folder / "first"), len(asked))
+        plain = counted(bare(base_url, asked), len(asked))
+        kept = counted(ours(sources, base_url, folder / "second"), len(asked))
+    print(f"functions called for each of {len(asked):,} calls: bare loop {plain:,.0f}, ours {kept:,.0f}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--responses", type=int, default=3_000)
     parser.add_argument("--timed", type=int, default=1_000, help="responses that are judged against the clock")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--count", action="store_true", help="functions called for a call, and nothing else")
     given = parser.parse_args()
-    planted = list(islice(plant([*PROFILES, *SHORT], SEED), given.responses))
+    planted = list(islice(plant([*PROFILES, *SHORT], SEED), given.timed if given.count else given.responses))
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        if given.count:
+            count_calls(folder, planted)
+            return 0
         sources = write_run(folder / "run", planted)
         found = exact(folder, sources, planted)
         print("judge validate, share of responses on which the judge errs [95 %]")
