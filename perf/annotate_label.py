@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclosure.annotate.label import draw
+from eclosure.annotate.sample import draw
 from eclosure.core.judgment import Judgment, StepJudgment
 from eclosure.core.verdict import Verdict
 from eclosure.demo import answered

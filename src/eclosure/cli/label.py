@@ -10,8 +10,8 @@ import typer
 from eclosure.cli.output import plural, say
 
 if TYPE_CHECKING:
-    from eclosure.annotate.label import Sample
     from eclosure.annotate.project import Project
+    from eclosure.annotate.sample import Sample
     from eclosure.core.verdict import SettledVerdict
 
 FOLDER = "labels"
@@ -35,7 +35,7 @@ def label(
     with the same command. What is labelled lies in labels/verdicts.jsonl of the run; where the run is judged, the judge
     is held against it, and eclosure diagnose shows corrected rates.
     """
-    from eclosure.annotate.label import verdicts
+    from eclosure.annotate.sample import verdicts
 
     project, sample = _begun(run, n, seed, steps=steps)
     try:
@@ -50,7 +50,7 @@ def _begun(run: Path, n: int, seed: int, *, steps: bool) -> tuple[Project, Sampl
     from datetime import UTC, datetime
 
     from eclosure.annotate.forms import Kind
-    from eclosure.annotate.label import begin, draw
+    from eclosure.annotate.sample import begin, draw
     from eclosure.core.instance import Instance
     from eclosure.core.judgment import Judgment
     from eclosure.core.response import Response
@@ -72,8 +72,8 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
     import webbrowser
 
     from eclosure.annotate.accounts.people import person
-    from eclosure.annotate.label import ME
     from eclosure.annotate.queues import progress
+    from eclosure.annotate.sample import ME
     from eclosure.annotate.web.serve import serve
     from eclosure.annotate.web.visit import House
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.annotate.projects import NOW, material, who, work_off
 
 from eclosure.annotate.forms import Kind
-from eclosure.annotate.label import ME, NOT_JUDGED, begin, draw, read_sample, shares, verdicts
+from eclosure.annotate.sample import ME, NOT_JUDGED, begin, draw, read_sample, shares, verdicts
 from eclosure.core.judgment import Judgment, StepJudgment
 from eclosure.errors import SettingError, UserError
 
