@@ -27,8 +27,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclosure.judge.run import Sources
 from eclosure.judge.settings import JudgeSettings
+from eclosure.judge.sources import Sources
 from eclosure.protocol.judging import Question
 from eclosure.store import records
 from eclosure.world.breaches import SHOWN, HostileCase, breaches, hostile_cases

@@ -33,8 +33,9 @@ from eclosure.chat.connect import CallSettings
 from eclosure.core.judgment import Judgment
 from eclosure.core.verdict import SettledVerdict, Verdict
 from eclosure.judge.evaluate import requests
-from eclosure.judge.run import Sources, judge_responses
+from eclosure.judge.run import judge_responses
 from eclosure.judge.settings import JudgeSettings
+from eclosure.judge.sources import Sources
 from eclosure.judge.validate import read as read_validation
 from eclosure.metrics.validation import DIRECT
 from eclosure.store import records

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclosure.chat.connect import CallSettings
-from eclosure.judge.run import Sources, judge_responses
+from eclosure.judge.run import judge_responses
 from eclosure.judge.settings import JudgeSettings
+from eclosure.judge.sources import Sources
 from eclosure.judge.validate import read_judgments
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from judge_real_sets import labelled as sets

@@ -15,7 +15,8 @@ from eclosure.core.instance import Instance
 from eclosure.core.judgment import Criterion, Judgment
 from eclosure.core.response import Response, Source
 from eclosure.errors import SettingError, UserError
-from eclosure.judge.run import Pairs, Sources, find_sources, kin
+from eclosure.judge.run import Pairs, kin
+from eclosure.judge.sources import Sources, find_sources
 from eclosure.store import records
 from eclosure.store.manifest import read_manifest
 from eclosure.world.handlers import world_registry

@@ -117,7 +117,7 @@ def _responses(given: Path | None, folder: Path, instances: Path | None, layout:
     from eclosure.core.instance import Instance
     from eclosure.core.response import Response
     from eclosure.errors import SettingError
-    from eclosure.judge.run import find_sources
+    from eclosure.judge.sources import find_sources
     from eclosure.store.records import read
 
     if given is None:

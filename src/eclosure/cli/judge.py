@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from eclosure.chat.connect import CallSettings
     from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
-    from eclosure.judge.run import Sources
     from eclosure.judge.settings import JudgeSettings
+    from eclosure.judge.sources import Sources
     from eclosure.judge.validate import Validation
     from eclosure.metrics.validation import JudgeComparison
     from eclosure.stats.intervals import Estimate
@@ -86,8 +86,9 @@ def judge(
     folder. What the judge could not be brought to judge has no label and a reason. Stop it at any moment, and run the
     same command again: it goes on, and nothing that was answered is asked or paid twice.
     """
-    from eclosure.judge.run import find_sources, judge_responses, kin
+    from eclosure.judge.run import judge_responses, kin
     from eclosure.judge.settings import JudgeSettings
+    from eclosure.judge.sources import find_sources
 
     folder = out or (responses if responses.is_dir() else responses.parent)
     sources = find_sources(responses, folder, instances, layout)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclosure.benchmarks.formats import Format
-from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.forecast import Forecast, forecast_usage, habits_of
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
@@ -25,9 +23,8 @@ from eclosure.core.response import Response
 from eclosure.errors import RecordError, SettingError
 from eclosure.judge.evaluate import judge, requests
 from eclosure.judge.settings import JudgeSettings
-from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclosure.store.folder import JUDGMENTS
 from eclosure.store.indexed import index_file
-from eclosure.store.jsonfile import read_objects, require_file
 from eclosure.store.records import ReadRecord, scan
 from eclosure.store.runner import Job
 from eclosure.store.seen import SeenIds
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eclosure.chat.model import ChatModel, Request
+    from eclosure.judge.sources import Sources
 
 JOB = "judge"
 HOMELESS = "no such question"
@@ -49,50 +47,6 @@ class Pair:
     id: str
     instance: Instance
     response: Response
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where questions and responses lie."""
-
-    instances: Path
-    responses: Path
-
-
-def find_sources(given: Path, out: Path, instances: Path | None = None, layout: Format = Format.AUTO) -> Sources:
-    """Questions and responses of a run's folder, of two files, or taken apart out of one."""
-    if given.is_dir():
-        return _checked(Sources(instances or given / INSTANCES, given / RESPONSES))
-    require_file(given)
-    if not _holds_responses(given):
-        return _taken_apart(given, out, detect_file(given) if layout is Format.AUTO else layout)
-    if instances is None:
-        raise SettingError(f"{given}: which questions do these answer? Name their file with --instances.")
-    return _checked(Sources(instances, given))
-
-
-def _holds_responses(path: Path) -> bool:
-    """Whether the first record that can be read is a response of ours."""
-    first = next((raw.value for raw in read_objects(path) if raw.value is not None), {})
-    return {"instance_id", "trace"} <= first.keys()
-
-
-def _checked(sources: Sources) -> Sources:
-    require_file(sources.instances)
-    require_file(sources.responses)
-    return sources
-
-
-def _taken_apart(given: Path, out: Path, layout: Format) -> Sources:
-    sources = Sources(out / INSTANCES, out / RESPONSES)
-    told = {"format": layout.value}
-    questions = Stage("judge instances", told, (given,), sources.instances)
-    if questions.finished() is None:
-        questions.write(scan_instances(given, format=layout))
-    said = Stage("judge responses", told, (given,), sources.responses)
-    if said.finished() is None:
-        said.write(scan_responses(given, format=layout))
-    return sources
 
 
 class Pairs:

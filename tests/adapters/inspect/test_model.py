@@ -24,7 +24,8 @@ from eclosure.chat.model import Decoding, Finish, ReplySchema, Request, Usage
 from eclosure.cli.main import app
 from eclosure.core.judgment import Judgment
 from eclosure.errors import SettingError
-from eclosure.judge.run import find_sources, judge_responses
+from eclosure.judge.run import judge_responses
+from eclosure.judge.sources import find_sources
 from eclosure.protocol.judging import SCHEMAS
 from eclosure.store import records
 from eclosure.world.faults import Behaviour, Fault

@@ -1,0 +1,60 @@
+"""Where the questions and responses of a run come from: its folder, two files, or one that holds both side by side.
+
+Asks no model, so that whoever only reads responses needs none of what calling one takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from eclosure.benchmarks.formats import Format
+from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
+from eclosure.errors import SettingError
+from eclosure.store.folder import INSTANCES, RESPONSES
+from eclosure.store.jsonfile import read_objects, require_file
+from eclosure.store.stage import Stage
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where questions and responses lie."""
+
+    instances: Path
+    responses: Path
+
+
+def find_sources(given: Path, out: Path, instances: Path | None = None, layout: Format = Format.AUTO) -> Sources:
+    """Questions and responses of a run's folder, of two files, or taken apart out of one."""
+    if given.is_dir():
+        return _checked(Sources(instances or given / INSTANCES, given / RESPONSES))
+    require_file(given)
+    if not _holds_responses(given):
+        return _taken_apart(given, out, detect_file(given) if layout is Format.AUTO else layout)
+    if instances is None:
+        raise SettingError(f"{given}: which questions do these answer? Name their file with --instances.")
+    return _checked(Sources(instances, given))
+
+
+def _holds_responses(path: Path) -> bool:
+    """Whether the first record that can be read is a response of ours."""
+    first = next((raw.value for raw in read_objects(path) if raw.value is not None), {})
+    return {"instance_id", "trace"} <= first.keys()
+
+
+def _checked(sources: Sources) -> Sources:
+    require_file(sources.instances)
+    require_file(sources.responses)
+    return sources
+
+
+def _taken_apart(given: Path, out: Path, layout: Format) -> Sources:
+    sources = Sources(out / INSTANCES, out / RESPONSES)
+    told = {"format": layout.value}
+    questions = Stage("judge instances", told, (given,), sources.instances)
+    if questions.finished() is None:
+        questions.write(scan_instances(given, format=layout))
+    said = Stage("judge responses", told, (given,), sources.responses)
+    if said.finished() is None:
+        said.write(scan_responses(given, format=layout))
+    return sources
