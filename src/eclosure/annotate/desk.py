@@ -17,8 +17,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclosure.annotate import chain, queues, sight
+from eclosure.annotate.accounts.people import Role
 from eclosure.annotate.chain import Link
-from eclosure.annotate.forms import PASSES, Entry, Kind, Pass, Problem, passes_named, problems
+from eclosure.annotate.forms import PASSES, Entry, Kind, Pass, Problem, next_pass, passes_named, problems
 from eclosure.annotate.queues import Progress
 from eclosure.protocol.annotation import Shown
 from eclosure.protocol.prompts import load_text
@@ -218,8 +219,8 @@ def _open(connection: Connection, row: Row[Any]) -> Pass | None:
     """The pass whose turn it is; None when all are done, and before the task's turn has come."""
     if row.place != queues.done(connection, row.person) + 1:
         return None
-    submitted = int(connection.execute(_DONE, {"task": row.id}).scalar_one())
-    return passes_named(Kind(row.kind), row.passes, row.unasked.split(","))[submitted]
+    submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
+    return next_pass(passes_named(Kind(row.kind), row.passes, row.unasked.split(",")), submitted)
 
 
 def _number(row: Row[Any], form: Pass) -> int:
@@ -233,7 +234,7 @@ def _draft(connection: Connection, task: str, number: int) -> tuple[Entry, ...]:
 
 def _others(connection: Connection, project: Project, row: Row[Any], form: Pass) -> tuple[tuple[Entry, ...], ...]:
     """What those who disagreed said in this pass, where an adjudicator is to know it; in no order that tells who."""
-    if row.role != "adjudicator" or not project.settings.shows_labels(Kind(row.kind)):
+    if row.role != Role.ADJUDICATOR or not project.settings.shows_labels(Kind(row.kind)):
         return ()
     found = connection.execute(_OTHERS, {"task": row.id, "subject": row.subject, "pass": form.name}).scalars()
     forms = [tuple(json.loads(entries)) for entries in found]
@@ -245,7 +246,7 @@ _TASK = text(
     "SELECT id, kind, subject, question, response, family, person, role, place, passes, unasked FROM annotate_tasks"
     " WHERE id = :task AND person = :person"
 )
-_DONE = text("SELECT count(*) FROM annotate_submissions WHERE task = :task")
+_DONE = text("SELECT pass FROM annotate_submissions WHERE task = :task ORDER BY number")
 _DRAFT = text("SELECT entries FROM annotate_drafts WHERE task = :task AND number = :number")
 _SAVE_DRAFT = text(
     "INSERT INTO annotate_drafts (task, number, entries, at) VALUES (:task, :number, :entries, :at)"

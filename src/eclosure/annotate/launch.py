@@ -14,13 +14,22 @@ from eclosure.annotate.forms import Kind, passes_of, unasked
 from eclosure.errors import SettingError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
     from eclosure.annotate.accounts.people import Person
     from eclosure.annotate.assignment import Assignment
     from eclosure.annotate.project import Settings
+
+
+POOLS = {
+    Kind.SCREENING: Pool.QUESTIONS,
+    Kind.RESPONSE: Pool.RESPONSES,
+    Kind.SHORT: Pool.RESPONSES,
+    Kind.FAMILY: Pool.FAMILIES,
+}
+"""Whose work each kind is. The table of tasks holds the same rule."""
 
 
 def give_questions(connection: Connection, screeners: Sequence[Person], settings: Settings) -> Assignment:
@@ -41,13 +50,10 @@ def give_responses(
     *,
     per_response: int = 2,
     kind: Kind = Kind.RESPONSE,
-    only: Iterable[str] | None = None,
 ) -> Assignment:
-    """Every response, or only some, before so many annotators."""
+    """Every response before so many annotators."""
     _refuse_again(connection, kind)
-    wanted = None if only is None else set(only)
-    found = ((json.loads(row.key), row) for row in connection.execute(_RESPONSES))
-    rows = {key: row for key, row in found if wanted is None or key in wanted}
+    rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES)}
     made = _assign(rows, annotators, Pool.RESPONSES, per_response, settings, _system)
     _put(connection, made, annotators, lambda item: _response_task(rows[item.id], kind, settings))
     return made
@@ -133,11 +139,10 @@ def _put(
 
 
 def _refuse_again(connection: Connection, kind: Kind) -> None:
-    if connection.execute(_GIVEN, {"pool": _POOLS.get(kind, Pool.RESPONSES)}).scalar_one():
+    if connection.execute(_GIVEN, {"pool": POOLS[kind]}).scalar_one():
         raise UserError("the work was given out before. An assignment is made once; begin a new project for another.")
 
 
-_POOLS = {Kind.SCREENING: Pool.QUESTIONS, Kind.FAMILY: Pool.FAMILIES}
 _FAMILIES = text("SELECT id AS question, key FROM annotate_families ORDER BY id")
 _GIVEN = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
 _QUESTIONS = text(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
+from eclosure.store.database import execute_all
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -251,17 +253,17 @@ KEPT = ("annotate_events", "annotate_submissions", "annotate_amendments")
 
 def people(connection: Connection) -> None:
     """Who takes part, and how they get in."""
-    _execute(connection, _PEOPLE)
+    execute_all(connection, _PEOPLE, _TYPES)
 
 
 def material(connection: Connection) -> None:
     """What is labelled, each part where only those who may see it look."""
-    _execute(connection, _MATERIAL)
+    execute_all(connection, _MATERIAL, _TYPES)
 
 
 def work(connection: Connection) -> None:
     """Who labels what, and what they said."""
-    _execute(connection, _WORK)
+    execute_all(connection, _WORK, _TYPES)
 
 
 def kept_for_good(connection: Connection) -> None:
@@ -289,8 +291,3 @@ _GUARD = {
 }
 
 MIGRATIONS: tuple[Migration, ...] = (people, material, work, kept_for_good)
-
-
-def _execute(connection: Connection, statements: tuple[str, ...]) -> None:
-    for statement in statements:
-        connection.execute(text(statement.format_map(_TYPES[connection.dialect.name])))

@@ -72,7 +72,7 @@ def fill_with_families(connection: Connection, families: Iterable[tuple[FormIds,
     return count
 
 
-def take_on(connection: Connection, settings: Settings, crew: Crew, *, only: Iterable[str] | None = None) -> Begun:
+def take_on(connection: Connection, settings: Settings, crew: Crew) -> Begun:
     """Invite everybody, and give those who label their tasks. The names are known from then on."""
     taken = tuple(_invited(connection, crew))
     screeners = [one.person for one in taken if one.person.role is Role.SCREENER]
@@ -83,9 +83,7 @@ def take_on(connection: Connection, settings: Settings, crew: Crew, *, only: Ite
     if annotators and crew.kind is Kind.FAMILY:
         made.append((crew.kind, launch.give_families(connection, annotators, settings)))
     elif annotators:
-        given = launch.give_responses(
-            connection, annotators, settings, per_response=crew.per_response, kind=crew.kind, only=only
-        )
+        given = launch.give_responses(connection, annotators, settings, per_response=crew.per_response, kind=crew.kind)
         made.append((crew.kind, given))
     names = {one.person.name: one.person.role for one in taken}
     tasks = {kind: len(one.tasks) for kind, one in made}
@@ -95,7 +93,7 @@ def take_on(connection: Connection, settings: Settings, crew: Crew, *, only: Ite
 
 def _invited(connection: Connection, crew: Crew) -> Iterable[Taken]:
     now = datetime.now(UTC)
-    pool = Pool.FAMILIES if crew.kind is Kind.FAMILY else Pool.RESPONSES
+    pool = launch.POOLS[crew.kind]
     wanted = (
         (crew.leads, Role.LEAD, Pool.NONE),
         (crew.screeners, Role.SCREENER, Pool.QUESTIONS),

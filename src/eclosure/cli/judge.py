@@ -154,24 +154,17 @@ def validate(
     """
     import numpy as np
 
-    from eclosure.core.response import Response
-    from eclosure.judge.validate import compare, read_judgments, read_verdicts, write
-    from eclosure.judge.validate import validate as hold_against
-    from eclosure.store.folder import JUDGMENTS, RESPONSES, VALIDATION
-    from eclosure.store.manifest import read_manifest
-    from eclosure.store.records import read
-    from eclosure.store.stage import beside
+    from eclosure.judge.validate import compare, read_judgments, read_verdicts, validate_run, write
+    from eclosure.store.folder import JUDGMENTS, VALIDATION
 
     rng = np.random.default_rng(seed)
-    judgments, people = read_judgments(run / JUDGMENTS), read_verdicts(verdicts)
-    manifest = read_manifest(beside(run / JUDGMENTS, "manifest.json"))
-    responses = read(run / RESPONSES, Response)
-    found = hold_against(judgments, people, responses, settings=manifest.settings, rng=rng, resamples=resamples)
+    people = read_verdicts(verdicts)
+    found = validate_run(run, people, rng=rng, resamples=resamples)
     place = out or run / VALIDATION
     write(place, found)
     say_validation(found)
     if against is not None:
-        other = read_judgments(against / JUDGMENTS)
+        judgments, other = read_judgments(run / JUDGMENTS), read_judgments(against / JUDGMENTS)
         _say_comparison(compare(judgments, other, people, rng=rng, resamples=resamples))
     say(f"{place}: written")
 

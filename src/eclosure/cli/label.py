@@ -120,20 +120,9 @@ def _validate(run: Path, sample: Sample, found: list[SettledVerdict]) -> None:
     import numpy as np
 
     from eclosure.cli.judge import say_validation
-    from eclosure.core.response import Response
-    from eclosure.judge.validate import read_judgments, validate, write
-    from eclosure.store.folder import JUDGMENTS, RESPONSES, VALIDATION
-    from eclosure.store.manifest import read_manifest
-    from eclosure.store.records import read
-    from eclosure.store.stage import beside
+    from eclosure.judge.validate import validate_run, write
+    from eclosure.store.folder import VALIDATION
 
-    made = validate(
-        read_judgments(run / JUDGMENTS),
-        found,
-        read(run / RESPONSES, Response),
-        settings=read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings,
-        rng=np.random.default_rng(sample.seed),
-        strata=sample.strata,
-    )
+    made = validate_run(run, found, rng=np.random.default_rng(sample.seed), strata=sample.strata)
     write(run / VALIDATION, made)
     say_validation(made)

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from eclosure.core.identity import content_hash
 from eclosure.core.judgment import Judgment
+from eclosure.core.response import Response
 from eclosure.core.verdict import SettledVerdict, Verdict
 from eclosure.errors import RecordError, SettingError, UserError
 from eclosure.metrics.summary import UNKNOWN
@@ -34,13 +35,14 @@ from eclosure.protocol.judging import QUESTIONS, Question
 from eclosure.stats.arrays import Floats, Indices, codes
 from eclosure.stats.corrected import CorrectedRate, JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 from eclosure.store.atomic import AtomicFile
+from eclosure.store.folder import JUDGMENTS, RESPONSES
 from eclosure.store.jsonfile import require_file
+from eclosure.store.manifest import read_manifest
 from eclosure.store.records import read as read_records
+from eclosure.store.stage import beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from eclosure.core.response import Response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,26 @@ def validate(
         corrected=_corrected(run, settled, strata, rng),
         errors=judge_errors(cases),
         stratified=strata is not None,
+    )
+
+
+def validate_run(
+    run: Path,
+    verdicts: Iterable[SettledVerdict],
+    *,
+    rng: np.random.Generator,
+    strata: Mapping[str, str] | None = None,
+    resamples: int = 2_000,
+) -> Validation:
+    """The same for the judge of a run's folder."""
+    return validate(
+        read_judgments(run / JUDGMENTS),
+        verdicts,
+        read_records(run / RESPONSES, Response),
+        settings=read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings,
+        rng=rng,
+        strata=strata,
+        resamples=resamples,
     )
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError
 from eclosure.errors import SettingError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine
 
@@ -134,6 +134,12 @@ class WriterLock:
         except (ValueError, KeyError, TypeError):
             who = "another process"
         return f"{who} is writing to it"
+
+
+def execute_all(connection: Connection, statements: Sequence[str], types: Mapping[str, Mapping[str, str]]) -> None:
+    """Execute statements in which the names of types stand in braces, by the words of the database at hand."""
+    for statement in statements:
+        connection.execute(text(statement.format_map(types[connection.dialect.name])))
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration], table: str, place: str) -> None:

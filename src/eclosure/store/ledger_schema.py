@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
+from eclosure.store.database import execute_all
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -118,27 +118,22 @@ _SHARES = (
 
 def calls_and_outcomes(connection: Connection) -> None:
     """What was asked, what came back, and where every record went."""
-    _execute(connection, _CALLS)
+    execute_all(connection, _CALLS, _TYPES)
 
 
 def leases(connection: Connection) -> None:
     """Who works on which record, and until when."""
-    _execute(connection, _LEASES)
+    execute_all(connection, _LEASES, _TYPES)
 
 
 def releases(connection: Connection) -> None:
     """Which intents were certainly not billed."""
-    _execute(connection, _RELEASES)
+    execute_all(connection, _RELEASES, _TYPES)
 
 
 def shares(connection: Connection) -> None:
     """Who uses how much of a limit, and until when."""
-    _execute(connection, _SHARES)
+    execute_all(connection, _SHARES, _TYPES)
 
 
 MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases, shares)
-
-
-def _execute(connection: Connection, statements: tuple[str, ...]) -> None:
-    for statement in statements:
-        connection.execute(text(statement.format_map(_TYPES[connection.dialect.name])))

@@ -22,6 +22,7 @@ from eclosure.annotate.web.visit import (
     now,
     only,
     posted,
+    session_of,
     set_cookie,
     visitor,
 )
@@ -75,18 +76,13 @@ def let_in(request: Request, door: str, house: Here) -> Response:
     """Let the one user of a server without accounts in, by the address that was printed when it started."""
     if house.single is None or not compare_digest(door.encode(), house.door.encode()):
         raise not_found()
-    if _session(request, house) is not None:
+    if session_of(request) is not None:
         return RedirectResponse("/", status_code=303)
     with house.project.writing() as connection:
         verified = sessions.Verified(house.single, people.NO_PASSWORD, None)
         opened = sessions.open_session(connection, verified, now=now())
     assert opened is not None
     return _welcome(house, opened)
-
-
-def _session(request: Request, house: House) -> sessions.Session | None:
-    with house.project.reading() as connection:
-        return sessions.find(connection, request.cookies.get(house.cookie, ""), now=now())
 
 
 @router.post("/logout")

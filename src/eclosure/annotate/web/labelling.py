@@ -32,12 +32,14 @@ def home(visit: Annotated[Visit, Depends(visitor)], receipt: str = "") -> Respon
         return RedirectResponse("/dashboard", status_code=303)
     with visit.project.reading() as connection:
         task = queues.next_task(connection, visit.person)
+        progress = queues.progress(connection, visit.person)
         words = page(
             "home.html",
             **visit.context,
-            progress=queues.progress(connection, visit.person),
+            progress=progress,
             next_url=None if task is None else f"/tasks/{task}",
-            take=task is None and queues.waiting(connection, visit.person) > 0,
+            # Beyond what is done and given there is only what waits for an adjudicator.
+            take=task is None and progress.total > progress.done,
             receipt=_receipt(receipt),
             amendable=reopening.granted(connection, visit.person),
         )

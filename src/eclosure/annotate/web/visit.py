@@ -81,14 +81,19 @@ def house_of(request: Request) -> House:
     return house
 
 
-def visitor(request: Request) -> Visit:
-    """Who asks; LoginNeeded where nobody is logged in."""
+def session_of(request: Request) -> Session | None:
+    """The session that a request belongs to, if it holds."""
     house = house_of(request)
     token = request.cookies.get(house.cookie)
-    session = None
-    if token:
-        with house.project.reading() as connection:
-            session = sessions.find(connection, token, now=now())
+    if not token:
+        return None
+    with house.project.reading() as connection:
+        return sessions.find(connection, token, now=now())
+
+
+def visitor(request: Request) -> Visit:
+    """Who asks; LoginNeeded where nobody is logged in."""
+    house, session = house_of(request), session_of(request)
     if session is None:
         raise LoginNeeded
     request.state.person = session.person.name
