@@ -57,8 +57,8 @@ MUTANTS = (
     Mutant(
         "any pass is open",
         "desk.py",
-        'submitted = int(connection.execute(_DONE, {"task": row.id}).scalar_one())',
-        "submitted = len(row.passes) - 1",
+        'submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()',
+        "submitted = list(row.passes[:-1])",
         ORDERS,
     ),
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "others' labels are always shown",
         "desk.py",
-        'if row.role != "adjudicator" or not project.settings.shows_labels(Kind(row.kind)):',
+        "if row.role != Role.ADJUDICATOR or not project.settings.shows_labels(Kind(row.kind)):",
         "if False:",
         _test("test_what_others_decide_changes_no_byte_of_a_page", "test_disclosure"),
     ),

@@ -187,7 +187,8 @@ def _in_words(question: Question, request: Request, said: Mapping[str, Any]) -> 
     if question is Question.CLOSURE:
         return {"established": tell_established(shown.question, trace, shown.answer)}
     passages = [Passage(str(one.index), one.title, one.text) for one in shown.evidence]
-    return {"steps": [_quoted(step, passages, trace, number) for number, step in enumerate(said["steps"])]}
+    told = enumerate(said["steps"].items())
+    return {"steps": {number: _quoted(step, passages, trace, place) for place, (number, step) in told}}
 
 
 def _quoted(step: Mapping[str, Any], passages: Sequence[Passage], trace: Trace, number: int) -> Mapping[str, Any]:

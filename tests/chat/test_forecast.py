@@ -19,11 +19,11 @@ from eclosure.chat.forecast import (
     tokens_expected,
     words,
 )
-from eclosure.chat.model import Decoding, Request, Usage
+from eclosure.chat.model import Decoding, ReplySchema, Request, Usage
 from eclosure.chat.prices import Price
 from eclosure.judge.evaluate import requests
 from eclosure.judge.settings import JudgeSettings
-from eclosure.protocol.judging import JOINT_PARTS, Question
+from eclosure.protocol.judging import JOINT_PARTS, Question, reply_shape
 from eclosure.protocol.prompts import Message
 from eclosure.world.handlers import world_registry
 from eclosure.world.make import make_items
@@ -99,12 +99,13 @@ def test_every_step_more_is_an_entry_more():
     material = json.loads(soundness.messages[-1]["content"])
 
     def expected(steps, habits=bare):
-        shown = json.dumps(material | {"steps": [{"id": number, "text": "x"} for number in range(1, steps + 1)]})
-        messages = (*soundness.messages[:-1], Message(role="user", content=shown))
-        return expected_usage(replace(soundness, messages=messages), habits).completion_tokens
+        schema = reply_shape(Question.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
+        return expected_usage(
+            replace(soundness, schema=ReplySchema(Question.SOUNDNESS, schema)), habits
+        ).completion_tokens
 
-    # {"steps": [ … ]} with six fields of two words an entry; an empty list is one word less.
-    assert [expected(steps) for steps in (0, 1, 2, 5)] == [2, 13, 25, 61]
+    # {"steps": { … }} with a name and three fields of two words an entry; an empty object is one word.
+    assert [expected(steps) for steps in (0, 1, 2, 5)] == [2, 8, 15, 36]
     length = sum(words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
     quoted = replace(WORLD, supported=1.0)
     # Instead of null: {"passage": 1, "quote": " … "}.

@@ -77,7 +77,7 @@ class Script:
     def __init__(self, **answers):
         self.answers = {
             Question.SUFFICIENCY: [{"reason": "", "missing": "birthplace", "sufficient": False, "answer": None}],
-            Question.SOUNDNESS: [{"steps": [STEP]}],
+            Question.SOUNDNESS: [{"steps": {"1": STEP}}],
             Question.ALIGNMENT: [{"reason": "It does.", "pursued": "where Ana was born", "aligned": True}],
             Question.CLOSURE: [{"reason": "", "established": "Arica", "closed": True}],
             Question.COMPLETENESS: [{"reason": "", "missing": None, "complete": False}],
@@ -94,7 +94,7 @@ class Script:
         return Reply(json.dumps(answer), Finish.STOP, Usage(1, 1))
 
 
-STEP = {"id": 1, "reason": "Said so.", "substantive": True, "sound": True, "code": None, "support": None}
+STEP = {"reason": "Said so.", "verdict": "sound", "support": None}
 REFUSED = CallFailure(FailureKind.REFUSAL, "no")
 
 
@@ -113,7 +113,7 @@ def test_what_a_judge_says_is_kept():
 
 
 def test_a_criterion_without_an_answer_has_no_label_and_a_reason_and_the_others_keep_theirs():
-    wrong_ids = {"steps": [STEP | {"id": 2}]}
+    wrong_ids = {"steps": {"2": STEP}}
     script = Script(SOUNDNESS=[wrong_ids, wrong_ids], CLOSURE=[REFUSED, REFUSED])
     judgment = judged(script)
     assert (judgment.steps, judgment.locally_sound, judgment.closed) == ((), None, None)
@@ -196,7 +196,7 @@ def test_one_call_for_all_says_what_separate_calls_say(tmp_path):
 
 JOINT = {
     "sufficiency": {"reason": "", "missing": None, "sufficient": True, "answer": "Arica"},
-    "soundness": {"steps": [STEP]},
+    "soundness": {"steps": {"1": STEP}},
     "alignment": {"reason": "It does.", "pursued": "where", "aligned": True},
     "closure": {"reason": "", "established": "Arica", "closed": True},
     "completeness": {"reason": "", "missing": None, "complete": True},
@@ -205,7 +205,7 @@ JOINT = {
 
 
 def test_a_part_of_a_joint_reply_that_is_none_is_asked_for_again_and_left_open_alone():
-    spoiled = JOINT | {"soundness": {"steps": [STEP | {"id": 7}]}}
+    spoiled = JOINT | {"soundness": {"steps": {"7": STEP}}}
     mended = judged(Script(JOINT=[spoiled, JOINT]), joint=True)
     assert (mended.locally_sound, mended.unjudged) == (True, {})
     left_open = judged(Script(JOINT=[spoiled, spoiled]), joint=True)

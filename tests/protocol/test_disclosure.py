@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.response import Response, Trace
 from eclosure.protocol import disclosure
-from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, SCHEMAS, Question, asked, part_of
+from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, Question, asked, part_of
 from eclosure.protocol.material import read_material
 
 INSTANCE = Instance(
@@ -91,7 +91,7 @@ def test_the_guideline_comes_before_the_material_and_never_holds_any():
 
 
 def test_every_question_has_its_shape_and_its_material():
-    assert set(MATERIAL) == set(Question) == {*SCHEMAS, Question.JOINT}
+    assert set(MATERIAL) == set(Question) == set(ALLOWED)
     for question, (shown, _) in ALLOWED.items():
         schema = asked(shown).schema
         kind = MATERIAL[question]

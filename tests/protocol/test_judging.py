@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import jsonschema_rs
 import pytest
 
 from eclosure.core.judgment import LocalFailure, StepJudgment, Support
-from eclosure.protocol.disclosure import Soundness
-from eclosure.protocol.judging import read_steps
+from eclosure.protocol.disclosure import Soundness, Whole
+from eclosure.protocol.judging import Question, asked, read_steps, tell_step
 from eclosure.protocol.material import ShownPassage, ShownStep
 from eclosure.protocol.structured import UnreadableReplyError
 
@@ -17,57 +18,76 @@ SHOWN = Soundness(
 )
 
 
-def entry(number, **more):
-    return {
-        "id": number, "reason": "", "substantive": True, "sound": True, "code": None, "support": None, **more
-    }  # fmt: skip
+def entry(verdict="sound", support=None, reason=""):
+    return {"reason": reason, "verdict": verdict, "support": support}
 
 
-def reply(*entries):
-    return {"steps": entries}
+def quoting(passage, quote, **more):
+    return entry(support={"passage": passage, "quote": quote}, **more)
 
 
-PLAN = entry(1, substantive=False, sound=None)
-FACT = entry(2, support={"passage": 0, "quote": "directed by Ana Ruiz"}, reason="It says so.")
-WRONG = entry(3, sound=False, code="L1")
+PLAN = entry("not substantive")
+FACT = quoting(0, "directed by Ana Ruiz", reason="It says so.")
+WRONG = entry("L1")
+WHOLE = {"1": PLAN, "2": FACT, "3": WRONG}
+JUDGED = (
+    StepJudgment(substantive=False),
+    StepJudgment(True, True, None, Support(0, "directed by Ana Ruiz"), "It says so."),
+    StepJudgment(True, False, LocalFailure.UNSUPPORTED_CONTENT),
+)
 
 
 def test_steps_are_joined_by_id_in_whatever_order_they_come():
-    assert read_steps(SHOWN, reply(WRONG, PLAN, FACT)) == (
-        StepJudgment(substantive=False),
-        StepJudgment(True, True, None, Support(0, "directed by Ana Ruiz"), "It says so."),
-        StepJudgment(True, False, LocalFailure.UNSUPPORTED_CONTENT),
-    )
+    assert read_steps(SHOWN, {"steps": dict(reversed(WHOLE.items()))}) == JUDGED
+
+
+def test_what_is_told_is_what_is_read():
+    assert {str(number): tell_step(step) for number, step in enumerate(JUDGED, 1)} == WHOLE
+
+
+def test_the_shape_has_room_for_exactly_the_steps_that_were_shown():
+    shape = jsonschema_rs.validator_for(dict(asked(SHOWN).schema))
+    assert shape.is_valid({"steps": WHOLE})
+    for wrong in (
+        {},
+        {"1": PLAN, "2": FACT},
+        WHOLE | {"4": FACT},
+        WHOLE | {"3": entry("unsound")},
+        WHOLE | {"3": entry(None)},
+        {"01": PLAN, "2": FACT, "3": WRONG},
+    ):
+        assert not shape.is_valid({"steps": wrong}), wrong
+
+
+def test_a_joint_shape_is_as_strict_about_steps():
+    everything = Whole(SHOWN.question, SHOWN.evidence, SHOWN.steps, "Lima", "Arica", ())
+    shape = jsonschema_rs.validator_for(dict(asked(everything, (Question.SOUNDNESS,)).schema))
+    assert shape.is_valid({"soundness": {"steps": WHOLE}})
+    assert not shape.is_valid({"soundness": {"steps": {"1": PLAN}}})
 
 
 @pytest.mark.parametrize(
-    ("kind", "entries"),
+    ("kind", "steps"),
     [
-        ("wrong step ids", [PLAN, FACT]),
-        ("wrong step ids", [PLAN, FACT, FACT]),
-        ("wrong step ids", [PLAN, FACT, WRONG, entry(4)]),
-        ("wrong step ids", [PLAN, FACT, entry(0, sound=False, code="L1")]),
-        ("wrong step ids", []),
-        ("contradictory step", [PLAN, FACT, entry(3, sound=False)]),
-        ("contradictory step", [PLAN, FACT, entry(3, sound=True, code="L2")]),
-        ("contradictory step", [PLAN, FACT, entry(3, sound=None)]),
-        ("contradictory step", [entry(1, substantive=False, sound=True), FACT, WRONG]),
-        ("contradictory step", [entry(1, substantive=False, sound=None, code="L1"), FACT, WRONG]),
-        ("no such passage", [PLAN, entry(2, support={"passage": 2, "quote": "directed by Ana Ruiz"}), WRONG]),
-        ("no such passage", [PLAN, entry(2, support={"passage": -1, "quote": "Born in Arica."}), WRONG]),
-        ("quote not found", [PLAN, entry(2, support={"passage": 1, "quote": "directed by Ana Ruiz"}), WRONG]),
-        ("quote not found", [PLAN, entry(2, support={"passage": 0, "quote": "Directed by Ana Ruiz"}), WRONG]),
-        ("quote not found", [PLAN, entry(2, support={"passage": 0, "quote": " "}), WRONG]),
+        ("wrong step ids", {"1": PLAN, "2": FACT}),
+        ("wrong step ids", WHOLE | {"4": FACT}),
+        ("wrong step ids", {"1": PLAN, "2": FACT, "0": WRONG}),
+        ("wrong step ids", {}),
+        ("no such passage", WHOLE | {"2": quoting(2, "directed by Ana Ruiz")}),
+        ("no such passage", WHOLE | {"2": quoting(-1, "Born in Arica.")}),
+        ("quote not found", WHOLE | {"2": quoting(1, "directed by Ana Ruiz")}),
+        ("quote not found", WHOLE | {"2": quoting(0, "Directed by Ana Ruiz")}),
+        ("quote not found", WHOLE | {"2": quoting(0, " ")}),
     ],
 )
-def test_what_is_no_judgement_of_these_steps_is_refused(kind, entries):
+def test_what_is_no_judgement_of_these_steps_is_refused(kind, steps):
     with pytest.raises(UnreadableReplyError) as refused:
-        read_steps(SHOWN, reply(*entries))
+        read_steps(SHOWN, {"steps": steps})
     assert refused.value.kind == kind
 
 
 def test_white_space_apart_a_quote_is_verbatim():
-    found = read_steps(SHOWN, reply(PLAN, entry(2, support={"passage": 0, "quote": "directed  by Ana\n Ruiz."}), WRONG))
+    found = read_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "directed  by Ana\n Ruiz.")}})
     assert found[1].support == Support(0, "directed  by Ana\n Ruiz.")
-    title = read_steps(SHOWN, reply(PLAN, entry(2, support={"passage": 0, "quote": "Blue Harbour"}), WRONG))
+    title = read_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "Blue Harbour")}})
     assert title[1].support is not None

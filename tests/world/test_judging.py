@@ -11,7 +11,7 @@ import pytest
 from eclosure.core.judgment import LocalFailure
 from eclosure.errors import SettingError
 from eclosure.protocol import disclosure
-from eclosure.protocol.judging import SCHEMAS, Question, asked, read_steps
+from eclosure.protocol.judging import Question, asked, read_steps
 from eclosure.world.handlers import world_registry
 from eclosure.world.judging import CANNOT_READ
 from eclosure.world.make import make_items
@@ -55,14 +55,15 @@ def test_every_planted_label_is_recovered_from_what_is_disclosed():
     for instance, made in planted(8):
         shown = disclosure.soundness(instance, made.response)
         reply = said(registry, shown)
-        jsonschema_rs.validate(dict(SCHEMAS[Question.SOUNDNESS]), reply)
+        jsonschema_rs.validate(dict(asked(shown).schema), reply)
         steps = read_steps(shown, reply)
         assert [(step.substantive, step.sound, step.failure) for step in steps] == [
             (step.substantive, step.sound, step.failure) for step in made.steps
         ]
-        for question, (disclose, label) in LABELS.items():
-            reply = said(registry, disclose(instance, made.response))
-            jsonschema_rs.validate(dict(SCHEMAS[question]), reply)
+        for disclose, label in LABELS.values():
+            shown = disclose(instance, made.response)
+            reply = said(registry, shown)
+            jsonschema_rs.validate(dict(asked(shown).schema), reply)
             assert reply[label] == getattr(made.verdict, label)
         count += 1
     assert count > 150

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from eclosure.protocol import disclosure
-from eclosure.protocol.judging import JOINT_PARTS, Question, asked
+from eclosure.protocol.judging import JOINT_PARTS, NOT_SUBSTANTIVE, SOUND, Question, asked
 from eclosure.protocol.material import material_json
 from eclosure.world.handlers import world_registry
 from eclosure.world.injections import Slot, insert, load_injections
@@ -65,7 +65,7 @@ def disclosures(case):
 def passes(reply):
     """The label of a reply of any of the six questions."""
     if "steps" in reply:
-        return all(step["sound"] is not False for step in reply["steps"])
+        return all(step["verdict"] in (NOT_SUBSTANTIVE, SOUND) for step in reply["steps"].values())
     (label,) = (value for value in reply.values() if isinstance(value, bool))
     return label
 

@@ -150,22 +150,23 @@ class _Expected:
     def __init__(self, habits: Habits, material: Mapping[str, Any]) -> None:
         self._habits = habits
         self._material = material
+        self._named: Mapping[str, Any] = {}
 
     def tokens(self, schema: Mapping[str, Any]) -> float:
         """Of the whole reply: its skeleton, and the texts in it."""
+        self._named = {f"#/$defs/{name}": part for name, part in schema.get("$defs", {}).items()}
         skeleton, texts = self._value(schema, "")
         return self._habits.count(json.dumps(skeleton)) + texts
 
     def _value(self, schema: Mapping[str, Any], name: str) -> tuple[Any, float]:
         """A value without its texts, and the tokens of these."""
+        schema = self._named.get(schema.get("$ref", ""), schema)
         if (either := schema.get("anyOf")) is not None:
             return self._or_null(either, name)
         match schema.get("type"):
             case "object":
                 parts = {key: self._value(part, key) for key, part in schema["properties"].items()}
                 return {key: value for key, (value, _) in parts.items()}, sum(texts for _, texts in parts.values())
-            case "array":
-                return self._entries(schema["items"], name)
             case "string" if "enum" not in schema:
                 return "", self._text(name)
             case kind:
@@ -181,12 +182,6 @@ class _Expected:
         if schema.get("type") == "boolean" or (schema.get("type") == "string" and self._habits.texts.get(name)):
             return self._value(schema, name)
         return None, 0.0
-
-    def _entries(self, schema: Mapping[str, Any], name: str) -> tuple[list[Any], float]:
-        """One for each of what was shown under that name."""
-        value, texts = self._value(schema, name)
-        count = len(self._material.get(name, ()))
-        return [value] * count, count * texts
 
     def _text(self, name: str) -> float:
         if name == "quote":

@@ -25,7 +25,7 @@ from eclosure.protocol.structured import (
     Asked,
     UnreadableReplyError,
     code_or_null,
-    listed,
+    one_of,
     or_null,
     shape,
 )
@@ -55,18 +55,12 @@ class Question(StrEnum):
         return self.value.removeprefix("judge_")
 
 
+NOT_SUBSTANTIVE = "not substantive"
+SOUND = "sound"
 _SUPPORT = shape(passage=INTEGER, quote=TEXT)
-_STEP = shape(
-    id=INTEGER,
-    reason=TEXT,
-    substantive=BOOLEAN,
-    sound=or_null(BOOLEAN),
-    code=code_or_null(LocalFailure),
-    support=or_null(_SUPPORT),
-)
-SCHEMAS: Mapping[Question, Mapping[str, Any]] = {
+_STEP = shape(reason=TEXT, verdict=one_of((NOT_SUBSTANTIVE, SOUND, *LocalFailure)), support=or_null(_SUPPORT))
+_SHAPES: Mapping[Question, Mapping[str, Any]] = {
     Question.SUFFICIENCY: shape(reason=TEXT, missing=or_null(TEXT), sufficient=BOOLEAN, answer=or_null(TEXT)),
-    Question.SOUNDNESS: shape(steps=listed(_STEP)),
     Question.ALIGNMENT: shape(reason=TEXT, pursued=TEXT, aligned=BOOLEAN),
     Question.CLOSURE: shape(reason=TEXT, established=or_null(TEXT), closed=BOOLEAN),
     Question.COMPLETENESS: shape(reason=TEXT, missing=or_null(TEXT), complete=BOOLEAN),
@@ -100,13 +94,28 @@ MATERIAL: Mapping[Question, type[Any]] = {question: kind for kind, question in _
 def asked(shown: Disclosure, parts: Sequence[Question] = JOINT_PARTS) -> Asked:
     """The question that goes with what is shown; of a joint one the ``parts`` that are asked."""
     question = _ASKED_WITH[type(shown)]
-    if question is Question.JOINT:
-        schema: Mapping[str, Any] = shape(**{part.part: SCHEMAS[part] for part in parts})
-    else:
-        schema = SCHEMAS[question]
+    steps = tuple(str(step.id) for step in getattr(shown, "steps", ()))
+    schema = reply_shape(question, steps, tuple(parts) if question is Question.JOINT else ())
     system = load_text("judge_frame.md").render(guideline=_guideline(question, parts))
     messages = (Message(role="system", content=system), Message(role="user", content=material_json(shown)))
     return Asked(question, messages, guideline_hash(question), schema)
+
+
+@cache
+def reply_shape(question: Question, steps: tuple[str, ...] = (), parts: tuple[Question, ...] = ()) -> Mapping[str, Any]:
+    """What a reply looks like: about exactly these steps, so that a server that keeps to it leaves none out."""
+    if question is Question.JOINT:
+        made = shape(**{part.part: _one_shape(part, steps) for part in parts})
+    else:
+        made = _one_shape(question, steps)
+    # Told once, however many steps there are: what a shape costs is paid with every call.
+    return made | {"$defs": {"step": _STEP}} if Question.SOUNDNESS in (question, *parts) else made
+
+
+def _one_shape(question: Question, steps: tuple[str, ...]) -> dict[str, Any]:
+    if question is Question.SOUNDNESS:
+        return shape(steps=shape(**{step: {"$ref": "#/$defs/step"} for step in steps}))
+    return dict(_SHAPES[question])
 
 
 def _guideline(question: Question, parts: Sequence[Question]) -> str:
@@ -133,29 +142,34 @@ def part_of(shown: Whole, question: Question) -> Disclosure:
 
 def read_steps(shown: Soundness | Whole, told: Mapping[str, Any]) -> tuple[StepJudgment, ...]:
     """The judgement of every step, in order. Raises where it is not exactly about the steps that were shown."""
-    entries: Sequence[Mapping[str, Any]] = told["steps"]
-    ids = [entry["id"] for entry in entries]
-    wanted = [step.id for step in shown.steps]
-    if sorted(ids) != wanted:
-        raise UnreadableReplyError("wrong step ids", f"asked about the steps {wanted}, told about {ids}.")
-    by_id = {entry["id"]: entry for entry in entries}
-    return tuple(_step(by_id[number], shown) for number in wanted)
+    entries: Mapping[str, Mapping[str, Any]] = told["steps"]
+    wanted = [str(step.id) for step in shown.steps]
+    if set(entries) != set(wanted):
+        raise UnreadableReplyError("wrong step ids", f"asked about the steps {wanted}, told about {list(entries)}.")
+    return tuple(_step(step, entries[step], shown) for step in wanted)
 
 
-def _step(entry: Mapping[str, Any], shown: Soundness | Whole) -> StepJudgment:
-    substantive, sound = entry["substantive"], entry["sound"]
-    code = None if entry["code"] is None else LocalFailure(entry["code"])
-    if (sound is None) == substantive or (code is not None) != (sound is False):
-        raise UnreadableReplyError(
-            "contradictory step",
-            f"step {entry['id']} is substantive={substantive}, sound={sound}, code={code}: "
-            "a substantive step is sound or not, and exactly the unsound ones have a code.",
-        )
-    support = None if entry["support"] is None else _support(entry["support"], entry["id"], shown)
-    return StepJudgment(substantive, sound, code, support, entry["reason"] or None)
+def _step(step: str, entry: Mapping[str, Any], shown: Soundness | Whole) -> StepJudgment:
+    support = None if entry["support"] is None else _support(entry["support"], step, shown)
+    reason, verdict = entry["reason"] or None, entry["verdict"]
+    if verdict == NOT_SUBSTANTIVE:
+        return StepJudgment(False, None, None, support, reason)
+    failure = None if verdict == SOUND else LocalFailure(verdict)
+    return StepJudgment(True, failure is None, failure, support, reason)
 
 
-def _support(entry: Mapping[str, Any], step: int, shown: Soundness | Whole) -> Support:
+def tell_step(judged: StepJudgment) -> dict[str, Any]:
+    """The entry of a step in a reply: what ``read_steps`` reads."""
+    word = SOUND if judged.sound else judged.failure or NOT_SUBSTANTIVE
+    at = judged.support
+    return {
+        "reason": judged.reason or "",
+        "verdict": str(word),
+        "support": None if at is None else {"passage": at.passage_index, "quote": at.quote},
+    }
+
+
+def _support(entry: Mapping[str, Any], step: str, shown: Soundness | Whole) -> Support:
     index, quote = entry["passage"], entry["quote"]
     if not 0 <= index < len(shown.evidence):
         raise UnreadableReplyError("no such passage", f"step {step} is supported by passage {index}, of which none is.")

@@ -64,6 +64,11 @@ def listed(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": dict(schema)}
 
 
+def one_of(words: Iterable[str]) -> dict[str, Any]:
+    """One of a few words."""
+    return {"type": "string", "enum": [str(word) for word in words]}
+
+
 def code_or_null(codes: Iterable[StrEnum]) -> dict[str, Any]:
     """One of a few codes, or null."""
-    return or_null({"type": "string", "enum": [code.value for code in codes]})
+    return or_null(one_of(codes))

@@ -7,7 +7,7 @@ On request it errs at a known rate, by response and criterion, so that a validat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ from eclosure.core.judgment import Ineligibility, LocalFailure
 from eclosure.core.response import Response, Trace
 from eclosure.errors import SettingError
 from eclosure.protocol import disclosure as shown
-from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, Question, part_of
+from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, NOT_SUBSTANTIVE, SOUND, Question, part_of, tell_step
 from eclosure.protocol.material import material_json, read_material
 from eclosure.world.faults import chance
 from eclosure.world.oracle import judge
@@ -81,13 +81,18 @@ def _turned(judged: Judged) -> dict[str, Any]:
     return turned
 
 
-def _turned_steps(steps: Sequence[Judged]) -> list[Judged]:
+def _turned_steps(steps: Mapping[str, Judged]) -> dict[str, Judged]:
     """Sound throughout if some step was not; else the last one that counts is found unsound."""
-    if any(step["sound"] is False for step in steps):
-        return [step if step["sound"] is not False else {**step, "sound": True, "code": None} for step in steps]
-    last = max((place for place, step in enumerate(steps) if step["substantive"]), default=None)
-    broken = {"sound": False, "code": LocalFailure.OTHER, "support": None}
-    return [{**step, **broken} if place == last else step for place, step in enumerate(steps)]
+    substantive = {number: step for number, step in steps.items() if step["verdict"] != NOT_SUBSTANTIVE}
+    if any(step["verdict"] != SOUND for step in substantive.values()):
+        return {**steps, **{number: {**step, "verdict": SOUND} for number, step in substantive.items()}}
+    last = list(substantive)[-1:]
+    return {**steps, **{number: unsound(steps[number]) for number in last}}
+
+
+def unsound(step: Judged) -> dict[str, Any]:
+    """The entry of a step, turned."""
+    return {**step, "verdict": LocalFailure.OTHER, "support": None}
 
 
 def _instance(material: Any) -> Instance:
@@ -108,21 +113,7 @@ def _soundness(material: shown.Soundness) -> Judged | None:
     found = judge(_instance(material), _response(material)).steps
     if any(step.substantive is None or (step.substantive and step.sound is None) for step in found):
         return None
-    return {
-        "steps": [
-            {
-                "id": one.id,
-                "reason": "",
-                "substantive": step.substantive,
-                "sound": step.sound,
-                "code": step.failure,
-                "support": None
-                if step.support is None
-                else {"passage": step.support.passage_index, "quote": step.support.quote},
-            }
-            for one, step in zip(material.steps, found, strict=True)
-        ]
-    }
+    return {"steps": {str(one.id): tell_step(step) for one, step in zip(material.steps, found, strict=True)}}
 
 
 def _alignment(material: shown.Alignment) -> Judged | None:

@@ -22,9 +22,10 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eclosure.core.judgment import Ineligibility, LocalFailure
-from eclosure.protocol.judging import MATERIAL, Question
+from eclosure.core.judgment import Ineligibility
+from eclosure.protocol.judging import MATERIAL, NOT_SUBSTANTIVE, SOUND, Question
 from eclosure.protocol.prompts import Message
+from eclosure.world.judging import unsound
 from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
 
 if TYPE_CHECKING:
@@ -131,20 +132,21 @@ def _obeyed(judged: Mapping[str, Any], order: bool) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for name, value in judged.items():
         if name == "steps":
-            told[name] = [_step(step, order, last=step is value[-1]) for step in value]
+            told[name] = _steps(value, order)
         elif name == "code":
             told[name] = None if order else Ineligibility.MISSING_LINK
         else:
             told[name] = order if isinstance(value, bool) else value
-        if isinstance(value, Mapping):
+        if name != "steps" and isinstance(value, Mapping):
             told[name] = _obeyed(value, order)
     return told
 
 
-def _step(step: Mapping[str, Any], order: bool, *, last: bool) -> dict[str, Any]:
+def _steps(steps: Mapping[str, Mapping[str, Any]], order: bool) -> dict[str, Any]:
     """All sound, or the last one not."""
     if order:
-        return {**step, "sound": True if step["substantive"] else None, "code": None}
-    if not last:
-        return dict(step)
-    return {**step, "substantive": True, "sound": False, "code": LocalFailure.OTHER, "support": None}
+        return {
+            number: step if step["verdict"] == NOT_SUBSTANTIVE else {**step, "verdict": SOUND}
+            for number, step in steps.items()
+        }
+    return {**steps, **{number: unsound(steps[number]) for number in list(steps)[-1:]}}

@@ -50,7 +50,7 @@ def test_every_pass_role_pool_and_kind_has_words():
         ("failure", "`L4` misjudges", "give in `support`"),
         ("eligible", "well posed", "`N4`"),
         ("code", "`N4` the question cannot", "Examples"),
-        ("aligned", "Not aligned: it pursues when", "In `pursued`"),
+        ("aligned", "when the director was born. Not aligned", "`pursued`"),
         ("complete", "A premise that nobody stated", "In `missing`"),
         ("gold.supported", "One such step is enough", "gold.aligned"),
         ("evidence.answer_switches", "exclude each other", "question.valid"),
@@ -67,7 +67,7 @@ def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
 def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
     text, whole = words.excerpt(field), load_text(words.FIELDS[field].excerpt.text).text
     assert len(text) > 60
-    assert all(line in whole for line in text.splitlines())
+    assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
     assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
     assert not text.startswith(("# ", "You see"))
 

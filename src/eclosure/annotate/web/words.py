@@ -235,7 +235,9 @@ POOLS: Mapping[Pool, str] = {
     Pool.FAMILIES: "families",
 }
 # What a model is shown, and what it is to write down besides: neither is so for people.
-_FOR_MODELS = re.compile(r"^You see .*?(?=Decide whether)|^In `.*$| ?For a [^.]* null\.", re.MULTILINE)
+_FOR_MODELS = re.compile(
+    r"^You see .*?(?=Decide whether)|^In `.*$| Say it in `[^.]*\.| ?For a [^.]* null\.", re.MULTILINE
+)
 _SPEAKERS = ("One", "Another", "A third")
 
 
