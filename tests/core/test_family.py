@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from eclosure import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind, check_family
-from eclosure.core.family import ProofStep
+from eclosure.core.family import Finding, ProofStep
 from eclosure.core.gates import Gate
 
 EVIDENCE = (
@@ -134,3 +134,13 @@ def test_yes_and_no_cannot_leak():
 def test_a_failure_is_a_sentence():
     (failure,) = check_family(gold(answer="Spain"))
     assert str(failure) == "gold: gold_answer: 'Spain' does not match the reference 'France'"
+
+
+def test_an_edit_knows_where_its_passage_stands():
+    assert EDIT.place == 1
+
+
+def test_a_finding_without_objections_is_an_acceptance():
+    said = Finding("verify_target", "house/judge", {"valid": True})
+    assert said.accepted
+    assert not replace(said, objections=("valid",)).accepted
