@@ -106,12 +106,24 @@ def generate_config(request: Request) -> GenerateConfig:
     if decoding.top_logprobs is not None:
         told |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
     if request.schema is not None:
-        shape = {"name": str(request.schema.name), "json_schema": dict(request.schema.schema), "strict": True}
+        schema = request.schema.schema
+        shape = {"name": str(request.schema.name), "json_schema": _inlined(schema, schema), "strict": True}
         told["response_schema"] = shape
     try:
         return GenerateConfig.model_validate(told | _thinking(decoding))
     except ValidationError as invalid:
         raise SettingError(f"Inspect does not take this: {invalid.errors()[0]['msg']}.") from invalid
+
+
+def _inlined(part: Any, schema: Mapping[str, Any]) -> Any:
+    """A shape in which everything stands where it is meant: Inspect drops definitions and references in silence."""
+    if isinstance(part, list):
+        return [_inlined(one, schema) for one in part]
+    if not isinstance(part, Mapping):
+        return part
+    if (name := part.get("$ref")) is not None:
+        return _inlined(schema["$defs"][name.removeprefix("#/$defs/")], schema)
+    return {key: _inlined(value, schema) for key, value in part.items() if key != "$defs"}
 
 
 def _thinking(decoding: Decoding) -> dict[str, Any]:
