@@ -6,9 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from tests.store.postgres import NO_POSTGRES
 
 ROOT = Path(__file__).parent.parent
+# How long an example takes depends on what else the machine does.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
+
 NO_SHARED_DATA = "larger data slices are absent (set ECLOSURE_DATA)"
 
 

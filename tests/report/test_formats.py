@@ -141,6 +141,15 @@ def test_latex_has_the_papers_columns_and_balanced_braces(diagnosis):
     assert rows[-4:][::2] == [[r"\textbf{All}", r"\emph{corrected}"], [r"\textbf{All}", r"\emph{the judge alone}"]]
 
 
+def test_no_table_of_the_latex_is_wider_than_the_text(diagnosis):
+    text = latex(diagnosis)
+    tables = text.split(r"\begin{tabular}")
+    assert len(tables) > 3
+    fits = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n"
+    assert all(before.endswith(fits) for before in tables[:-1])
+    assert text.count("\\end{tabular}}\n") == len(tables) - 1
+
+
 def test_agreement_and_steadiness_are_told_in_every_format():
     asked = [repeated(0, A=(True, False, True)), repeated(1, A=(True, True))]
     diagnosis, notes = make_diagnosis(asked), Notes(validation="On 40.", agreement=agreeing(4))

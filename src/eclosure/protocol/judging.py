@@ -1,9 +1,8 @@
 """What a judging model is asked and how its replies are read: guideline, material, shape of the reply.
 
 Seven questions, each with its own disclosure, locked guideline and strict schema, and one that asks several of them at
-once. A reply is read or refused, never
-repaired: a set of step ids that is not exactly the one asked about, or a quote that does not stand in its passage, is
-no judgement.
+once. A reply is read or refused, never repaired: a set of step ids that is not exactly the one asked about, or a quote
+that does not stand in its passage, is no judgement.
 """
 
 from __future__ import annotations
@@ -160,11 +159,11 @@ def _step(step: str, entry: Mapping[str, Any], shown: Soundness | Whole) -> Step
 
 def tell_step(judged: StepJudgment) -> dict[str, Any]:
     """The entry of a step in a reply: what ``read_steps`` reads."""
-    word = SOUND if judged.sound else judged.failure or NOT_SUBSTANTIVE
+    unsound = judged.failure or LocalFailure.OTHER
     at = judged.support
     return {
         "reason": judged.reason or "",
-        "verdict": str(word),
+        "verdict": NOT_SUBSTANTIVE if not judged.substantive else SOUND if judged.sound else str(unsound),
         "support": None if at is None else {"passage": at.passage_index, "quote": at.quote},
     }
 

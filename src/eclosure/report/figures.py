@@ -213,6 +213,7 @@ def _compositions(compositions: Sequence[Bars]) -> Figure:
     """How failures are made up: of the whole within the gap, and of single steps."""
     most = max(len(one.bars) for one in compositions)
     made, columns = _figure(0.6 + 0.26 * most, len(compositions))
+    made.set_layout_engine("constrained", wspace=0.1)  # the numbers of one column end where the names of the next begin
     for axes, bars in zip(columns, compositions, strict=True):
         axes.set_title(bars.title, fontsize=8, loc="left")
         for row, bar in enumerate(bars.bars):

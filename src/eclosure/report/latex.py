@@ -1,4 +1,4 @@
-"""The main table in the paper's layout, and what goes with it, for a LaTeX document with ``booktabs``."""
+"""The main table in the paper's layout, and what goes with it, for a document with ``booktabs`` and ``graphicx``."""
 
 from __future__ import annotations
 
@@ -60,11 +60,12 @@ def latex(diagnosis: Diagnosis, notes: Notes | None = None) -> str:
     tables += [_told(agreement_table(notes)), _told(flips_table(diagnosis))]
     if notes.against:
         tables += [_differences(notes.against), _transitions(notes.against)]
-    text = "\n".join([_NEEDS, *(line for table in tables for line in table)]) + "\n"
+    text = "\n".join([NEEDS, *(line for table in tables for line in table)]) + "\n"
     return _UNIT.sub(r"\\,", text)
 
 
-_NEEDS = r"% Needs \usepackage[T1]{fontenc}, \usepackage{textcomp} and \usepackage{booktabs}."
+NEEDS = r"% Needs \usepackage[T1]{fontenc} and the packages textcomp, booktabs and graphicx."
+TABULAR_END = "\\bottomrule\n\\end{tabular}}"
 # A number and its percent sign stay on one line.
 _UNIT = re.compile(r"(?<=\d) (?=\\%)")
 _CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
@@ -184,16 +185,23 @@ def _cells(table: Table, columns: str) -> Iterator[str]:
         yield _row([" ".join((escape(cell.text), *map(_small, cell.details))) for cell in row])
 
 
-def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:
-    yield "\n\\begin{table*}[t]\n\\centering\\small"
+def tabular(columns: str) -> Iterator[str]:
+    """The head of a tabular as wide as it likes, but never wider than the text; ends with ``TABULAR_END``."""
+    yield r"\setlength{\tabcolsep}{3pt}"
+    yield r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
     yield rf"\begin{{tabular}}{{{columns}}}"
     yield r"\toprule"
+
+
+def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:
+    yield "\n\\begin{table*}[t]\n\\centering\\small"
+    yield from tabular(columns)
     yield _row(heads)
     yield r"\midrule"
 
 
 def _closing(caption: str, label: str) -> Iterator[str]:
-    yield "\\bottomrule\n\\end{tabular}"
+    yield TABULAR_END
     yield rf"\caption{{{caption}}}"
     yield rf"\label{{{label}}}"
     yield r"\end{table*}"

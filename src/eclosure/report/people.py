@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from eclosure.annotate.results.tables import Table
 
-_NEEDS = r"% Needs \usepackage[T1]{fontenc}, \usepackage{textcomp} and \usepackage{booktabs}."
-
 
 def markdown(tables: Sequence[Table]) -> str:
     """The tables, one under the other."""
@@ -30,21 +28,22 @@ def _markdown(table: Table) -> Iterator[str]:
 
 
 def latex(tables: Sequence[Table]) -> str:
-    """The tables, each with its caption, for a document with ``booktabs``."""
-    return "\n".join([_NEEDS, *(line for number, table in enumerate(tables) for line in _latex(table, number))]) + "\n"
+    """The tables, each with its caption, for a document with ``booktabs`` and ``graphicx``."""
+    return (
+        "\n".join([tex.NEEDS, *(line for number, table in enumerate(tables) for line in _latex(table, number))]) + "\n"
+    )
 
 
 def _latex(table: Table, number: int) -> Iterator[str]:
     yield "\n\\begin{table}[t]\n\\centering\\small"
-    yield rf"\begin{{tabular}}{{l{'c' * (len(table.heads) - 1)}}}"
-    yield "\\toprule"
+    yield from tex.tabular("l" + "c" * (len(table.heads) - 1))
     yield _row([rf"\textbf{{{tex.escape(head)}}}" for head in table.heads])
     yield r"\midrule"
     for row in table.rows:
         if row[0] == table.rule_before:
             yield r"\midrule"
         yield _row([tex.escape(cell) for cell in row])
-    yield "\\bottomrule\n\\end{tabular}"
+    yield tex.TABULAR_END
     yield rf"\caption{{{tex.escape(' '.join((f'{table.title}.', *table.notes)))}}}"
     yield rf"\label{{tab:people-{number + 1}}}"
     yield r"\end{table}"
