@@ -124,10 +124,14 @@ class Order:
         return self._submit(nick, task, name, self._fill(task, name), self._key())
 
     def open(self) -> None:
-        """Open one's own task, or any other."""
+        """Open the task whose turn it is, one's own before or after its turn, or any other."""
         nick = self._anybody()
-        own = self._next(nick) if self.rng.random() < 0.4 else None
+        own = self._next(nick) if self.rng.random() < 0.4 else self._any_own(nick)
         self._open(nick, own or self._any_task())
+
+    def _any_own(self, nick: str) -> str | None:
+        own = [one.id for one in self.truth.tasks.values() if one.nick == nick]
+        return self.rng.choice(own) if own and self.rng.random() < 0.5 else None
 
     def _open(self, nick: str, task: str) -> None:
         may = self.truth.may_see(nick, f"/tasks/{task}")
@@ -135,8 +139,7 @@ class Order:
 
     def submit_anything(self) -> None:
         nick = self._anybody()
-        own = [one.id for one in self.truth.tasks.values() if one.nick == nick]
-        task = self.rng.choice(own) if own and self.rng.random() < 0.5 else self._any_task()
+        task = self._any_own(nick) or self._any_task()
         task = (self._next(nick) if self.rng.random() < 0.5 else None) or task
         name = self.rng.choice((*"ABCDSF", "AB", "", "a", "%41", "../A"))
         if self.rng.random() < 0.4:
@@ -300,6 +303,6 @@ def run_orders(folder: Path, seeds, requests: int) -> Tally:
     tally = Tally()
     for seed in seeds:
         settings = ({}, {"hide_evidence": True}, {"labels_to_adjudicator": True})[seed % 3]
-        with study(folder / f"order-{seed}", **settings) as one, crowd(one) as everybody:
+        with study(folder / f"order-{seed}", questions=4, **settings) as one, crowd(one) as everybody:
             Order(one, everybody, tally, seed).run(requests)
     return tally
