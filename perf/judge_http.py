@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import subprocess
@@ -236,6 +237,9 @@ def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[flo
     sources = write_run(folder / "timed", planted)
     plain: list[Took] = []
     kept: list[Took] = []
+    # What the parts before have left behind is no part of either loop, and would be walked in both again and again.
+    gc.collect()
+    gc.freeze()
     with serving("--latency", str(LATENCY)) as base_url:
         timed(bare(base_url, asked[:CONCURRENCY]), len(asked[:CONCURRENCY]))
         for number in range(rounds):

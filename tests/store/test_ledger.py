@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event
 from tests.store.postgres import fresh_database
 
-from eclosure.core.identity import content_hash
+from eclosure.core.identity import canonical_bytes, content_hash
 from eclosure.errors import RecordError, SettingError, UserError
 from eclosure.store import ledger_queries
 from eclosure.store.ledger import Intent, Ledger, Outcome, Settled
@@ -247,6 +247,17 @@ def test_a_key_that_is_not_the_requests_is_a_bug(where, key):
     with pytest.raises(ValueError, match="content hash"):
         using(where, lambda ledger: ledger.intend(replace(intent(), key=key)))
     assert using(where, lambda ledger: ledger.orphans()) == [[]]
+
+
+def test_a_spelling_is_kept_only_if_the_key_is_its_hash(where):
+    asked = intent()
+    with pytest.raises(ValueError, match="content hash"):
+        using(where, lambda ledger: ledger.intend(replace(asked, spelled=b"{}")))
+    spelled = canonical_bytes(asked.request)
+    *_, orphans = using(
+        where, lambda ledger: ledger.intend(replace(asked, spelled=spelled)), lambda ledger: ledger.orphans()
+    )
+    assert orphans == [asked]
 
 
 def test_an_opening_that_died_leaves_orphans_which_a_later_reply_does_not_hide(where):

@@ -11,12 +11,12 @@ import json
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclosure.chat.budget import TokenCount, known_cost, tokens_at_most, worst_usage
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
 from eclosure.chat.model import Around, Reply, Request, request_identity
-from eclosure.core.identity import content_hash
+from eclosure.core.identity import canonical_bytes, content_hash, hash_of
 from eclosure.errors import RecordError, Resumable, UserError
 from eclosure.store.ledger import Intent, Settled
 from eclosure.store.records import encode, parse
@@ -52,17 +52,28 @@ def call_key(name: str, request: Request) -> str:
     return content_hash(request_identity(name, request))
 
 
-_keyed: ContextVar[tuple[Request, str] | None] = ContextVar("keyed", default=None)
-"""The request that this task is about, with its key: whoever asks for it on the way down need not hash it again."""
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """A request as a call is known by it."""
+
+    request: Request
+    identity: dict[str, Any]
+    spelled: bytes
+    key: str
 
 
-def _key(name: str, request: Request) -> str:
+_keyed: ContextVar[_Keyed | None] = ContextVar("keyed", default=None)
+"""What this task is about: whoever asks for its key on the way down need not spell and hash it again."""
+
+
+def _known(name: str, request: Request) -> _Keyed:
     known = _keyed.get()
-    if known is not None and known[0] is request:
-        return known[1]
-    key = call_key(name, request)
-    _keyed.set((request, key))
-    return key
+    if known is None or known.request is not request:
+        identity = request_identity(name, request)
+        spelled = canonical_bytes(identity)
+        known = _Keyed(request, identity, spelled, hash_of(spelled))
+        _keyed.set(known)
+    return known
 
 
 def settled_of(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> Settled:
@@ -94,7 +105,7 @@ class Recorded(Around):
 
     async def complete(self, request: Request) -> Reply:
         """The reply, old or new."""
-        key = _key(self.name, request)
+        key = _known(self.name, request).key
         async with self._alone(key):
             if (settled := await self._ledger.find(key)) is not None:
                 return reply_of(settled)
@@ -127,9 +138,10 @@ class Noted(Around):
 
     async def complete(self, request: Request) -> Reply:
         """The reply, which is on disk by then."""
-        key = _key(self.name, request)
+        known = _known(self.name, request)
+        key = known.key
         worst = 0 if self._price is None else self._price.cost(worst_usage(request, self._count))
-        if (settled := await self._intend(key, request, worst)) is not None:
+        if (settled := await self._intend(known, worst)) is not None:
             return reply_of(settled)
         try:
             answer: Reply | CallFailure = await self._model.complete(request)
@@ -144,13 +156,13 @@ class Noted(Around):
             answer = failure
         return await self._settle(key, answer, worst)
 
-    async def _intend(self, key: str, request: Request, worst: int) -> Settled | None:
+    async def _intend(self, known: _Keyed, worst: int) -> Settled | None:
         """Note what is to be sent; the reply instead where another worker has got it meanwhile."""
         stage, record_id = working_on.get()
         try:
-            await self._ledger.intend(Intent(key, request_identity(self.name, request), stage, record_id, worst))
+            await self._ledger.intend(Intent(known.key, known.identity, stage, record_id, worst, known.spelled))
         except RecordError:
-            if (settled := await self._ledger.find(key)) is None:
+            if (settled := await self._ledger.find(known.key)) is None:
                 raise
             return settled
         return None

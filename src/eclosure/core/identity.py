@@ -22,14 +22,24 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def canonical_bytes(value: object) -> bytes:
+    """The same as it is hashed and kept; lone surrogates too, for files hold them."""
+    return canonical_json(value).encode("utf-8", "surrogatepass")
+
+
 def content_hash(value: object) -> str:
     """Tagged hash of canonical JSON; the tag lets the algorithm change one day."""
-    return "sha256:" + hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
+    return hash_of(canonical_bytes(value))
+
+
+def hash_of(spelled: bytes) -> str:
+    """The content hash of a value that is spelled canonically already."""
+    return "sha256:" + hashlib.sha256(spelled).hexdigest()
 
 
 def hash_rank(*parts: str | int) -> str:
     """A place in an order that depends on the parts alone, the same on every machine and in every run."""
-    return hashlib.sha256(canonical_json(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(canonical_bytes(parts)).hexdigest()
 
 
 class Split(NamedTuple, Generic[T]):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from eclosure.core.instance import Passage
     from eclosure.core.response import Trace
@@ -45,20 +46,31 @@ def shown_steps(trace: Trace) -> tuple[ShownStep, ...]:
 
 def material_json(shown: Any) -> str:
     """A value of shown things as one JSON object: a line for each part, and for each passage and step."""
-    parts = (f"{json.dumps(one.name)}: {_lines(getattr(shown, one.name))}" for one in fields(shown))
+    parts = (f'"{one.name}": {_lines(getattr(shown, one.name))}' for one in fields(shown))
     return "{\n " + ",\n ".join(parts) + "\n}"
 
 
 def _lines(value: object) -> str:
     if not isinstance(value, tuple) or not value or isinstance(value[0], int):
         return _json(value)
+    return _shown(value) if isinstance(value[0], ShownPassage | ShownStep) else _array(value)
+
+
+# The same passages are shown with several questions and many responses, the same steps with several questions.
+@lru_cache(maxsize=256)
+def _shown(value: tuple[ShownPassage | ShownStep, ...]) -> str:
+    return _array(value)
+
+
+def _array(value: Iterable[object]) -> str:
     return "[\n  " + ",\n  ".join(map(_json, value)) + "\n ]"
 
 
-def _json(value: object) -> str:
-    if isinstance(value, ShownPassage | ShownStep):
-        value = {one.name: getattr(value, one.name) for one in fields(value)}
-    return json.dumps(value, ensure_ascii=False)
+def _parts(value: ShownPassage | ShownStep) -> dict[str, Any]:
+    return {one.name: getattr(value, one.name) for one in fields(value)}
+
+
+_json = json.JSONEncoder(ensure_ascii=False, default=_parts).encode
 
 
 def _passages(told: Any) -> tuple[ShownPassage, ...]:

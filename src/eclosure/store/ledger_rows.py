@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from eclosure.core.identity import canonical_json
+from eclosure.core.identity import canonical_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,8 @@ class Intent:
     record_id: str
     reserved: int = 0
     """What it may cost at worst, in millionths of a currency unit."""
+    spelled: bytes | None = None
+    """The request as its key was made of it; spelled anew where whoever made the key does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def key_text(digest: bytes) -> str:
 
 def request_bytes(intent: Intent) -> bytes:
     """The bytes the key was made of."""
-    raw = to_bytes(canonical_json(intent.request))
+    raw = canonical_bytes(intent.request) if intent.spelled is None else intent.spelled
     if hashlib.sha256(raw).digest() != key_bytes(intent.key):
         raise ValueError(f"{intent.key} is not the content hash of its request")
     return raw
@@ -202,5 +204,5 @@ def _packed(body: bytes) -> bytes:
 
 def _seal(facts: Sequence[object], body: bytes | None = None) -> bytes:
     # Canonical JSON says where it ends, so no two rows run together into the same bytes.
-    head = to_bytes(canonical_json([*facts, body is None]))
+    head = canonical_bytes([*facts, body is None])
     return hashlib.blake2b(head + (body or b""), digest_size=16).digest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 
-from eclosure.core.identity import canonical_json
+from eclosure.core.identity import canonical_bytes
 
 _START = 1 << 10
 
@@ -17,7 +17,7 @@ def _digest(data: bytes) -> int:
 
 def _as_bytes(value: object) -> bytes:
     """Bytes as they are; anything else by its canonical spelling."""
-    return value if isinstance(value, bytes) else canonical_json(value).encode("utf-8", "surrogatepass")
+    return value if isinstance(value, bytes) else canonical_bytes(value)
 
 
 class SeenIds:
