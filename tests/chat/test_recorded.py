@@ -79,6 +79,19 @@ def test_those_who_ask_the_same_at_once_get_one_answer(where):
     assert len(asked) == 1
 
 
+def test_one_request_to_two_models_is_two_calls(where):
+    """Also one after the other in one task, where the key is remembered on the way down."""
+    other = replace(SAID, text="Lumet")
+    first, second = Script(SAID), Script(other)
+    second.name = "house/another"
+
+    async def main():
+        async with Ledger.open(where, run="a") as ledger:
+            return [await Recorded(Noted(one, ledger, PRICE), ledger).complete(ASKED) for one in (first, second)]
+
+    assert asyncio.run(main()) == [SAID, other]
+
+
 def test_if_the_first_fails_the_next_may_try(where):
     replies, asked, *_ = using(where, asking(ASKED, ASKED), failure(FailureKind.TIMEOUT), SAID)
     assert isinstance(replies[0], CallFailure)

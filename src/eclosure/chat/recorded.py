@@ -68,7 +68,7 @@ _keyed: ContextVar[_Keyed | None] = ContextVar("keyed", default=None)
 
 def _known(name: str, request: Request) -> _Keyed:
     known = _keyed.get()
-    if known is None or known.request is not request:
+    if known is None or known.request is not request or known.identity["model"] != name:
         identity = request_identity(name, request)
         spelled = canonical_bytes(identity)
         known = _Keyed(request, identity, spelled, hash_of(spelled))
