@@ -11,7 +11,7 @@ from tests.annotate.web.orders import run_orders
 
 from eclosure.annotate import desk, sight
 
-ORDERS, REQUESTS = 40, 10
+ORDERS, REQUESTS = 40, 20
 
 
 def test_random_orders_win_nothing(tmp_path):
@@ -33,6 +33,11 @@ def test_two_who_submit_at_once_make_one_row(tmp_path):
 # --- the same with a lock taken out: each of these must be found -----------------------------------------------------
 
 
+def _any_task_is_open(connection, row):
+    submitted = connection.execute(desk._DONE, {"task": row.id}).scalars().all()
+    return desk.next_pass(desk.passes_named(desk.Kind(row.kind), row.passes, row.unasked.split(",")), submitted)
+
+
 def _last_pass_is_open(connection, row):
     return desk.passes_named(desk.Kind(row.kind), row.passes, row.unasked.split(","))[-1]
 
@@ -47,6 +52,7 @@ def _answer_in_the_reasoning(row, evidence):
 
 
 MUTANTS = {
+    "any task is open": (desk, "_open", _any_task_is_open),
     "any pass is open": (desk, "_open", _last_pass_is_open),
     "anybody owns a task": (desk, "_own", _anybody_owns),
     "a submission is not known again": (desk, "_again", lambda *_: None),
@@ -56,12 +62,12 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_server_without_a_lock_is_found_out(name, tmp_path, monkeypatch):
     monkeypatch.setattr(*MUTANTS[name])
-    tally = run_orders(tmp_path, range(6), REQUESTS)
+    tally = run_orders(tmp_path, range(8), REQUESTS)
     assert tally.wins
 
 
 def test_an_answer_that_is_shown_early_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(sight, "QUERIES", {**sight.QUERIES, "B": sight.QUERIES["C"]})
     monkeypatch.setattr(sight, "_SHOWN", {**sight._SHOWN, "B": _answer_in_the_reasoning})
-    tally = run_orders(tmp_path, range(6), REQUESTS)
+    tally = run_orders(tmp_path, range(8), REQUESTS)
     assert any("answer of" in one for one in tally.disclosures)
