@@ -12,6 +12,7 @@ from eclosure.core.response import parse_completion
 from eclosure.core.verdict import FailureClass, Verdict
 from eclosure.store.records import check
 from eclosure.world import relations as rel
+from eclosure.world.alternatives import Alternatives
 from eclosure.world.claims import Fact
 from eclosure.world.language import Phrase
 from eclosure.world.make import make_item
@@ -154,7 +155,7 @@ def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
     assert len(spans) > 4
     for item in spans:
         sides = item.target.phrases()
-        for other, _ in _Smith(item, Random(0))._other_targets():
+        for other, _ in _Smith(item, Random(0)).others.targets():
             phrase = other.phrase
             assert not any(phrase.base == side.base and phrase.path == side.path[: len(phrase.path)] for side in sides)
         for plan in PLANS:
@@ -175,7 +176,7 @@ def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
     item = spans[0]
     for answer in ("1", "2", "40"):
         smith = _Smith(replace(item, solution=replace(item.solution, answer=answer)), Random(1))
-        assert all(int(smith._other_answer()) > 0 for _ in range(50))
+        assert all(int(smith.others.answer()) > 0 for _ in range(50))
 
 
 @pytest.mark.parametrize("kind", [Lookup, Choose, Agree, Span])
@@ -183,14 +184,21 @@ def test_a_wrong_answer_is_wrong(kind, items, spans):
     asked = [item for item in (*items, *spans) if isinstance(item.target, kind)]
     assert asked
     for item in asked:
-        other = _Smith(item, Random(2))._other_answer()
+        other = _Smith(item, Random(2)).others.answer()
         assert other is None or not same_answer(other, item.solution.answer)
 
 
-def test_where_nothing_else_is_named_there_is_no_other_value(items):
-    smith = _Smith(items[0], Random(0))
+def without_evidence(item):
+    """A saboteur who finds nothing in the passages."""
+    smith = _Smith(item, Random(0))
     smith.evidence = type(smith.evidence)(())
-    assert smith._other_value(rel.MOTHER, "Petra Lind") is None
+    smith.others = replace(smith.others, evidence=smith.evidence)
+    return smith
+
+
+def test_where_nothing_else_is_named_there_is_no_other_value(items):
+    smith = without_evidence(items[0])
+    assert smith.others.value(rel.MOTHER, "Petra Lind") is None
     assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT)) is None
     assert smith.draft(Plan(LocalFailure.INVALID_INFERENCE)) is None
 
@@ -237,7 +245,7 @@ def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
         fact = smith.moves[smith.facts[-1]].claim
         others = {way.value for way in smith.evidence.ways(fact.phrase)} - {fact.value}
         if isinstance(item.target, Lookup) and item.target.phrase.path and others:
-            monkeypatch.setattr(smith, "_other_value", partial(lambda value, *_: value, min(others)))
+            monkeypatch.setattr(Alternatives, "value", partial(lambda value, *_: value, min(others)))
             assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL)) is None
             tried += 1
     assert tried
@@ -252,8 +260,7 @@ def test_a_chain_that_begins_with_a_link_cannot_stop_at_it(items):
 
 def test_without_another_name_there_is_no_false_premise_and_no_false_conclusion(items):
     named = [item for item in items if isinstance(item.target, Lookup) and not item.solution.answer[:1].isdigit()]
-    smith = _Smith(named[0], Random(0))
-    smith.evidence = type(smith.evidence)(())
+    smith = without_evidence(named[0])
     assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL)) is None
     assert smith.draft(Plan(LocalFailure.INVALID_INFERENCE, None, Blow.FATAL)) is None
     assert smith.draft(Plan(LocalFailure.OTHER, None, Blow.FATAL)) is None

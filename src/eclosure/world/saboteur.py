@@ -16,17 +16,15 @@ from eclosure.core.judgment import LocalFailure, StepJudgment
 from eclosure.core.response import Response, Source, Trace
 from eclosure.core.verdict import FailureClass, Verdict
 from eclosure.protocol.response import completion_text
+from eclosure.world.alternatives import Alternatives
 from eclosure.world.claims import Agreed, Apart, Chosen, Compared, Denied, Fact, Ordered, Subtracted, Uncovered
 from eclosure.world.evidence import Evidence, evidence_of
 from eclosure.world.language import Phrase
-from eclosure.world.questions import NO, YES, Agree, Choose, Lookup, Span, Target
+from eclosure.world.questions import Lookup, Target
 from eclosure.world.relations import ALIAS, PERSON, RELATIONS, Relation
 from eclosure.world.solve import Move, solve, submit_answer, write_steps
-from eclosure.world.values import ValueKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eclosure.world.make import Item
 
 
@@ -108,6 +106,7 @@ class _Smith:
         self.rng = rng
         self.target: Target = item.target
         self.evidence: Evidence = evidence_of(item.instance.evidence)
+        self.others = Alternatives(item, self.evidence, rng)
         self.moves = list(item.solution.moves)
         self.facts = [index for index, move in enumerate(self.moves) if move.passages]
 
@@ -125,8 +124,8 @@ class _Smith:
 
     def _break(self, failure: FailureClass, draft: _Draft) -> _Draft | None:
         if failure is FailureClass.ANSWER_DECOUPLING:
-            other = self._other_answer()
-            return replace(draft, answer=self._torn(other), closed=False, correct=False) if other else None
+            other = self.others.answer()
+            return replace(draft, answer=self.others.torn(other), closed=False, correct=False) if other else None
         if failure is FailureClass.INCOMPLETE_REASONING:
             return self._stop_short(draft)
         return self._deviate()
@@ -156,12 +155,12 @@ class _Smith:
         reached = last.claim.value if isinstance(last.claim, Fact) and isinstance(self.target, Lookup) else None
         if reached and not self.evidence.same(reached, self.item.solution.answer) and self.rng.random() < 0.6:
             return reached
-        other = self._other_answer()
-        return self._torn(other) if other else None
+        other = self.others.answer()
+        return self.others.torn(other) if other else None
 
     def _deviate(self) -> _Draft | None:
         """Answer another question from the same passages, soundly."""
-        others = self._other_targets()
+        others = self.others.targets()
         self.rng.shuffle(others)
         for other, complete in others:
             solution = solve(other, self.evidence)
@@ -175,86 +174,6 @@ class _Smith:
                 return replace(draft, answer=self.item.solution.answer, asked=self.target, closed=False, correct=True)
             return draft
         return None
-
-    def _other_targets(self) -> list[tuple[Target, bool]]:
-        """Questions next to the one asked, and whether answering them also answers it."""
-        target = self.target
-        if isinstance(target, Choose):
-            # The facts are the same; only the conclusion is another's.
-            found: list[tuple[Target, bool]] = [(replace(target, least=not target.least), True)]
-            rivals = self._rivals(target.kind, target.options)
-            return found + [(replace(target, options=(target.options[0], rival)), False) for rival in rivals]
-        if isinstance(target, Lookup):
-            return [(other, False) for other in self._other_lookups(target)]
-        # One side alone, or what leads to it, would be a step on the way; something else about it is not.
-        sides = target.phrases()
-        return [
-            (other, False)
-            for phrase in sides
-            for other in self._other_lookups(Lookup(phrase))
-            if not any(_leads_to(other.phrase, side) for side in sides)
-        ]
-
-    def _other_lookups(self, target: Lookup) -> list[Lookup]:
-        phrase = target.phrase
-        found: list[Lookup] = []
-        if isinstance(phrase.base, str) and phrase.path:
-            rivals = self._rivals(phrase.path[0].subject, self._named())
-            found += [Lookup(replace(phrase, base=rival)) for rival in rivals]
-        if phrase.path:
-            last = phrase.path[-1]
-            siblings = [r for r in RELATIONS if r.subject == last.subject and r is not last and r is not ALIAS]
-            found += [Lookup(replace(phrase, path=(*phrase.path[:-1], other))) for other in siblings]
-        return found
-
-    def _named(self) -> list[str]:
-        """The names the question starts from."""
-        phrases = (self.target.phrase,) if isinstance(self.target, Lookup) else self.target.phrases()
-        return [phrase.base for phrase in phrases if isinstance(phrase.base, str)]
-
-    def _rivals(self, kind: str, known: Sequence[str]) -> list[str]:
-        return [
-            reading.name for reading in self.evidence.readings if reading.kind == kind and reading.name not in known
-        ]
-
-    def _other_answer(self) -> str | None:
-        """A wrong answer of the right sort."""
-        target, answer = self.target, self.item.solution.answer
-        if isinstance(target, Choose):
-            return next(option for option in target.options if option != answer)
-        if isinstance(target, Agree):
-            return NO if answer == YES else YES
-        if isinstance(target, Span):
-            return str(int(answer) + self.rng.choice([by for by in (-3, -2, -1, 1, 2, 5) if int(answer) + by > 0]))
-        relation = target.phrase.path[-1] if target.phrase.path else target.phrase.base.deeds[0][0]  # type: ignore[union-attr]
-        return self._other_value(relation, answer)
-
-    def _torn(self, other: str) -> str:
-        """A wrong answer; now and then the right name stands beside it, and nothing is settled."""
-        names = [self.item.solution.answer, other]
-        if isinstance(self.target, Agree) or other[:1].isdigit() or self.rng.random() > 0.5:
-            return other
-        self.rng.shuffle(names)
-        return " or ".join(names)
-
-    def _other_value(self, relation: Relation, value: str) -> str | None:
-        """Another value for a relation; for a name, one that occurs in the passages."""
-        if relation.kind is ValueKind.DATE:
-            return f"{int(value[:4]) + self.rng.choice((-7, -4, 3, 6))}{value[4:]}"
-        if relation.kind is not ValueKind.NAME:
-            return str(int(value) + self.rng.choice((2, 3, 5, 11)))
-        names = [
-            name
-            for reading in self.evidence.readings
-            for name in (
-                *((reading.name,) if reading.kind == relation.object else ()),
-                *(s.value for s in reading.statements if s.relation.object == relation.object),
-            )
-            if not self.evidence.same(name, value)
-        ]
-        taken = {claim.value for claim in (move.claim for move in self.moves) if isinstance(claim, Fact)}
-        free = [name for name in dict.fromkeys(names) if name not in taken]
-        return self.rng.choice(free) if free else None
 
     # Wrong steps.
 
@@ -330,7 +249,7 @@ class _Smith:
                     phrase = Phrase(reading.name, (first.relation, second))
                     if second.subject != first.relation.object or len(self.evidence.ways(phrase)) != 1:
                         continue
-                    value = self._other_value(second, self.evidence.ways(phrase)[0].value)
+                    value = self.others.value(second, self.evidence.ways(phrase)[0].value)
                     if value is not None:
                         return Move(Fact(phrase, value), premises=(0,))
         return None
@@ -354,7 +273,7 @@ class _Smith:
         last = self.facts[-1]
         fact = draft.moves[last].claim
         assert isinstance(fact, Fact)
-        value = self._other_value(fact.phrase.path[-1], fact.value)
+        value = self.others.value(fact.phrase.path[-1], fact.value)
         if value is None or self._namesake_has(fact, value):
             return None
         draft.moves[last] = replace(draft.moves[last], claim=replace(fact, value=value))
@@ -374,7 +293,7 @@ class _Smith:
         """Right facts, and a conclusion that does not follow from them."""
         if not isinstance(self.target, Lookup) or len(self.moves) == len(self.facts):
             return None
-        value = self._other_answer()
+        value = self.others.answer()
         claim = draft.moves[-1].claim
         if value is None or not isinstance(claim, Fact):
             return None
@@ -384,7 +303,7 @@ class _Smith:
 
     def _wrong_computation(self, draft: _Draft) -> _Draft | None:
         """A comparison the wrong way round, or a wrong difference, carried through to the answer."""
-        other = self._other_answer()
+        other = self.others.answer()
         if isinstance(self.target, Lookup) or other is None:
             return None
         wrong = {}
@@ -418,7 +337,7 @@ class _Smith:
     def _denied_then_dropped(self, draft: _Draft) -> _Draft | None:
         """Deny the fact the answer rests on, stop there, and submit something else."""
         fact = draft.moves[self.facts[-1]].claim
-        other = self._other_answer()
+        other = self.others.answer()
         assert isinstance(fact, Fact)
         if other is None or len(self.facts) < 2 or fact.phrase.path == (ALIAS,):
             return None
@@ -455,11 +374,6 @@ class _Smith:
             tuple(judged),
             Verdict(not draft.wrong, draft.aligned, draft.closed, draft.complete, draft.correct),
         )
-
-
-def _leads_to(way: Phrase, side: Phrase) -> bool:
-    """Whether one phrase is the other, or a part of the way to it."""
-    return way.base == side.base and way.path == side.path[: len(way.path)]
 
 
 def _is_link(move: Move) -> bool:
