@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclosure.chat.budget import TokenCount, tokens_at_most, worst_usage
 from eclosure.chat.model import Request, Usage
+from eclosure.protocol.structured import inlined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,17 +151,14 @@ class _Expected:
     def __init__(self, habits: Habits, material: Mapping[str, Any]) -> None:
         self._habits = habits
         self._material = material
-        self._named: Mapping[str, Any] = {}
 
     def tokens(self, schema: Mapping[str, Any]) -> float:
         """Of the whole reply: its skeleton, and the texts in it."""
-        self._named = {f"#/$defs/{name}": part for name, part in schema.get("$defs", {}).items()}
-        skeleton, texts = self._value(schema, "")
+        skeleton, texts = self._value(inlined(schema), "")
         return self._habits.count(json.dumps(skeleton)) + texts
 
     def _value(self, schema: Mapping[str, Any], name: str) -> tuple[Any, float]:
         """A value without its texts, and the tokens of these."""
-        schema = self._named.get(schema.get("$ref", ""), schema)
         if (either := schema.get("anyOf")) is not None:
             return self._or_null(either, name)
         match schema.get("type"):

@@ -69,6 +69,22 @@ def one_of(words: Iterable[str]) -> dict[str, Any]:
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
+def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same shape with every definition told where it is meant, for those who know no references."""
+
+    def told(part: Any) -> Any:
+        if isinstance(part, list):
+            return [told(one) for one in part]
+        if not isinstance(part, Mapping):
+            return part
+        if (name := part.get("$ref")) is not None:
+            return told(schema["$defs"][name.removeprefix("#/$defs/")])
+        return {key: told(value) for key, value in part.items() if key != "$defs"}
+
+    made: dict[str, Any] = told(schema)
+    return made
+
+
 def code_or_null(codes: Iterable[StrEnum]) -> dict[str, Any]:
     """One of a few codes, or null."""
     return or_null(one_of(codes))

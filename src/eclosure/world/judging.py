@@ -7,7 +7,7 @@ On request it errs at a known rate, by response and criterion, so that a validat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -83,16 +83,24 @@ def _turned(judged: Judged) -> dict[str, Any]:
 
 def _turned_steps(steps: Mapping[str, Judged]) -> dict[str, Judged]:
     """Sound throughout if some step was not; else the last one that counts is found unsound."""
-    substantive = {number: step for number, step in steps.items() if step["verdict"] != NOT_SUBSTANTIVE}
-    if any(step["verdict"] != SOUND for step in substantive.values()):
-        return {**steps, **{number: {**step, "verdict": SOUND} for number, step in substantive.items()}}
-    last = list(substantive)[-1:]
-    return {**steps, **{number: unsound(steps[number]) for number in last}}
+    sound = all_sound(steps)
+    if sound != steps:
+        return sound
+    return last_unsound(steps, [number for number, step in steps.items() if step["verdict"] == SOUND])
 
 
-def unsound(step: Judged) -> dict[str, Any]:
-    """The entry of a step, turned."""
-    return {**step, "verdict": LocalFailure.OTHER, "support": None}
+def all_sound(steps: Mapping[str, Judged]) -> dict[str, Judged]:
+    """Every step that counts, found sound."""
+    return {
+        number: step if step["verdict"] == NOT_SUBSTANTIVE else {**step, "verdict": SOUND}
+        for number, step in steps.items()
+    }
+
+
+def last_unsound(steps: Mapping[str, Judged], among: Iterable[str]) -> dict[str, Judged]:
+    """The last of some steps found unsound, if there is one."""
+    broken = {"verdict": LocalFailure.OTHER, "support": None}
+    return {**steps, **{number: {**steps[number], **broken} for number in list(among)[-1:]}}
 
 
 def _instance(material: Any) -> Instance:

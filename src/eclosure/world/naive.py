@@ -23,9 +23,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.judgment import Ineligibility
-from eclosure.protocol.judging import MATERIAL, NOT_SUBSTANTIVE, SOUND, Question
+from eclosure.protocol.judging import MATERIAL, Question
 from eclosure.protocol.prompts import Message
-from eclosure.world.judging import unsound
+from eclosure.world.judging import all_sound, last_unsound
 from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _obeyed(judged: Mapping[str, Any], order: bool) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for name, value in judged.items():
         if name == "steps":
-            told[name] = _steps(value, order)
+            told[name] = all_sound(value) if order else last_unsound(value, value)
         elif name == "code":
             told[name] = None if order else Ineligibility.MISSING_LINK
         else:
@@ -140,13 +140,3 @@ def _obeyed(judged: Mapping[str, Any], order: bool) -> dict[str, Any]:
         if name != "steps" and isinstance(value, Mapping):
             told[name] = _obeyed(value, order)
     return told
-
-
-def _steps(steps: Mapping[str, Mapping[str, Any]], order: bool) -> dict[str, Any]:
-    """All sound, or the last one not."""
-    if order:
-        return {
-            number: step if step["verdict"] == NOT_SUBSTANTIVE else {**step, "verdict": SOUND}
-            for number, step in steps.items()
-        }
-    return {**steps, **{number: unsound(steps[number]) for number in list(steps)[-1:]}}

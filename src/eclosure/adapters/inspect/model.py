@@ -20,6 +20,7 @@ from eclosure.chat.completions import classify
 from eclosure.chat.failures import Answer, CallFailure, FailureKind, causes
 from eclosure.core.response import Source
 from eclosure.errors import SettingError, UserError
+from eclosure.protocol.structured import inlined
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatCompletionChoice, ChatMessage, GenerateConfig, Model, ModelOutput
@@ -106,24 +107,13 @@ def generate_config(request: Request) -> GenerateConfig:
     if decoding.top_logprobs is not None:
         told |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
     if request.schema is not None:
-        schema = request.schema.schema
-        shape = {"name": str(request.schema.name), "json_schema": _inlined(schema, schema), "strict": True}
+        # Inspect drops definitions and references in silence.
+        shape = {"name": str(request.schema.name), "json_schema": inlined(request.schema.schema), "strict": True}
         told["response_schema"] = shape
     try:
         return GenerateConfig.model_validate(told | _thinking(decoding))
     except ValidationError as invalid:
         raise SettingError(f"Inspect does not take this: {invalid.errors()[0]['msg']}.") from invalid
-
-
-def _inlined(part: Any, schema: Mapping[str, Any]) -> Any:
-    """A shape in which everything stands where it is meant: Inspect drops definitions and references in silence."""
-    if isinstance(part, list):
-        return [_inlined(one, schema) for one in part]
-    if not isinstance(part, Mapping):
-        return part
-    if (name := part.get("$ref")) is not None:
-        return _inlined(schema["$defs"][name.removeprefix("#/$defs/")], schema)
-    return {key: _inlined(value, schema) for key, value in part.items() if key != "$defs"}
 
 
 def _thinking(decoding: Decoding) -> dict[str, Any]:
