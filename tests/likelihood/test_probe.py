@@ -52,11 +52,11 @@ def test_what_one_branch_says_moves_no_other(backend):
         assert (mean_logprobs(model, [*other, *ours], Strategy.TREE, backend)[len(other) :] - own).abs().max() < 1e-9
 
 
-def window():
+def window(**settings):
+    sizes = {"num_hidden_layers": 1, "sliding_window": 16, **settings}
     return transformers.MistralForCausalLM(
         transformers.MistralConfig(
-            vocab_size=211, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-            num_key_value_heads=1, sliding_window=16,
+            vocab_size=211, hidden_size=32, intermediate_size=32, num_attention_heads=2, num_key_value_heads=1, **sizes,
         )
     )  # fmt: skip
 
@@ -84,11 +84,39 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("model", "reason"), [(lambda: build("llama", "eager"), "scores differ by"), *WRONG])
+@pytest.mark.parametrize(("model", "reason"), [(lambda: build("llama", "eager"), "moves other branches"), *WRONG])
 def test_the_probe_refuses_what_trees_get_wrong(model, reason):
     found = probe(model())
     assert not found.exact
     assert re.search(reason, found.reason)
+
+
+@pytest.mark.parametrize("backend", [Backend.SDPA, Backend.COLUMNS])
+@pytest.mark.parametrize("trained", [False, True], ids=["scored", "trained"])
+def test_rounding_in_bfloat16_is_not_taken_for_an_error(backend, trained):
+    """A tree differs from plain scores as much as two right kernels do: no fixed tolerance tells that from an error."""
+    model = loud("llama", attention_name(backend)).to(torch.bfloat16).requires_grad_(trained)
+    result = probe(model, backend)
+    assert result.exact, result.reason
+    assert result.leak == 0
+    assert result.difference < 3 * result.noise
+    if backend is Backend.COLUMNS:
+        assert result.difference > 5e-2  # a fixed tolerance of that size refuses it
+
+
+def test_a_wrong_tree_is_refused_in_bfloat16():
+    """Noise excuses rounding, not a window: here the trial has the noise of low precision and an error to find."""
+    model = window(initializer_range=0.4, num_hidden_layers=4, sliding_window=4).to(torch.bfloat16)
+    model.config.use_sliding_window = False  # declared as unused, used all the same
+    result = probe(model)
+    assert not result.exact
+    assert "scores differ" in result.reason
+    assert result.difference > 3 * result.noise
+
+
+def loud(name, attention="sdpa"):
+    """A model whose scores differ by nats, as those of a trained one do, and so show the rounding of bfloat16."""
+    return build(name, attention, initializer_range=0.5, num_hidden_layers=8)
 
 
 def test_wrong_gradients_are_refused(monkeypatch):
