@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.likelihood.models import build
 
 from eclosure.errors import UserError
-from eclosure.weights import load_adapter, load_model, load_tokenizer
+from eclosure.weights import _product_seconds, load_adapter, load_model, load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +155,24 @@ def test_a_gguf_file_can_be_trained(tmp_path):
     trainer = transformers.Trainer(peft.get_peft_model(model, config), arguments)  # refuses what it holds quantised
     trainer.model(torch.arange(2, 30)[None]).logits.sum().backward()
     assert any(parameter.grad is not None for parameter in trainer.model.parameters())
+
+
+@pytest.fixture(scope="module")
+def half_folder(tmp_path_factory):
+    """A small model stored in bfloat16."""
+    folder = tmp_path_factory.mktemp("weights") / "half"
+    build("llama").to(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("half", "loaded"), [(4.0, torch.float32), (1.2, torch.bfloat16), (0.3, torch.bfloat16)])
+def test_auto_takes_float32_where_the_cpu_is_clearly_faster_with_it(half_folder, monkeypatch, half, loaded):
+    seconds = {torch.bfloat16: half, torch.float32: 1.0}
+    monkeypatch.setattr("eclosure.weights._product_seconds", lambda dtype, _width: seconds[dtype])
+    assert load_model(str(half_folder), device="cpu").dtype == loaded
+    assert load_model(str(half_folder), dtype="bfloat16", device="cpu").dtype == torch.bfloat16
+
+
+def test_auto_times_real_products(half_folder):
+    assert load_model(str(half_folder), device="cpu").dtype in (torch.float32, torch.bfloat16)
+    assert _product_seconds(torch.float32, 64) > 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from eclosure.errors import UserError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _MISTRAL = ("mistral", "ministral", "pixtral")
 _PROBE_TOKENS = 16
+_TRIAL_ROWS, _TRIAL_WIDTH = 256, 2_048
+_CLEARLY_FASTER = 1.5
+"""Ratio of times from which another precision is taken; close calls must not depend on a busy moment."""
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
@@ -42,10 +46,48 @@ def load_model(
         settings["use_safetensors"] = True
         config = load_config(name, revision)
         settings |= _plain_weights(config)
+        if dtype == "auto" and _runs_on_cpu(device):
+            settings["dtype"] = _fastest_dtype(config)
         if type(config) not in AutoModelForCausalLM._model_mapping:
             kind = AutoModelForImageTextToText  # Ministral 3 is published with a camera, which stays unused
     model = _found(kind, name, revision=revision, **settings)
     return model if device is None else model.to(device)
+
+
+def _runs_on_cpu(device: str | None) -> bool:
+    import torch  # noqa: PLC0415
+
+    return device == "cpu" or (device is None and not torch.accelerator.is_available())
+
+
+def _fastest_dtype(config: Any) -> Any:
+    """Return float32 where this CPU multiplies it clearly faster than the checkpoint's own precision, else ``auto``.
+
+    Without AMX a CPU computes bfloat16 some four times slower than float32. Weights then take twice the memory; name
+    ``bfloat16`` to keep them small.
+    """
+    import torch  # noqa: PLC0415
+
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    stored = getattr(text, "dtype", None) or getattr(config, "dtype", None)
+    if stored not in (torch.bfloat16, torch.float16):
+        return "auto"
+    width = min(getattr(text, "hidden_size", _TRIAL_WIDTH), _TRIAL_WIDTH)
+    seconds = {dtype: _product_seconds(dtype, width) for dtype in (stored, torch.float32)}
+    return torch.float32 if seconds[stored] > _CLEARLY_FASTER * seconds[torch.float32] else "auto"
+
+
+def _product_seconds(dtype: Any, width: int) -> float:
+    """Return the shortest of a few timed matrix products, the first of which only warms up."""
+    import torch  # noqa: PLC0415
+
+    rows, weights = torch.ones(_TRIAL_ROWS, width, dtype=dtype), torch.ones(width, width, dtype=dtype)
+    seconds = []
+    for _ in range(4):
+        start = perf_counter()
+        torch.nn.functional.linear(rows, weights)
+        seconds.append(perf_counter() - start)
+    return min(seconds[1:])
 
 
 def load_config(name: str, revision: str | None = None) -> Any:
