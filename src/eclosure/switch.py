@@ -139,9 +139,9 @@ def _packed(record: ReadRecord[Family], renderer: Renderer) -> ReadRecord[_Packe
 
 def _scored(model: Any, families: Sequence[list[Score]], choice: Choice, budget: int) -> Iterator[dict[str, float]]:
     """The scores of each family by name, as many families in one forward as the budget has tokens for."""
-    from eclosure.likelihood.score import forests, mean_logprobs  # noqa: PLC0415 - reading results needs no torch
+    from eclosure.likelihood.score import forests, mean_logprobs, tokens_allowed  # noqa: PLC0415 - reading needs no torch
 
-    for forest in forests(families, budget):
+    for forest in forests(families, tokens_allowed(budget, choice.backend)):
         scores = [score for number in forest for score in families[number]]
         with _evaluating(model):
             values = iter(mean_logprobs(model, scores, choice.strategy, choice.backend).tolist())

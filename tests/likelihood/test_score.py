@@ -10,7 +10,7 @@ from tests.likelihood.models import CLASSES, build, random_scores
 
 from eclosure.likelihood import score as scoring
 from eclosure.likelihood.prefix_tree import Readout, ScoredTree
-from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree
+from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree, tokens_allowed
 
 WAYS = [
     (Strategy.DEDUP, Backend.SDPA),
@@ -139,3 +139,10 @@ def test_a_second_backward_pass_is_refused():
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         total.backward()
+
+
+def test_a_forest_by_mask_is_bounded_by_its_pairs():
+    """A mask computes every pair, so the budget of tokens alone would let its cost grow with their square."""
+    assert tokens_allowed(16_384, Backend.SDPA) == 4_096
+    assert tokens_allowed(2_048, Backend.SDPA) == 2_048
+    assert tokens_allowed(16_384, Backend.COLUMNS) == tokens_allowed(16_384, Backend.FLEX) == 16_384

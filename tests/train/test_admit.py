@@ -16,6 +16,7 @@ from eclosure.likelihood.pack import Pack
 from eclosure.likelihood.render import Renderer
 from eclosure.protocol.response import ResponsePrompt
 from eclosure.store.records import write
+from eclosure.train import admit as admission
 from eclosure.train.admit import TOO_LONG, admit
 
 
@@ -81,3 +82,65 @@ def test_counts_add_up_and_progress_is_told(tmp_path):
     assert len(left_out) == 3
     assert ticks["t"] == 4
     assert {index[place].id for place in range(len(index))} <= {family.id for family in families}
+
+
+def test_families_far_below_the_limit_are_not_tokenized(tmp_path, monkeypatch):
+    path = tmp_path / "families.jsonl"
+    write(path, short_families(4))
+    monkeypatch.setattr(admission, "_fits", lambda *_: pytest.fail("a family was tokenized as a whole"))
+    assert len(admit(path, renderer(8_192)).index) == 4
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 1, 40, 120])
+def test_the_estimate_changes_no_decision(tmp_path, monkeypatch, limit):
+    path = tmp_path / "families.jsonl"
+    families = short_families(6)
+    write(path, families)
+    limit += sorted(max(lengths(family)[0]) for family in families)[3]
+    quick = admit(path, renderer(limit))
+    monkeypatch.setattr(admission._LengthEstimate, "surely_fits", lambda *_: False)
+    whole = admit(path, renderer(limit))
+    assert quick.index.ids == whole.index.ids
+    assert quick.left_out == whole.left_out
+
+
+def test_the_decision_is_read_again_and_not_made_again(tmp_path):
+    path, record = tmp_path / "families.jsonl", tmp_path / "run" / "admission.json"
+    families = short_families(4)
+    path.write_bytes(b"not json\n")
+    with path.open("ab") as file:
+        write(tmp_path / "good.jsonl", [*families, families[0]])
+        file.write((tmp_path / "good.jsonl").read_bytes())
+    limit = sorted(max(lengths(family)[0]) for family in families)[1]
+    ticks = Counter()
+    first = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
+    again = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
+    assert ticks["t"] == 4
+    assert again.index.ids == first.index.ids
+    assert [again.index[place] for place in range(2)] == [first.index[place] for place in range(2)]
+    assert again.tally.counts() == first.tally.counts()
+    assert again.tally.counts().conserved
+    reasons = [
+        [(row.where, row.rejected, row.error_kind, str(row.error)) for row in one.left_out] for one in (first, again)
+    ]
+    assert reasons[0] == reasons[1]
+
+
+@pytest.mark.parametrize("change", ["limit", "families", "damage"])
+def test_a_decision_about_something_else_is_made_anew(tmp_path, change):
+    path, record = tmp_path / "families.jsonl", tmp_path / "admission.json"
+    families = short_families(4)
+    write(path, families)
+    admit(path, renderer(8_192), record=record)
+    limit = 8_192
+    if change == "limit":
+        limit = sorted(max(lengths(family)[0]) for family in families)[1]
+    elif change == "families":
+        path.unlink()
+        write(path, families[:2])
+    else:
+        record.write_bytes(record.read_bytes()[:40])
+    ticks = Counter()
+    admitted = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
+    assert ticks["t"] == {"limit": 4, "families": 2, "damage": 4}[change]
+    assert len(admitted.index) == {"limit": 2, "families": 2, "damage": 4}[change]

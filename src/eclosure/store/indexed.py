@@ -13,7 +13,7 @@ from eclosure.store.records import NOT_JSON, WRONG_RECORD, ReadRecord, decode
 from eclosure.store.seen import SeenIds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 _BOM = b"\xef\xbb\xbf"
@@ -36,6 +36,19 @@ class IndexedFile(Generic[T]):
         self._kind = kind
         self._offsets = array("Q")
         self.ids: list[str] = []
+
+    @classmethod
+    def restored(cls, path: Path, kind: type[T], offsets: Sequence[int], ids: Sequence[str]) -> IndexedFile[T]:
+        """Return an index of records whose positions in the file are known already."""
+        index = cls(path, kind)
+        index._offsets.extend(offsets)
+        index.ids.extend(ids)
+        return index
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Position of each accepted record in the file, in bytes."""
+        return self._offsets
 
     def __len__(self) -> int:
         """How many records were accepted."""

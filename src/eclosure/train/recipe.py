@@ -33,8 +33,8 @@ class ModelSettings:
 MODEL_HELP = {
     "model": "A name on the hub, a folder, or a GGUF file.",
     "revision": "A commit of the model's repository; pin it for a result that can be had again.",
-    "dtype": "Precision the weights are loaded in: float32, bfloat16, or auto: the checkpoint's own, but on a CPU float32 where a "
-    "short trial finds it clearly faster.",
+    "dtype": "Precision the weights are loaded in: float32, bfloat16, or auto (the checkpoint's own, but float32 on a "
+    "CPU that a short trial finds clearly faster with it).",
     "lora_rank": "Rank of the adapter; 0 trains all weights.",
     "lora_alpha": "Scale of the adapter.",
     "lora_dropout": "Anything but 0 would be shared where tokens are, so trees are not used then.",

@@ -72,15 +72,20 @@ def train(
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, Order(config.order))
     renderer = Renderer(tokenizer, prompt, config.max_length)
-    admitted, tally, left_out = admit(families, renderer, tick)
-    held_out: IndexedFile[Family] | None = None
-    if development:
-        held_out, _, more = admit(development, renderer, tick)
-        left_out += [replace(record, where=f"{development.name} {record.where}") for record in more]
+    with config.main_process_first(local=False, desc="admission"):  # the others read what the first wrote down
+        admission = admit(families, renderer, tick, record=out / "admission.json")
+        left_out = list(admission.left_out)
+        held_out: IndexedFile[Family] | None = None
+        if development:
+            held_out_admission = admit(development, renderer, tick, record=out / "admission.development.json")
+            held_out = held_out_admission.index
+            left_out += [
+                replace(record, where=f"{development.name} {record.where}") for record in held_out_admission.left_out
+            ]
     trainer = EClosureTrainer(
         _model(recipe.model),
         config,
-        admitted,
+        admission.index,
         held_out,
         processing_class=tokenizer,
         peft_config=_lora(recipe.model),
@@ -91,8 +96,10 @@ def train(
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
-        run.end(trainer, tally.counts())
-    return Trained(out / "adapter", tally.counts(), False, checkpoint, left_out, _last(trainer.state.log_history))
+        run.end(trainer, admission.tally.counts())
+    return Trained(
+        out / "adapter", admission.tally.counts(), False, checkpoint, left_out, _last(trainer.state.log_history)
+    )
 
 
 def last_complete(out: Path) -> Path | None:

@@ -19,7 +19,7 @@ from transformers.trainer_utils import EvalLoopOutput, rotate_checkpoints
 from eclosure.errors import SettingError
 from eclosure.likelihood.probe import choose, set_attention
 from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.score import Backend, mean_logprobs, score_tree
+from eclosure.likelihood.score import Backend, mean_logprobs, score_tree, tokens_allowed
 from eclosure.likelihood.spans import Tokens
 from eclosure.protocol.response import Order, ResponsePrompt
 from eclosure.store.atomic import AtomicFile
@@ -134,7 +134,7 @@ class EClosureTrainer(Trainer):
             self.objective,
             Tokens(self.args.response_tokens),
             self.choice.strategy,
-            self.args.tokens_per_forward,
+            tokens_allowed(self.args.tokens_per_forward, self.choice.backend),
             self.args.seed,
         )
         return UpdateLoader(
