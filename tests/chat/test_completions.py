@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from eclosure.chat.completions import classify, mismatch
-from eclosure.chat.failures import LONGEST_PROBLEM, Answer, CallFailure, FailureKind, ReplyTooLarge, retry_after
+from eclosure.chat.failures import LONGEST_PROBLEM, Answer, CallFailure, FailureKind, UnreadableBody, retry_after
 from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
@@ -194,7 +194,10 @@ OTHERS: dict[str, tuple[Answer | Exception, FailureKind]] = {
     "cut off, httpx": (caused(openai.APIConnectionError(request=SENT), httpx2.ReadError("eof")), K.TRANSIENT),
     "unreachable, httpx": (caused(openai.APIConnectionError(request=SENT), httpx2.ConnectError("x")), K.CONNECTION),
     "not HTTP": (aiohttp.ClientError("bad status line"), K.TRANSIENT),
-    "too large": (ReplyTooLarge("the reply is longer than 8 bytes."), K.INVALID),
+    "too large": (UnreadableBody("the body is longer than 8 bytes."), K.TRANSIENT),
+    "flagged by a page": (Answer(403, {"content-type": "text/html"}, b"<html>flagged</html>"), K.DENIED),
+    "too long, by a page": (Answer(413, {}, b" <!DOCTYPE html>maximum context length"), K.PERMANENT),
+    "the engine was shut down": (answer(envelope("half of", "abort")), K.TRANSIENT),
 }
 CORPUS = {name: (answer(body), kind) for name, (body, kind) in STRUCTURED.items()} | OTHERS
 

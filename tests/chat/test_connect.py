@@ -97,6 +97,39 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     assert 0 < paid < 800  # the rest was answered before
 
 
+@pytest.mark.parametrize("fault", [Fault.GZIP_PAGE, Fault.ENCODED, Fault.OVERSIZED])
+def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
+    """One request in ten meets it for ever: quarantined as transient, not in the ledger, and sent again by a retry."""
+    trouble = Behaviour(faults={fault: 0.02}, max_faults_per_key=5, oversized_bytes=200_000_000, seed=4)
+
+    class Failing(Behaviour):
+        """The same requests fail at every attempt."""
+
+        def fault(self, key, _attempt):
+            return trouble.fault(key, 1)
+
+    async def main():
+        async with serve(registry(), Failing(oversized_bytes=200_000_000)) as server:
+            done, told, connection = await go(server.base_url, tmp_path / "l.db", questions(100))
+            before = server.bill(keys=False)["totals"]
+        async with Ledger.open(tmp_path / "l.db", run="a") as ledger:
+            usage, reopened = await ledger.usage(), await ledger.reopen("ask")
+        async with serve(registry(), port=int(server.base_url.split(":")[2].split("/")[0])) as server:
+            again, _, _ = await go(server.base_url, tmp_path / "l.db", questions(100))
+            sent = server.bill(keys=False)["totals"]["received"]
+        return done, told, connection.model.met, before, usage, reopened, again, sent
+
+    done, told, met, before, usage, reopened, again, sent = asyncio.run(main())
+    lost = done["quarantined"]
+    assert 0 < lost < 10
+    assert told == {None: 100 - lost, "transient": lost}
+    assert met == {FailureKind.TRANSIENT: 5 * lost}
+    assert before["received"] == 100 + 4 * lost
+    assert usage.replies == 100 - lost
+    assert (reopened, sent) == (lost, lost)
+    assert again == {"accepted": 100}
+
+
 def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
     slow = Behaviour(faults={Fault.SLOW: 0.04}, slow_seconds=60, max_faults_per_key=99)
 

@@ -8,9 +8,12 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
+from eclosure.chat.patience import ServiceDown
 from eclosure.cli.main import app
+from eclosure.core.judgment import Judgment
 from eclosure.core.verdict import SettledVerdict
 from eclosure.store import records
+from eclosure.world.faults import Behaviour, Fault
 from eclosure.world.handlers import world_registry
 from eclosure.world.make import make_items
 from eclosure.world.saboteur import PLANS, Plan, sabotage
@@ -55,6 +58,25 @@ def test_a_judge_is_held_against_people(judged):
     assert (told["judge"], told["labelled"]) == ("127.0.0.1/world", len(verdicts))
     disagreement = told["overall"]["rows"]["A"]["misses"] + told["overall"]["rows"]["A"]["false_alarms"]
     assert 0 < disagreement < 0.3 * len(verdicts)
+
+
+@pytest.mark.parametrize("fault", [Fault.GZIP_PAGE, Fault.ENCODED, Fault.OVERSIZED])
+def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault):
+    """A proxy that compresses or pours: the run stops with 75, and the same command judges everything."""
+    run, verdicts = judged
+    words = ["judge", run, "--no-price", "--out", tmp_path]
+    with ServerThread(world_registry(), Behaviour(faults={fault: 1.0}, max_faults_per_key=99)) as server:
+        port, url = int(server.base_url.split(":")[2].split("/")[0]), server.base_url
+        stopped = CliRunner().invoke(app, [*map(str, words), "--judge", url])
+        assert isinstance(stopped.exception, ServiceDown)
+    assert not (tmp_path / "judgments.jsonl").exists()
+    with ServerThread(world_registry(), port=port) as server:
+        whole = command(*words, "--judge", url, "--dry-run")
+        command(*words, "--judge", url)
+        assert f" {server.bill(keys=False)['totals']['paid']} calls" in whole  # nothing was kept as an answer
+    judgments = list(records.read(tmp_path / "judgments.jsonl", Judgment))
+    assert len(judgments) == len(verdicts)
+    assert not [judgment for judgment in judgments if "invalid" in judgment.unjudged.values()]
 
 
 def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tmp_path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import aiohttp
 import openai
 import pytest
 from tests.world.serving import VERDICT, VERDICT_TOOL, always, ask, only_line, registry, run_with
@@ -50,6 +52,49 @@ def test_server_errors(fault: Fault, status: int, content_type: str) -> None:
         assert (only_line(server)["paid"], only_line(server)["faulted"]) == (0, {fault: 1})
 
     run_with(body, always(fault))
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "encoding", "size", "paid"),
+    [
+        (Fault.GZIP_PAGE, 502, "gzip", None, 0),
+        (Fault.GZIP, 200, "gzip", None, 1),
+        (Fault.ENCODED, 200, "x-world", None, 1),
+        (Fault.OVERSIZED, 200, None, 3_000_000, 1),
+        (Fault.BOMB, 200, "gzip", 3_000_000, 1),
+    ],
+)
+def test_bodies_that_are_compressed_or_too_large(fault, status, encoding, size, paid) -> None:
+    async def main() -> None:
+        body = {"model": "m", "messages": [{"role": "user", "content": "a"}]}
+        async with (
+            serve(registry(), always(fault, oversized_bytes=3_000_000)) as server,
+            aiohttp.ClientSession(auto_decompress=False) as client,
+            client.post(f"{server.base_url}/chat/completions", json=body) as response,
+        ):
+            data = await response.read()
+            assert (response.status, response.headers.get("Content-Encoding")) == (status, encoding)
+            plain = gzip.decompress(data) if encoding == "gzip" else data
+            if fault is not Fault.ENCODED and status == 200:
+                json.loads(plain)
+            assert size in (None, len(plain))
+            assert fault is not Fault.BOMB or len(data) < 100_000
+            assert only_line(server)["paid"] == paid
+
+    asyncio.run(main())
+
+
+def test_an_outage_strikes_everybody_until_it_ends() -> None:
+    async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
+        server.outage = Fault.BAD_GATEWAY
+        for _ in range(3):
+            with pytest.raises(openai.InternalServerError):
+                await ask(client)
+        server.outage = None
+        await ask(client)
+        assert only_line(server)["paid"] == 1
+
+    run_with(body)
 
 
 def test_html_with_200_is_no_completion_and_free() -> None:

@@ -18,7 +18,7 @@ import openai
 from eclosure.chat.batch_files import URL
 from eclosure.chat.completions import classify
 from eclosure.chat.endpoint import EndpointSettings, Route, client_of
-from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, excerpt
+from eclosure.chat.failures import Answer, CallFailure, FailureKind, UnreadableBody, excerpt
 from eclosure.chat.model import Request
 from eclosure.chat.patience import ServiceDown
 from eclosure.errors import RecordError
@@ -173,7 +173,7 @@ class Provider:
         except openai.APIStatusError as error:
             told = error.response
             outcome = Answer(told.status_code, dict(told.headers), told.content)
-        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, ReplyTooLarge, RecordError) as error:
+        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody, RecordError) as error:
             outcome = error
         failure = classify(outcome, _NOTHING, now=time.time(), key=self._route.key)
         assert isinstance(failure, CallFailure)

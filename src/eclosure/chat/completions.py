@@ -62,6 +62,8 @@ _FINISHED = {
     "max_tokens": Finish.LENGTH,
     "content_filter": Finish.REFUSAL,
 }
+_BROKEN_OFF = ("error", "abort")
+"""How gateways and vLLM end a reply when the service, not the model, stopped it."""
 _TOOL_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
 _NOTHING_SEEN = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad]*")
 
@@ -115,7 +117,7 @@ class _Reading:
         choice = choices[0]
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
             self._fail(FailureKind.TRANSIENT, "the body has no message, so it is no completion")
-        if choice.get("error") or choice.get("finish_reason") == "error":
+        if choice.get("error") or choice.get("finish_reason") in _BROKEN_OFF:
             self._fail(FailureKind.TRANSIENT, "the service broke off in the middle of the reply")
         return choice
 

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from eclosure.chat.body import bound_body
 from eclosure.chat.completions import classify
-from eclosure.chat.failures import Answer, CallFailure, FailureKind, ReplyTooLarge, excerpt
+from eclosure.chat.failures import Answer, CallFailure, FailureKind, UnreadableBody, excerpt
 from eclosure.errors import SettingError, UserError
 
 try:
@@ -30,7 +31,7 @@ except ImportError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
     from eclosure.chat.model import Reply, Request
@@ -158,7 +159,7 @@ class EndpointSettings:
     connections: int = 64
     """As many as requests may be under way."""
     largest_reply: int = 8 * 2**20
-    """Bytes; only many log-probabilities come near it."""
+    """Bytes of a body after decompression; only many log-probabilities come near it."""
 
     def __post_init__(self) -> None:
         """Refuse limits that let nothing through."""
@@ -285,7 +286,7 @@ class Endpoint:
             response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
         except openai.APIStatusError as error:
             response = error.response
-        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, ReplyTooLarge) as error:
+        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
             return error
         return Answer(response.status_code, dict(response.headers), response.content)
 
@@ -304,7 +305,7 @@ async def _served(route: Route, settings: EndpointSettings) -> list[str]:
     async with client_of(route, settings) as client, asyncio.timeout(settings.deadline):
         try:
             listed = await client.models.list()
-        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, ReplyTooLarge) as error:
+        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
             told = excerpt(str(error), route.key.get_secret_value() if route.key else "")
             raise SettingError(f"{route.base_url}: cannot list its models ({told}). Name one.") from None
     return [model.id for model in listed.data]
@@ -318,14 +319,11 @@ def client_of(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
         for name in [name for name in request.headers if name not in _SENT]:
             del request.headers[name]
         request.headers["authorization"] = f"Bearer {key}"
-        # A compressed body can be small on the way and huge here.
+        # No compression is asked for; some proxies compress anyway.
         request.headers["accept-encoding"] = "identity"
 
     async def read_little(response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise ReplyTooLarge("the reply is compressed, which was not asked for.")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _Bounded(response.stream, settings.largest_reply)
+        bound_body(response, settings.largest_reply)
 
     http = openai.DefaultAioHttpClient(
         follow_redirects=False,
@@ -337,23 +335,3 @@ def client_of(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
     )
     # SDK retries are off: patience is the only one who tries again.
     return openai.AsyncOpenAI(api_key=key, base_url=route.base_url, max_retries=0, http_client=http)
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends with an error where it gets too long."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, most: int) -> None:
-        self._stream = stream
-        self._most = most
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > self._most:
-                raise ReplyTooLarge(f"the reply is longer than {self._most:,} bytes.")
-            yield chunk
-
-    async def aclose(self) -> None:
-        """Let go of the connection."""
-        await self._stream.aclose()

@@ -99,8 +99,8 @@ class Answer:
     body: bytes
 
 
-class ReplyTooLarge(Exception):  # noqa: N818
-    """A body was longer than allowed; reading stopped there."""
+class UnreadableBody(Exception):  # noqa: N818
+    """A body that is too large, damaged or in an encoding not known here: trouble on the way, not an answer."""
 
 
 def scrub(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
@@ -155,8 +155,8 @@ def of_exception(error: Exception, secret: str) -> CallFailure:
     # By name, because two HTTP libraries lie below the client, and reading a failure should not import them.
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
     told = excerpt(str(chain[-1]) or type(chain[-1]).__name__, secret)
-    if "ReplyTooLarge" in names:
-        return CallFailure(FailureKind.INVALID, f"{told} Lower max_tokens, or allow longer replies.")
+    if "UnreadableBody" in names:
+        return CallFailure(FailureKind.TRANSIENT, f"the reply cannot be read ({told}).")
     if "ClientPayloadError" in names or "ReadError" in names:
         return CallFailure(FailureKind.TRANSIENT, f"the reply was cut off on the way ({told}).")
     if names & {"ClientConnectorError", "ConnectError", "ConnectionTimeoutError"}:
@@ -208,7 +208,9 @@ def of_status(answer: Answer, now: float, secret: str) -> CallFailure:
     """What a status other than 2xx says, and the body with it."""
     text = _text(answer.body)
     told = excerpt(_error_message(answer.body) or text, secret) or "no reason given"
-    kind, advice = _kind_of_status(answer.status, text[:LONGEST_RAW]), _ADVICE.get(answer.status, "")
+    # A page is a proxy's: whatever words it uses, it is not the model that speaks.
+    said = "" if _is_page(answer.headers, text) else text[:LONGEST_RAW]
+    kind, advice = _kind_of_status(answer.status, said), _ADVICE.get(answer.status, "")
     if 300 <= answer.status < 400:
         target = excerpt(answer.headers.get("location", "elsewhere"), secret)
         told, advice = f"redirects are not followed, and this one leads to {target}.", "Use the final base URL."
@@ -236,6 +238,10 @@ def _kind_of_status(status: int, text: str) -> FailureKind:
     if status in _KIND_OF_STATUS:
         return _KIND_OF_STATUS[status]
     return FailureKind.PERMANENT if 400 <= status < 500 else FailureKind.TRANSIENT
+
+
+def _is_page(headers: Mapping[str, str], text: str) -> bool:
+    return "html" in headers.get("content-type", "").lower() or text[:100].lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def _error_message(body: bytes) -> str | None:

@@ -52,6 +52,16 @@ class Fault(StrEnum):
     """A good reply whose body dribbles out over ``slow_seconds``."""
     CUT = "cut"
     """A good reply whose connection closes in the middle of the body."""
+    GZIP_PAGE = "gzip_page"
+    """502 with an HTML page that is gzip-compressed though no compression was asked for."""
+    GZIP = "gzip"
+    """A good reply, gzip-compressed though no compression was asked for."""
+    ENCODED = "encoded"
+    """A good reply under a Content-Encoding that no client knows."""
+    OVERSIZED = "oversized"
+    """200 with a JSON body of ``oversized_bytes`` bytes."""
+    BOMB = "bomb"
+    """200 with a gzip body that is small on the wire and ``oversized_bytes`` bytes when it is decoded."""
 
     @property
     def paid(self) -> bool:
@@ -68,6 +78,10 @@ _PAID = frozenset(
         Fault.EMPTY,
         Fault.SLOW,
         Fault.CUT,
+        Fault.GZIP,
+        Fault.ENCODED,
+        Fault.OVERSIZED,
+        Fault.BOMB,
     }
 )
 
@@ -94,6 +108,7 @@ class Behaviour:
     """Whether Retry-After is a date instead of seconds; providers send both."""
     slow_seconds: float = 2.0
     hang_seconds: float = 60.0
+    oversized_bytes: int = 16 * 2**20
     latency: float = 0.0
     """Seconds before every reply; a client that is turned away with 429 does not wait."""
     jitter: float = 0.0
@@ -109,7 +124,9 @@ class Behaviour:
     def _problems(self) -> list[str]:
         unknown = [str(name) for name in self.faults if name not in set(Fault)]
         rates = {"flip_rate": self.flip_rate, **{str(name): rate for name, rate in self.faults.items()}}
-        amounts = ("max_faults_per_key", "retry_after", "slow_seconds", "hang_seconds", "latency", "jitter")
+        amounts = (
+            "max_faults_per_key", "retry_after", "slow_seconds", "hang_seconds", "oversized_bytes", "latency", "jitter"
+        )  # fmt: skip
         problems = [f"unknown fault {name!r}: use {', '.join(Fault)}." for name in unknown]
         problems += [
             f"{name} = {rate}: a rate lies between 0 and 1." for name, rate in rates.items() if not _rate(rate)

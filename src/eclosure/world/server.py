@@ -19,7 +19,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from eclosure.errors import SettingError, UserError
-from eclosure.world import wire
+from eclosure.world import transport, wire
 from eclosure.world.batches import BatchBehaviour, BatchDesk
 from eclosure.world.bill import Bill, Line
 from eclosure.world.faults import Behaviour, Fault
@@ -51,7 +51,11 @@ _STATUS = {
     Fault.SERVER_ERROR: (500, "The server had an error while processing your request."),
     Fault.UNAVAILABLE: (503, "The engine is currently overloaded, please try again later."),
 }
-_PAGES = {Fault.BAD_GATEWAY: (502, "502 Bad Gateway"), Fault.HTML: (200, "Sign in")}
+_PAGES = {
+    Fault.BAD_GATEWAY: (502, "502 Bad Gateway"),
+    Fault.GZIP_PAGE: (502, "502 Bad Gateway"),
+    Fault.HTML: (200, "Sign in"),
+}
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +66,8 @@ class ModelServer:
     def __init__(self, registry: Registry, behaviour: Behaviour, batches: BatchBehaviour | None = None) -> None:
         self.base_url = ""
         """Where clients find it, with ``/v1``."""
+        self.outage: Fault | None = None
+        """What happens to every request from now on, whatever the behaviour says; None for no outage."""
         self._registry = registry
         self._behaviour = behaviour
         self._bill = Bill()
@@ -136,7 +142,7 @@ class ModelServer:
 
     async def _answer(self, call: _Call) -> web.StreamResponse:
         key, attempt = call.asked.key, call.attempt
-        fault = self._behaviour.fault(key, attempt)
+        fault = self.outage or self._behaviour.fault(key, attempt)
         if fault is not None:
             call.line.faulted[fault] += 1
         if fault is Fault.RATE_LIMIT:
@@ -164,10 +170,13 @@ class ModelServer:
             return _error(status, message)
         if fault in _PAGES:
             status, title = _PAGES[fault]
-            return web.Response(status=status, text=_PAGE.format(title), content_type="text/html")
+            page = web.Response(status=status, text=_PAGE.format(title), content_type="text/html")
+            if fault is Fault.GZIP_PAGE:
+                page.enable_compression(web.ContentCoding.gzip)
+            return page
         if fault is Fault.HANG:
             await self._hang(request)
-        _disconnect(request)
+        transport.disconnect(request)
         return web.Response()
 
     async def _hang(self, request: web.Request) -> None:
@@ -196,31 +205,13 @@ class ModelServer:
             return _error(500, f"the handler failed: {error!r}", kind="handler_error")
         call.line.pay(body.prompt_tokens, body.completion_tokens)
         headers = {"X-Request-Id": f"{call.asked.key}/{call.attempt}", "Content-Type": body.content_type}
-        if fault is Fault.SLOW:
-            return await self._dribble(call.request, body.data, headers)
-        if fault is Fault.CUT:
-            return await _cut(call.request, body.data, headers)
-        return web.Response(body=body.data, headers=headers)
+        return await transport.send(fault, call.request, body.data, headers, self._behaviour, self._stopping)
 
     def _body(self, fault: Fault | None, call: _Call) -> wire.Body:
         reply = self._behaviour.flipped(call.handler(call.asked), call.asked.key)
         if fault is not None:
             reply = self._behaviour.spoiled(reply, fault, call.asked.key, call.attempt)
         return wire.completion(call.asked, reply)
-
-    async def _dribble(self, request: web.Request, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
-        """Send the body in small pieces, with a pause before each."""
-        seconds = self._behaviour.slow_seconds
-        size = ceil(len(data) / max(10, ceil(4 * seconds)))
-        starts = range(0, len(data), size)
-        response = web.StreamResponse(headers=headers)
-        response.content_length = len(data)
-        with suppress(ConnectionError):
-            await response.prepare(request)
-            for start in starts:
-                await self._wait(seconds / len(starts))
-                await response.write(data[start : start + size])
-        return response
 
 
 class _Call:
@@ -261,23 +252,6 @@ def _error(
 
 def _gone(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
-
-
-def _disconnect(request: web.Request) -> None:
-    # Closing still sends what was written before, aborting would lose it.
-    if request.transport is not None:
-        request.transport.close()
-
-
-async def _cut(request: web.Request, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
-    """Promise the whole body, send half of it, hang up."""
-    response = web.StreamResponse(headers=headers)
-    response.content_length = len(data)
-    with suppress(ConnectionError):
-        await response.prepare(request)
-        await response.write(data[: len(data) // 2])
-    _disconnect(request)
-    return response
 
 
 @asynccontextmanager
