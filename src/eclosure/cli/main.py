@@ -19,6 +19,7 @@ from eclosure.cli import (
     generate,
     judge,
     label,
+    ledger,
     metrics,
     report,
     screen,
@@ -45,6 +46,7 @@ app.add_typer(annotate.app, name="annotate")
 app.add_typer(data.app, name="data")
 app.add_typer(families.app, name="families")
 app.add_typer(judge.app, name="judge")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(world.app, name="world")
 app.command(name="construct")(construct.construct)
 app.command(name="demo")(demo.demo)

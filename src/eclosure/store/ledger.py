@@ -301,7 +301,10 @@ class Ledger:
         return RecordError(problem, path=self._place, record=record)
 
     def _damaged(self, what: str) -> UserError:
-        return UserError(f"{self._place}: {what} is damaged. Restore the ledger from a copy, or prune what is damaged.")
+        return UserError(
+            f"{self._place}: {what} is damaged. Restore the ledger from a copy, or delete what is damaged: "
+            f"eclosure ledger prune {self._place} --damaged"
+        )
 
 
 def _after(place: Any) -> Any:
