@@ -36,7 +36,7 @@ def questions(count, size=10):
     return [ReadRecord(f"line {n}", Question(f"q{n:04}", f"{n} " + "x" * size)) for n in range(count)]
 
 
-async def go(base_url, path, records, **settings):
+async def go(base_url, path, records, workers=32, **settings):
     """One run; how many ended where."""
     async with Ledger.open(path, run="a") as ledger:
         wanted = CallSettings(**{"concurrency": 16, "unpriced": True, **settings})
@@ -46,7 +46,7 @@ async def go(base_url, path, records, **settings):
                 request = Request(({"role": "user", "content": question.text},), Decoding(max_tokens=64))
                 return Question(question.id, (await connection.model.complete(request)).text)
 
-            runner = Runner(ledger, [Job("ask", ask, Question)], lambda question: question.id, workers=32)
+            runner = Runner(ledger, [Job("ask", ask, Question)], lambda question: question.id, workers=workers)
             try:
                 await runner.run(records)
             finally:
@@ -76,15 +76,17 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
         async with serve(registry(), Behaviour(latency=0.02)) as server:
             port.append(int(server.base_url.split(":")[2].split("/")[0]))
             url, asked = server.base_url, questions(800)
-            running = asyncio.ensure_future(go(url, tmp_path / "l.db", asked, deadline=2.0))
+            running = asyncio.ensure_future(go(url, tmp_path / "l.db", asked, deadline=2.0, breaker_seconds=3.0))
             while server.bill(keys=False)["totals"]["paid"] < 50:
                 await asyncio.sleep(0.01)
         with pytest.raises(ServiceDown, match="run the same command again") as down:
             await running
         return url, down.value.exit_code
 
+    began = time.monotonic()
     url, code = asyncio.run(first())
     assert code == 75
+    assert time.monotonic() - began < 30  # 3 s without a success, and what was under way
 
     async def again():
         async with serve(registry(), port=port[0]) as server:
@@ -128,6 +130,26 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
     assert usage.replies == 100 - lost
     assert (reopened, sent) == (lost, lost)
     assert again == {"accepted": 100}
+
+
+@pytest.mark.slow
+def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
+    async def main():
+        async with serve(registry(), Behaviour(latency=0.05)) as server:
+            wanted = {"concurrency": 64, "slow_start": False, "workers": 128}
+            running = asyncio.ensure_future(go(server.base_url, tmp_path / "l.db", questions(3_000), **wanted))
+            while server.bill(keys=False)["totals"]["paid"] < 200:
+                await asyncio.sleep(0.01)
+            server.outage = Fault.BAD_GATEWAY
+            await asyncio.sleep(10)
+            server.outage = None
+            done, told, connection = await running
+            return done, told, connection.model.met, server.bill(keys=False)["totals"]
+
+    done, told, met, bill = asyncio.run(main())
+    assert done == {"accepted": 3_000}, told
+    assert bill["paid"] == 3_000  # nothing was paid twice
+    assert met[FailureKind.TRANSIENT] > 200
 
 
 def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from email.utils import formatdate
@@ -59,7 +60,8 @@ def always(kind: FailureKind) -> Callable[[int], CallFailure | Reply]:
 
 
 def patient(model: Script, **settings: Any) -> Patient:
-    return Patient(model, Patience(**settings), rng=Random(1))
+    """Retries that stop by the number of failures alone, unless told otherwise."""
+    return Patient(model, Patience(**{"breaker_seconds": 0.0, **settings}), rng=Random(1))
 
 
 async def failed(call: Any) -> CallFailure:
@@ -155,7 +157,11 @@ def test_failures_are_told_with_the_wait_to_come():
     async def main() -> None:
         told: list[tuple[FailureKind, float | None]] = []
         model = Script(first(9, K.TRANSIENT, retry_after=2.0))
-        asked = Patient(model, Patience(attempts=3), note=lambda _, failure, wait: told.append((failure.kind, wait)))
+        asked = Patient(
+            model,
+            Patience(attempts=3, breaker_seconds=0),
+            note=lambda _, failure, wait: told.append((failure.kind, wait)),
+        )
         await failed(asked.complete(request()))
         assert told == [(K.TRANSIENT, 2.0), (K.TRANSIENT, 2.0), (K.TRANSIENT, None)]
 
@@ -183,7 +189,7 @@ async def all_of(asked: Patient, count: int) -> Counter[str]:
 def test_the_breaker_opens_and_nobody_leaves_after_it(kind, workers):
     async def main() -> None:
         model = Script(always(kind), seconds=0.1)
-        outcomes = await all_of(patient(model, breaker=20), workers)
+        outcomes = await all_of(patient(model, breaker_failures=20), workers)
         assert outcomes["stopped"] >= workers - 5
         # Those under way when it opened had left before.
         assert len(model.asked) <= 20 + 7
@@ -204,10 +210,77 @@ def test_a_stop_can_be_taken_up_again():
     in_no_time(main())
 
 
+@pytest.mark.parametrize("kind", [K.CONNECTION, K.TRANSIENT])
+def test_a_dead_server_stops_the_run_after_enough_failures_and_enough_time(kind):
+    async def main() -> None:
+        model = Script(always(kind), seconds=0.01)
+        outcomes = await all_of(Patient(model, rng=Random(1)), 128)
+        # Whoever was failed for a minute when the breaker was a moment from opening is given up with its own reason.
+        assert outcomes["stopped"] >= 120
+        assert 1060 <= now() < 1075
+
+    in_no_time(main())
+
+
+def test_neither_failures_nor_seconds_alone_stop_the_run():
+    async def main() -> None:
+        model = Script(lambda _: GOOD if now() >= 1059 else failure(K.TRANSIENT), seconds=0.01)
+        assert await all_of(Patient(model, rng=Random(1)), 128) == Counter({"fine": 128})
+        assert len(model.asked) > 128 * 4
+        model = Script(first(15, K.CONNECTION))
+        assert await Patient(model, rng=Random(1)).complete(request()) == GOOD
+        assert now() > 1000 + 120
+
+    in_no_time(main())
+
+
+def test_a_record_that_alone_fails_is_given_up_and_the_run_goes_on():
+    class Poisoned(Script):
+        async def complete(self, asked: Request) -> Reply:
+            if asked.messages[0]["content"] == "q7":
+                self.asked.append(now())
+                raise failure(K.TRANSIENT)
+            await asyncio.sleep(0.5)
+            return GOOD
+
+    async def main() -> None:
+        model = Poisoned(always(K.TRANSIENT))
+        assert await all_of(Patient(model, rng=Random(1)), 100) == Counter({"fine": 99, K.TRANSIENT: 1})
+        model = Poisoned(always(K.TRANSIENT))
+        assert (await failed(Patient(model, rng=Random(1)).complete(request("q7")))).kind is K.TRANSIENT
+        assert len(model.asked) >= 5
+
+    in_no_time(main())
+
+
+def test_progress_tells_for_how_long_nothing_got_through():
+    async def main() -> None:
+        model = Script(lambda _: GOOD if now() >= 1030 else failure(K.TRANSIENT), seconds=0.01)
+        asked = Patient(model, rng=Random(1))
+        calls = asyncio.create_task(all_of(asked, 64))
+        assert asked.trouble is None
+        await asyncio.sleep(20)
+        assert re.fullmatch(r"no success for (19|20) s \(stops at 60 s\)", asked.trouble or "")
+        await calls
+        assert asked.trouble is None
+
+    in_no_time(main())
+
+
+def test_a_message_ends_with_one_full_stop():
+    async def main() -> None:
+        problem = CallFailure(K.CONNECTION, "the server cannot be reached (Name or service not known).")
+        with pytest.raises(ServiceDown) as raised:
+            await patient(Script(lambda _: problem)).complete(request())
+        assert ".." not in str(raised.value)
+
+    in_no_time(main())
+
+
 def test_any_success_closes_the_count():
     async def main() -> None:
         model = Script(lambda number: GOOD if number % 20 == 0 else failure(K.CONNECTION))
-        asked = patient(model, breaker=20)
+        asked = patient(model, breaker_failures=20)
         for _ in range(5):
             await asked.complete(request())
 
@@ -320,8 +393,8 @@ def test_when_nobody_gets_through_for_long_the_run_stops():
         {"attempts": 0},
         {"semantic_attempts": 0},
         {"semantic_attempts": 4},
-        {"breaker": 0},
-        {"breaker": 21},
+        {"breaker_failures": 0},
+        {"breaker_seconds": -1},
         {"first_wait": -1},
     ],
 )
@@ -473,7 +546,7 @@ def test_an_outage_over_http_stops_the_run_and_the_rest_is_done_later(fault):
     async def main() -> None:
         behaviour = Behaviour(faults={fault: 1.0}, max_faults_per_key=10_000)
         async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
-            asked = Patient(model, Patience(first_wait=0.01, breaker=20), Limiter(Pace(start=8)))
+            asked = Patient(model, Patience(first_wait=0.01, breaker_seconds=0), Limiter(Pace(start=8)))
             outcomes = await all_of(asked, 100)
             assert outcomes["stopped"] >= 95
             assert server.bill()["totals"]["received"] <= 20 + 7

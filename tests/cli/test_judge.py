@@ -67,7 +67,7 @@ def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault)
     words = ["judge", run, "--no-price", "--out", tmp_path]
     with ServerThread(world_registry(), Behaviour(faults={fault: 1.0}, max_faults_per_key=99)) as server:
         port, url = int(server.base_url.split(":")[2].split("/")[0]), server.base_url
-        stopped = CliRunner().invoke(app, [*map(str, words), "--judge", url])
+        stopped = CliRunner().invoke(app, [*map(str, words), "--judge", url, "--breaker-seconds", "1"])
         assert isinstance(stopped.exception, ServiceDown)
     assert not (tmp_path / "judgments.jsonl").exists()
     with ServerThread(world_registry(), port=port) as server:

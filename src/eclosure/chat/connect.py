@@ -41,6 +41,10 @@ class CallSettings:
     """Seconds for one call."""
     semantic_attempts: int = 1
     """Times a record is asked where the model refuses or answers in the wrong shape."""
+    breaker_failures: int = 20
+    """Failures of the service in a row after which the run stops, once ``breaker_seconds`` have passed."""
+    breaker_seconds: float = 60.0
+    """Seconds without a success after which the run stops, once there were ``breaker_failures``."""
     budget: float | None = None
     """What the whole run may cost, in the currency of the prices; None for no cap."""
     prices: Path | None = None
@@ -74,6 +78,8 @@ class Connection:
     def __str__(self) -> str:
         """For a progress line."""
         parts = [str(self.model.limiter), f"{sum(self.model.met.values()):,} failed calls"]
+        if (trouble := self.model.trouble) is not None:
+            parts.append(trouble)
         if self.budget.cap is not None or self.budget.spent:
             parts.append(str(self.budget))
         return ", ".join(parts)
@@ -106,7 +112,11 @@ async def connected(
         noted: ChatModel = Noted(limited, ledger, price)
         return Recorded(noted if price is None else Budgeted(noted, budget, price), ledger)
 
-    patience = Patience(semantic_attempts=settings.semantic_attempts)
+    patience = Patience(
+        semantic_attempts=settings.semantic_attempts,
+        breaker_failures=settings.breaker_failures,
+        breaker_seconds=settings.breaker_seconds,
+    )
     return Connection(Patient(model, patience, Limiter(settings.pace), between=books), budget)
 
 

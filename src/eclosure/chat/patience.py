@@ -1,8 +1,8 @@
-"""Trying again: the one place that does. Everybody else sends once and says what happened.
+"""Retry policy for model calls. The only layer that retries: every other layer sends once and raises.
 
-A record is not made to pay for the service: being turned away or not reaching the server costs it nothing but time.
-The service's own failures are tried a few times. What a model answered badly is asked again only on request.
-When nothing works any more the run stops, and the same command takes it up again.
+Rate limits and connection failures do not use up a record's attempts. Time-outs and 5xx do, but a record is not given
+up while no call at all gets through. A bad answer of the model is asked again only on request. When calls have failed
+often enough and for long enough without a success, the run stops, and the same command resumes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from eclosure.chat.model import ChatModel, Reply, Request
 
 MOST_SEMANTIC_ATTEMPTS = 3
-MOST_BREAKER = 20
 _OF_THE_SERVICE = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT})
 _OF_THE_REQUEST = frozenset({FailureKind.PERMANENT, FailureKind.TOO_LONG})
 _FREE = frozenset({FailureKind.RATE_LIMIT, FailureKind.CONNECTION})
@@ -41,19 +40,23 @@ class Patience:
     """How long to go on."""
 
     attempts: int = 5
-    """Times a record may meet a failing service (5xx, time-out) before it is given up."""
+    """Failures of the service (5xx, time-out) after which a record is given up, if other calls got through since its
+    first failure or ``breaker_seconds`` have passed."""
     semantic_attempts: int = 1
-    """Times a record is asked where the model refuses, is cut off or answers in the wrong shape. More than one shifts
-    the distribution of what is accepted, so it is counted."""
+    """How often to ask when the model refuses, is cut off or answers in the wrong shape. More than one shifts the
+    distribution of what is accepted, so it is counted."""
     first_wait: float = 1.0
     longest_wait: float = 60.0
-    """Before an attempt one waits a random time, up to the first wait doubled with each failure, up to this."""
+    """Seconds: an attempt waits a random time up to ``first_wait``, doubled with each failure, at most this."""
     longest_pause: float = 900.0
-    """A server that wants us back later than this many seconds stops the run."""
+    """Seconds: a server that asks for a longer pause stops the run."""
     endurance: float = 3600.0
-    """Seconds one record may be turned away or fail to reach the server."""
-    breaker: int = 20
-    """Failures of the service, one after the other without a success between them, that stop the run."""
+    """Seconds for which one record may be turned away or fail to reach the server."""
+    breaker_failures: int = 20
+    """Failures of the service in a row, over all records, that stop the run once ``breaker_seconds`` have passed."""
+    breaker_seconds: float = 60.0
+    """Seconds without a success, from the first failure in the row, that stop the run once there were
+    ``breaker_failures``."""
 
     def __post_init__(self) -> None:
         """Name every mistake at once."""
@@ -62,21 +65,27 @@ class Patience:
             problems.append("attempts is at least 1.")
         if not 1 <= self.semantic_attempts <= MOST_SEMANTIC_ATTEMPTS:
             problems.append(f"semantic_attempts lies between 1 and {MOST_SEMANTIC_ATTEMPTS}.")
-        if not 1 <= self.breaker <= MOST_BREAKER:
-            problems.append(f"breaker lies between 1 and {MOST_BREAKER}.")
-        if min(self.first_wait, self.longest_wait, self.longest_pause, self.endurance) < 0:
+        if self.breaker_failures < 1:
+            problems.append("breaker_failures is at least 1.")
+        seconds = (self.first_wait, self.longest_wait, self.longest_pause, self.endurance, self.breaker_seconds)
+        if min(seconds) < 0:
             problems.append("waiting times are not negative.")
         if problems:
             raise SettingError(" ".join(problems))
 
 
 class _Breaker:
-    """Counts failures of the service in a row, over all records; once open it stays open."""
+    """Stops the run when calls fail, over all records, often enough and for long enough. Once open it stays open."""
 
-    def __init__(self, most: int, tell: Callable[[], None]) -> None:
-        self._most = most
+    def __init__(self, failures: int, seconds: float, tell: Callable[[], None]) -> None:
+        self._failures = failures
+        self._seconds = seconds
         self._tell = tell
         self._in_a_row = 0
+        self._refused = 0
+        """Requests that were refused for what they are."""
+        self._row_began = 0.0
+        self._row_seconds = 0.0
         self._problem: str | None = None
         self.opened = asyncio.Event()
         self.last_success: float | None = None
@@ -92,20 +101,37 @@ class _Breaker:
 
     def failed(self, failure: CallFailure) -> None:
         if failure.kind.semantic:
-            self.succeeded()  # somebody read the request and answered
+            self.succeeded()  # the model read the request and answered
         elif failure.kind is FailureKind.DENIED:
             self.open(f"the model server turns all requests away ({failure}).")
-        elif failure.kind in _OF_THE_SERVICE | _OF_THE_REQUEST:
+        elif failure.kind in _OF_THE_REQUEST:
+            self._count_refusal(failure)
+        elif failure.kind in _OF_THE_SERVICE:
             self._count(failure)
 
+    def _count_refusal(self, failure: CallFailure) -> None:
+        """A refused request is its record's own, unless none was ever accepted: then a setting is wrong."""
+        self._in_a_row, self._refused = 0, self._refused + 1
+        if self.last_success is None and self._refused >= self._failures:
+            self.open(f"the model server refused all of {self._refused} requests, last with {_sentence(failure)}")
+
     def _count(self, failure: CallFailure) -> None:
-        """A request that is refused is its record's own, unless none was ever taken: then a setting is wrong."""
-        if failure.kind in _OF_THE_REQUEST and self.last_success is not None:
-            self._in_a_row = 0
-            return
+        if self._in_a_row == 0:
+            self._row_began = _now()
         self._in_a_row += 1
-        if self._in_a_row >= self._most:
-            self.open(f"the model server failed {self._in_a_row} times in a row, last with {failure}.")
+        self._row_seconds = _now() - self._row_began
+        if self._in_a_row >= self._failures and self._row_seconds >= self._seconds:
+            self.open(
+                f"the model server failed {self._in_a_row} times in a row for {self._row_seconds:,.0f} s, last with "
+                f"{_sentence(failure)} (--breaker-seconds waits longer.)"
+            )
+
+    @property
+    def trouble(self) -> str | None:
+        """How long nothing has got through; None while calls succeed."""
+        if self._in_a_row < self._failures:
+            return None
+        return f"no success for {self._row_seconds:,.0f} s (stops at {self._seconds:,.0f} s)"
 
     def open(self, problem: str) -> None:
         if self._problem is None:
@@ -129,10 +155,12 @@ class _Tries:
     free: int = 0
     since: float | None = None
     """When it was first turned away or did not get through."""
+    service_since: float | None = None
+    """When the service first failed it."""
 
 
 class _Limited(Around):
-    """A ``ChatModel`` that sends when it is its turn, unless the service is given up by then."""
+    """A ``ChatModel`` that sends when the limiter allows it, unless the breaker has opened by then."""
 
     def __init__(self, model: ChatModel, limiter: Limiter, breaker: _Breaker, tokens: Callable[[Request], int]) -> None:
         super().__init__(model)
@@ -143,7 +171,7 @@ class _Limited(Around):
     async def complete(self, request: Request) -> Reply:
         metered = self._limiter.pace.tokens_per_minute is not None
         async with self._limiter.slot(self._tokens(request) if metered else 0):
-            self._breaker.check()  # behind the queue: nobody leaves after the breaker has opened
+            self._breaker.check()  # behind the queue: nothing is sent after the breaker has opened
             try:
                 reply = await self._model.complete(request)
             except CallFailure as failure:
@@ -175,15 +203,20 @@ class Patient(Around):
         self.answered_after: Counter[int] = Counter()
         """How many requests were accepted at which semantic attempt."""
         self._patience = patience or Patience()
-        self._breaker = _Breaker(self._patience.breaker, self.limiter.let_go)
-        # Books that are kept of every send are kept between trying again and the queue: nobody queues for them.
+        self._breaker = _Breaker(self._patience.breaker_failures, self._patience.breaker_seconds, self.limiter.let_go)
+        # Ledger and budget sit between retrying and the queue, so that a call waits in the queue only once.
         super().__init__(between(_Limited(model, self.limiter, self._breaker, tokens or _tokens)))
         self._note = note
-        """Told of every failure, with the seconds until the next attempt or None for the last."""
+        """Called with every failure and the seconds until the next attempt, None for the last."""
         self._rng = rng or Random()
 
+    @property
+    def trouble(self) -> str | None:
+        """How long nothing has got through, for a progress line; None while calls succeed."""
+        return self._breaker.trouble
+
     async def complete(self, request: Request) -> Reply:
-        """The reply; the last failure where there is none, or ``ServiceDown`` where the run should stop."""
+        """Return the reply; raise the last failure where there is none, or ``ServiceDown`` to stop the run."""
         tries = _Tries()
         while True:
             try:
@@ -195,7 +228,7 @@ class Patient(Around):
                 self._breaker.check()
                 if wait is None:
                     raise
-                # What was answered badly stays as it was: the next answer is another one's.
+                # A bad answer is kept under its own key: the next attempt is another request.
                 request = replace(request, attempt=tries.semantic)
                 await self._breaker.sleep(wait)
             else:
@@ -209,7 +242,7 @@ class Patient(Around):
             failures, again = tries.free, self._endures(failure, tries)
         elif failure.kind in _OF_THE_SERVICE:
             tries.service += 1
-            failures, again = tries.service, tries.service < self._patience.attempts
+            failures, again = tries.service, self._bears(tries)
         elif failure.kind.semantic:
             tries.semantic += 1
             failures, again = 0, tries.semantic < self._patience.semantic_attempts
@@ -234,13 +267,24 @@ class Patient(Around):
         most = min(self._patience.longest_wait, self._patience.first_wait * 2 ** min(failures - 1, 30))
         return self._rng.uniform(0, most)
 
+    def _bears(self, tries: _Tries) -> bool:
+        """Whether the service may fail a record once more. While nothing gets through, the record is not at fault."""
+        tries.service_since = _now() if tries.service_since is None else tries.service_since
+        if tries.service < self._patience.attempts:
+            return True
+        success = self._breaker.last_success
+        others_pass = success is not None and success > tries.service_since
+        return not others_pass and _now() - tries.service_since < self._patience.breaker_seconds
+
     def _endures(self, failure: CallFailure, tries: _Tries) -> bool:
         """Whether the record may wait on. If nobody got through all the while it is the service, not the record."""
         tries.since = _now() if tries.since is None else tries.since
         if _now() - tries.since < self._patience.endurance:
             return True
         if self._breaker.last_success is None or self._breaker.last_success < tries.since:
-            self._breaker.open(f"nothing got through for {self._patience.endurance:,.0f} s, last with {failure}.")
+            self._breaker.open(
+                f"nothing got through for {self._patience.endurance:,.0f} s, last with {_sentence(failure)}"
+            )
         return False
 
 
@@ -248,6 +292,10 @@ def _tokens(request: Request) -> int:
     """As providers count towards a limit: the prompt and the longest reply it allows."""
     usage = worst_usage(request, tokens_about)
     return usage.prompt_tokens + usage.completion_tokens
+
+
+def _sentence(failure: CallFailure) -> str:
+    return f"{str(failure).rstrip('.')}."
 
 
 def _now() -> float:

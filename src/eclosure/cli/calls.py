@@ -95,6 +95,14 @@ def _asking(
         int | None, env_option("--tokens-per-minute", "Read and write no faster.", min=1)
     ] = None,
     deadline: Annotated[float, _option("--deadline", "Seconds for one call.", min=0.1)] = 120.0,
+    breaker_failures: Annotated[
+        int,
+        _option("--breaker-failures", "Failed calls in a row that stop the run, after --breaker-seconds.", min=1),
+    ] = 20,
+    breaker_seconds: Annotated[
+        float,
+        _option("--breaker-seconds", "Seconds without a success that stop the run, after --breaker-failures.", min=0),
+    ] = 60.0,
     budget: Annotated[float | None, env_option("--budget", "What the run may cost; never exceeded.", min=0)] = None,
     prices: Annotated[
         Path | None,
@@ -122,6 +130,8 @@ def _asking(
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
         deadline=deadline,
+        breaker_failures=breaker_failures,
+        breaker_seconds=breaker_seconds,
         budget=budget,
         prices=prices,
         unpriced=no_price,

@@ -127,7 +127,7 @@ def find_damage(where: Path | str) -> Damage:
     with _reading(where) as connection:
         for pages, read in checks:
             for row in _rows(connection, pages):
-                if read(row) is not None and getattr(row, "intended", 0) is not None:  # type: ignore[operator]
+                if read(row) is not None and getattr(row, "intended", 0) is not None:
                     continue
                 try:
                     if "record_id" in row._fields and "key" not in row._fields:
