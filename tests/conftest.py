@@ -14,6 +14,10 @@ ROOT = Path(__file__).parent.parent
 settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
 
+# Servers of tests take any free port, and what they answered is compared with what another one answered: they share a
+# name. Tests of the name itself take this away.
+os.environ.setdefault("ECLOSURE_SERVER_NAME", "127.0.0.1")
+
 NO_SHARED_DATA = "larger data slices are absent (set ECLOSURE_DATA)"
 
 

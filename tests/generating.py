@@ -64,7 +64,7 @@ def generate(instances, server, out, settings=None, calls=FREE, model=None, **mo
     """The function, from a script."""
     from eclosure.chat.named import find_model
 
-    found = model or find_model("world", base_url=server.base_url, environ={})
+    found = model or find_model("world", base_url=server.base_url, environ={"ECLOSURE_SERVER_NAME": "127.0.0.1"})
     return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, **more))
 
 

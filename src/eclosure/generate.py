@@ -34,6 +34,7 @@ from eclosure.store.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eclosure.chat.endpoint import ServerAddress
     from eclosure.core.response import Source
     from eclosure.store.ledger import Ledger
 
@@ -211,7 +212,7 @@ def inquiry_of(planned: Plan, *, force: bool = False) -> Inquiry[Instance]:
 async def make_inquiry(
     instances: Path,
     model: str,
-    base_url: str | None,
+    base_url: str | ServerAddress | None,
     out: Path,
     settings: GenerateSettings,
     deadline: float,

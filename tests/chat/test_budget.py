@@ -283,7 +283,9 @@ def no_published_prices(monkeypatch):
 @pytest.mark.usefixtures("no_published_prices")
 def test_a_price_is_found_by_its_whole_name_or_the_models():
     assert price_of("openai/gpt-x", {"openai/gpt-x": PRICE}) == PRICE
-    assert price_of("127.0.0.1/Qwen/Qwen3-8B", {"Qwen/Qwen3-8B": PRICE}) == PRICE
+    for listed in ("127.0.0.1:8000/Qwen/Qwen3-8B", "127.0.0.1/Qwen/Qwen3-8B", "Qwen/Qwen3-8B"):
+        assert price_of("127.0.0.1:8000/Qwen/Qwen3-8B", {listed: PRICE}) == PRICE
+    assert price_of("inspect/openai/m@127.0.0.1:8000", {"openai/m": PRICE}) == PRICE
     free = Price(0, 0)
     assert price_of("a/b", {"a/b": free, "b": PRICE}) == free
     with pytest.raises(SettingError, match=r"openai/gpt-y: no price is known"):

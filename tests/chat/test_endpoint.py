@@ -19,7 +19,16 @@ from aiohttp import web
 from pydantic import SecretStr
 from tests.world.serving import always, leaning, only_line, registry
 
-from eclosure.chat.endpoint import SERVICES, Endpoint, EndpointSettings, Route, checked_url, find_route, reach
+from eclosure.chat.endpoint import (
+    SERVICES,
+    Endpoint,
+    EndpointSettings,
+    Route,
+    ServerAddress,
+    checked_url,
+    find_route,
+    reach,
+)
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.model import Decoding, Reply, ReplySchema, Request, Usage
 from eclosure.errors import SettingError
@@ -108,7 +117,7 @@ def completion(content: str = "fine", **message: Any) -> dict[str, Any]:
 def test_text_and_structured_replies():
     async def main() -> None:
         async with serve(registry()) as server, endpoint(server.base_url) as model:
-            assert model.name == "127.0.0.1/world"
+            assert model.name == f"{server.base_url.removeprefix('http://').removesuffix('/v1')}/world"
             assert await model.complete(request()) == Reply("hello there", "stop", Usage(2, 2))  # type: ignore[arg-type]
             reply = await model.complete(request("what?", schema=VERDICT))
             assert json.loads(reply.text) == {"aligned": True, "steps": [{"id": 1, "sound": True}], "seen": "what?"}
@@ -630,8 +639,12 @@ OWN = "http://127.0.0.1:8642/v1"
     [
         ("openai/gpt-x", {"OPENAI_API_KEY": "a"}, ("https://api.openai.com/v1", "gpt-x", "a", "openai/gpt-x")),
         ("gpt-x", {"OPENAI_API_KEY": "a"}, ("https://api.openai.com/v1", "gpt-x", "a", "openai/gpt-x")),
-        ("openai/gpt-x", {"OPENAI_API_KEY": "a", "OPENAI_BASE_URL": OWN + "/"}, (OWN, "gpt-x", "a", "127.0.0.1/gpt-x")),
-        ("Qwen/Qwen3-8B", {"OPENAI_BASE_URL": OWN}, (OWN, "Qwen/Qwen3-8B", None, "127.0.0.1/Qwen/Qwen3-8B")),
+        (
+            "openai/gpt-x",
+            {"OPENAI_API_KEY": "a", "OPENAI_BASE_URL": OWN + "/"},
+            (OWN, "gpt-x", "a", "127.0.0.1:8642/gpt-x"),
+        ),
+        ("Qwen/Qwen3-8B", {"OPENAI_BASE_URL": OWN}, (OWN, "Qwen/Qwen3-8B", None, "127.0.0.1:8642/Qwen/Qwen3-8B")),
         (
             "groq/llama",
             {"GROQ_API_KEY": "g", "OPENAI_API_KEY": "a"},
@@ -651,17 +664,44 @@ OWN = "http://127.0.0.1:8642/v1"
         (
             "m",
             {"ECLOSURE_BASE_URL": OWN, "ECLOSURE_API_KEY": "e", "OPENAI_API_KEY": "a"},
-            (OWN, "m", "e", "127.0.0.1/m"),
+            (OWN, "m", "e", "127.0.0.1:8642/m"),
         ),
         # The key of one provider is not for another server.
-        ("m", {"ECLOSURE_BASE_URL": OWN, "OPENAI_API_KEY": "a"}, (OWN, "m", None, "127.0.0.1/m")),
-        (OWN, {"OPENAI_API_KEY": "a"}, (OWN, "", None, "127.0.0.1/")),
+        ("m", {"ECLOSURE_BASE_URL": OWN, "OPENAI_API_KEY": "a"}, (OWN, "m", None, "127.0.0.1:8642/m")),
+        (OWN, {"OPENAI_API_KEY": "a"}, (OWN, "", None, "127.0.0.1:8642/")),
     ],
 )
 def test_routes(name, environ, expected):
     route = find_route(name, environ=environ)
     key = route.key.get_secret_value() if route.key else None
     assert (route.base_url, route.model, key, route.name) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://127.0.0.1:8642/v1", "127.0.0.1:8642"),
+        ("http://127.0.0.1:8643/v1", "127.0.0.1:8643"),
+        ("http://[::1]:8642/v1", "[::1]:8642"),
+        ("https://models.example/v1", "models.example"),
+        ("https://models.example/team-a/v1", "models.example~team-a"),
+        ("https://models.example/team-b/v1", "models.example~team-b"),
+        ("https://models.example/team-b/v2", "models.example~team-b~v2"),
+    ],
+)
+def test_two_servers_have_two_names(url, name):
+    assert find_route("m", base_url=url, environ={}).name == f"{name}/m"
+
+
+def test_a_server_goes_by_the_name_it_is_given():
+    moved = ServerAddress("http://127.0.0.1:9999/v1", "127.0.0.1:8642")
+    assert find_route("m", base_url=moved, environ={}).name == find_route("m", base_url=OWN, environ={}).name
+    environ = {"ECLOSURE_SERVER_NAME": "box", "OPENAI_API_KEY": "a"}
+    assert find_route(OWN, environ=environ).name == "box/"
+    assert find_route("openai/gpt-x", environ=environ).name == "openai/gpt-x"
+    for name in ("a/b", "a b", "a@b", "\x1b"):
+        with pytest.raises(SettingError, match="--server-name"):
+            find_route("m", base_url=ServerAddress(OWN, name), environ={})
 
 
 def test_arguments_come_first():
@@ -712,7 +752,7 @@ def test_addresses_no_key_is_sent_to(url):
 def test_the_only_model_of_a_server_needs_no_name():
     async def main() -> None:
         async with serve(registry()) as server, await reach(find_route(server.base_url, environ={})) as model:
-            assert model.name == "127.0.0.1/world"
+            assert model.name.endswith("/world")
             assert (await model.complete(request())).text == "hello there"
 
         async def several(_: web.Request) -> web.Response:

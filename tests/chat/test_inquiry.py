@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,13 +13,14 @@ from tests.world.serving import registry
 
 from eclosure.chat.budget import BudgetSpent
 from eclosure.chat.connect import CallSettings
+from eclosure.chat.endpoint import ServerAddress, server_name
 from eclosure.chat.inquiry import Inquiry, inquire
 from eclosure.chat.model import Decoding, Request
 from eclosure.chat.named import find_model
 from eclosure.core.instance import Instance
-from eclosure.errors import SettingError
+from eclosure.errors import SettingError, UserError
 from eclosure.store.records import ReadRecord
-from eclosure.store.runner import Job
+from eclosure.store.runner import Job, Stopped
 from eclosure.store.stage import Stage
 from eclosure.world.faults import Behaviour
 from eclosure.world.server import ServerThread
@@ -107,6 +109,65 @@ def test_what_is_written_afterwards_is_made_up_for_where_a_run_ended_before_it(t
         after = replace(asked, afterwards=(tmp_path / "after").touch)
         assert asyncio.run(inquire(after, named, calls)).again
     assert (tmp_path / "after").exists()
+
+
+def test_two_servers_are_two_models(tmp_path, monkeypatch):
+    monkeypatch.delenv("ECLOSURE_SERVER_NAME")
+    seen = []
+    with ServerThread(registry()) as one, ServerThread(registry()) as other:
+        named = [find_model("world", base_url=server.base_url) for server in (one, other)]
+        asyncio.run(inquire(inquiry(tmp_path, seen), named, CallSettings(unpriced=True)))
+        assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
+    assert len({name for name, _ in seen}) == len({model.source for model in named}) == 2
+
+
+def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.delenv("ECLOSURE_SERVER_NAME")
+    calls = CallSettings(unpriced=True, concurrency=1)
+
+    def go(model, *, stop=False, force=False):
+        asked = inquiry(tmp_path, [])
+        stage = replace(asked.stage, settings=model.identity)
+
+        @contextmanager
+        def watch(runner, _connections, _total):
+            if stop:
+                runner.progress.done = Stopping(runner)
+            yield
+
+        asked = replace(asked, stage=stage)
+        return asyncio.run(inquire(asked, [model] * 2, calls, force=force, watch=watch))
+
+    with ServerThread(registry()) as first, ServerThread(registry()) as second:
+        named = [find_model("world", base_url=server.base_url) for server in (first, second)]
+        moved = find_model("world", base_url=ServerAddress(second.base_url, server_name(first.base_url)))
+        with pytest.raises(Stopped):
+            go(named[0], stop=True)
+        before = first.bill(keys=False)["totals"]["paid"]
+        assert 0 < before < 8
+        ports = [server_name(server.base_url) for server in (first, second)]
+        with pytest.raises(UserError, match=rf"model: '{ports[0]}/world' then, '{ports[1]}/world' now.*--server-name"):
+            go(named[1])
+        assert second.bill(keys=False)["totals"]["paid"] == 0
+        assert go(moved).manifest.counts.accepted == 8
+        assert second.bill(keys=False)["totals"]["paid"] == 8 - before
+        with pytest.raises(UserError, match="other settings"):
+            go(named[1])
+        assert go(named[1], force=True).manifest.counts.accepted == 8
+    assert not list(tmp_path.glob("*.begun.json"))
+
+
+class Stopping(Counter):
+    """Stops a run once two records are done."""
+
+    def __init__(self, runner):
+        super().__init__()
+        self._runner = runner
+
+    def __setitem__(self, kind, count):
+        super().__setitem__(kind, count)
+        if count >= 2:
+            self._runner.stop()
 
 
 def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -68,6 +69,16 @@ SERVICES: Mapping[str, Service] = {
 
 
 @dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a server listens, and the name it goes by in records and in the ledger."""
+
+    url: str | None
+    """None where the model's name, or the environment, says it."""
+    name: str | None = None
+    """None for its host, port and path. Two addresses of one server share replies when they share a name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """Where a model is found and by which key."""
 
@@ -75,27 +86,45 @@ class Route:
     model: str
     """Its name there; empty for the only one there is."""
     key: SecretStr | None = None
+    server: str | None = None
+    """The name of a server of one's own; None for its host, port and path."""
 
     @property
     def name(self) -> str:
-        """``provider/model``. A server of one's own goes by its host: the port may change and the model stays."""
+        """``provider/model``, or ``host:port/model`` for a server of one's own: replies are kept by this name."""
         known = [name for name, service in SERVICES.items() if service.base_url == self.base_url]
-        return f"{known[0] if known else urlsplit(self.base_url).hostname}/{self.model}"
+        return f"{known[0] if known else self.server or server_name(self.base_url)}/{self.model}"
+
+
+def server_name(base_url: str) -> str:
+    """Return host, port and path of a base URL as one word without a slash.
+
+    >>> server_name("http://127.0.0.1:8000/v1"), server_name("https://gateway.example/openai/v1")
+    ('127.0.0.1:8000', 'gateway.example~openai')
+    """
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    port = "" if parts.port is None else f":{parts.port}"
+    path = parts.path.rstrip("/").removesuffix("/v1").replace("/", "~")
+    return f"{f'[{host}]' if ':' in host else host}{port}{path}"
 
 
 def find_route(
     name: str,
     *,
-    base_url: str | None = None,
+    base_url: str | ServerAddress | None = None,
     key: SecretStr | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Route:
-    """The way to a model named ``provider/model``, or at a base URL given here, in the name or in the environment.
+    """Return the way to a model named ``provider/model``, or at a base URL given here, in the name or the environment.
 
     A key goes to the provider it belongs to: ``OPENAI_API_KEY`` to OpenAI and to ``OPENAI_BASE_URL``, ``GROQ_API_KEY``
-    to Groq, and so on; ``ECLOSURE_API_KEY`` to whoever has no variable of its own.
+    to Groq, and so on; ``ECLOSURE_API_KEY`` to a server that has no variable of its own. A server of one's own goes by
+    host and port unless the address, or ``ECLOSURE_SERVER_NAME``, names it.
     """
     environ = os.environ if environ is None else environ
+    address = base_url if isinstance(base_url, ServerAddress) else ServerAddress(base_url)
+    base_url = address.url
     if name.startswith(("http://", "https://")):
         base_url, name = name, ""
     provider, _, rest = name.partition("/")
@@ -114,7 +143,14 @@ def find_route(
         )
     else:
         route, variable = Route(SERVICES["openai"].base_url, name), None
-    return replace(route, key=key or _find_key(route, variable, environ))
+    server = _server(address.name or environ.get("ECLOSURE_SERVER_NAME"))
+    return replace(route, key=key or _find_key(route, variable, environ), server=server)
+
+
+def _server(name: str | None) -> str | None:
+    if name and not re.fullmatch(r"[\w.:~\[\]-]{1,100}", name):
+        raise SettingError(f"--server-name {excerpt(name)!r}: use letters, digits and .:~[]_- only.")
+    return name or None
 
 
 def _find_key(route: Route, variable: str | None, environ: Mapping[str, str]) -> SecretStr | None:

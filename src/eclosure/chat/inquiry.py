@@ -16,6 +16,7 @@ from eclosure.chat.model import Around, ChatModel, Reply, Request
 from eclosure.chat.named import InProcess, Named, Served, by_name
 from eclosure.chat.preflight import refuse_idle_adapter
 from eclosure.chat.recorded import replay as replayed
+from eclosure.store.begun import forget_start, note_start
 from eclosure.store.database import WriterLock, is_url
 from eclosure.store.export import export
 from eclosure.store.ledger import Ledger
@@ -139,6 +140,7 @@ async def begin(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, *
     stage, names = inquiry.stage, inquiry.job_names(models, books)
     if _broken_off(stage, force=force) and not any([await books.tally(name) for name in names]):
         stage.finished()  # not this run's: refused
+    note_start(stage, force=force)
     if retry:
         # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
         stage.manifest_path.unlink(missing_ok=True)
@@ -151,6 +153,7 @@ async def finish(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, 
     told = {**(await books.usage())._asdict(), **await inquiry.notes(books)}
     manifest = await export(books, inquiry.stage, inquiry.job_names(models, books), received, told)
     inquiry.afterwards()
+    forget_start(inquiry.stage)
     return manifest
 
 

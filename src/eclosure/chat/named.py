@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eclosure.chat.endpoint import SERVICES, Endpoint, EndpointSettings, Route, find_route, reach
+from eclosure.chat.endpoint import SERVICES, Endpoint, EndpointSettings, Route, ServerAddress, find_route, reach
 from eclosure.chat.gather import gathered
 from eclosure.core.identity import content_hash
 from eclosure.core.response import Source
@@ -184,7 +184,7 @@ class InProcess:
 def find_model(
     name: str,
     *,
-    base_url: str | None = None,
+    base_url: str | ServerAddress | None = None,
     adapter: Path | None = None,
     recipe: Mapping[str, Any] | None = None,
     base_model: str | None = None,
@@ -233,7 +233,7 @@ def by_name(models: Iterable[Named]) -> dict[str, Named]:
     found: dict[str, Named] = {}
     for model in models:
         if found.setdefault(model.name, model) != model:
-            raise SettingError(f"{model.name}: two different servers answer to this name. Let one serve another name.")
+            raise SettingError(f"{model.name}: two different servers answer to this name. Give them different names.")
     return found
 
 

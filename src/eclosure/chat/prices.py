@@ -95,17 +95,21 @@ def _yaml(text: str) -> Any:
 
 
 def price_of(name: str, prices: Mapping[str, Price]) -> Price:
-    """The price of ``provider/model``: the user's own, else that of the ``genai-prices`` package where it is installed.
+    """Return the price of ``provider/model``: the user's own, else that of the ``genai-prices`` package if installed.
 
-    A price nobody knows is refused: a budget that rests on it would be none.
+    A server of one's own may be listed by its whole name (``host:port/model``), without its port (``host/model``), or
+    by the model alone. An unknown price is refused: a budget cannot rest on it.
     """
-    found = prices.get(name) or prices.get(name.partition("/")[2]) or _published(name)
-    if found is None:
+    bare = name.partition("@")[0]
+    server, _, model = bare.partition("/")
+    names = (name, bare, f"{server.rpartition(':')[0]}/{model}", model)
+    price = next((prices[known] for known in names if known in prices), None) or _published(bare)
+    if price is None:
         raise SettingError(
             f"{name}: no price is known. Add it to a price file ({name}: {{input: …, output: …}}, per million tokens), "
             "or run without prices (--no-price)."
         )
-    return found
+    return price
 
 
 def _published(name: str) -> Price | None:

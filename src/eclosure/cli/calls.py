@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eclosure.chat.budget import Estimate
     from eclosure.chat.connect import CallSettings
     from eclosure.chat.crew import Maker
+    from eclosure.chat.endpoint import ServerAddress
     from eclosure.chat.forecast import Forecast
     from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
@@ -58,7 +59,7 @@ class Asking(NamedTuple):
     """What the flags below say."""
 
     calls: CallSettings
-    base_url: str | None
+    base_url: ServerAddress
     dry_run: bool
     ledger: str | None
     retry: bool
@@ -71,7 +72,7 @@ class Asking(NamedTuple):
         from eclosure.chat.named import find_model
 
         if name.startswith(PREFIX):
-            return ThroughInspect(name.removeprefix(PREFIX), self.base_url)
+            return ThroughInspect(name.removeprefix(PREFIX), self.base_url.url, server=self.base_url.name)
         return find_model(name, base_url=self.base_url)
 
     @property
@@ -88,6 +89,14 @@ def _asking(
     base_url: Annotated[
         str | None,
         env_option("--base-url", "Where an OpenAI-compatible server listens, such as http://127.0.0.1:8000/v1."),
+    ] = None,
+    server_name: Annotated[
+        str | None,
+        env_option(
+            "--server-name",
+            "The name of that server in records and ledger, by which its replies are found again.  "
+            "[default: its host and port]",
+        ),
     ] = None,
     concurrency: Annotated[int, _option("--concurrency", "Calls under way at most.", min=1)] = 64,
     requests_per_minute: Annotated[int | None, env_option("--requests-per-minute", "Send no faster.", min=1)] = None,
@@ -121,6 +130,7 @@ def _asking(
     force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
 ) -> Asking:
     from eclosure.chat.connect import CallSettings
+    from eclosure.chat.endpoint import ServerAddress
     from eclosure.errors import SettingError
 
     if no_price and budget is not None:
@@ -136,7 +146,7 @@ def _asking(
         prices=prices,
         unpriced=no_price,
     )
-    return Asking(calls, base_url, dry_run, ledger, retry, replay, force)
+    return Asking(calls, ServerAddress(base_url, server_name), dry_run, ledger, retry, replay, force)
 
 
 def asks_a_model(command: Callable[..., None]) -> Callable[..., None]:

@@ -27,6 +27,7 @@ from eclosure.protocol.response import Order
 
 if TYPE_CHECKING:
     from eclosure.chat.connect import CallSettings
+    from eclosure.chat.endpoint import ServerAddress
     from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
     from eclosure.generate import GenerateSettings
@@ -118,7 +119,7 @@ def generate(
 
 def _model(
     name: str,
-    base_url: str | None,
+    base_url: str | ServerAddress | None,
     adapter: Path | None,
     base_model: str | None,
     revision: str | None,

@@ -39,6 +39,7 @@ from eclosure.store.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from eclosure.chat.endpoint import ServerAddress
     from eclosure.chat.model import ChatModel
     from eclosure.store.ledger import Ledger
 
@@ -135,7 +136,7 @@ async def construct(
 async def make_inquiry(
     instances: Path,
     names: tuple[str, str, str | None],
-    base_url: str | None,
+    base_url: str | ServerAddress | None,
     out: Path,
     settings: ConstructSettings,
     deadline: float,

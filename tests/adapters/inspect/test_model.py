@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from eclosure.adapters.inspect.model import InspectModel, ThroughInspect, generate_config
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
+from eclosure.chat.kinship import same_family
 from eclosure.chat.model import Decoding, Finish, ReplySchema, Request, Usage
 from eclosure.cli.main import app
 from eclosure.core.judgment import Judgment
@@ -261,3 +262,26 @@ def test_the_command_judges_through_inspect(tmp_path, monkeypatch):
     assert f"{len(cases)} received = {len(cases)} accepted" in result.output
     prices = CliRunner().invoke(app, [*words[:-1], "--budget", "1", "--force"])
     assert "price" in str(prices.exception)
+
+
+def test_another_server_or_other_arguments_are_another_model():
+    here, there = "http://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1"
+    named = [
+        ThroughInspect("openai/m"),
+        ThroughInspect("openai/m", here),
+        ThroughInspect("openai/m", there),
+        ThroughInspect("openai/m", here, {"responses_api": True}),
+        ThroughInspect("openai/m", here, {"responses_api": False}),
+    ]
+    assert len({model.name for model in named}) == len(named)
+    assert len({str(model.identity) for model in named}) == len(named)
+    assert len({model.source for model in named}) == len(named)
+    assert named[0].identity == {"model": "inspect/openai/m"}
+    assert ThroughInspect("openai/m", there, server="127.0.0.1:8000").name == named[1].name
+    assert same_family("inspect/openai/gpt-5", ThroughInspect("openai/gpt-5", here).name)
+
+
+def test_a_key_among_the_arguments_is_written_down_nowhere():
+    model = ThroughInspect("openai/m", None, {"api_key": "sk-secret-canary", "organization": "mine"})
+    assert "canary" not in f"{model.name} {model.identity} {model.source}"
+    assert model.identity["arguments"] == {"organization": "mine"}

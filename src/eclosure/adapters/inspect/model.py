@@ -7,6 +7,7 @@ wrong shape are failures with a kind, never a label. Inspect's own limits and ou
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from pydantic import SecretStr, ValidationError
 
 from eclosure.chat.completions import classify
 from eclosure.chat.failures import Answer, CallFailure, FailureKind, causes
+from eclosure.core.identity import content_hash
 from eclosure.core.response import Source
 from eclosure.errors import SettingError, UserError
 from eclosure.protocol.structured import inlined
@@ -33,6 +35,8 @@ PREFIX = "inspect/"
 
 _FINISHES = {"max_tokens": "length", "model_length": "length"}
 """Where Inspect's word for the end of a reply is not the protocol's; the context's end is an end of length, too."""
+_SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
+"""Names of arguments that are never written down."""
 _TRANSPORT = frozenset({"APIConnectionError", "ClientError", "TransportError", "NetworkError"})
 _TIMEOUTS = frozenset({"APITimeoutError", "AttemptTimeoutError", "StreamIdleTimeoutError", "TimeoutException"})
 
@@ -40,13 +44,14 @@ _TIMEOUTS = frozenset({"APITimeoutError", "AttemptTimeoutError", "StreamIdleTime
 class InspectModel:
     """A ``ChatModel`` behind one of Inspect's providers."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, name: str | None = None) -> None:
         self._model = model
+        self._name = name or f"{PREFIX}{model}"
 
     @property
     def name(self) -> str:
-        """What records say of who answered."""
-        return f"{PREFIX}{self._model}"
+        """The name that records have for the model."""
+        return self._name
 
     async def complete(self, request: Request) -> Reply:
         """The reply; a ``CallFailure`` where there is none that can be used."""
@@ -188,11 +193,23 @@ class ThroughInspect:
     base_url: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """What else the provider takes, as after ``-M`` on Inspect's command line."""
+    server: str | None = None
+    """The name of the server at ``base_url``; None for its host, port and path."""
 
     @property
     def name(self) -> str:
-        """What records and calls say of who answered."""
-        return f"{PREFIX}{self.model}"
+        """The name that records and calls have for the model: another one for another server or other arguments."""
+        from eclosure.chat.endpoint import server_name  # noqa: PLC0415 - needs the client, which logs do without
+
+        server = self.server or (None if self.base_url is None else server_name(self.base_url))
+        told = self._plain_arguments
+        digest = content_hash(told).removeprefix("sha256:")[:8] if told else None
+        return "@".join(part for part in (f"{PREFIX}{self.model}", server, digest) if part)
+
+    @property
+    def _plain_arguments(self) -> dict[str, str]:
+        """The arguments as they may be written down: no keys, and nothing but text."""
+        return {name: str(value) for name, value in self.arguments.items() if not _SECRET.search(name)}
 
     @property
     def source(self) -> Source:
@@ -202,7 +219,8 @@ class ThroughInspect:
     @property
     def identity(self) -> dict[str, Any]:
         """What decides the responses, for the settings of a run."""
-        return {"model": self.name}
+        told = self._plain_arguments
+        return {"model": self.name} | ({"arguments": told} if told else {})
 
     @property
     def thinking(self) -> bool | None:
@@ -218,7 +236,7 @@ class ThroughInspect:
         config = GenerateConfig(max_retries=0, attempt_timeout=ceil(deadline), max_connections=concurrency)
         made = get_model(self.model, base_url=self.base_url, config=config, memoize=False, **self.arguments)
         async with made as model:
-            yield InspectModel(model)
+            yield InspectModel(model, self.name)
 
 
 def require_inspect() -> None:
