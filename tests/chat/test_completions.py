@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from eclosure.chat.completions import classify, mismatch
+from eclosure.chat.completions import _note_usage, classify, mismatch
 from eclosure.chat.failures import LONGEST_PROBLEM, Answer, CallFailure, FailureKind, UnreadableBody, retry_after
 from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
+from eclosure.chat.recorded import settled_of
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 JSON = {"content-type": "application/json"}
@@ -289,8 +290,65 @@ def test_what_a_bad_reply_cost_is_known():
     assert not result.unpaid
 
 
+def test_a_usage_that_cannot_be_is_noted(caplog):
+    _note_usage.cache_clear()
+    for _ in range(3):
+        classify(answer(envelope() | {"usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}), WANTED)
+    (record,) = caplog.records
+    assert "worst case" in record.getMessage()
+
+
+def test_a_long_prompt_is_counted_as_it_is_told():
+    long = Request(({"role": "user", "content": "x" * 300_000},))
+    told = {"prompt_tokens": 2_500_000, "completion_tokens": 700_000}
+    reply = classify(answer(envelope("fine") | {"usage": told}), long)
+    assert isinstance(reply, Reply)
+    assert reply.usage == Usage(2_500_000, 700_000)
+
+
+ECHO = f"Your key is {CANARY}, keep it."
+
+
 @pytest.mark.parametrize(
-    "usage", [None, {}, {"prompt_tokens": -1, "completion_tokens": 1}, {"prompt_tokens": True}, "7"]
+    "body",
+    [
+        envelope(ECHO),
+        envelope(ECHO, "length"),
+        envelope(None, "stop", refusal=ECHO),
+        envelope(None, ECHO),
+        envelope(None, "stop", tool_calls=called(arguments=ECHO)),
+    ],
+)
+@pytest.mark.parametrize("by_tool", [False, True])
+def test_a_reply_that_holds_the_key_is_kept_without_it(body, by_tool):
+    result = classify(answer(body), PLAIN, by_tool=by_tool, key=SecretStr(CANARY))
+    kept = settled_of(f"sha256:{'0' * 64}", result, cost=0).body.decode()
+    assert CANARY not in f"{result!r} {result} {kept}"
+    if isinstance(result, Reply):
+        assert result.text == "Your key is [key], keep it."
+
+
+def test_tokens_that_spell_the_key_are_not_kept():
+    body = envelope(ECHO)
+    tokens = [{"token": part, "logprob": -1.0, "top_logprobs": []} for part in ("Your key is ", CANARY[:9], CANARY[9:])]
+    body["choices"][0]["logprobs"] = {"content": tokens}
+    result = classify(answer(body), PLAIN, key=SecretStr(CANARY))
+    assert isinstance(result, Reply)
+    assert result.logprobs is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        {"prompt_tokens": -1, "completion_tokens": 1},
+        {"prompt_tokens": True},
+        "7",
+        {"prompt_tokens": 10**30, "completion_tokens": 1},
+        {"prompt_tokens": 7, "completion_tokens": 10**12},
+        {"prompt_tokens": 2**63, "completion_tokens": 2**63},
+    ],
 )
 def test_a_usage_nobody_can_read_is_unknown(usage):
     reply = classify(answer(envelope() | {"usage": usage}), WANTED)

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
+from aiohttp import web
+from tests.chat.test_endpoint import completion, site
 from tests.world.serving import registry
 
+from eclosure.chat.budget import worst_usage
 from eclosure.chat.connect import CallSettings, connect, connected, find_price
 from eclosure.chat.failures import FailureKind
 from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage
@@ -238,6 +241,27 @@ def test_a_full_disk_stops_the_run_cleanly_and_a_larger_one_goes_on(tmp_path):
     assert done == {"accepted": 400}
     assert 0 < before < 400
     assert after <= 400 + 32  # what was under way when the disk was full
+
+
+@pytest.mark.parametrize("usage", [(10**30, 10**30), (-5, 10**12), (2**63, 1)])
+def test_absurd_usage_with_a_price_keeps_the_reply_at_its_worst_cost(tmp_path, usage):
+    (tmp_path / "prices.json").write_text('{"m": {"input": 1, "output": 2}}')
+
+    async def boast(_):
+        told = completion("fine") | {"usage": dict(zip(("prompt_tokens", "completion_tokens"), usage, strict=True))}
+        return web.json_response(told)
+
+    async def main():
+        async with site(boast) as url, Ledger.open(tmp_path / "l.db", run="a") as ledger:
+            settings = CallSettings(prices=tmp_path / "prices.json", budget=1.0)
+            async with connect("m", ledger, settings, environ={"ECLOSURE_BASE_URL": url}) as connection:
+                asked = [Request(({"role": "user", "content": f"q{n}"},), Decoding(max_tokens=64)) for n in range(50)]
+                replies = await asyncio.gather(*map(connection.model.complete, asked))
+                return replies, await ledger.usage(), sum(Price.of(1, 2).cost(worst_usage(one)) for one in asked)
+
+    replies, kept, worst = asyncio.run(main())
+    assert {reply.text for reply in replies} == {"fine"}
+    assert (kept.replies, kept.cost, kept.prompt_tokens) == (50, worst, 0)
 
 
 def test_an_unknown_price_is_refused_unless_told_otherwise():

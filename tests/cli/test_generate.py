@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
+import os
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
+import termios
 import time
 import zlib
 from collections import Counter
@@ -17,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from tests.generating import asked, generate, paid, questions, ran, server, started, world
+from tests.generating import asked, command, generate, paid, questions, ran, server, started, world
 
 from eclosure.benchmarks.load import scan_instances
 from eclosure.chat.connect import CallSettings
@@ -97,13 +100,14 @@ def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(in
 
 
 @pytest.mark.slow
-def test_asked_to_stop_it_finishes_what_is_under_way_and_loses_nothing(instances, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_asked_to_stop_it_finishes_what_is_under_way_and_loses_nothing(instances, tmp_path, number):
     whole = unbroken(instances, tmp_path)
     with server(behaviour=Behaviour(latency=0.1)) as model:
         words = [instances, *flags(model, tmp_path / "run", "--concurrency", 2)]
         process = started(*words)
         wait_until(lambda: paid(model) >= 5)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         error = process.communicate(timeout=60)[1]
         assert process.returncode == 75
         assert "stopping: what is under way is finished" in error
@@ -112,6 +116,50 @@ def test_asked_to_stop_it_finishes_what_is_under_way_and_loses_nothing(instances
         assert ran(*words).returncode == 0
         assert paid(model) == 40
     assert (tmp_path / "run" / "responses.jsonl").read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_a_terminal_that_goes_away_loses_nothing(instances, tmp_path):
+    """The end of an ssh session: the terminal is gone, and nothing can be printed any more."""
+    main, terminal = os.openpty()
+
+    def own_the_terminal():
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+    with server(behaviour=Behaviour(latency=0.1)) as model:
+        words = [instances, *flags(model, tmp_path / "run", "--concurrency", 2)]
+        arguments, env = command(*words)
+        process = subprocess.Popen(
+            arguments,
+            env=env,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+            preexec_fn=own_the_terminal,  # noqa: PLW1509 - nothing but a system call
+        )
+        os.close(terminal)
+        wait_until(lambda: paid(model) >= 5)
+        os.close(main)
+        assert process.wait(timeout=60) == 75
+        before = paid(model)
+        assert 5 <= before < 40
+        assert ran(*words).returncode == 0
+        assert paid(model) == 40
+
+
+@pytest.mark.slow
+def test_a_ledger_that_is_removed_in_mid_run_stops_it(instances, tmp_path):
+    with server(behaviour=Behaviour(latency=0.2)) as model:
+        process = started(instances, *flags(model, tmp_path / "run", "--concurrency", 2))
+        wait_until(lambda: paid(model) >= 5)
+        for path in (tmp_path / "run").glob("ledger.sqlite*"):
+            path.unlink()
+        error = process.communicate(timeout=60)[1]
+        assert process.returncode == 2
+        assert "ledger.sqlite: was removed or replaced" in error
+        assert "What is done is kept" not in error
+        assert paid(model) < 20
 
 
 @pytest.mark.slow

@@ -7,12 +7,14 @@ shape, and repairs nothing: a reply that had to be mended is one the model never
 from __future__ import annotations
 
 import json
+import logging
 import re
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
+from eclosure.chat.budget import worst_usage
 from eclosure.chat.failures import (
     UNKNOWN_USAGE,
     Answer,
@@ -20,6 +22,7 @@ from eclosure.chat.failures import (
     FailureKind,
     excerpt,
     kept,
+    mask,
     of_exception,
     of_status,
 )
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
     from jsonschema_rs import Validator
     from pydantic import SecretStr
+
+_log = logging.getLogger(__name__)
 
 
 def classify(
@@ -85,9 +90,11 @@ class _Reading:
         choice = self._choice(envelope)
         message: JsonObject = choice["message"]
         finish = str(choice.get("finish_reason"))
-        text = self._text_of(message)
+        text, logprobs = self._text_of(message), _logprobs(choice)
+        if text is not None and (masked := mask(text, self._secret)) != text:
+            text, logprobs = masked, None  # its tokens would spell the key
         ended = Finish.STOP if self._by_tool and finish in _TOOL_FINISHES else _FINISHED.get(finish, Finish.OTHER)
-        self._said = Reply(text or "", ended, _usage(envelope), _logprobs(choice))
+        self._said = Reply(text or "", ended, _usage(envelope, self._request), logprobs)
         self._check_end(ended, finish, message)
         self._check_text(text, message)
         return self._said
@@ -141,7 +148,8 @@ class _Reading:
             most = self._request.decoding.max_tokens
             self._fail(FailureKind.LENGTH, f"the reply was cut off after max_tokens = {most}. Allow more")
         if ended is not Finish.STOP:
-            self._fail(FailureKind.INVALID, f"the reply ended with {excerpt(finish)!r}, not with 'stop'")
+            told = excerpt(finish, self._secret)
+            self._fail(FailureKind.INVALID, f"the reply ended with {told!r}, not with 'stop'")
 
     def _check_text(self, text: str | None, message: JsonObject) -> None:
         if message.get("tool_calls") and (not self._by_tool or text is None):
@@ -172,7 +180,8 @@ def _storable(text: str) -> bool:
     return True
 
 
-def _usage(envelope: JsonObject) -> Usage:
+def _usage(envelope: JsonObject, request: Request) -> Usage:
+    """The tokens that a server reports; unknown where it reports none, or more than the request can have used."""
     told = envelope.get("usage")
     if not isinstance(told, dict):
         return UNKNOWN_USAGE
@@ -180,7 +189,29 @@ def _usage(envelope: JsonObject) -> Usage:
     # A truth value is no number, although Python counts it among the integers.
     if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
         return UNKNOWN_USAGE
-    return Usage(prompt, completion)
+    usage = Usage(prompt, completion)
+    if max(prompt, completion) > _ANY_USAGE and not _possible(usage, worst_usage(request)):
+        _note_usage()
+        return UNKNOWN_USAGE
+    return usage
+
+
+_ANY_USAGE = 1_000_000
+"""Tokens that any server may report; more must bear some relation to the request."""
+
+
+def _possible(usage: Usage, worst: Usage) -> bool:
+    """Whether figures can be true: providers add prompts and thoughts of their own, but not without end."""
+    return (
+        usage.prompt_tokens <= _ANY_USAGE + 10 * worst.prompt_tokens
+        and usage.completion_tokens <= _ANY_USAGE + 10 * worst.completion_tokens
+    )
+
+
+@cache
+def _note_usage() -> None:
+    """Log, once in a process, that usage figures were not believed."""
+    _log.warning("the model server reports impossible token counts: such calls are charged at their worst case.")
 
 
 def _logprobs(choice: JsonObject) -> tuple[TokenLogprob, ...] | None:

@@ -103,12 +103,14 @@ class UnreadableBody(Exception):  # noqa: N818
     """A body that is too large, damaged or in an encoding not known here: trouble on the way, not an answer."""
 
 
+def mask(text: str, secret: str) -> str:
+    """Return a text with the key replaced by ``[key]``; nothing else is changed."""
+    return text.replace(secret, "[key]") if len(secret) >= _SHORTEST_KEY else text
+
+
 def scrub(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
-    """The beginning of a text, without the key and without what looks like one."""
-    window = text[:most]
-    if len(secret) >= _SHORTEST_KEY:
-        window = window.replace(secret, "[key]")
-    window = _KEYLIKE.sub("[key]", window)
+    """Return the beginning of a text, without the key and without what looks like one."""
+    window = _KEYLIKE.sub("[key]", mask(text[:most], secret))
     # Where the window cut a key in two, its first half lies at the end.
     return window if len(text) <= most else window[: -max(len(secret), _LONG_KEY)]
 

@@ -6,7 +6,9 @@ Takes a runner's progress and connections, so every command that asks a model fo
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import stat
 import sys
 import time
 from contextlib import contextmanager, suppress
@@ -105,28 +107,40 @@ def _repeating(tell: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _write(line: str) -> None:
-    sys.stderr.write(f"eclosure: {printable(line)}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a terminal that has gone away must not end the run
+        sys.stderr.write(f"eclosure: {printable(line)}\n")
+        sys.stderr.flush()
+
+
+_HANGUP = getattr(signal, "SIGHUP", None)
 
 
 @contextmanager
 def _stopping(runner: Runner[Any]) -> Iterator[None]:
-    """The first signal finishes what is under way, the second ends at once: whatever is on disk is whole."""
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
+    """Stop at the first signal, finishing the calls in flight; end at once at the second.
 
-    def stop() -> None:
+    A hang-up, as at the end of an ssh session, may come more than once and never ends at once. Under ``nohup``, which
+    ignores hang-ups, they stay ignored.
+    """
+    loop = asyncio.get_running_loop()
+    hangup = [] if _HANGUP is None or signal.getsignal(_HANGUP) is signal.SIG_IGN else [_HANGUP]
+    signals = [signal.SIGINT, signal.SIGTERM, *hangup]
+
+    def stop(number: signal.Signals) -> None:
         runner.stop()
-        for one in signals:
-            loop.remove_signal_handler(one)
-            signal.signal(one, signal.SIG_DFL)
+        if number is _HANGUP:
+            with suppress(OSError, ValueError):
+                _leave_terminal()
+        for other in signals:
+            loop.remove_signal_handler(other)
+            signal.signal(other, signal.SIG_IGN if other is _HANGUP else signal.SIG_DFL)
         _write("stopping: what is under way is finished. Once more to end at once.")
 
     before = {number: signal.getsignal(number) for number in signals}
-    # Only the main thread hears signals; in a notebook or a thread, whoever runs it has its own way to stop.
+    # Only the main thread hears signals; in a notebook or a thread, its owner has another way to stop.
     with suppress(NotImplementedError, RuntimeError, ValueError):
         for number in signals:
-            loop.add_signal_handler(number, stop)
+            loop.add_signal_handler(number, stop, number)
     try:
         yield
     finally:
@@ -134,3 +148,13 @@ def _stopping(runner: Runner[Any]) -> Iterator[None]:
             for number in signals:
                 loop.remove_signal_handler(number)
                 signal.signal(number, before[number])
+
+
+def _leave_terminal() -> None:
+    """Print to nowhere from now on, where output went to a terminal: after a hang-up there is none."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
+        # A terminal that is gone answers no question but this one.
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)

@@ -89,12 +89,31 @@ def _sqlite(path: Path, connections: int) -> Engine:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
 
+    opened: list[tuple[int, int]] = []
+
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
+        _refuse_another_file(path, opened)
         writes = connection.get_execution_options().get(WRITES)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _refuse_another_file(path: Path, opened: list[tuple[int, int]]) -> None:
+    """Raise where a database's file is not the one that was opened: what is written then is in no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        status = None
+    known = None if status is None else (status.st_dev, status.st_ino)
+    if known is not None and not opened:
+        opened.append(known)
+    elif not opened or known != opened[0]:
+        raise UserError(
+            f"{path}: was removed or replaced while it was in use, so nothing more can be written to it. Put it back "
+            "from a copy before you run the same command again: without it, everything is asked and paid again."
+        )
 
 
 class WriterLock:

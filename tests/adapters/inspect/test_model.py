@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 
 import pytest
 
@@ -11,7 +12,7 @@ pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip insta
 
 import httpx2
 import openai
-from inspect_ai.model import ContentText, ModelOutput, ModelUsage, get_model
+from inspect_ai.model import ContentText, ModelAPI, ModelOutput, ModelUsage, get_model, modelapi
 from inspect_ai.util import LimitExceededError
 from inspect_ai.util._json import json_schema_dump
 from tests.adapters.inspect.running import WARNINGS, WORLD, planted, said, world
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 
 from eclosure.adapters.inspect.model import InspectModel, ThroughInspect, generate_config
 from eclosure.chat.connect import CallSettings
+from eclosure.chat.endpoint import server_name
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
 from eclosure.chat.kinship import same_family
 from eclosure.chat.model import Decoding, Finish, ReplySchema, Request, Usage
@@ -248,7 +250,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     judgments = {one.response_id: one for one in records.read(tmp_path / "judgments.jsonl", Judgment)}
     for _, made in cases:
         assert judgments[made.response.id].verdict == made.verdict
-        assert judgments[made.response.id].judge == f"inspect/{WORLD}"
+        assert judgments[made.response.id].judge == f"inspect/{WORLD}@{server_name(server.base_url)}"
 
 
 def test_the_command_judges_through_inspect(tmp_path, monkeypatch):
@@ -285,3 +287,19 @@ def test_a_key_among_the_arguments_is_written_down_nowhere():
     model = ThroughInspect("openai/m", None, {"api_key": "sk-secret-canary", "organization": "mine"})
     assert "canary" not in f"{model.name} {model.identity} {model.source}"
     assert model.identity["arguments"] == {"organization": "mine"}
+
+
+def test_an_error_that_holds_the_key_is_told_without_it():
+    canary = "canary.0123456789abcdef.canary"
+
+    @modelapi(name="gossip")
+    class Gossip(ModelAPI):
+        async def generate(self, *_args, **_more):
+            raise LookupError(f"no account for {self.api_key}")
+
+    model = InspectModel(get_model("gossip/x", api_key=canary, memoize=False))
+    with pytest.raises(CallFailure) as raised:
+        asyncio.run(model.complete(Request(({"role": "user", "content": "x"},))))
+    told = "".join(traceback.format_exception(raised.value))
+    assert "no account for [key]" in told
+    assert canary not in told

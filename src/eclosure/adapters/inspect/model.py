@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr, ValidationError
 
 from eclosure.chat.completions import classify
-from eclosure.chat.failures import Answer, CallFailure, FailureKind, causes
+from eclosure.chat.failures import Answer, CallFailure, FailureKind, causes, excerpt, mask
 from eclosure.core.identity import content_hash
 from eclosure.core.response import Source
 from eclosure.errors import SettingError, UserError
@@ -64,6 +64,8 @@ class InspectModel:
         except Exception as error:
             outcome: Reply | CallFailure | None = self._failure(error, request)
             if outcome is None:
+                outcome = self._without_key(error)
+            if outcome is None:
                 raise
         else:
             outcome = classify(_answer(output), request, key=self._key)
@@ -76,6 +78,14 @@ class InspectModel:
     def _key(self) -> SecretStr | None:
         key = getattr(self._model.api, "api_key", None)
         return SecretStr(key) if isinstance(key, str) else None
+
+    def _without_key(self, error: Exception) -> CallFailure | None:
+        """Return a failure in place of an error whose text holds the key; None where it holds none."""
+        secret = self._key.get_secret_value() if self._key is not None else ""
+        text = "\n".join(str(cause) for cause in causes(error))
+        if mask(text, secret) == text:
+            return None
+        return CallFailure(FailureKind.PERMANENT, f"{type(error).__name__}: {excerpt(text, secret)}")
 
     def _failure(self, error: Exception, request: Request) -> Reply | CallFailure | None:
         """What a provider's error means; None for one that is no provider's."""
