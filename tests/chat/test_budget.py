@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from decimal import Decimal
+from itertools import count
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.chat.test_endpoint import endpoint, request, run
+from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
 from eclosure.chat.budget import (
     Budget,
-    Budgeted,
     BudgetSpent,
     Estimate,
+    TokenCount,
     estimate,
     tokens_about,
     tokens_at_most,
@@ -30,7 +33,9 @@ from eclosure.chat.limits import Limiter, Pace
 from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, Usage
 from eclosure.chat.patience import Patience, Patient
 from eclosure.chat.prices import Price, millionths, price_of, read_prices
+from eclosure.chat.recorded import Books, IntentWriter, Noted
 from eclosure.errors import SettingError, UserError
+from eclosure.store.ledger import Account, Ledger
 from eclosure.world.faults import Behaviour, Fault
 from eclosure.world.server import serve
 
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PRICE = Price.of("1.25", "10")
+ONE = Price(1_000_000, 0)
+"""A token that is read costs a millionth."""
 
 
 # --- the cap -----------------------------------------------------------------------------------------------------
@@ -51,9 +58,9 @@ class Dicey:
 
     name = "dicey"
 
-    def __init__(self, calls: list[tuple[int, int, int, str]], budget: Budget) -> None:
+    def __init__(self, calls: list[tuple[int, int, int, str]], cap: int) -> None:
         self._calls = calls
-        self._budget = budget
+        self._cap = cap
         self.charged = 0
         """What the provider would write on the bill."""
 
@@ -62,10 +69,9 @@ class Dicey:
         cost = min(cost, worst)
         if outcome != "free":
             self.charged += cost
-        self.check()
+        assert self.charged <= self._cap
         for _ in range(turns):
             await asyncio.sleep(0)
-            self.check()
         reply = Reply("x", Finish.STOP, Usage(cost, 0) if cost else Usage(0, 1))
         match outcome:
             case "free":
@@ -80,39 +86,45 @@ class Dicey:
                 raise asyncio.CancelledError
         return reply
 
-    def check(self) -> None:
-        cap = self._budget.cap
-        assert cap is not None
-        assert self.charged <= cap
-        assert self._budget.spent + self._budget.reserved <= cap
-        assert self._budget.reserved >= 0
+
+def paying(model: Any, ledger: Ledger, budget: Budget, count: TokenCount, price: Price = ONE) -> Noted:
+    """The layers that keep to a budget, without a queue between them."""
+    books = Books(ledger, price, budget, count)
+    return Noted(IntentWriter(model, books), books)
 
 
-async def spend(cap: int, calls: list[tuple[int, int, int, str]]) -> None:
+async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, int, int, str]]) -> None:
     budget = Budget(cap)
-    model = Dicey(calls, budget)
+    model = Dicey(calls, cap)
     # A token costs one millionth, and the worst case of a call is what was drawn for it.
     worst = {str(number): call[0] for number, call in enumerate(calls)}
-    paid = Budgeted(model, budget, Price(1_000_000, 0), count=lambda text: worst[text] - 16)
-    asked = [paid.complete(request(str(number))) for number in range(len(calls))]
-    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    async with Ledger.open(place, run=run) as ledger:
+        paid = paying(model, ledger, budget, lambda text: worst[text] - 16)
+        asked = [paid.complete(replica(str(number), run)) for number in range(len(calls))]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        account = await ledger.account()
     assert not [outcome for outcome in outcomes if isinstance(outcome, AssertionError)]
-    model.check()
-    assert budget.reserved == 0
-    assert model.charged <= budget.spent <= cap
+    assert account.reserved == 0
+    assert model.charged <= account.spent + account.assumed <= cap
     for (worst_case, *_), outcome in zip(calls, outcomes, strict=True):
         # Refused is only what not even the end of all other calls could have made room for.
-        assert not isinstance(outcome, BudgetSpent) or budget.spent + worst_case > cap
+        assert not isinstance(outcome, BudgetSpent) or account.spent + account.assumed + worst_case > cap
+
+
+def replica(text: str, run: str) -> Request:
+    """A request of its own for every run: calls are shared by all runs of a ledger."""
+    return replace(request(text), guideline=run)
 
 
 @pytest.mark.slow
-def test_a_thousand_runs_never_over_the_cap():
+def test_many_runs_never_over_the_cap(tmp_path):
+    numbers = count()
     with asyncio.Runner() as runner:
 
-        @settings(max_examples=1000, deadline=None)
+        @settings(max_examples=300, deadline=None)
         @given(cap=st.integers(0, 120), calls=CALLS)
         def check(cap: int, calls: list[tuple[int, int, int, str]]) -> None:
-            runner.run(spend(cap, calls))
+            runner.run(spend(tmp_path / "ledger.db", f"run {next(numbers)}", cap, calls))
 
         check()
 
@@ -127,7 +139,8 @@ def test_reserving_and_settling():
     budget.reserve(40)
     budget.settle(60, 10)
     budget.settle(40, 40, assumed=True)
-    assert (budget.spent, budget.reserved, budget.assumed) == (50, 0, 40)
+    # What broke off may have been billed. It counts against the cap, and is not said to be spent.
+    assert (budget.spent, budget.reserved, budget.assumed) == (10, 0, 40)
     with pytest.raises(BudgetSpent):
         budget.reserve(51)
 
@@ -141,15 +154,16 @@ def test_without_a_cap_it_only_counts():
         Budget(-1)
 
 
-def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call():
+def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call(tmp_path):
     async def main() -> None:
         budget = Budget(1000)
         greedy = SimpleNamespace(name="greedy", complete=lambda _: _reply(Usage(2000, 0)))
-        paid = Budgeted(greedy, budget, Price(1_000_000, 0), count=lambda _: 400)
-        await paid.complete(request())
-        assert budget.spent == 2000
-        with pytest.raises(BudgetSpent):
-            await paid.complete(request())
+        async with Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
+            paid = paying(greedy, ledger, budget, lambda _: 400)
+            await paid.complete(request("first"))
+            assert budget.spent == 2000
+            with pytest.raises(BudgetSpent):
+                await paid.complete(request("second"))
 
     asyncio.run(main())
 
@@ -158,21 +172,65 @@ async def _reply(usage: Usage) -> Reply:
     return Reply("x", Finish.STOP, usage)
 
 
-def test_against_the_bill_of_the_world():
-    """What the world charges is never more than the cap, and never more than was counted as spent."""
+def test_processes_that_share_a_ledger_share_the_cap():
+    """Three openings of one run, each of which could spend the whole of it."""
+    cap, url = 2_000, fresh_database()
+
+    async def main() -> tuple[int, int, Account]:
+        paid = refused = 0
+
+        async def complete(_: Request) -> Reply:
+            nonlocal paid
+            await asyncio.sleep(0.02)
+            paid += 60
+            assert paid <= cap
+            return Reply("x", Finish.STOP, Usage(60, 0))
+
+        async def process(number: int) -> None:
+            nonlocal refused
+            model = SimpleNamespace(name="m", complete=complete)
+            async with Ledger.open(url, run="a") as ledger:
+                model = paying(model, ledger, Budget(cap), lambda _: 100)
+                asked = [model.complete(request(f"{number} {each}")) for each in range(30)]
+                outcomes = await asyncio.gather(*asked, return_exceptions=True)
+                refused += sum(isinstance(outcome, BudgetSpent) for outcome in outcomes)
+                assert {type(outcome) for outcome in outcomes} <= {Reply, BudgetSpent}
+
+        await asyncio.gather(*map(process, range(3)))
+        async with Ledger.open(url, run="a") as ledger:
+            return paid, refused, await ledger.account()
+
+    paid, refused, account = asyncio.run(asyncio.wait_for(main(), 120))
+    assert account == (paid, 0, 0)
+    assert cap - 116 < paid <= cap
+    assert paid // 60 + refused == 90
+
+
+def test_against_the_bill_of_the_world(tmp_path):
+    """What the world charges is never more than the cap, nor than was counted as spent or as possibly billed."""
 
     async def main(cap: int, seed: int) -> None:
         faults = {Fault.CUT: 0.2, Fault.MALFORMED: 0.1, Fault.RATE_LIMIT: 0.1, Fault.SERVER_ERROR: 0.1}
         behaviour = Behaviour(faults=faults, seed=seed, retry_after=0.01, latency=0.01)
-        async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
-            budget = Budget(cap)
-            asked = Patient(Budgeted(model, budget, PRICE), Patience(first_wait=0.01), Limiter(Pace(start=16)))
+        async with (
+            serve(registry(), behaviour) as server,
+            endpoint(server.base_url) as model,
+            Ledger.open(tmp_path / f"{seed}.db", run="a") as ledger,
+        ):
+            books = Books(ledger, PRICE, Budget(cap))
+            asked = Patient(
+                IntentWriter(model, books),
+                Patience(first_wait=0.01),
+                Limiter(Pace(start=16)),
+                between=lambda limited: Noted(limited, books),
+            )
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]
             charged = PRICE.cost(Usage(totals["prompt_tokens"], totals["completion_tokens"]))
-            assert charged <= budget.spent <= cap
-            assert budget.reserved == 0
+            account = await ledger.account()
+            assert charged <= account.spent + account.assumed <= cap
+            assert account.reserved == 0
             refused = sum(isinstance(outcome, BudgetSpent) for outcome in outcomes)
             assert refused == 0 if cap == 10**9 else 0 < refused < 40
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
 from eclosure.chat.budget import BudgetSpent
@@ -19,6 +20,7 @@ from eclosure.chat.model import Decoding, Request
 from eclosure.chat.named import find_model
 from eclosure.core.instance import Instance
 from eclosure.errors import SettingError, UserError
+from eclosure.store.ledger import Ledger
 from eclosure.store.records import ReadRecord
 from eclosure.store.runner import Job, Stopped
 from eclosure.store.stage import Stage
@@ -28,7 +30,7 @@ from eclosure.world.server import ServerThread
 RECORDS = [Instance(f"q{number}", f"Question {number}?", ()) for number in range(8)]
 
 
-def inquiry(folder, seen):
+def inquiry(folder, seen, out="out.jsonl"):
     source = folder / "in.jsonl"
     source.write_text("")
 
@@ -46,7 +48,7 @@ def inquiry(folder, seen):
     def records():
         yield [ReadRecord(record.id, value=record) for record in RECORDS]
 
-    return Inquiry(Stage("both", {}, (source,), folder / "out.jsonl"), records, lambda record: record.id, jobs)
+    return Inquiry(Stage("both", {}, (source,), folder / out), records, lambda record: record.id, jobs)
 
 
 def ask(folder, seen, names, calls, **flags):
@@ -176,3 +178,49 @@ def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_
         with pytest.raises(SettingError, match="two different servers answer to this name"):
             asyncio.run(inquire(inquiry(tmp_path, []), named, CallSettings(unpriced=True)))
         assert one.bill(keys=False)["totals"]["paid"] == 0
+
+
+async def three_at_once(folder, url, base_url, calls):
+    """The same work by three openings of one ledger, each with a file of its own; how each ended."""
+    models = [find_model(name, base_url=base_url) for name in ("world/a", "world/b")]
+    asked = [inquiry(folder, [], out=f"{number}.jsonl") for number in range(3)]
+    runs = [inquire(each, models, calls, ledger=url) for each in asked]
+    return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 120)
+
+
+def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_path):
+    with ServerThread(registry(), Behaviour(latency=0.1)) as server:
+        calls = CallSettings(unpriced=True, concurrency=2)
+        ended = asyncio.run(three_at_once(tmp_path, fresh_database(), server.base_url, calls))
+        bill = server.bill()
+    assert [done.manifest.counts.accepted for done in ended] == [8, 8, 8]
+    assert bill["totals"]["paid"] == 16
+    assert len({(tmp_path / f"{number}.jsonl").read_bytes() for number in range(3)}) == 1
+
+
+def test_processes_on_one_ledger_keep_one_budget(tmp_path):
+    prices, url = tmp_path / "prices.json", fresh_database()
+    with ServerThread(registry(), Behaviour(latency=0.05)) as server:
+        names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
+        prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
+        calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
+        ended = asyncio.run(three_at_once(tmp_path, url, server.base_url, calls))
+        billed = server.bill(keys=False)["totals"]["completion_tokens"]
+    assert {type(end) for end in ended} == {BudgetSpent}
+    assert 10 < billed <= 60
+
+    async def look():
+        async with Ledger.open(url, run=inquiry(tmp_path, []).stage.work) as ledger:
+            return await ledger.account()
+
+    assert asyncio.run(look()) == (billed, 0, 0)
+
+
+def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
+    url, calls = fresh_database(), CallSettings(unpriced=True)
+    with ServerThread(registry()) as server:
+        models = [find_model(name, base_url=server.base_url) for name in ("world/a", "world/b")]
+        for out in ("first.jsonl", "second.jsonl"):
+            asyncio.run(inquire(inquiry(tmp_path, [], out=out), models, calls, ledger=url))
+            assert server.bill(keys=False)["totals"]["paid"] == 16
+    assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()

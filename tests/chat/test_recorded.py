@@ -8,11 +8,23 @@ from dataclasses import replace
 import pytest
 from tests.store.postgres import fresh_database
 
+from eclosure.chat.budget import Budget
+from eclosure.chat.connect import CallSettings, connected
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
 from eclosure.chat.patience import ServiceDown
 from eclosure.chat.prices import Price
-from eclosure.chat.recorded import Noted, NotRecordedError, Recorded, call_key, replay, reply_of, settled_of
+from eclosure.chat.recorded import (
+    Books,
+    IntentWriter,
+    Noted,
+    NotRecordedError,
+    Recorded,
+    call_key,
+    replay,
+    reply_of,
+    settled_of,
+)
 from eclosure.store.ledger import Ledger
 from eclosure.store.runner import working_on
 
@@ -50,10 +62,16 @@ def using(where, work, *answers, price=PRICE):
 
     async def main():
         async with Ledger.open(where, run="a") as ledger:
-            result = await work(Recorded(Noted(script, ledger, price), ledger))
+            result = await work(recorded(script, ledger, price))
             return result, script.asked, await ledger.spent(), await ledger.orphans()
 
     return asyncio.run(main())
+
+
+def recorded(model, ledger, price=None, cap=None):
+    """The layers around a model, without a queue between them."""
+    books = Books(ledger, price, Budget(cap))
+    return Recorded(Noted(IntentWriter(model, books), books), ledger)
 
 
 def asking(*requests):
@@ -87,7 +105,7 @@ def test_one_request_to_two_models_is_two_calls(where):
 
     async def main():
         async with Ledger.open(where, run="a") as ledger:
-            return [await Recorded(Noted(one, ledger, PRICE), ledger).complete(ASKED) for one in (first, second)]
+            return [await recorded(one, ledger, PRICE).complete(ASKED) for one in (first, second)]
 
     assert asyncio.run(main()) == [SAID, other]
 
@@ -173,7 +191,7 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
         script = Looking()
         async with Ledger.open(where, run="a") as ledger:
             script.ledger = ledger
-            await Recorded(Noted(script, ledger), ledger).complete(ASKED)
+            await recorded(script, ledger).complete(ASKED)
             return await ledger.find(call_key(script.name, ASKED))
 
     assert reply_of(asyncio.run(main())) == SAID
@@ -181,19 +199,68 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
 
 
 def test_workers_that_ask_the_same_at_the_same_time_go_on_with_one_answer():
-    """On one ledger, in two openings: both are paid, one counts."""
+    """On one ledger, in two openings: one is sent, the other waits for its answer."""
     url = fresh_database()
     other = replace(SAID, text="Another")
 
     async def main():
         async with Ledger.open(url, run="a") as one, Ledger.open(url, run="a") as two:
-            models = [Recorded(Noted(Script(said), ledger), ledger) for said, ledger in ((SAID, one), (other, two))]
+            scripts = [Script(SAID), Script(other)]
+            models = [recorded(script, ledger) for script, ledger in zip(scripts, (one, two), strict=True)]
             replies = await asyncio.gather(*(model.complete(ASKED) for model in models))
-            return replies, await one.orphans()
+            return replies, sum(len(script.asked) for script in scripts), await one.orphans()
 
-    replies, orphans = asyncio.run(main())
+    replies, sent, orphans = asyncio.run(main())
     assert replies[0] == replies[1]
-    assert len(orphans) == 1
+    assert (sent, orphans) == (1, [])
+
+
+def test_what_waits_in_the_queue_is_not_noted(where):
+    """A process that is killed leaves no more behind than what it had under way."""
+    noted = []
+
+    class Slow(Script):
+        async def complete(self, _request):
+            noted.append(len(await self.ledger.orphans()))
+            await asyncio.sleep(0.02)
+            return SAID
+
+    async def main():
+        async with Ledger.open(where, run="a") as ledger:
+            model = Slow()
+            model.ledger = ledger
+            connection = await connected(model, ledger, CallSettings(concurrency=2, unpriced=True))
+            await asyncio.gather(*(connection.model.complete(replace(ASKED, replica=number)) for number in range(12)))
+
+    asyncio.run(main())
+    assert len(noted) == 12
+    assert max(noted) <= 2 + 2  # with those whose answers are being written
+
+
+def test_a_call_that_another_process_has_under_way_is_waited_for_and_never_sent_again():
+    url = fresh_database()
+
+    async def main():
+        async with Ledger.open(url, run="a") as one, Ledger.open(url, run="b") as two:
+            sent = asyncio.Event()
+
+            class Held(Script):
+                async def complete(self, request):
+                    sent.set()
+                    await asyncio.sleep(1.5)
+                    return await super().complete(request)
+
+            first, second = Held(SAID), Script(SAID)
+            asking_first = asyncio.create_task(recorded(first, one, PRICE).complete(ASKED))
+            await sent.wait()
+            reply = await recorded(second, two, PRICE).complete(ASKED)
+            return reply, await asking_first, len(second.asked), await one.account(), await two.account()
+
+    reply, first, sent_again, paid, free = asyncio.run(main())
+    assert reply == first == SAID
+    assert sent_again == 0
+    assert paid == (PRICE.cost(SAID.usage), 0, 0)
+    assert free == (0, 0, 0)
 
 
 def test_a_replay_asks_nobody(where):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import tracemalloc
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -16,7 +17,7 @@ from tests.store.postgres import fresh_database
 from eclosure.core.identity import canonical_bytes, content_hash
 from eclosure.errors import RecordError, SettingError, UserError
 from eclosure.store import ledger_queries
-from eclosure.store.ledger import Intent, Ledger, Outcome, Settled
+from eclosure.store.ledger import Intent, Ledger, Outcome, Settled, UnderWayError
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "decoding": {"seed": 1}, "replica": 0}
 
@@ -272,14 +273,16 @@ def test_an_opening_that_died_leaves_orphans_which_a_later_reply_does_not_hide(w
         lambda ledger: ledger.orphans(),
         lambda ledger: ledger.spent(),
     )
-    assert (orphans, spent) == ([asked, other], (20, 58))
+    # It may have been billed once more, for the same request: counted at the same cost, no longer at the worst.
+    assert (orphans, spent) == ([asked, other], (20, 20 + 8))
 
 
 def test_every_send_may_have_been_billed_unless_it_was_released_or_answered(where):
     asked = intent(1, reserved=50)
     *_, spent, _, orphans, after = using(
         where,
-        lambda ledger: ledger.intend(asked),  # timed out: nobody knows
+        lambda ledger: ledger.intend(asked),  # timed out: perhaps billed
+        lambda ledger: ledger.break_off(asked.key),
         lambda ledger: ledger.intend(asked),
         lambda ledger: ledger.release(asked.key),  # turned away
         lambda ledger: ledger.release(asked.key),
@@ -289,7 +292,7 @@ def test_every_send_may_have_been_billed_unless_it_was_released_or_answered(wher
         lambda ledger: ledger.orphans(),
         lambda ledger: ledger.spent(),
     )
-    assert (spent, orphans, after) == ((0, 100), [asked], (20, 50))
+    assert (spent, orphans, after) == ((0, 100), [asked], (20, 20))
 
 
 def test_only_ones_own_last_intent_is_released(where):
@@ -354,7 +357,10 @@ def test_many_workers_share_the_records_and_get_each_once():
                 mine += await ledger.claim("s", [record_id, *order[:5]], name, 60)
                 asked = intent(int(record_id[1:]) % 20)
                 try:
-                    await ledger.intend(asked)
+                    while True:
+                        with suppress(UnderWayError):
+                            await ledger.intend(asked)
+                            break
                     await ledger.settle(Settled(asked.key, name.encode(), (0, 0), 1, 1))
                 except RecordError:
                     assert await ledger.find(asked.key) is not None

@@ -14,6 +14,7 @@ from tests.store.postgres import fresh_database
 
 from eclosure.core.identity import content_hash
 from eclosure.errors import UserError
+from eclosure.store import ledger_queries
 from eclosure.store.ledger import Intent, Ledger, Outcome, Settled
 
 NUMBERS = st.integers(0, 3)
@@ -43,6 +44,8 @@ class Model(RuleBasedStateMachine):
         self.opening = 0
         self.intents = []  # number, opening, run, intent: one for each send
         self.released = set()  # places in the list of intents
+        self.broken = set()  # the same of those that ended without an answer
+        self.forgiven = set()  # of those of earlier openings, the ones that no budget counts any more
         self.latest = {}  # number -> opening of the last intent
         self.replies = {}  # number -> reply, run, opening whose intents it settles
         self.outcomes = {}  # (run, stage, record id) -> outcome
@@ -85,10 +88,33 @@ class Model(RuleBasedStateMachine):
     def last(self, number, opening):
         return max((at for at, known in enumerate(self.intents) if known[:2] == (number, opening)), default=None)
 
+    def under_way(self, number):
+        """The last send of this opening that may still be answered."""
+        settled = {self.last(number, opening) for number, (_, _, opening) in self.replies.items()}
+        return max(
+            (
+                at
+                for at, known in enumerate(self.intents)
+                if known[:2] == (number, self.opening) and at not in settled | self.released | self.broken
+            ),
+            default=None,
+        )
+
     @rule(number=NUMBERS)
     def release(self, number):
+        self.released.add(self.under_way(number))
         self.runner.run(self.ledger.release(call(number, 0).key))
-        self.released.add(self.last(number, self.opening))
+
+    @rule(number=NUMBERS)
+    def break_off(self, number):
+        self.broken.add(self.under_way(number))
+        self.runner.run(self.ledger.break_off(call(number, 0).key))
+
+    @rule()
+    def release_orphans(self):
+        gone = {at for at, known in enumerate(self.intents) if known[1] != self.opening}
+        self.forgiven |= {at for at in self.unsettled() if at in gone}
+        self.runner.run(self.ledger.release_orphans())
 
     @rule(number=NUMBERS, body=BODIES, cost=st.integers(0, 2))
     def settle(self, number, body, cost):
@@ -146,17 +172,39 @@ class Model(RuleBasedStateMachine):
         found = {number: self.runner.run(self.ledger.find(call(number, 0).key)) for number in range(4)}
         assert found == {number: self.replies.get(number, [None])[0] for number in range(4)}
 
+    def unsettled(self):
+        """Places of the sends that may have been billed without an answer, of all runs."""
+        settled = {self.last(number, opening) for number, (_, _, opening) in self.replies.items()}
+        return [
+            at
+            for at, (number, *_) in enumerate(self.intents)
+            if number is not None and at not in settled | self.released
+        ]
+
+    def amounts(self):
+        """What was spent, is under way, and may have been billed for calls that broke off."""
+        spent = sum(reply.cost for reply, run, _ in self.replies.values() if run == self.run_name)
+        reserved = assumed = 0
+        for at in self.unsettled():
+            number, opening, run, intent = self.intents[at]
+            if run != self.run_name or at in self.forgiven:
+                continue
+            if opening == self.opening and at not in self.broken:
+                reserved += intent.reserved
+            else:
+                assumed += self.replies[number][0].cost if number in self.replies else intent.reserved
+        return spent, reserved, assumed
+
     @invariant()
     def money_is_accounted_for(self):
-        settled = {self.last(number, opening) for number, (_, _, opening) in self.replies.items()}
-        unsettled = [
-            intent
-            for at, (number, _, run, intent) in enumerate(self.intents)
-            if run == self.run_name and number is not None and at not in settled | self.released
-        ]
-        cost = sum(reply.cost for reply, run, _ in self.replies.values() if run == self.run_name)
-        assert self.runner.run(self.ledger.orphans()) == unsettled
-        assert self.runner.run(self.ledger.spent()) == (cost, sum(intent.reserved for intent in unsettled))
+        listed = [self.intents[at][3] for at in self.unsettled() if self.intents[at][2] == self.run_name]
+        assert self.runner.run(self.ledger.orphans()) == listed
+        # The row that every call is held against, and the sums it stands for.
+        assert self.runner.run(self.ledger._commits.run(self.kept)) == self.amounts()
+        assert self.runner.run(self.ledger.account()) == self.amounts()
+
+    def kept(self, connection):
+        return tuple(connection.execute(ledger_queries.ACCOUNT, {"run": self.run_name.encode()}).one())
 
     @invariant()
     def outcomes_are_as_concluded(self):

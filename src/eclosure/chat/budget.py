@@ -1,6 +1,7 @@
 """A cap that holds: the worst case of every call is set aside before it is sent, and what it cost is settled after.
 
-Amounts are whole millionths of the currency. Belongs to one event loop, like everything that sends.
+The sums are those of the ledger, so the cap holds for all processes that work on one run. Amounts are whole millionths
+of the currency.
 """
 
 from __future__ import annotations
@@ -8,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure
-from eclosure.chat.model import Around, Request, Usage
+from eclosure.chat.model import Request, Usage
 from eclosure.chat.prices import MILLION, Price
 from eclosure.errors import Resumable, SettingError
 
 if TYPE_CHECKING:
-    from eclosure.chat.model import ChatModel, Reply
+    from eclosure.chat.model import Reply
+    from eclosure.store.ledger_rows import Account
 
 TokenCount: TypeAlias = Callable[[str], int]
 """Tokens of a text; a tokenizer's own count fits here."""
 _PER_MESSAGE = 16
 """Tokens a chat template may add to a turn: roles, separators, a date."""
+LOOK_SECONDS = 0.5
+"""Between two looks at what other processes do."""
 _WORDS = re.compile(r"[A-Za-z ]+")
 
 
@@ -73,16 +77,18 @@ class BudgetSpent(Resumable):
 
 
 class Budget:
-    """What a run may cost. As long as no call costs more than its worst case, ``spent`` never exceeds the cap."""
+    """What a run may cost, and what it has cost. As long as no call costs more than its worst case, the cap holds."""
 
     def __init__(self, cap: int | None) -> None:
         if cap is not None and cap < 0:
             raise SettingError("a budget is not negative.")
         self.cap = cap
         self.spent = 0
+        """What was billed: the cost of the replies."""
         self.reserved = 0
+        """What calls under way cost at worst."""
         self.assumed = 0
-        """The part of what was spent that nobody confirmed: calls that broke off and may have been charged."""
+        """What calls that broke off may have been billed for; not part of what was spent."""
         self._settled = asyncio.Event()
 
     def __str__(self) -> str:
@@ -90,38 +96,40 @@ class Budget:
         of = "" if self.cap is None else f" of {self.cap / MILLION:.2f}"
         return f"{self.spent / MILLION:.2f}{of} spent"
 
+    def show(self, account: Account) -> None:
+        """Take over the sums of the ledger, which counts for all processes."""
+        self.spent, self.reserved, self.assumed = account
+
     def reserve(self, amount: int) -> None:
         """Set an amount aside, or refuse."""
-        if self.cap is not None and self.spent + self.reserved + amount > self.cap:
-            raise BudgetSpent(
-                f"{self} and {self.reserved / MILLION:.2f} set aside for calls under way: the next call may cost "
-                f"{amount / MILLION:.4f}. Raise the budget and run the same command again to go on."
-            )
+        if self.cap is not None and self.spent + self.assumed + self.reserved + amount > self.cap:
+            raise self.refusal(amount)
         self.reserved += amount
 
     def settle(self, reserved: int, spent: int, *, assumed: bool = False) -> None:
-        """Put what a call cost in the place of what was set aside for it."""
+        """Put what a call cost, or is assumed to have cost, in the place of what was set aside for it."""
         self.reserved -= reserved
-        self.spent += spent
-        self.assumed += spent if assumed else 0
+        if assumed:
+            self.assumed += spent
+        else:
+            self.spent += spent
         self._settled.set()
 
-    async def hold(self, amount: int) -> None:
-        """Reserve as soon as calls under way give back what they did not need; refuse when even that cannot help."""
-        while self.cap is not None and self.spent + self.reserved + amount > self.cap >= self.spent + amount:
-            self._settled.clear()
-            await self._settled.wait()
-        self.reserve(amount)
+    def refusal(self, amount: int) -> BudgetSpent:
+        """Return why a call of this worst case is not sent."""
+        return BudgetSpent(
+            f"{self} and {self.reserved / MILLION:.2f} set aside for calls under way: the next call may cost "
+            f"{amount / MILLION:.4f}. Raise the budget and run the same command again to go on."
+        )
 
-    @asynccontextmanager
-    async def held(self, worst: int) -> AsyncIterator[Held]:
-        """An amount set aside while the block lasts. A block that does not say what it cost, cost all of it."""
-        await self.hold(worst)
-        held = Held()
-        try:
-            yield held
-        finally:
-            self.settle(worst, worst if held.cost is None else held.cost, assumed=held.cost is None)
+    async def wait_for_room(self, amount: int) -> None:
+        """Wait until a call of this process ends, or a moment for one of another's; refuse where that cannot help."""
+        if not self.reserved or (self.cap is not None and self.spent + self.assumed + amount > self.cap):
+            raise self.refusal(amount)
+        self._settled.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._settled.wait()
 
 
 def known_cost(answer: Reply | CallFailure, price: Price | None) -> int | None:
@@ -130,31 +138,3 @@ def known_cost(answer: Reply | CallFailure, price: Price | None) -> int | None:
         return 0
     reply = answer.reply if isinstance(answer, CallFailure) else answer
     return None if reply is None or reply.usage == UNKNOWN_USAGE else price.cost(reply.usage)
-
-
-@dataclass(slots=True)
-class Held:
-    """What a call turned out to cost; None while nobody knows."""
-
-    cost: int | None = None
-
-
-class Budgeted(Around):
-    """A ``ChatModel`` that sends nothing the budget does not cover."""
-
-    def __init__(self, model: ChatModel, budget: Budget, price: Price, count: TokenCount = tokens_at_most) -> None:
-        super().__init__(model)
-        self._budget = budget
-        self._price = price
-        self._count = count
-
-    async def complete(self, request: Request) -> Reply:
-        """The reply, paid."""
-        async with self._budget.held(self._price.cost(worst_usage(request, self._count))) as held:
-            try:
-                reply = await self._model.complete(request)
-            except CallFailure as failure:
-                held.cost = known_cost(failure, self._price)
-                raise
-            held.cost = known_cost(reply, self._price)
-            return reply

@@ -1,7 +1,8 @@
 """From a model's name to something that can be asked: reached over HTTP, paced, patient, within its budget, recorded.
 
-The order of the layers is what makes it safe. A request is first looked for in the ledger; then its worst cost is set
-aside; then it is noted; only then does it queue and leave. What comes back is on disk before anybody sees it.
+The order of the layers is what makes it safe. A request is first looked for in the ledger; then it queues; when its
+turn has come it is noted and its worst cost set aside, in one transaction; only then does it leave. What comes back is
+on disk before it is used.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclosure.chat.budget import Budget, Budgeted
+from eclosure.chat.budget import Budget
 from eclosure.chat.endpoint import EndpointSettings, find_route, reach
 from eclosure.chat.limits import Limiter, Pace
 from eclosure.chat.patience import Patience, Patient
 from eclosure.chat.prices import millionths, price_of, read_prices
-from eclosure.chat.recorded import Noted, Recorded
+from eclosure.chat.recorded import Books, IntentWriter, Noted, Recorded
 from eclosure.errors import SettingError
 
 if TYPE_CHECKING:
@@ -107,23 +108,25 @@ async def connected(
     if price is None and settings.budget is not None:
         raise SettingError(f"{model.name}: a budget needs a price. Give one in a price file.")
     budget = budget or await budget_of(ledger, settings)
-
-    def books(limited: ChatModel) -> ChatModel:
-        noted: ChatModel = Noted(limited, ledger, price)
-        return Recorded(noted if price is None else Budgeted(noted, budget, price), ledger)
-
+    books = Books(ledger, price, budget)
     patience = Patience(
         semantic_attempts=settings.semantic_attempts,
         breaker_failures=settings.breaker_failures,
         breaker_seconds=settings.breaker_seconds,
     )
-    return Connection(Patient(model, patience, Limiter(settings.pace), between=books), budget)
+    patient = Patient(
+        IntentWriter(model, books),
+        patience,
+        Limiter(settings.pace),
+        between=lambda limited: Recorded(Noted(limited, books), ledger),
+    )
+    return Connection(patient, budget)
 
 
 async def budget_of(ledger: Ledger, settings: CallSettings) -> Budget:
-    """What a run may cost, less what earlier runs of the same command have cost, or may have."""
+    """Return what a run may cost, with what all processes of the same command have cost so far, or may have."""
     budget = Budget(None if settings.budget is None else millionths(settings.budget))
-    budget.spent = sum(await ledger.spent())
+    budget.show(await ledger.account())
     return budget
 
 

@@ -17,6 +17,7 @@ from eclosure.chat.inquiry import Finished, Inquiry, begin, done_before, finish,
 from eclosure.chat.named import Named, Served, by_name
 from eclosure.errors import SettingError
 from eclosure.store.cluster import RaySettings, Shard, refuse_file, run_on_ray, when_stopped
+from eclosure.store.database import WriterLock
 from eclosure.store.ledger import Ledger
 from eclosure.store.runner import Runner
 from eclosure.store.shares import Share, share_limit
@@ -41,8 +42,6 @@ def inquire_on_ray(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Finished:
     """Ask with many workers, then write what came of it. Blocks, and belongs to the main thread."""
-    if calls.budget is not None:
-        raise SettingError("--budget: workers of a cluster cannot keep one budget yet. Run in one process, or without.")
     if ray.workers > calls.concurrency:
         raise SettingError(f"{ray.workers} workers share {calls.concurrency} calls under way: some would have none.")
     inquiry, models = asyncio.run(_made(make))
@@ -52,9 +51,15 @@ def inquire_on_ray(
         inquiry.afterwards()
         return done
     refuse_file(ledger)
-    asyncio.run(_begun(inquiry, models, ledger, retry=retry, force=force))
-    received = run_on_ray(partial(_work, make, calls, ledger), ledger, ray, tell=tell)
-    return Finished(inquiry.stage, asyncio.run(_finished(inquiry, models, ledger, sum(received))), again=False)
+    # As in one process: the same command with the same --out waits for its turn. With another it shares the records.
+    lock = WriterLock(inquiry.stage.out, inquiry.stage.name)
+    try:
+        asyncio.run(_begun(inquiry, models, ledger, retry=retry, force=force))
+        received = run_on_ray(partial(_work, make, calls, ledger), ledger, ray, tell=tell)
+        manifest = asyncio.run(_finished(inquiry, models, ledger, sum(received)))
+    finally:
+        lock.release()
+    return Finished(inquiry.stage, manifest, again=False)
 
 
 async def _made(make: Maker) -> tuple[Inquiry[Any], Sequence[Named]]:

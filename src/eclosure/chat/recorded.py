@@ -10,15 +10,16 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eclosure.chat.budget import TokenCount, known_cost, tokens_at_most, worst_usage
+from eclosure.chat.budget import LOOK_SECONDS, Budget, TokenCount, known_cost, tokens_at_most, worst_usage
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
 from eclosure.chat.model import Around, Reply, Request, request_identity
+from eclosure.chat.prices import Price
 from eclosure.core.identity import canonical_bytes, content_hash, hash_of
 from eclosure.errors import RecordError, Resumable, UserError
-from eclosure.store.ledger import Intent, Settled
+from eclosure.store.ledger import Intent, Ledger, NotCoveredError, Settled, UnderWayError
 from eclosure.store.records import encode, parse
 from eclosure.store.runner import working_on
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from eclosure.chat.model import ChatModel
-    from eclosure.chat.prices import Price
-    from eclosure.store.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,58 +124,118 @@ class Recorded(Around):
                 self._asked[key] = lock, users - 1
 
 
-class Noted(Around):
-    """A ``ChatModel`` that notes every send before it leaves, and what came of it after."""
+class AnsweredElsewhere(Exception):  # noqa: N818 - a way out of the queue, not a mistake
+    """Another process got the reply to a call while this one waited to send it."""
 
-    def __init__(
-        self, model: ChatModel, ledger: Ledger, price: Price | None = None, count: TokenCount = tokens_at_most
-    ) -> None:
+    def __init__(self, settled: Settled) -> None:
+        self.settled = settled
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Where the calls of a model are noted, and at which price."""
+
+    ledger: Ledger
+    price: Price | None = None
+    budget: Budget = field(default_factory=lambda: Budget(None))
+    count: TokenCount = tokens_at_most
+
+    def worst(self, request: Request) -> int:
+        """Return what a request costs at worst."""
+        return 0 if self.price is None else self.price.cost(worst_usage(request, self.count))
+
+
+class IntentWriter(Around):
+    """A ``ChatModel`` that notes every request at the moment it leaves, and sets its worst case aside.
+
+    It stands behind the queue: what waits there is not noted, so a process that is killed leaves no more than its calls
+    under way behind.
+    """
+
+    def __init__(self, model: ChatModel, books: Books) -> None:
         super().__init__(model)
-        self._ledger = ledger
-        self._price = price
-        self._count = count
+        self._books = books
 
     async def complete(self, request: Request) -> Reply:
-        """The reply, which is on disk by then."""
-        known = _known(self.name, request)
-        key = known.key
-        worst = 0 if self._price is None else self._price.cost(worst_usage(request, self._count))
-        if (settled := await self._intend(known, worst)) is not None:
-            return reply_of(settled)
+        """Return the reply; what it cost is still to be noted."""
+        keyed = _known(self.name, request)
+        await self._note(keyed, self._books.worst(request))
+        try:
+            return await self._model.complete(request)
+        except CallFailure:
+            raise  # what became of it is noted behind the queue, as a reply is
+        except Resumable:
+            await self._books.ledger.release(keyed.key)  # it never left
+            raise
+        except BaseException:
+            await self._books.ledger.break_off(keyed.key)
+            raise
+
+    async def _note(self, keyed: _Keyed, worst: int) -> None:
+        """Note the intent once the budget covers it and no other process has the same call under way."""
+        stage, record_id = working_on.get()
+        intent = Intent(keyed.key, keyed.identity, stage, record_id, worst, keyed.spelled)
+        ledger, budget = self._books.ledger, self._books.budget
+        while True:
+            try:
+                account = await ledger.intend(intent, cap=budget.cap)
+            except NotCoveredError as refused:
+                budget.show(refused.account)
+                await budget.wait_for_room(worst)
+            except UnderWayError:
+                await asyncio.sleep(LOOK_SECONDS)
+            except RecordError:
+                if (settled := await ledger.find(keyed.key)) is None:
+                    raise
+                raise AnsweredElsewhere(settled) from None
+            else:
+                if account is not None:
+                    budget.show(account)
+                return
+
+
+class Noted(Around):
+    """A ``ChatModel`` that notes what came of every send. The intent was noted by an ``IntentWriter`` further in."""
+
+    def __init__(self, model: ChatModel, books: Books) -> None:
+        super().__init__(model)
+        self._books = books
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the reply, which is on disk by then."""
+        key, worst = _known(self.name, request).key, self._books.worst(request)
         try:
             answer: Reply | CallFailure = await self._model.complete(request)
-        except Resumable:
-            await self._ledger.release(key)  # it never left
-            raise
+        except AnsweredElsewhere as elsewhere:
+            return reply_of(elsewhere.settled)
         except CallFailure as failure:
             if not failure.kind.semantic:
-                if failure.unpaid:
-                    await self._ledger.release(key)
+                await self._end(key, worst, unpaid=failure.unpaid)
                 raise
             answer = failure
         return await self._settle(key, answer, worst)
 
-    async def _intend(self, known: _Keyed, worst: int) -> Settled | None:
-        """Note what is to be sent; the reply instead where another worker has got it meanwhile."""
-        stage, record_id = working_on.get()
-        try:
-            await self._ledger.intend(Intent(known.key, known.identity, stage, record_id, worst, known.spelled))
-        except RecordError:
-            if (settled := await self._ledger.find(known.key)) is None:
-                raise
-            return settled
-        return None
+    async def _end(self, key: str, worst: int, *, unpaid: bool) -> None:
+        """Note a send without an answer."""
+        if unpaid:
+            await self._books.ledger.release(key)
+        else:
+            await self._books.ledger.break_off(key)
+        self._books.budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
-        known = known_cost(answer, self._price)
+        known = known_cost(answer, self._books.price)
         settled = settled_of(key, answer, cost=worst if known is None else known)
+        ledger = self._books.ledger
         try:
-            await self._ledger.settle(settled)
+            await ledger.settle(settled)
         except RecordError:
-            # Another worker asked the same at the same time and was first: all go on with one answer.
-            if (first := await self._ledger.find(key)) is None:
+            # Another process was taken for dead, sent the same again and was first: all go on with one answer.
+            if (first := await ledger.find(key)) is None:
                 raise
+            await ledger.break_off(key)
             settled = first
+        self._books.budget.settle(worst, settled.cost)
         return reply_of(settled)
 
 

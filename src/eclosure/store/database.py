@@ -5,11 +5,13 @@ Knows engines, locks and migrations, nothing of what the tables mean.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +29,19 @@ Migration: TypeAlias = "Callable[[Connection], None]"
 
 # What a power cut takes back is paid for twice: FULL waits for the disk, and fullfsync is what that takes on a Mac.
 _PRAGMAS = ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON")
+_STATEMENT_SECONDS = 120
+"""What a statement may take on a server that sets no limit of its own; migrations take as long as they need."""
+_TRANSPORT = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Seconds, and milliseconds for the last, until a connection whose other end is gone is given up."""
+_LOCK_BYTE = 2**30
+"""The byte that is locked on Windows, where a locked one cannot be read: far behind the holder's name."""
 # Any number will do, so long as all workers that open one database at once agree on it.
 _MIGRATION_LOCK = 0x65636C6F
 
@@ -64,16 +79,20 @@ def _url(where: str) -> URL:
 
 
 def _postgresql(url: URL, connections: int) -> Engine:
+    # What the URL says itself is left as it is.
+    transport = {name: value for name, value in _TRANSPORT.items() if name not in url.query}
     try:
-        engine = create_engine(url, pool_size=connections, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        engine = create_engine(url, pool_size=connections, pool_pre_ping=True, connect_args=transport)
     except ImportError as missing:
         raise UserError("a PostgreSQL database needs psycopg. Run: pip install 'eclosure[postgres]'") from missing
 
     @event.listens_for(engine, "connect")
-    def wait_for_the_disk(connection: Any, _record: Any) -> None:
-        # A server may be set to answer before that. Settings that ask for more, such as a replica's word, are left.
+    def prepare(connection: Any, _record: Any) -> None:
+        # A server may be set to answer before the disk has. Settings that ask for more, such as a replica, are left.
         if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
             connection.execute("SET synchronous_commit = on")
+        if connection.execute("SHOW statement_timeout").fetchone()[0] == "0":
+            connection.execute(f"SET statement_timeout = '{_STATEMENT_SECONDS}s'")
         connection.commit()
 
     return engine
@@ -128,7 +147,12 @@ class WriterLock:
         except OSError as error:
             raise UserError(f"{path}: cannot be written here ({error.strerror}). Choose another place.") from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._file)
+        except ImportError as missing:
+            self.release()
+            raise UserError(
+                f"{path}: this system has no file locks. Keep the ledger in PostgreSQL, --ledger postgresql://..."
+            ) from missing
         except OSError as taken:
             holder = self._holder()
             self.release()
@@ -141,18 +165,38 @@ class WriterLock:
 
     def _sign(self, purpose: str) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        words = {"process": os.getpid(), "host": platform.node(), "purpose": purpose, "since": now}
+        holder = {"process": os.getpid(), "host": platform.node(), "purpose": purpose, "since": now}
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps(words).encode() + b"\n", 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        os.write(self._file, json.dumps(holder).encode() + b"\n")
 
     def _holder(self) -> str:
-        """Who has the lock. Between taking and signing it says who had it before, or nobody."""
-        try:
-            words = json.loads(os.pread(self._file, 2**16, 0))
-            who = f"process {words['process']} on {words['host']} ({words['purpose']}, since {words['since']})"
-        except (ValueError, KeyError, TypeError):
-            who = "another process"
-        return f"{who} is writing to it"
+        """Return who has the lock: between taking and signing, the one before, or none that is known."""
+        name = "another process"
+        with suppress(ValueError, KeyError, TypeError):
+            os.lseek(self._file, 0, os.SEEK_SET)
+            holder = json.loads(os.read(self._file, 2**16))
+            name = f"process {holder['process']} on {holder['host']} ({holder['purpose']}, since {holder['since']})"
+        return f"{name} is writing to it"
+
+
+def _lock(file: int) -> None:
+    """Lock an open file for this process; OSError where it is taken, ImportError where the system cannot."""
+    try:
+        fcntl: Any = import_module("fcntl")
+    except ImportError:
+        msvcrt: Any = import_module("msvcrt")
+        os.lseek(file, _LOCK_BYTE, os.SEEK_SET)
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def server_time(connection: Connection) -> float:
+    """Return seconds since 1970 by the one clock that all processes at a database share."""
+    if connection.dialect.name == "sqlite":
+        return time.time()
+    return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
 
 def execute_all(connection: Connection, statements: Sequence[str], types: Mapping[str, Mapping[str, str]]) -> None:
@@ -164,6 +208,7 @@ def execute_all(connection: Connection, statements: Sequence[str], types: Mappin
 def migrate(connection: Connection, migrations: Sequence[Migration], table: str, place: str) -> None:
     """Apply, in order, what was not applied yet; each is known by its name and done once."""
     if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
     done = _applied(connection, table, place)
     if unknown := done - {migration.__name__ for migration in migrations}:

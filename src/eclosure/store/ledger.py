@@ -7,25 +7,26 @@ Knows keys, JSON and bytes, nothing of chat models.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, text
-
 from eclosure.errors import RecordError, UserError
 from eclosure.store import ledger_queries as sql
-from eclosure.store.commits import Commits
+from eclosure.store.commits import PATIENCE, Beat, Commits
 from eclosure.store.database import WriterLock, engine_of, is_url, migrate, shown
+from eclosure.store.ledger_accounts import LEASE_SECONDS, Accounts, NotCoveredError, UnderWayError, last_open
+from eclosure.store.ledger_checks import CHECKS, inner_problems, row_name
 from eclosure.store.ledger_rows import (
+    Account,
     Intent,
     Outcome,
     RunUsage,
     Settled,
     intent_row,
     key_bytes,
-    key_text,
     outcome_row,
     read_intent,
     read_outcome,
@@ -42,7 +43,16 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Intent", "Ledger", "Outcome", "RunUsage", "Settled"]
+    from sqlalchemy import Connection, Row, TextClause
+
+    from eclosure.store.ledger_accounts import Send
+
+__all__ = ["Account", "Intent", "Ledger", "NotCoveredError", "Outcome", "RunUsage", "Settled", "UnderWayError"]
+
+_BEATS = 6
+"""Renewals of a lease within its time."""
+_FILE_BEAT = 60.0
+"""Seconds between two notes that the writer of a file is alive, which tell how old its orphans are."""
 
 
 class Ledger:
@@ -55,20 +65,24 @@ class Ledger:
         # Tells this opening's intents from those of one that was killed.
         self._writer = secrets.token_bytes(8)
         self._lock: WriterLock | None = None
+        self._leases: Commits | None = None
+        self.shared = is_url(where)
+        """Whether other processes may work on the same run at the same time."""
+        self._accounts = Accounts(to_bytes(run), self._writer, shared=self.shared)
 
     @classmethod
     def open(cls, where: Path | str, *, run: str) -> Ledger:
-        """A ledger in a file (SQLite, one process at a time) or at a ``postgresql://`` URL (many)."""
+        """Return a ledger in a file (SQLite, one process at a time) or at a ``postgresql://`` URL (many)."""
         return cls(where, run=run)
 
     async def __aenter__(self) -> Self:
         """Open the place, and bring its tables up to date."""
         engine = engine_of(self._where)
-        if not is_url(self._where):
+        if not self.shared:
             self._lock = WriterLock(Path(self._where), f"run {self._run}")
-        self._commits = Commits(engine, self._place)
+        self._commits = Commits(engine, self._place, patience=PATIENCE, beat=self._beat())
         try:
-            await self._commits.run(lambda c: migrate(c, MIGRATIONS, MIGRATIONS_TABLE, self._place))
+            await self._commits.run(self._join)
         except BaseException:
             self._close()
             raise
@@ -78,41 +92,94 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Write what is queued, and let others in."""
+        with suppress(UserError, asyncio.CancelledError):
+            await self._commits.run_anyway(self._accounts.leave)
         self._close()
 
+    def _beat(self) -> Beat:
+        return Beat(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
+
+    def _join(self, connection: Connection) -> None:
+        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, self._place)
+        self._accounts.join(connection)
+
     def _close(self) -> None:
-        self._commits.close()
+        for commits in (self._leases, self._commits):
+            if commits is not None:
+                commits.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def hurry(self) -> None:
+        """Wait only a short time more for a database that is away: the run was asked to stop."""
+        for commits in (self._leases, self._commits):
+            if commits is not None:
+                commits.hurry()
 
     async def find(self, key: str) -> Settled | None:
         """The reply to a request, if there is one. A damaged one raises: it is neither used nor paid again unasked."""
         return await self._commits.run(lambda connection: self._find(connection, key))
 
-    async def intend(self, intent: Intent) -> None:
-        """Note what is about to be sent; on disk on return. Another intent for a call counts another attempt.
+    async def intend(self, intent: Intent, *, cap: int | None = None) -> Account | None:
+        """Note what is about to be sent, and set its worst case aside; on disk on return.
 
-        Raises when there is a reply: take it with ``find``.
+        Another intent for a call counts another attempt. Returns the sums of the run, None where it costs nothing.
+
+        Raises:
+            RecordError: There is a reply: take it with ``find``.
+            UnderWayError: Another process has the same call under way. Ask again in a while.
+            NotCoveredError: The cap does not cover the worst case. Calls under way may make room.
         """
         request = request_bytes(intent)
+        runs = 0
 
-        def job(connection: Connection) -> None:
-            row = intent_row(intent, request, self._writer, self._run)
-            connection.execute(sql.ADD_CALL, row)
-            if not connection.execute(sql.ADD_INTENT, row).rowcount:
-                raise self._error(intent.key, "was answered before, and would be paid twice. Use the reply there is.")
+        def job(connection: Connection) -> Account | None:
+            nonlocal runs
+            runs += 1
+            return self._intend(connection, intent, request, cap, again=runs > 1)
 
-        await self._commits.run(job)
+        return await self._commits.run(job)
+
+    def _intend(
+        self, connection: Connection, intent: Intent, request: bytes, cap: int | None, *, again: bool
+    ) -> Account | None:
+        accounts, row = self._accounts, intent_row(intent, request, self._writer, self._run)
+        if again and last_open(accounts.sends(connection, intent.key), self._writer) is not None:
+            return None  # the connection was lost at the commit, which was made
+        account = accounts.reserve(connection, intent.reserved, cap)
+        known = not connection.execute(sql.ADD_CALL, row).rowcount
+        busy = known and accounts.is_under_way(connection, intent.key)
+        if not busy and connection.execute(sql.ADD_INTENT, row).rowcount:
+            return account
+        if account is not None:
+            accounts.reserve(connection, -intent.reserved, None)
+        if busy:
+            raise UnderWayError("is under way in another process.", path=self._place, record=intent.key)
+        raise self._error(intent.key, "was answered before, and would be paid twice. Use the reply there is.")
 
     async def release(self, key: str, *, whoever: bool = False) -> None:
         """Note that what was intended last for a call was certainly not billed: it never went out or was turned away.
 
-        That is what this opening intended, or the last that is open, whoever did (a batch that was adopted).
+        That is what this opening has under way, or, with ``whoever``, the last that is open (a batch that was adopted).
         """
-        given = {"key": key_bytes(key), "writer": self._writer}
-        statement = sql.RELEASE_WHOEVER if whoever else sql.RELEASE
-        await self._commits.run_anyway(lambda connection: connection.execute(statement, given).rowcount)
+        await self._end(key, None if whoever else self._writer, sql.RELEASE, released=True)
+
+    async def break_off(self, key: str) -> None:
+        """Note that what this opening has under way for a call ended without an answer, and may have been billed."""
+        await self._end(key, self._writer, sql.BREAK, counted=1)
+
+    async def _end(self, key: str, writer: bytes | None, statement: TextClause, **changes: Any) -> None:
+        target: Send | None = None
+
+        def job(connection: Connection) -> None:
+            nonlocal target
+            sends = self._accounts.sends(connection, key)
+            target = target or last_open(sends, writer)  # the same again where the commit was in doubt
+            if target is not None and connection.execute(statement, {"intent": target.seq}).rowcount:
+                self._accounts.apply(connection, sends, sends.changed(target, **changes))
+
+        await self._commits.run_anyway(job)
 
     async def settle(self, settled: Settled, outcome: Outcome | None = None) -> None:
         """Note what came back, and in the same transaction what became of its record; on disk on return.
@@ -123,8 +190,13 @@ class Ledger:
 
         def job(connection: Connection) -> None:
             row = settled_row(settled, self._writer, self._run)
-            if not connection.execute(sql.ADD_REPLY, row).rowcount:
-                self._check_same_reply(connection, settled)
+
+            def add() -> bool:
+                return bool(connection.execute(sql.ADD_REPLY, row).rowcount) or self._check_same_reply(
+                    connection, settled
+                )
+
+            self._accounts.settle(connection, settled.key, settled.cost, add)
             if outcome is not None:
                 self._conclude(connection, outcome)
 
@@ -181,15 +253,30 @@ class Ledger:
         intents = [(row, read_intent(row)) for row in rows]
         for row, intent in intents:
             if intent is None:
-                raise self._damaged(f"the intent of {_named(row)}")
+                raise self._damaged(f"the intent of {row_name(row)}")
         return [intent for _, intent in intents if intent is not None]
 
+    async def account(self) -> Account:
+        """Compute what this run's replies cost, what is under way and what broke off, over all its processes."""
+
+        def job(connection: Connection) -> Account:
+            self._accounts.bury(connection)
+            return self._accounts.derive(connection)
+
+        return await self._commits.run(job)
+
     async def spent(self) -> tuple[int, int]:
-        """What this run's replies cost, and what its unsettled intents may cost at worst."""
-        run = {"run": to_bytes(self._run)}
-        return await self._commits.run(
-            lambda c: (int(c.execute(sql.COST, run).scalar_one()), int(c.execute(sql.RESERVED, run).scalar_one()))
-        )
+        """Return what this run's replies cost, and what its unsettled sends count for in the budget."""
+        account = await self.account()
+        return account.spent, account.reserved + account.assumed
+
+    async def release_orphans(self, *, older_than: float = 0.0) -> tuple[int, int]:
+        """Give back to the budgets of all runs what they hold for sends of processes that ended.
+
+        Only what ended more than ``older_than`` seconds ago. The sends stay listed by ``orphans``, since they may have
+        been billed. Returns how many sends, and the amount in millionths of the currency.
+        """
+        return await self._commits.run(lambda c: self._accounts.release_orphans(c, older_than))
 
     async def usage(self) -> RunUsage:
         """What this run has asked and got so far, over all its openings."""
@@ -216,33 +303,44 @@ class Ledger:
 
         return await self._commits.run(job)
 
-    async def claim(self, stage: str, record_ids: Iterable[str], worker: str, lease_seconds: float) -> list[str]:
-        """Those of the records that are now this worker's: not done, and not another's whose lease still runs.
+    async def claim(
+        self, stage: str, record_ids: Iterable[str], worker: str | None = None, lease_seconds: float = LEASE_SECONDS
+    ) -> list[str]:
+        """Return those of the records that are now this worker's: not done, and not another's whose lease still runs.
 
-        Claiming again renews a lease, and claiming for no seconds gives a record back.
+        Claiming again renews a lease, and claiming for no seconds gives a record back. The worker is this opening
+        unless it is named.
         """
-        wanted = list(dict.fromkeys(record_ids))
-        given = {"run": to_bytes(self._run), "stage": to_bytes(stage), "worker": to_bytes(worker)}
+        ids = list(dict.fromkeys(record_ids))
+        name = self._writer if worker is None else to_bytes(worker)
+        ours = await self._claims().run(lambda c: self._accounts.claim(c, to_bytes(stage), ids, name, lease_seconds))
+        return [record_id for record_id in ids if record_id in ours]
 
-        def job(connection: Connection) -> set[str]:
-            now = _now(connection)
-            times = {**given, "now": now, "expires": now + lease_seconds}
-            # In one order for all workers, so that no two wait for each other.
-            ids = sorted((to_bytes(record_id), record_id) for record_id in wanted)
-            return {id_ for raw, id_ in ids if connection.execute(sql.CLAIM, {**times, "record_id": raw}).rowcount}
+    async def give_back(self, stage: str, record_ids: Iterable[str]) -> None:
+        """Give up this opening's claims on records."""
+        ids = sorted(map(to_bytes, record_ids))
+        await self._claims().run_anyway(lambda c: self._accounts.give_back(c, to_bytes(stage), ids))
 
-        ours = await self._commits.run(job)
-        return [record_id for record_id in wanted if record_id in ours]
+    def _claims(self) -> Commits:
+        """Return where claims are written: on a server in transactions of their own.
+
+        All processes claim the same records, and must not wait for each other's books, nor these for a claim.
+        """
+        if not self.shared:
+            return self._commits
+        if self._leases is None:
+            self._leases = Commits(engine_of(self._where), self._place, patience=PATIENCE)
+        return self._leases
 
     async def verify(self) -> AsyncIterator[str]:
         """Everything that is wrong with what is stored, of all runs: every key and checksum is computed again."""
         try:
-            for problem in await self._commits.run(_inner_problems):
+            for problem in await self._commits.run(inner_problems):
                 yield f"{self._place}: {problem}"
-            for what, pages, sound in sql.CHECKS:
+            for what, pages, sound in CHECKS:
                 async for row in self._rows(pages, 0, {}):
                     if not sound(row):
-                        yield f"{self._place}: {what} {_named(row)} is damaged."
+                        yield f"{self._place}: {what} {row_name(row)} is damaged."
         except UserError as error:
             yield str(error)
 
@@ -255,6 +353,8 @@ class Ledger:
 
         def job(connection: Connection) -> int:
             deleted = [connection.execute(part, {"key": key}) for key in keys for part in sql.PRUNE_CALL]
+            for run in [bytes(run) for run in connection.execute(sql.RUNS).scalars()] if keys else []:
+                self._accounts.derive(connection, run)
             deleted += [connection.execute(part, {"run": run}) for run in names for part in sql.PRUNE_RUN]
             return sum(result.rowcount for result in deleted)
 
@@ -270,15 +370,17 @@ class Ledger:
 
     def _read_outcome(self, row: Row[Any]) -> Outcome:
         if (outcome := read_outcome(row)) is None:
-            raise self._damaged(f"the outcome of {_named(row)}")
+            raise self._damaged(f"the outcome of {row_name(row)}")
         return outcome
 
-    def _check_same_reply(self, connection: Connection, settled: Settled) -> None:
+    def _check_same_reply(self, connection: Connection, settled: Settled) -> bool:
+        """Return False, for there is nothing new, where the reply is the one that is kept."""
         known = self._find(connection, settled.key)
         if known is None:
             raise self._error(settled.key, "has a reply but was never intended. Note the intent before sending.")
         if known != settled:
             raise self._error(settled.key, "was settled before with another reply. Use the one there is.")
+        return False
 
     def _conclude(self, connection: Connection, outcome: Outcome) -> None:
         row = outcome_row(outcome, self._run)
@@ -310,34 +412,3 @@ class Ledger:
 def _after(place: Any) -> Any:
     """The next place there can be."""
     return place + 1 if isinstance(place, int) else place + b"\0"
-
-
-def _now(connection: Connection) -> float:
-    """Seconds since 1970 by the one clock that all workers share."""
-    if connection.dialect.name == "sqlite":
-        return time.time()
-    return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
-
-
-def _inner_problems(connection: Connection) -> list[str]:
-    """What the database finds wrong with itself; only SQLite can be asked."""
-    if connection.dialect.name != "sqlite":
-        return []
-    found = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check"))]
-    lost = [
-        f"row {row[1]} of {row[0]} belongs to nothing" for row in connection.execute(text("PRAGMA foreign_key_check"))
-    ]
-    return [problem for problem in found if problem != "ok"] + lost
-
-
-def _named(row: Row[Any]) -> str:
-    """What a row is called in a message, as far as it can still be read."""
-    fields = row._asdict()
-    names = ["key"] if "key" in fields else ["record_id", "stage", "run"]
-    return " of ".join(_readable(fields[name], name) for name in names)
-
-
-def _readable(value: object, name: str) -> str:
-    if not isinstance(value, bytes):
-        return repr(value)
-    return key_text(value) if name == "key" else value.decode("utf-8", "backslashreplace")

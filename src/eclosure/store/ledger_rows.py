@@ -67,6 +67,17 @@ class Outcome:
     body: bytes | None
 
 
+class Account(NamedTuple):
+    """The sums of a run, in millionths of the currency."""
+
+    spent: int
+    """What its replies cost."""
+    reserved: int
+    """What its calls under way cost at worst."""
+    assumed: int
+    """What calls that broke off may have cost: the worst case, or the same as the answer that a later attempt got."""
+
+
 class RunUsage(NamedTuple):
     """What a run has asked and got."""
 

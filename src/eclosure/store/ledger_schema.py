@@ -115,6 +115,43 @@ _SHARES = (
     """,
 )
 
+_ACCOUNTS = (
+    # An opening of the ledger: alive while its lease runs. Buried once its open sends are marked as broken off.
+    """
+    CREATE TABLE ledger_writers (
+        writer {bytes} PRIMARY KEY,
+        run {bytes} NOT NULL,
+        seen DOUBLE PRECISION NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        buried SMALLINT NOT NULL CHECK (buried IN (0, 1))
+    )
+    """,
+    "CREATE INDEX ledger_writers_by_run ON ledger_writers (run)",
+    # A send that ended without an answer and may have been billed; whether the budget still counts it.
+    """
+    CREATE TABLE ledger_breaks (
+        intent {reference} PRIMARY KEY REFERENCES ledger_intents (seq),
+        counted SMALLINT NOT NULL CHECK (counted IN (0, 1))
+    )
+    """,
+    # The sums of a run, kept up to date by every transaction that changes them: no call waits for a scan.
+    """
+    CREATE TABLE ledger_accounts (
+        run {bytes} PRIMARY KEY,
+        spent BIGINT NOT NULL,
+        reserved BIGINT NOT NULL,
+        assumed BIGINT NOT NULL
+    )
+    """,
+    "CREATE INDEX ledger_intents_by_run ON ledger_intents (run)",
+    "CREATE INDEX ledger_replies_by_run ON ledger_replies (run)",
+    # Openings of before were not listed. Those that are alive today cannot read this schema, so all have ended.
+    """
+    INSERT INTO ledger_writers (writer, run, seen, expires, buried)
+    SELECT DISTINCT writer, run, 0, 0, 0 FROM ledger_intents
+    """,
+)
+
 
 def calls_and_outcomes(connection: Connection) -> None:
     """What was asked, what came back, and where every record went."""
@@ -136,4 +173,9 @@ def shares(connection: Connection) -> None:
     execute_all(connection, _SHARES, _TYPES)
 
 
-MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases, shares)
+def accounts(connection: Connection) -> None:
+    """Add who is alive, which sends broke off, what a run has cost so far, and indexes by run."""
+    execute_all(connection, _ACCOUNTS, _TYPES)
+
+
+MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases, shares, accounts)

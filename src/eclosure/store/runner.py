@@ -1,7 +1,8 @@
 """A resumable map of jobs over records: nothing is lost, nothing is done twice, and it may be killed at any moment.
 
 A record goes through the jobs one after the other, without waiting for its neighbours. Where it went in each of them
-is noted in the ledger before it goes on, so the same command takes a run up where it was. Knows nothing of models.
+is noted in the ledger before it goes on, so the same command takes a run up where it was. Processes that share a ledger
+share the records of a run: each is worked on by one of them, and all see what became of it. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eclosure.errors import EclosureError, RecordError, Resumable, UserError
+from eclosure.store.claims import Claims, claiming
 from eclosure.store.ledger import Outcome
 from eclosure.store.ledger_rows import Kind
 from eclosure.store.records import decode, encode
@@ -32,6 +34,10 @@ U = TypeVar("U")
 READ = "read"
 """The stage in which a record that never got to a job is accounted for."""
 WORKERS = 128
+LOOK_SECONDS = 1.0
+"""Between two looks at the records that other processes work on."""
+_LOOKS = 256
+"""Records that are looked at together."""
 
 working_on: ContextVar[tuple[str, str]] = ContextVar("working_on", default=("", ""))
 """The job and the record this task is at, for whoever has to say on whose behalf something was done."""
@@ -48,6 +54,7 @@ class Rejected:
 
 
 Result: TypeAlias = "U | Rejected"
+Bring: TypeAlias = "Callable[[ReadRecord[T]], Awaitable[None]]"
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class Progress:
     received: int = 0
     """Records taken from the input."""
     before: int = 0
-    """Of these, done by an earlier run of the same command."""
+    """Of these, done by an earlier run of the same command, or by another process."""
     done: Counter[Kind] = field(default_factory=Counter)
     """Records that got to their end, by where they went."""
 
@@ -98,32 +105,69 @@ class Runner(Generic[T]):
         """Whether a record with this id is ours; the others are for other runners on the same ledger."""
         self._stop: Exception | None = None
         self._resumes = False
+        self._elsewhere: dict[str, ReadRecord[T] | None] = {}
+        """Records that other processes work on; None for one that can be read again."""
+        self._rereads = True
+        self._claims = Claims(ledger)
 
     def stop(self) -> None:
         """Take no further record; what is under way is finished."""
-        self._stop = self._stop or Stopped("stopped. What is done is kept: run the same command again to go on.")
+        self._ledger.hurry()
+        self._stop_for(Stopped("stopped. What is done is kept: run the same command again to go on."))
 
     async def run(self, records: Iterable[ReadRecord[T]]) -> None:
         """Bring every record to its end; raises what stopped it before."""
         self._resumes = any([await self._ledger.tally(stage) for stage in (READ, *self._names)])
-        shared = iter(records)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._workers):
-                group.create_task(self._take(shared))
+        remaining = iter(records)
+        self._rereads = remaining is not records
+        async with claiming(self._ledger) as self._claims:
+            await self._take_all(remaining, self._bring)
+            while self._elsewhere and self._stop is None:
+                try:
+                    await self._look_elsewhere(records)
+                except Exception as error:
+                    self._stop_for(error)
         if self._stop is not None:
             raise self._stop
 
-    async def _take(self, records: Iterator[ReadRecord[T]]) -> None:
+    async def _take_all(self, records: Iterator[ReadRecord[T]], bring: Bring[T]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._take(records, bring))
+
+    async def _look_elsewhere(self, records: Iterable[ReadRecord[T]]) -> None:
+        """Count what other processes have finished, and take over what none of them works on any more."""
+        ids = list(self._elsewhere)
+        for start in range(0, len(ids), _LOOKS):
+            some = ids[start : start + _LOOKS]
+            done = await asyncio.gather(*map(self._is_done, some))
+            for record_id in [record_id for record_id, is_done in zip(some, done, strict=True) if is_done]:
+                del self._elsewhere[record_id]
+        ours = await self._claims.take_all(self._elsewhere)
+        if not ours:
+            await asyncio.sleep(LOOK_SECONDS)
+            return
+        stored = {record_id: self._elsewhere.pop(record_id) for record_id in ours}
+        if self._rereads:
+            again = (record for record in records if record.value is not None and self._id_of(record.value) in ours)
+        else:
+            again = (record for record in stored.values() if record is not None)
+        await self._take_all(again, self._work_on)
+
+    async def _take(self, records: Iterator[ReadRecord[T]], bring: Bring[T]) -> None:
         try:
-            # Whoever is free takes the next: a slow record keeps nobody waiting but itself.
+            # A worker that is free takes the next: a slow record holds up no other.
             while self._stop is None and (record := next(records, None)) is not None:
-                await self._bring(record)
+                await bring(record)
         except Exception as error:
             # The others finish what they have under way, for it may be paid, and then learn of it.
-            self._stop = self._stop or error
+            self._stop_for(error)
+
+    def _stop_for(self, error: Exception) -> None:
+        self._stop = self._stop or error
 
     async def _bring(self, record: ReadRecord[T]) -> None:
-        """One record to its end."""
+        """Bring a record of the input to its end, unless another process does."""
         if record.value is None:
             await self._set_aside(record)
             return
@@ -131,17 +175,43 @@ class Runner(Generic[T]):
         if not self._mine(record_id):
             return
         self.progress.received += 1
-        value: Any = record.value
-        reached = await self._ledger.reached(self._names, record_id) if self._resumes else None
-        if reached is not None and self._ended(reached):
-            self.progress.before += 1
-            self.progress.done[reached.kind] += 1
+        if self._resumes and await self._is_done(record_id):
             return
-        first = 0
-        if reached is not None:
-            first = self._names.index(reached.stage) + 1
-            value = read_value(self._jobs[first - 1].kind, reached)
-        await self._go_through(self._jobs[first:], record_id, value)
+        if await self._claims.take(record_id):
+            await self._work_on(record)
+        else:
+            self._elsewhere[record_id] = None if self._rereads else record
+
+    async def _work_on(self, record: ReadRecord[T]) -> None:
+        """Bring a record that is ours to its end."""
+        value: Any = record.value
+        record_id = self._id_of(value)
+        try:
+            # Another process may have finished it before this one claimed it.
+            reads = self._resumes or self._ledger.shared
+            reached = await self._ledger.reached(self._names, record_id) if reads else None
+            if reached is not None and self._ended(reached):
+                self._count_as_done(reached)
+                return
+            first = 0
+            if reached is not None:
+                first = self._names.index(reached.stage) + 1
+                value = read_value(self._jobs[first - 1].kind, reached)
+            await self._go_through(self._jobs[first:], record_id, value)
+        finally:
+            self._claims.finish(record_id)
+
+    async def _is_done(self, record_id: str) -> bool:
+        """Return whether a record has reached its end, and count it if so."""
+        reached = await self._ledger.reached(self._names, record_id)
+        if reached is None or not self._ended(reached):
+            return False
+        self._count_as_done(reached)
+        return True
+
+    def _count_as_done(self, outcome: Outcome) -> None:
+        self.progress.before += 1
+        self.progress.done[outcome.kind] += 1
 
     async def _go_through(self, jobs: Sequence[Job[Any, Any]], record_id: str, value: Any) -> None:
         for job in jobs:
