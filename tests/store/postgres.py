@@ -6,13 +6,16 @@ import atexit
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
 
+import psutil
 import pytest
 
 NO_POSTGRES = "PostgreSQL is not installed here, or psycopg is not"
@@ -22,53 +25,88 @@ _numbers = count()
 
 def fresh_database() -> str:
     """The URL of an empty database; skips the test where there is no server."""
-    server = _server()
-    if server is None:
-        pytest.skip(NO_POSTGRES)
-    import psycopg
+    return _server().fresh_database()
 
-    name = f"test_{next(_numbers)}"
-    with psycopg.connect(f"{server}&dbname=postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"{server}&dbname={name}"
+
+class Server:
+    """A server that can be stopped, started again and frozen. Use it in a ``with``."""
+
+    def __init__(self) -> None:
+        programs = _programs()
+        if programs is None or not _has_driver():
+            pytest.skip(NO_POSTGRES)
+        self._programs = programs
+        self._folder = Path(tempfile.mkdtemp(prefix="pg"))
+        self._user = _ordinary_user()
+        if self._user is not None:
+            shutil.chown(self._folder, self._user)
+        setup: list[str | Path] = [programs / "initdb", "-D", self._folder / "data", "-U", "tester", "-A", "trust"]
+        setup += ["-E", "UTF8", "--no-sync"]
+        subprocess.run(setup, check=True, capture_output=True, user=self._user, cwd=self._folder)
+        self.url = f"postgresql://tester@/?host={self._folder}"
+        self.start()
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        options: list[str | Path] = ["-k", self._folder, "-c", "listen_addresses=", "-c", "max_connections=40"]
+        command = [self._programs / "postgres", "-D", self._folder / "data", *options]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, user=self._user, cwd=self._folder, stdout=log, stderr=log)
+        _wait_for(f"{self.url}&dbname=postgres")
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Stop at once: SIGINT ends all connections in order, SIGQUIT as a crash does."""
+        self._process.send_signal(number)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to the server and all its processes: SIGSTOP freezes it, SIGCONT lets it go on."""
+        process = psutil.Process(self._process.pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
+
+    def fresh_database(self) -> str:
+        """Return the URL of an empty database."""
+        import psycopg
+
+        name = f"test_{next(_numbers)}"
+        with psycopg.connect(f"{self.url}&dbname=postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"{self.url}&dbname={name}"
+
+    def close(self) -> None:
+        """Stop, and remove everything."""
+        with suppress(psutil.NoSuchProcess):
+            self.signal_all(signal.SIGCONT)
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @cache
-def _server() -> str | None:
+def _server() -> Server:
     """Started once and stopped at exit."""
-    programs = _programs()
+    server = Server()
+    atexit.register(server.close)
+    return server
+
+
+def _has_driver() -> bool:
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        return None
-    if programs is None:
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    user = _ordinary_user()
-    if user is not None:
-        shutil.chown(folder, user)
-    setup: list[str | Path] = [
-        programs / "initdb",
-        "-D",
-        folder / "data",
-        "-U",
-        "tester",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--no-sync",
-    ]
-    subprocess.run(setup, check=True, capture_output=True, user=user, cwd=folder)
-    options: list[str | Path] = ["-k", folder, "-c", "listen_addresses=", "-c", "max_connections=40"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [programs / "postgres", "-D", folder / "data", *options], user=user, cwd=folder, stdout=log, stderr=log
-        )
-    atexit.register(_stop, process, folder)
-    url = f"postgresql://tester@/?host={folder}"
-    _wait_for(f"{url}&dbname=postgres")
-    return url
+        return False
+    return True
 
 
 def _programs() -> Path | None:
@@ -97,13 +135,3 @@ def _wait_for(url: str) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
-
-
-def _stop(process: subprocess.Popen[bytes], folder: Path) -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    shutil.rmtree(folder, ignore_errors=True)

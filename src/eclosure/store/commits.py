@@ -153,6 +153,8 @@ class Commits:
 
     def _commit(self, batch: list[_Queued[Any]]) -> None:
         while batch:
+            if (end := self._outage.end_of_run) is not None:
+                return _tell(batch, [end] * len(batch))
             try:
                 self._outage.begin()
                 results = self._transact(batch)
@@ -197,6 +199,8 @@ class _Outage:
         self._began: float | None = None
         """When the transaction under way began."""
         self._warned = False
+        self.end_of_run: Resumable | None = None
+        """Set once the server is given up: nothing is tried any more, and the run ends without further delay."""
         self._closed = Event()
         self._driver: Any = None
         if self._patience:
@@ -238,10 +242,11 @@ class _Outage:
         """Return what the waiters are told."""
         if self._patience and self._answered and _is_away(error):
             seconds = time.monotonic() - (self._since or time.monotonic())
-            return Resumable(
+            self.end_of_run = Resumable(
                 f"{self._place}: did not answer for {seconds:.0f} s ({_sentence(error)}). What is done is kept: run "
                 "the same command again to go on once the database is back."
             )
+            return self.end_of_run
         kind = Resumable if self._answered else UserError
         return kind(
             f"{self._place}: cannot be read or written now ({_sentence(error)}). Put that right and start again: "
