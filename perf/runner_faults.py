@@ -179,7 +179,7 @@ def mutate(mutant: str | None) -> None:
         # Nothing is on disk when a request leaves; the ledger is given its intent with the reply.
         kept: dict[str, Any] = {}
 
-        async def later(_: Ledger, intent: Any) -> None:
+        async def later(_: Ledger, intent: Any, **_settings: Any) -> None:
             kept[intent.key] = intent
 
         settle = Ledger.settle

@@ -10,6 +10,7 @@ import pytest
 from tests.store.postgres import fresh_database
 
 from eclosure.store import records
+from eclosure.store.database import WriterLock
 from eclosure.world.handlers import world_registry
 from eclosure.world.make import make_items
 from eclosure.world.server import ServerThread
@@ -56,16 +57,29 @@ def test_workers_on_one_ledger_write_what_one_process_writes(tmp_path, questions
     ("flags", "problem"),
     [
         ((), "a file takes one writer"),
-        (("--ledger", "postgresql://x/y", "--budget", 1, "--prices", "p.json"), "cannot keep one budget"),
         (("--ledger", "postgresql://x/y", "--concurrency", 1), "some would have none"),
         (("--ledger", "postgresql://x/y", "--replay"), "asks a model that is served"),
     ],
 )
 def test_what_workers_cannot_do_is_refused(tmp_path, questions, flags, problem):
     pytest.importorskip("ray")
-    (tmp_path / "p.json").write_text('{"world": {"input": 1, "output": 1}}')
-    flags = [tmp_path / "p.json" if flag == "p.json" else flag for flag in flags]
     with ServerThread(world_registry()) as server:
-        prices = () if "--prices" in flags else ("--no-price",)
-        arguments = (questions, "--model", server.base_url, *prices, "--out", tmp_path / "r", "--engine", "ray", *flags)
+        asked = (questions, "--model", server.base_url, "--no-price", "--out", tmp_path / "r", "--engine", "ray")
+        arguments = (*asked, *flags)
         assert problem in " ".join(generate(*arguments, code=2).split())
+
+
+def test_workers_keep_one_budget_and_the_same_command_waits_for_its_turn(tmp_path, questions):
+    pytest.importorskip("ray")
+    (tmp_path / "p.json").write_text('{"world": {"input": 1, "output": 1}}')
+    with ServerThread(world_registry()) as server:
+        asked = (questions, "--model", server.base_url, "--demonstrations", 0, "--max-new-tokens", 256)
+        on_ray = (*asked, "--engine", "ray", "--ledger", fresh_database(), "--out", tmp_path / "r")
+        held = WriterLock(tmp_path / "r" / "responses.jsonl", "the same command")
+        refused = generate(*on_ray, "--no-price", code=2)
+        assert "is writing to it. Wait until it ends" in " ".join(refused.split())
+        assert server.bill(keys=False)["totals"]["paid"] == 0
+        held.release()
+        generate(*on_ray, "--prices", tmp_path / "p.json", "--budget", "0.01", code=75)
+        totals = server.bill(keys=False)["totals"]
+    assert 0 < totals["prompt_tokens"] + totals["completion_tokens"] <= 10_000

@@ -16,8 +16,9 @@ from tests.store.postgres import fresh_database
 
 from eclosure.core.identity import canonical_bytes, content_hash
 from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.store import ledger_queries
-from eclosure.store.ledger import Intent, Ledger, Outcome, Settled, UnderWayError
+from eclosure.store import ledger as ledger_module
+from eclosure.store import ledger_accounts, ledger_queries
+from eclosure.store.ledger import Intent, Ledger, NotCoveredError, Outcome, Settled, UnderWayError
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "decoding": {"seed": 1}, "replica": 0}
 
@@ -503,3 +504,68 @@ def test_the_last_open_intent_is_released_whoever_wrote_it(where):
         lambda ledger: ledger.release(asked.key, whoever=True),
     )
     assert (one, none) == ([asked], [])
+
+
+def test_an_orphan_stops_counting_at_its_worst_once_answered_and_altogether_on_request(where):
+    asked, other = intent(1, reserved=50), intent(2, reserved=8)
+    using(where, lambda ledger: ledger.intend(asked), lambda ledger: ledger.intend(other))
+    before, *_, answered, early, released, after, orphans = using(
+        where,
+        lambda ledger: ledger.account(),
+        lambda ledger: ledger.intend(asked),
+        lambda ledger: ledger.settle(reply(asked, cost=3)),
+        lambda ledger: ledger.account(),
+        lambda ledger: ledger.release_orphans(older_than=3600),
+        lambda ledger: ledger.release_orphans(),
+        lambda ledger: ledger.account(),
+        lambda ledger: ledger.orphans(),
+    )
+    assert (before, answered) == ((0, 0, 58), (3, 0, 3 + 8))
+    assert (early, released, after) == ((0, 0), (2, 11), (3, 0, 0))
+    # No budget counts them any more. They may have been billed, and stay listed.
+    assert orphans == [asked, other]
+
+
+def test_the_cap_is_held_against_everything_that_may_have_been_billed(where):
+    calls = [intent(number, reserved=40) for number in range(4)]
+    using(where, lambda ledger: ledger.intend(calls[0]))  # broken off with its opening
+
+    async def work(ledger):
+        await ledger.intend(calls[1], cap=100)
+        with pytest.raises(NotCoveredError) as refused:
+            await ledger.intend(calls[2], cap=100)
+        assert refused.value.account == (0, 40, 40)
+        await ledger.settle(reply(calls[1], cost=20))
+        assert await ledger.intend(calls[2], cap=100) == (20, 40, 40)
+        await ledger.release(calls[2].key)
+        assert await ledger.intend(calls[3], cap=None) == (20, 40, 40)
+        return await ledger.account()
+
+    assert using(where, work) == [(20, 40, 40)]
+
+
+def test_what_a_process_that_is_alive_has_under_way_is_not_sent_by_another(monkeypatch):
+    for module in (ledger_accounts, ledger_module):
+        monkeypatch.setattr(module, "LEASE_SECONDS", 1.5)
+    where, asked = fresh_database(), intent(1, reserved=50)
+
+    async def main():
+        async with Ledger.open(where, run="a") as alive:
+            await alive.intend(asked)
+            dead = Ledger.open(where, run="a")
+            await dead.__aenter__()
+            await dead.intend(intent(2, reserved=8))
+            dead._commits._beat = None  # as if killed: it says nothing any more
+            async with Ledger.open(where, run="a") as ledger:
+                with pytest.raises(UnderWayError):
+                    await ledger.intend(intent(2))
+                await asyncio.sleep(3.5)
+                with pytest.raises(UnderWayError):
+                    await ledger.intend(asked)
+                await ledger.intend(intent(2, reserved=8))
+                account = await ledger.account()
+            await dead.__aexit__(None, None, None)
+            return account
+
+    # One of the living each, and one that broke off.
+    assert asyncio.run(main()) == (0, 50 + 8, 8)
