@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -286,3 +292,73 @@ def test_a_record_that_is_lost_keeps_the_manifest_from_being_written(tmp_path):
     with pytest.raises(AssertionError, match="unaccounted"):
         asyncio.run(lose())
     assert not stage.out.exists()
+
+
+CHILD = """
+import asyncio, sys
+from tests.store.test_runner import Number, numbers
+from eclosure.store.ledger import Ledger
+from eclosure.store.runner import Job, Runner
+
+async def main():
+    async def work(number):
+        if number.value >= 4:
+            print(number.id, flush=True)
+            await asyncio.sleep(600)
+        return number
+
+    async with Ledger.open(sys.argv[1], run="a") as ledger:
+        jobs = [Job("double", work, Number), Job("add", work, Number)]
+        await Runner(ledger, jobs, lambda number: number.id, workers=2).run(numbers(20))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_the_records_of_a_killed_process_are_taken_over_when_its_lease_is_over():
+    """By a process that works at the same time and leaves them alone until then."""
+    where = fresh_database()
+    command = [sys.executable, "-c", CHILD, where]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as child:
+        assert child.stdout is not None
+        held = sorted(child.stdout.readline().strip() for _ in range(2))
+        assert held == ["n0004", "n0005"]
+        work, began = Work(), time.monotonic()
+
+        async def main():
+            running = asyncio.create_task(go(where, work, iter(numbers(20))))
+            while len(work.done) < 2 * 14:
+                await asyncio.sleep(0.05)
+            child.send_signal(signal.SIGKILL)
+            return await running
+
+        runner = asyncio.run(asyncio.wait_for(main(), 120))
+    assert runner.progress.done == {"accepted": 20}
+    assert runner.progress.before == 4  # done by the other one before it was killed
+    assert Counter(work.done) == Counter((stage, f"n{n:04}") for stage in ("double", "add") for n in range(4, 20))
+    assert {record_id for _, record_id in work.done[-4:]} == set(held)
+    assert time.monotonic() - began > 5
+
+
+def test_processes_at_one_run_share_the_records_and_all_see_everything_done():
+    where, works = fresh_database(), [Work() for _ in range(3)]
+
+    async def main():
+        return await asyncio.gather(*(go(where, work, numbers(60), workers=4) for work in works))
+
+    runners = asyncio.run(asyncio.wait_for(main(), 120))
+    assert [runner.progress.done for runner in runners] == [{"accepted": 60}] * 3
+    done = Counter(step for work in works for step in work.done)
+    assert done == Counter((stage, f"n{n:04}") for stage in ("double", "add") for n in range(60))
+    assert sum(runner.progress.before for runner in runners) == 2 * 60
+
+
+def test_a_run_that_is_stopped_gives_its_records_back_at_once():
+    where = fresh_database()
+    broken = Work(fail={("add", "n0003"): Resumable("down")})
+    with pytest.raises(Resumable, match="down"):
+        asyncio.run(go(where, broken, numbers(10), workers=2))
+    began = time.monotonic()
+    assert asyncio.run(go(where, Work(), numbers(10))).progress.done == {"accepted": 10}
+    assert time.monotonic() - began < 10
