@@ -716,6 +716,9 @@ def test_arguments_come_first():
     [
         ("openai/gpt-x", {}, "Set OPENAI_API_KEY"),
         ("groq/llama", {"OPENAI_API_KEY": "a"}, "Set GROQ_API_KEY"),
+        # The key of one's own server is not for a provider, be it the one that is meant where none is named.
+        ("groq/llama", {"ECLOSURE_API_KEY": "e"}, "Set GROQ_API_KEY"),
+        ("gpt-x", {"ECLOSURE_API_KEY": "e"}, "Set OPENAI_API_KEY"),
         ("Qwen/Qwen3-8B", {"OPENAI_API_KEY": "a"}, "no provider 'Qwen'"),
     ],
 )

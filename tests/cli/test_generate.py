@@ -24,7 +24,6 @@ from tests.generating import asked, command, generate, paid, questions, ran, ser
 
 from eclosure.benchmarks.load import scan_instances
 from eclosure.chat.connect import CallSettings
-from eclosure.cli.environment import load_file, read_variables
 from eclosure.cli.progress import Meter
 from eclosure.core.response import Response
 from eclosure.store.records import read, values, write
@@ -311,55 +310,6 @@ def test_the_key_is_found_nowhere(instances, tmp_path):
     assert len(texts) > 100
     assert any(b"Final answer:" in text for text in texts)  # the unpacked ledger was really read
     assert not [text for text in texts if CANARY[3:].encode() in text]
-
-
-# Settings in the environment and in .env.
-
-
-def test_variables_are_read_as_people_write_them():
-    text = "A=1\n# B=2\nexport C = three \nD='a # b'\nE=\"x\" # said\nF=x # said\nG=\nno line\nH=a#b\n"
-    assert read_variables(text) == {
-        "A": "1",
-        "C": "three",
-        "D": "a # b",
-        "E": "x",
-        "F": "x",
-        "G": "",
-        "H": "a#b",
-    }
-
-
-def test_the_environment_wins_and_only_our_own_is_taken(tmp_path):
-    (tmp_path / ".env").write_text("ECLOSURE_BUDGET=1\nECLOSURE_MODEL=m\nGROQ_API_KEY=k\nPATH=/evil\nHTTPS_PROXY=x\n")
-    environ = {"ECLOSURE_BUDGET": "2", "PATH": "/bin"}
-    load_file(tmp_path, environ)
-    assert environ == {"ECLOSURE_BUDGET": "2", "PATH": "/bin", "ECLOSURE_MODEL": "m", "GROQ_API_KEY": "k"}
-    load_file(tmp_path / "nowhere", environ)
-
-
-def test_a_folders_file_cannot_send_a_key_elsewhere(tmp_path, capsys):
-    (tmp_path / ".env").write_text("OPENAI_BASE_URL=https://elsewhere.example/v1\n")
-    environ = {"OPENAI_API_KEY": CANARY}
-    load_file(tmp_path, environ)
-    assert environ == {"OPENAI_API_KEY": CANARY}
-    assert "OPENAI_BASE_URL is not taken" in (told := capsys.readouterr().err)
-    assert CANARY not in told
-    (tmp_path / ".env").write_text(f"OPENAI_BASE_URL=https://mine.example/v1\nOPENAI_API_KEY={CANARY}\n")
-    environ = {}
-    load_file(tmp_path, environ)
-    assert environ["OPENAI_BASE_URL"] == "https://mine.example/v1"
-
-
-@pytest.mark.slow
-def test_flags_are_found_in_the_file(instances, tmp_path):
-    with server() as model:
-        (tmp_path / ".env").write_text(
-            f"ECLOSURE_BASE_URL={model.base_url}\nECLOSURE_MODEL=other\nECLOSURE_NO_PRICE=1\nECLOSURE_LEDGER=calls.db\n"
-        )
-        done = ran(instances, "--out", tmp_path / "run", "--limit", 2, cwd=tmp_path, ECLOSURE_MODEL="world")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "calls.db").exists()
-    assert {one.source.model for one in read(tmp_path / "run" / "responses.jsonl", Response)} == {"127.0.0.1/world"}
 
 
 # Progress and order.

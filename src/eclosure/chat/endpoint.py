@@ -119,8 +119,9 @@ def find_route(
     """Return the way to a model named ``provider/model``, or at a base URL given here, in the name or the environment.
 
     A key goes to the provider it belongs to: ``OPENAI_API_KEY`` to OpenAI and to ``OPENAI_BASE_URL``, ``GROQ_API_KEY``
-    to Groq, and so on; ``ECLOSURE_API_KEY`` to a server that has no variable of its own. A server of one's own goes by
-    host and port unless the address, or ``ECLOSURE_SERVER_NAME``, names it.
+    to Groq, and so on. ``ECLOSURE_API_KEY`` goes to a server given by its address and to ``vllm/…`` and ``ollama/…``,
+    never to a provider that has a variable of its own. A server given by its address is named by host and port unless
+    the address, or ``ECLOSURE_SERVER_NAME``, names it.
     """
     environ = os.environ if environ is None else environ
     address = base_url if isinstance(base_url, ServerAddress) else ServerAddress(base_url)
@@ -156,10 +157,11 @@ def _server(name: str | None) -> str | None:
 def _find_key(route: Route, variable: str | None, environ: Mapping[str, str]) -> SecretStr | None:
     at_home = [service for service in SERVICES.values() if service.base_url == route.base_url]
     own = at_home[0].key_variable if at_home else variable
-    found = environ.get(own or "") or environ.get("ECLOSURE_API_KEY")
-    if at_home and own and not found:
+    key = environ.get(own or "")
+    if at_home and own and not key:
         raise SettingError(f"{route.name}: no API key. Set {own}.")
-    return SecretStr(found) if found else None
+    key = key or environ.get("ECLOSURE_API_KEY")
+    return SecretStr(key) if key else None
 
 
 def checked_url(base_url: str) -> str:

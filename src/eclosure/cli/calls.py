@@ -6,6 +6,7 @@ None of them changes what is asked, so a run may go on with other values.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
@@ -72,6 +73,7 @@ class Asking(NamedTuple):
         from eclosure.chat.named import find_model
 
         if name.startswith(PREFIX):
+            _refuse_file_address(name, self.base_url.url)
             return ThroughInspect(name.removeprefix(PREFIX), self.base_url.url, server=self.base_url.name)
         return find_model(name, base_url=self.base_url)
 
@@ -82,6 +84,18 @@ class Asking(NamedTuple):
 
         flags = {"ledger": self.ledger, "retry": self.retry, "replay": self.replay, "force": self.force}
         return {**flags, "watch": watched}
+
+
+def _refuse_file_address(name: str, base_url: str | None) -> None:
+    """Refuse to send a provider of Inspect to an address from ``.env``: it would take its own key there."""
+    from eclosure.cli.environment import FILE, address_from_file
+    from eclosure.errors import SettingError
+
+    if address_from_file("ECLOSURE_BASE_URL") and base_url == os.environ["ECLOSURE_BASE_URL"]:
+        raise SettingError(
+            f"{name}: {FILE} gives ECLOSURE_BASE_URL, and a provider of Inspect would send its own key there. "
+            f"Run eclosure --env-file {FILE} … if you trust the file, or remove the line."
+        )
 
 
 def _asking(

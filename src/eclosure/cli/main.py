@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Never
+from pathlib import Path
+from typing import Annotated, Any, Never
 
 import typer
 
@@ -70,12 +71,31 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _eclosure(
+    context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback has seen it
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    env_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--env-file", help="Trust this file of NAME=value lines; without, .env may not redirect calls or keys."
+        ),
+    ] = None,
 ) -> None:
     """Measure and close the local-global gap: responses whose every step is sound and whose whole is not."""
-    load_file()
+    if env_file is not None or _reads_environment(_commands(context.command).get(context.invoked_subcommand)):
+        load_file(env_file, trusted=env_file is not None)
+
+
+def _commands(command: Any) -> dict[str | None, Any]:
+    """Return the commands below this one by name; typer brings its own copy of click, so no class can be named."""
+    return getattr(command, "commands", {})
+
+
+def _reads_environment(command: Any) -> bool:
+    """Return whether a command, or one below it, has an option that may stand in the environment."""
+    own = any(parameter.envvar for parameter in getattr(command, "params", ()))
+    return own or any(map(_reads_environment, _commands(command).values()))
 
 
 def main() -> Never:
