@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 
 from eclosure.annotate import chain
 from eclosure.annotate.forms import PASSES, Kind
@@ -20,7 +20,7 @@ from eclosure.annotate.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclosure.errors import SettingError, UserError
 from eclosure.protocol.prompts import load_text
 from eclosure.store.atomic import AtomicFile
-from eclosure.store.database import WRITES, engine_of, is_url, migrate, shown
+from eclosure.store.database import WRITES, engine_of, has_password, is_url, migrate, shown
 from eclosure.store.records import parse
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def create(
 def _place(folder: Path, database: str | None) -> Path | str:
     if database is None:
         return folder / DATABASE
-    if is_url(database) and make_url(database).password:
+    if is_url(database) and has_password(database):
         raise SettingError("the database's password would be kept in the folder. Leave it out, and set PGPASSWORD.")
     return database
 

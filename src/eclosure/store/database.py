@@ -46,14 +46,32 @@ _LOCK_BYTE = 2**30
 _MIGRATION_LOCK = 0x65636C6F
 
 
+_NO_URL = "this is no URL of a database. Write postgresql://user@host/name, or name a file."
+# What a message may repeat of a URL's query. A list of secrets would never be complete: pgpassword, options, …
+_SAYABLE = ("host", "hostaddr", "port", "user", "dbname", "service", "sslmode")
+
+
 def is_url(where: Path | str) -> bool:
-    """Whether a place is a URL and not a file."""
+    """Return whether this is a URL and not a file. A URL with a slip in its head is refused, not taken for a file."""
+    if isinstance(where, str) and "://" not in where and where.startswith("postgres") and "@" in where:
+        raise SettingError(_NO_URL)  # its password would become the name of a folder
     return isinstance(where, str) and "://" in where
 
 
 def shown(where: Path | str) -> str:
-    """The place as a message may name it: without a password."""
-    return _url(str(where)).render_as_string(hide_password=True) if is_url(where) else str(where)
+    """Return the file or URL as a message may name it: without a password or anything else that may be secret."""
+    if not is_url(where):
+        return str(where)
+    url = _url(str(where))
+    server = url.set(query={}).render_as_string()
+    query = "&".join(f"{name}={value}" for name in _SAYABLE for value in url.normalized_query.get(name, ()))
+    return f"{server}?{query}" if query else server
+
+
+def has_password(where: str) -> bool:
+    """Return whether a URL holds a password, before the host or in its query."""
+    url = _url(where)
+    return bool(url.password) or any("password" in name.lower() for name in url.query)
 
 
 WRITES = "eclosure_writes"
@@ -68,10 +86,12 @@ def engine_of(where: Path | str, *, connections: int = 1) -> Engine:
 def _url(where: str) -> URL:
     try:
         url = make_url(where)
-    except ArgumentError as error:
-        raise SettingError(
-            "this is no URL of a database. Write postgresql://user@host/name, or name a file."
-        ) from error
+    except (ArgumentError, ValueError):
+        raise SettingError(_NO_URL) from None  # the error repeats the URL, and with it the password
+    if "@" in (url.host or ""):
+        raise SettingError("the URL of the database holds @ in its password. Write %40 for it, or set PGPASSWORD.")
+    if not all(port.isdigit() for ports in url.normalized_query.get("port", ()) for port in ports.split(",")):
+        raise SettingError("the URL of the database has a port that is no number.")
     if url.get_backend_name() != "postgresql":
         name = url.get_backend_name()
         raise SettingError(f"{name}://: is no database known here. Write postgresql://user@host/name, or name a file.")
