@@ -32,7 +32,7 @@ from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.limits import Limiter, Pace
 from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, Usage
 from eclosure.chat.patience import Patience, Patient
-from eclosure.chat.prices import Price, millionths, price_of, read_prices
+from eclosure.chat.prices import Price, millionths, money, price_of, read_currency, read_prices
 from eclosure.chat.recorded import Books, IntentWriter, Noted
 from eclosure.errors import SettingError, UserError
 from eclosure.store.ledger import Account, Ledger
@@ -132,7 +132,7 @@ def test_many_runs_never_over_the_cap(tmp_path):
 def test_reserving_and_settling():
     budget = Budget(100)
     budget.reserve(60)
-    with pytest.raises(BudgetSpent, match=r"0\.00 of 0\.00 spent") as raised:
+    with pytest.raises(BudgetSpent, match=r"0\.00 of 0\.0001 USD spent, up to 0\.00006 USD reserved: ") as raised:
         budget.reserve(41)
     assert isinstance(raised.value, UserError)
     assert raised.value.exit_code == 75
@@ -145,11 +145,30 @@ def test_reserving_and_settling():
         budget.reserve(51)
 
 
+def test_money_is_told_with_its_currency(tmp_path):
+    assert [money(amount) for amount in (0, 740_000, 1_234_567_890, 400)] == [
+        "0.00 USD",
+        "0.74 USD",
+        "1,234.57 USD",
+        "0.0004 USD",
+    ]
+    (tmp_path / "p.yaml").write_text("currency: EUR\nmine: {input: 1, output: 2}\n")
+    assert read_currency(tmp_path / "p.yaml") == "EUR"
+    assert read_prices(tmp_path / "p.yaml") == {"mine": Price.of(1, 2)}
+    # Published prices are in dollars: they are not mixed with others.
+    with pytest.raises(SettingError, match="no price is known in EUR"):
+        price_of("openai/gpt-4o-mini", {}, "EUR")
+    for wrong in ("euro", 7, "usd"):
+        (tmp_path / "p.json").write_text(json.dumps({"currency": wrong}))
+        with pytest.raises(SettingError, match="three capital letters"):
+            read_currency(tmp_path / "p.json")
+
+
 def test_without_a_cap_it_only_counts():
     budget = Budget(None)
     budget.reserve(10**12)
     budget.settle(10**12, 2_500_000)
-    assert str(budget) == "2.50 spent"
+    assert str(budget) == "2.50 USD spent"
     with pytest.raises(SettingError):
         Budget(-1)
 

@@ -18,11 +18,13 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.generating import asked, command, generate, paid, questions, ran, server, started, world
 
 from eclosure.benchmarks.load import scan_instances
+from eclosure.chat.budget import Budget
 from eclosure.chat.connect import CallSettings
 from eclosure.cli.progress import Meter
 from eclosure.core.response import Response
@@ -238,10 +240,8 @@ def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
         priced = ran(instances, *words, "--prices", tmp_path / "prices.json")
         assert model.bill(keys=False)["totals"]["received"] == 0
     assert priced.returncode == 0, priced.stderr
-    told = (
-        r"127\.0\.0\.1/world: 40 calls, about ([\d,]+) tokens read and at most 40,960 written, about ([\d.]+) at most\n"
-    )
-    found = re.fullmatch(told, priced.stdout)
+    expected = r"40 calls, about ([\d,]+) tokens read and at most 40,960 written, at most about ([\d.]+) USD\n"
+    found = re.fullmatch(r"127\.0\.0\.1/world: " + expected, priced.stdout)
     tokens = int(found[1].replace(",", ""))
     assert float(found[2]) == pytest.approx((tokens * 10 + 40_960 * 100) / 1e6, abs=0.01)
     assert {path.name for path in tmp_path.iterdir()} == {"instances.jsonl", "prices.json"}
@@ -257,7 +257,7 @@ def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_pa
         first = ran(*words, 15)
         assert first.returncode == 75, first.stderr
         assert "Raise the budget and run the same command again" in first.stderr
-        spent = float(re.search(r"([\d.]+) of 15\.00 spent", first.stderr)[1])
+        spent = float(re.search(r"([\d.]+) of 15\.00 USD spent", first.stderr)[1])
         assert 0 < spent <= 15
         assert 0 < paid(model) < 40
         second = ran(*words, 500)
@@ -265,6 +265,27 @@ def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_pa
         assert paid(model) == 40
     assert (tmp_path / "run" / "responses.jsonl").read_bytes() == whole
     assert json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]["cost"] > spent
+
+
+@pytest.mark.slow
+def test_nothing_is_spent_where_nothing_was_reached(instances, tmp_path):
+    (tmp_path / "prices.json").write_text(json.dumps({"m": {"input": 1000, "output": 1000}, "currency": "EUR"}))
+    words = ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--prices", tmp_path / "prices.json"]
+    done = ran(instances, *words, "--out", tmp_path / "run", ECLOSURE_BREAKER_SECONDS="0")
+    assert done.returncode == 75, done.stderr
+    assert set(re.findall(r"([\d.]+)(?: of [\d.]+)?(?: EUR)? spent", done.stderr)) <= {"0.00"}
+    assert "possibly billed" not in done.stderr
+
+
+@pytest.mark.slow
+def test_costs_are_told_in_the_currency_of_the_price_file(instances, tmp_path):
+    (tmp_path / "prices.json").write_text(json.dumps({"world": {"input": 1, "output": 1}, "currency": "EUR"}))
+    with server() as model:
+        words = ["--base-url", model.base_url, "--model", "world", "--prices", tmp_path / "prices.json"]
+        done = ran(instances, *words, "--out", tmp_path / "run", "--budget", 9)
+    assert re.search(r"[\d.]+ of 9\.00 EUR spent", done.stderr), done.stderr
+    assert re.search(r" written, 0\.\d+ EUR spent\n", done.stdout), done.stdout
+    assert json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]["currency"] == "EUR"
 
 
 def test_a_price_nobody_knows_is_refused(instances, tmp_path):
@@ -327,6 +348,37 @@ def test_a_line_says_how_far_a_run_is():
     assert meter.line() == "325/1,300 (25 %), 2.5/s, 6:30 left, 300 accepted, 20 rejected, 5 quarantined"
     now[0] += 50 * 99
     assert "1.5/min, 10:50:00 left" in meter.line()
+
+
+def connection(failed=0, limit=64, **sums):
+    """A model in use, as a progress line sees it."""
+    budget = Budget(sums.pop("cap", None))
+    for name, amount in sums.items():
+        setattr(budget, name, amount)
+    limiter = SimpleNamespace(in_flight=limit, limit=limit)
+    return SimpleNamespace(model=SimpleNamespace(limiter=limiter, met=Counter(failed=failed)), budget=budget)
+
+
+def test_a_line_says_what_was_spent_apart_from_what_may_be_billed():
+    nothing_spent = connection(failed=22, assumed=37_960_000)
+    assert Meter(Progress(), [nothing_spent], 600).line() == (
+        "0/600 (0 %), 0 accepted, 22 failed calls, 0.00 USD spent, up to 37.96 USD possibly billed"
+    )
+    capped = connection(cap=5_000_000, spent=740_000, reserved=100_000)
+    # Three models of a run share one budget, which is told once.
+    line = Meter(Progress(), [capped, capped, capped], 600).line()
+    assert line.count("0.74 of 5.00 USD spent, up to 0.10 USD reserved") == 1
+
+
+@pytest.mark.parametrize("scale", [1, 100, 10_000, 1_000_000])
+def test_a_line_fits_a_terminal(scale):
+    progress = Progress()
+    progress.done.update({"accepted": 12 * scale, "rejected": 3 * scale, "quarantined": scale})
+    now = iter([0.0, 35_999.0])
+    amounts = {"cap": 10**9 * scale, "spent": 10**8 * scale, "reserved": 10**8, "assumed": 10**7}
+    line = Meter(progress, [connection(failed=scale, **amounts)], 20 * scale, clock=lambda: next(now)).line()
+    assert len(line) <= 100
+    assert "USD spent" in line
 
 
 def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):

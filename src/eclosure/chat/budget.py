@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure
 from eclosure.chat.model import Request, Usage
-from eclosure.chat.prices import MILLION, Price
+from eclosure.chat.prices import USD, Price, digits, money
 from eclosure.errors import Resumable, SettingError
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class BudgetSpent(Resumable):
 class Budget:
     """What a run may cost, and what it has cost. As long as no call costs more than its worst case, the cap holds."""
 
+    currency = USD
+
     def __init__(self, cap: int | None) -> None:
         if cap is not None and cap < 0:
             raise SettingError("a budget is not negative.")
@@ -92,9 +94,21 @@ class Budget:
         self._settled = asyncio.Event()
 
     def __str__(self) -> str:
-        """For a progress line."""
-        of = "" if self.cap is None else f" of {self.cap / MILLION:.2f}"
-        return f"{self.spent / MILLION:.2f}{of} spent"
+        """Return ``0.74 of 5.00 USD spent, up to 0.10 USD reserved or possibly billed``."""
+        return ", ".join(filter(None, [self.bill, self.risk]))
+
+    @property
+    def bill(self) -> str:
+        """What was spent: ``0.74 of 5.00 USD spent``."""
+        cap = "" if self.cap is None else f" of {digits(self.cap)}"
+        return f"{digits(self.spent)}{cap} {self.currency} spent"
+
+    @property
+    def risk(self) -> str:
+        """What calls under way (reserved) and broken-off calls (possibly billed) cost at most; empty where nothing."""
+        kinds = {"reserved": self.reserved, "possibly billed": self.assumed}
+        words = " or ".join(kind for kind, amount in kinds.items() if amount)
+        return words and f"up to {money(sum(kinds.values()), self.currency)} {words}"
 
     def show(self, account: Account) -> None:
         """Take over the sums of the ledger, which counts for all processes."""
@@ -118,8 +132,8 @@ class Budget:
     def refusal(self, amount: int) -> BudgetSpent:
         """Return why a call of this worst case is not sent."""
         return BudgetSpent(
-            f"{self} and {self.reserved / MILLION:.2f} set aside for calls under way: the next call may cost "
-            f"{amount / MILLION:.4f}. Raise the budget and run the same command again to go on."
+            f"{self}: the next call may cost {money(amount, self.currency)}. Raise the budget and run the same "
+            "command again to go on."
         )
 
     async def wait_for_room(self, amount: int) -> None:

@@ -16,7 +16,7 @@ from eclosure.chat.budget import Budget
 from eclosure.chat.endpoint import EndpointSettings, find_route, reach
 from eclosure.chat.limits import Limiter, Pace
 from eclosure.chat.patience import Patience, Patient
-from eclosure.chat.prices import millionths, price_of, read_prices
+from eclosure.chat.prices import USD, millionths, price_of, read_currency, read_prices
 from eclosure.chat.recorded import Books, IntentWriter, Noted, Recorded
 from eclosure.errors import SettingError
 
@@ -47,11 +47,16 @@ class CallSettings:
     breaker_seconds: float = 60.0
     """Seconds without a success after which the run stops, once there were ``breaker_failures``."""
     budget: float | None = None
-    """What the whole run may cost, in the currency of the prices; None for no cap."""
+    """What the whole run may cost, in the currency of the price file; None for no cap."""
     prices: Path | None = None
     """A file of prices."""
     unpriced: bool = False
     """Whether a model without a known price may be asked."""
+
+    @property
+    def currency(self) -> str:
+        """The currency of budget and prices."""
+        return USD if self.prices is None else read_currency(self.prices)
 
     @property
     def workers(self) -> int:
@@ -75,15 +80,6 @@ class Connection:
     def __init__(self, model: Patient, budget: Budget) -> None:
         self.model = model
         self.budget = budget
-
-    def __str__(self) -> str:
-        """For a progress line."""
-        parts = [str(self.model.limiter), f"{sum(self.model.met.values()):,} failed calls"]
-        if (trouble := self.model.trouble) is not None:
-            parts.append(trouble)
-        if self.budget.cap is not None or self.budget.spent:
-            parts.append(str(self.budget))
-        return ", ".join(parts)
 
 
 @asynccontextmanager
@@ -126,6 +122,7 @@ async def connected(
 async def budget_of(ledger: Ledger, settings: CallSettings) -> Budget:
     """Return what a run may cost, with what all processes of the same command have cost so far, or may have."""
     budget = Budget(None if settings.budget is None else millionths(settings.budget))
+    budget.currency = settings.currency
     budget.show(await ledger.account())
     return budget
 
@@ -134,7 +131,7 @@ def find_price(name: str, settings: CallSettings) -> Price | None:
     """The price of a model; None where it may be asked without."""
     prices = {} if settings.prices is None else read_prices(settings.prices)
     try:
-        return price_of(name, prices)
+        return price_of(name, prices, settings.currency)
     except SettingError:
         if settings.unpriced and settings.budget is None:
             return None

@@ -56,7 +56,7 @@ def inquire_on_ray(
     try:
         asyncio.run(_begun(inquiry, models, ledger, retry=retry, force=force))
         received = run_on_ray(partial(_work, make, calls, ledger), ledger, ray, tell=tell)
-        manifest = asyncio.run(_finished(inquiry, models, ledger, sum(received)))
+        manifest = asyncio.run(_finished(inquiry, models, ledger, sum(received), calls.currency))
     finally:
         lock.release()
     return Finished(inquiry.stage, manifest, again=False)
@@ -94,6 +94,8 @@ async def _begun(inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, *,
         await begin(inquiry, models, books, retry=retry, force=force)
 
 
-async def _finished(inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, received: int) -> Manifest:
+async def _finished(
+    inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, received: int, currency: str
+) -> Manifest:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        return await finish(inquiry, models, books, received)
+        return await finish(inquiry, models, books, received, currency)

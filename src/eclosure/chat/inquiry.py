@@ -15,6 +15,7 @@ from eclosure.chat.connect import CallSettings, Connection, budget_of, connected
 from eclosure.chat.model import Around, ChatModel, Reply, Request
 from eclosure.chat.named import InProcess, Named, Served, by_name
 from eclosure.chat.preflight import refuse_idle_adapter
+from eclosure.chat.prices import USD
 from eclosure.chat.recorded import replay as replayed
 from eclosure.store.begun import forget_start, note_start
 from eclosure.store.database import WriterLock, is_url
@@ -148,9 +149,11 @@ async def begin(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, *
             await books.reopen(name)
 
 
-async def finish(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, received: int) -> Manifest:
+async def finish(
+    inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, received: int, currency: str = USD
+) -> Manifest:
     """Write what came of every record."""
-    told = {**(await books.usage())._asdict(), **await inquiry.notes(books)}
+    told = {**(await books.usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
     manifest = await export(books, inquiry.stage, inquiry.job_names(models, books), received, told)
     inquiry.afterwards()
     forget_start(inquiry.stage)
@@ -208,7 +211,7 @@ class _Run(Generic[T]):
             runner: Runner[T] = Runner(self.ledger, jobs, self.inquiry.id_of, workers=self.calls.workers)
             with self.watch(runner, connections, len(records)):
                 await runner.run(records)
-        return await finish(self.inquiry, self.models, self.ledger, runner.progress.received)
+        return await finish(self.inquiry, self.models, self.ledger, runner.progress.received, self.calls.currency)
 
 
 class _Single(Around):

@@ -1,8 +1,9 @@
-"""What tokens cost. Amounts are whole millionths of the currency, rounded up: sums are exact and never too low."""
+"""Prices of tokens. Amounts are whole millionths of the currency, rounded up: sums are exact and never too low."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
@@ -15,7 +16,21 @@ if TYPE_CHECKING:
     from eclosure.chat.model import Usage
 
 MILLION = 1_000_000
+USD = "USD"
+"""The currency of the published prices, and of a price file that names none."""
+_CURRENCY = "currency"
 _FIELDS = ("input", "output")
+
+
+def money(amount: int, currency: str = USD) -> str:
+    """Return an amount of millionths for people: ``0.74 USD``."""
+    return f"{digits(amount)} {currency}"
+
+
+def digits(amount: int) -> str:
+    """Return an amount of millionths as ``1,234.56``; below a cent it keeps all its digits."""
+    value = Decimal(amount) / MILLION
+    return f"{value:,.2f}" if value >= Decimal("0.01") or not amount else f"{value:f}".rstrip("0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +63,15 @@ def millionths(amount: Decimal | float | str) -> int:
 
 
 def read_prices(path: Path | str) -> dict[str, Price]:
-    """Prices by ``provider/model`` from YAML or JSON, such as ``openai/gpt-x: {input: 1.25, output: 10}``.
+    """Return prices by ``provider/model`` from YAML or JSON, such as ``openai/gpt-x: {input: 1.25, output: 10}``.
 
-    They are per million tokens, as providers print them.
+    They are per million tokens, as providers print them, in US dollars unless the file says ``currency: EUR``.
     """
     path = Path(path)
-    listed = _load(path)
-    if not isinstance(listed, Mapping):
-        raise SettingError(f"{path}: expected a price for each model, such as name: {{input: 1.25, output: 10}}.")
     prices, problems = {}, []
-    for name, entry in listed.items():
+    for name, entry in _listed(path).items():
+        if name == _CURRENCY:
+            continue
         try:
             prices[str(name)] = _price(entry)
         except SettingError as error:
@@ -65,6 +79,21 @@ def read_prices(path: Path | str) -> dict[str, Price]:
     if problems:
         raise SettingError(f"{path}: {' '.join(problems)}")
     return prices
+
+
+def read_currency(path: Path | str) -> str:
+    """Return the currency of a price file: three capital letters under ``currency``, ``USD`` where there is none."""
+    currency = _listed(Path(path)).get(_CURRENCY, USD)
+    if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
+        raise SettingError(f"{path}: currency: expected three capital letters, such as USD or EUR.")
+    return currency
+
+
+def _listed(path: Path) -> Mapping[str, Any]:
+    listed = _load(path)
+    if not isinstance(listed, Mapping):
+        raise SettingError(f"{path}: expected a price for each model, such as name: {{input: 1.25, output: 10}}.")
+    return listed
 
 
 def _price(entry: object) -> Price:
@@ -94,20 +123,24 @@ def _yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def price_of(name: str, prices: Mapping[str, Price]) -> Price:
-    """Return the price of ``provider/model``: the user's own, else that of the ``genai-prices`` package if installed.
+def price_of(name: str, prices: Mapping[str, Price], currency: str = USD) -> Price:
+    """Return the price of ``provider/model``: the user's own, else that of ``genai-prices`` where it is installed.
 
-    A server of one's own may be listed by its whole name (``host:port/model``), without its port (``host/model``), or
-    by the model alone. An unknown price is refused: a budget cannot rest on it.
+    A server given by its address may be listed by its whole name (``host:port/model``), without its port
+    (``host/model``), or by the model alone. An unknown price is refused, since a budget that rests on it would not hold.
+    Published prices are in US dollars, so with prices in another ``currency`` they are not used.
     """
     bare = name.partition("@")[0]
     server, _, model = bare.partition("/")
     names = (name, bare, f"{server.rpartition(':')[0]}/{model}", model)
-    price = next((prices[known] for known in names if known in prices), None) or _published(bare)
+    price = next((prices[known] for known in names if known in prices), None)
+    if price is None and currency == USD:
+        price = _published(bare)
     if price is None:
+        known = "" if currency == USD else f" in {currency}"
         raise SettingError(
-            f"{name}: no price is known. Add it to a price file ({name}: {{input: …, output: …}}, per million tokens), "
-            "or run without prices (--no-price)."
+            f"{name}: no price is known{known}. Add it to a price file ({name}: {{input: …, output: …}}, per million "
+            "tokens), or run without prices (--no-price)."
         )
     return price
 

@@ -126,10 +126,14 @@ def _asking(
         float,
         _option("--breaker-seconds", "Seconds without a success that stop the run, after --breaker-failures.", min=0),
     ] = 60.0,
-    budget: Annotated[float | None, env_option("--budget", "What the run may cost; never exceeded.", min=0)] = None,
+    budget: Annotated[
+        float | None, env_option("--budget", "What the run may cost at most, in the currency of the prices.", min=0)
+    ] = None,
     prices: Annotated[
         Path | None,
-        env_option("--prices", "Prices per million tokens, YAML or JSON: name: {input: 1.25, output: 10}."),
+        env_option(
+            "--prices", "Prices per million tokens, YAML or JSON: name: {input: 1.25, output: 10}; currency: USD."
+        ),
     ] = None,
     no_price: Annotated[bool, _option("--no-price", "Ask a model whose price is not known.")] = False,
     ledger: Annotated[
@@ -190,25 +194,28 @@ def run_on_workers(make: Maker, calls: CallSettings, asking: Asking, workers: in
     return inquire_on_ray(make, calls, ledger, ray, retry=asking.retry, force=asking.force, tell=say)
 
 
-def shown_estimate(estimate: Estimate) -> str:
-    """``40 calls, about 61,000 tokens read and at most 40,960 written, about 0.12 at most``."""
+def shown_estimate(estimate: Estimate, currency: str) -> str:
+    """Return ``40 calls, about 61,000 tokens read and at most 40,960 written, at most about 0.12 USD``."""
     return (
         f"{estimate.calls:,} calls, about {estimate.prompt_tokens:,} tokens read and "
-        f"at most {estimate.completion_tokens:,} written, {_cost('about ', estimate.cost, ' at most')}"
+        f"at most {estimate.completion_tokens:,} written, {_cost('at most about', estimate.cost, currency)}"
     )
 
 
-def shown_forecast(forecast: Forecast) -> str:
-    """``40 calls, about 61,000 tokens read and 4,100 written, about 0.08 (at most 0.93)``."""
+def shown_forecast(forecast: Forecast, currency: str) -> str:
+    """Return what is expected, then the most: ``40 calls, about 61,000 tokens read and 4,100 written, about 0.08 USD``.
+
+    In brackets follows ``(at most 0.93 USD: 240,000 tokens read and 40,960 written)``.
+    """
+    most_tokens = f"{forecast.most_prompt_tokens:,} tokens read and {forecast.most_completion_tokens:,} written"
+    most = most_tokens if forecast.most_cost is None else f"{_cost('', forecast.most_cost, currency)}: {most_tokens}"
     return (
         f"{forecast.calls:,} calls, about {forecast.prompt_tokens:,} tokens read and "
-        f"{forecast.completion_tokens:,} written, {_cost('about ', forecast.cost)} "
-        f"(at most {forecast.most_prompt_tokens:,} and {forecast.most_completion_tokens:,}"
-        f"{'' if forecast.most_cost is None else _cost(', ', forecast.most_cost)})"
+        f"{forecast.completion_tokens:,} written, {_cost('about', forecast.cost, currency)} (at most {most})"
     )
 
 
-def _cost(before: str, millionths: int | None, after: str = "") -> str:
-    from eclosure.chat.prices import MILLION
+def _cost(words: str, amount: int | None, currency: str) -> str:
+    from eclosure.chat.prices import money
 
-    return "cost unknown" if millionths is None else f"{before}{millionths / MILLION:.2f}{after}"
+    return "cost unknown" if amount is None else f"{words} {money(amount, currency)}".lstrip()

@@ -141,12 +141,12 @@ def _warn(models: Cast, settings: ConstructSettings, *, again: bool) -> None:
 
 def _say_forecast(plan: Plan, asking: Asking, pilot: Path | None) -> None:
     from eclosure.chat.inquiry import price_of_model
-    from eclosure.chat.prices import MILLION
+    from eclosure.chat.prices import money
     from eclosure.construct.forecast import forecast
 
     prices = {model.name: price_of_model(model, asking.calls) for model in plan.models.all}
     found = forecast(plan, prices, pilot)
-    cost = "cost unknown" if found.cost is None else f"about {found.cost / MILLION:,.2f}"
+    cost = "cost unknown" if found.cost is None else f"about {money(round(found.cost), asking.calls.currency)}"
     families = plural(round(found.families), "family", "families")
     say(
         f"{plural(found.sources, 'source')}: about {found.calls:,.0f} calls, {found.prompt_tokens:,.0f} tokens read "

@@ -35,6 +35,8 @@ _FLAG_ONLY = frozenset({"ECLOSURE_ENGINE", "ECLOSURE_RAY_ADDRESS", "ECLOSURE_PRI
 _SETTINGS = frozenset(
     f"ECLOSURE_{name}"
     for name in (
+        "BREAKER_FAILURES",
+        "BREAKER_SECONDS",
         "BUDGET",
         "CONCURRENCY",
         "DEADLINE",

@@ -157,7 +157,7 @@ async def _forecast(instances: Path, model: Named, out: Path, settings: Generate
     from eclosure.generate import forecast, plan
 
     planned = await plan(instances, model, out, settings, deadline=calls.deadline)
-    say(f"{planned.model.name}: {shown_estimate(forecast(planned, calls))}")
+    say(f"{planned.model.name}: {shown_estimate(forecast(planned, calls), calls.currency)}")
     if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.finished():
         say(f"{planned.stage.out}: done before, so nothing would be asked")
 

@@ -117,7 +117,7 @@ async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, cal
     from eclosure.judge.run import forecast
 
     model = await settled(model, calls.deadline)
-    say(f"{model.name}: {shown_forecast(forecast(sources, model, settings, calls))}")
+    say(f"{model.name}: {shown_forecast(forecast(sources, model, settings, calls), calls.currency)}")
 
 
 def _steadiness(done: Finished) -> str:

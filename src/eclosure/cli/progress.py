@@ -1,4 +1,4 @@
-"""How far a run is, while it runs: a live line on a terminal, now and then a plain line off it. And how it is stopped.
+"""Progress of a run: a live line on a terminal, every 30 s a plain line off it; and how a signal stops the run.
 
 Takes a runner's progress and connections, so every command that asks a model for many records shows the same.
 """
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LIVE_SECONDS = 0.5
 PLAIN_SECONDS = 30.0
+WIDTH = 100
+"""Columns a line may take; a terminal that wraps it would show every update on a line of its own."""
 _KINDS = ("accepted", "rejected", "quarantined")
 
 
@@ -36,7 +38,7 @@ def watched(runner: Runner[Any], connections: Sequence[Connection], total: int) 
 
 
 class Meter:
-    """A line about a run."""
+    """The progress line of a run."""
 
     def __init__(
         self,
@@ -52,18 +54,46 @@ class Meter:
         self._start = clock()
 
     def line(self) -> str:
-        """``412/1,300 (32 %), 3.1/s, 4:46 left, 398 accepted, 14 rejected, 0 quarantined; …``."""
+        """Return ``412/1,300 (32 %), 3.1/s, 4:46 left, 398 accepted, 14 rejected, 0 quarantined, …``.
+
+        Parts that matter least are left out until the line has at most ``WIDTH`` columns.
+        """
+        # The larger the number, the sooner a part is left out; 0 stays.
+        parts = [*self._pace(), *self._records(), *self._calls()]
+        while len(line := ", ".join(text for _, text in parts)) > WIDTH and any(weight for weight, _ in parts):
+            parts.remove(max(reversed(parts), key=lambda part: part[0]))
+        return line
+
+    def _pace(self) -> Iterator[tuple[int, str]]:
         progress = self._progress
         done = sum(progress.done.values())
-        parts = [f"{done:,}/{self._total:,} ({100 * done // max(1, self._total)} %)"]
+        yield 0, f"{done:,}/{self._total:,} ({100 * done // max(1, self._total)} %)"
         # What an earlier run did says nothing about how fast this one is.
         if (new := done - progress.before) > 0 and (seconds := self._clock() - self._start) > 0:
             rate = new / seconds
-            pace = f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
-            parts += [pace, f"{_time((self._total - done) / rate)} left"]
-        parts += [f"{progress.done[kind]:,} {kind}" for kind in _KINDS]  # type: ignore[index]
-        asked = "".join(f"; {connection}" for connection in self._connections)
-        return ", ".join(parts) + asked
+            yield 7, f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
+            yield 4, f"{_time((self._total - done) / rate)} left"
+
+    def _records(self) -> Iterator[tuple[int, str]]:
+        for kind in _KINDS:
+            count = self._progress.done[kind]  # type: ignore[index]
+            yield 3 if count else 6, f"{count:,} {kind}"
+
+    def _calls(self) -> Iterator[tuple[int, str]]:
+        if not self._connections:
+            return
+        limiters = [connection.model.limiter for connection in self._connections]
+        in_flight, limit = (sum(getattr(limiter, name) for limiter in limiters) for name in ("in_flight", "limit"))
+        yield 8, f"{in_flight} of {limit} in flight"
+        failed = sum(sum(connection.model.met.values()) for connection in self._connections)
+        yield 2 if failed else 5, f"{failed:,} failed calls"
+        for trouble in {connection.model.trouble for connection in self._connections} - {None}:
+            yield 1, str(trouble)
+        budget = self._connections[0].budget  # the models of a run share it
+        if budget.cap is not None or budget.spent or budget.reserved or budget.assumed:
+            yield 0, budget.bill
+            if budget.risk:
+                yield 1, budget.risk
 
 
 def _time(seconds: float) -> str:

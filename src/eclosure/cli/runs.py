@@ -1,4 +1,4 @@
-"""What a command says when it has asked a model about every record."""
+"""The last lines of a command that has asked a model about every record."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def say_run(done: Finished, remark: str | None = None) -> None:
-    """Where every record went, what was set aside, and what was asked."""
-    from eclosure.chat.prices import MILLION
+    """Print where every record went, what was set aside, and how many calls, tokens and how much money it took."""
+    from eclosure.chat.prices import USD, money
 
     manifest, stage = done.manifest, done.stage
     say(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if done.again else ""))
@@ -25,8 +25,8 @@ def say_run(done: Finished, remark: str | None = None) -> None:
     if manifest.counts.quarantined:
         say(f"  what failed, and why: {stage.quarantine_path}; --retry tries it again")
     calls = manifest.calls
-    cost = f", {calls['cost'] / MILLION:.2f} spent" if calls["cost"] else ""
-    unknown = f"; {plural(calls['unsettled'], 'call')} broken off, perhaps billed" if calls["unsettled"] else ""
+    cost = f", {money(calls['cost'], calls.get('currency', USD))} spent" if calls["cost"] else ""
+    unknown = f"; {plural(calls['unsettled'], 'call')} broken off, possibly billed" if calls["unsettled"] else ""
     say(
         f"  {'0 calls now, before: ' if done.again else ''}{plural(calls['replies'], 'call')}, "
         f"{calls['prompt_tokens']:,} tokens read, {calls['completion_tokens']:,} written{cost}{unknown}"

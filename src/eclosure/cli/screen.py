@@ -46,7 +46,7 @@ def screen(
     if asking.dry_run:
         asked = requests(instances, settings, layout=layout)
         expected = forecast_usage(asked, price_of_model(model, asking.calls), habits_of(model.name))
-        say(f"{model.name}: {shown_forecast(expected)}")
+        say(f"{model.name}: {shown_forecast(expected, asking.calls.currency)}")
         return
     running = screen_questions(instances, model, out, settings, asking.calls, layout=layout, **asking.flags)
     done = asyncio.run(running)
