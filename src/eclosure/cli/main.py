@@ -30,6 +30,7 @@ from eclosure.cli import (
     world,
 )
 from eclosure.cli.environment import load_file
+from eclosure.cli.extras import install_line
 from eclosure.cli.output import printable
 from eclosure.errors import UserError
 
@@ -104,6 +105,10 @@ def main() -> Never:
         app()
     except UserError as error:
         _fail(str(error), error.exit_code)
+    except ImportError as error:
+        if (message := install_line(error)) is None:
+            raise
+        _fail(message)
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody left to tell.
         sys.exit(1)

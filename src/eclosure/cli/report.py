@@ -145,9 +145,13 @@ def _trusted(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validati
 
 def write(made: Collected, folder: Path, formats: Collection[Written] = tuple(Written)) -> None:
     """Write the files and say which; what is not in them is said, too."""
+    from eclosure.errors import UserError
     from eclosure.report.figures import figures_missing
     from eclosure.report.render import write_all
 
+    missing = figures_missing() if Written.FIGURES in formats else None
+    if missing is not None and set(formats) == {Written.FIGURES}:
+        raise UserError(missing)
     if left := made.notes.left_out:
         say(f"{plural(len(left), 'response')} left out, such as {left[0][0]}: {left[0][1]}")
     written = write_all(made.diagnosis, made.cases, folder, made.notes, formats)
@@ -157,5 +161,5 @@ def write(made: Collected, folder: Path, formats: Collection[Written] = tuple(Wr
             say(f"  {path}")
     if drawn:
         say(f"  {drawn[0].parent}: {plural(len(drawn), 'figure file')}")
-    if Written.FIGURES in formats and (missing := figures_missing()) is not None:
+    if missing is not None:
         say(f"  {missing}")
