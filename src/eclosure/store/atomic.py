@@ -1,12 +1,13 @@
-"""Files that appear whole or not at all. Knows bytes, nothing of what they mean."""
+"""Atomic files: a file appears under its name whole, or not at all. Knows bytes, not what they mean."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from eclosure.errors import UserError
@@ -14,6 +15,10 @@ from eclosure.errors import UserError
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
+
+
+_NAME_BYTES = 40
+"""How much of a file's name is in that of its temporary file, so that a name of the longest length has one, too."""
 
 
 class AtomicFile:
@@ -25,10 +30,10 @@ class AtomicFile:
             raise UserError(f"{self.path}: is a folder. Name a file to write.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._raw = NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}.", delete=False)  # noqa: SIM115
+            self._temporary = self.path.with_name(f".{self.path.name[:_NAME_BYTES]}.{token_hex(8)}")
+            self._raw = self._temporary.open("xb")  # with the permissions of any new file: the system applies the umask
         except OSError as error:
             raise self._failure(error) from error
-        self._temporary = Path(self._raw.name)
         # Without name and time in its header, equal content gives equal bytes.
         packed = self.path.suffix == ".gz"
         self._out: Any = gzip.GzipFile("", "wb", fileobj=self._raw, mtime=0) if packed else self._raw
@@ -47,7 +52,7 @@ class AtomicFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put the file in its place, or leave no trace of it."""
+        """Rename the file to its own name, or remove it."""
         try:
             if kind is None:
                 self._put_in_place()
@@ -65,14 +70,25 @@ class AtomicFile:
             self._out.close()
         self._raw.flush()
         os.fsync(self._raw.fileno())
-        os.chmod(self._temporary, 0o666 & ~_umask())
         self._temporary.replace(self.path)
+        sync_folder(self.path.parent)
 
     def _failure(self, error: OSError) -> UserError:
         return UserError(f"{self.path}: cannot be written here ({error.strerror}). Choose another place or make room.")
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk: without this, a rename may be undone by a power cut.
+
+    Does nothing where the system or the file system has no such thing.
+    """
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)

@@ -11,9 +11,8 @@ import os
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from secrets import token_hex
 from shutil import rmtree
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from eclosure.annotate.results import label_studio
@@ -36,7 +35,7 @@ from eclosure.annotate.results.settled import (
     settled_verdicts,
 )
 from eclosure.errors import SettingError, UserError
-from eclosure.store.atomic import AtomicFile
+from eclosure.store.atomic import AtomicFile, sync_folder
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES, SCREENING
 from eclosure.store.manifest import Counts, Manifest, file_hash, file_hashes, read_manifest
 from eclosure.store.records import write
@@ -44,6 +43,7 @@ from eclosure.store.table import table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from eclosure.annotate.results.gather import Material
     from eclosure.annotate.results.told import Told, ToldQuestion, ToldResponse
@@ -87,8 +87,8 @@ def export(
         if (before := _same(out, outputs)) is not None:
             return Exported(before, again=True)
         manifest.write(folder / MANIFEST)
-        folder.chmod(0o777 & ~_umask())
         os.rename(folder, out)
+        sync_folder(out.parent)
     return Exported(manifest, again=False)
 
 
@@ -190,7 +190,8 @@ def _making(out: Path) -> Iterator[Path]:
     """A folder beside the one to be; gone in the end, unless it took its place."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        folder = out.with_name(f".{out.name}.{token_hex(8)}")
+        folder.mkdir()  # with the permissions of any new folder: the system applies the umask
         try:
             yield folder
         finally:
@@ -198,9 +199,3 @@ def _making(out: Path) -> Iterator[Path]:
     except OSError as error:
         problem = f"cannot be written here ({error.strerror or error})"
         raise UserError(f"{out}: {problem}. Choose another place or make room.") from error
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
