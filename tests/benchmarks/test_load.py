@@ -26,6 +26,8 @@ def lines(path, *records):
         ({"id": "1", "question": "?", "evidence": []}, Format.ECLOSURE),
         ({"paragraphs": []}, Format.MUSIQUE),
         ({"context": [], "level": "easy", "type": "comparison"}, Format.HOTPOT),
+        ({"context": [["Title", ["One.", " Two."]]], "type": "bridge"}, Format.HOTPOT),
+        ({"context": {"title": ["Title"], "sentences": [["One."]]}, "type": "bridge"}, Format.HOTPOT),
         ({"context": [], "type": "bridge"}, Format.HOTPOT),
         ({"_id": "1", "context": [], "question": "?"}, Format.HOTPOT),
         ({"context": [], "type": "comparison", "evidences": []}, Format.TWO_WIKI),
@@ -119,3 +121,29 @@ def test_our_own_files_come_back_as_they_were(tmp_path):
     for name in ("a.jsonl", "a.jsonl.gz"):
         assert write(tmp_path / name, instances) == 5
         assert list(values(scan_instances(tmp_path / name))) == instances
+
+
+OPEN_INFERENCE = {"name": "llm", "context": {"trace_id": "1", "span_id": "2"}, "span_kind": "LLM", "attributes": {}}
+TRULENS = {"input": "Where?", "output": "Arica.", "context": ["Arica is a town.", "Lima is a city."]}
+
+
+@pytest.mark.parametrize(
+    ("record", "seen"),
+    [
+        (OPEN_INFERENCE, "an object with the keys 'span_id', 'trace_id'"),
+        (TRULENS, "a list whose first item is a text"),
+        ({"context": "Arica is a town.", "question": "Where?"}, "a text"),
+        ({"context": [{"title": "Arica", "text": "a town"}]}, "a list whose first item is an object"),
+        ({"context": [["Arica", "a town"]]}, "a list whose first item is a list"),
+        ({"context": None}, "nothing (null)"),
+        ({"context": {}}, "an empty object"),
+        ({"context": 7}, "a number"),
+    ],
+)
+def test_another_tools_context_is_not_taken_for_hotpotqa(tmp_path, record, seen):
+    path = tmp_path / "spans.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(RecordError) as refused:
+        detect_file(path)
+    assert f"line 1: context: is {seen}, and no known layout has that" in str(refused.value)
+    assert "retrieved_contexts" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Which layouts a file of questions can have, and how to tell them apart by their keys."""
+"""Layouts that a file of questions can have, and how to tell them apart by their keys and shapes."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ _TWO_WIKI_TYPES = frozenset({"compositional", "inference", "bridge_comparison"})
 
 
 def detect(record: Mapping[str, Any]) -> Format:
-    """The layout of a record, by its keys."""
-    for key, found in _EVIDENCE_KEYS.items():
+    """Return the layout of a record, by its keys, and by the shape of ``context``, which several tools have."""
+    for key, layout in _EVIDENCE_KEYS.items():
         if key in record:
-            return found
+            return layout
     if (agents := _agent_layout(record)) is not None:
         return agents
     if "context" in record:
+        if not _has_paragraphs(record["context"]):
+            raise RecordError(_other_context(record["context"]))
         return _hotpot_or_two_wiki(record)
     keys = ", ".join(repr(key) for key in sorted(record)[:20]) or "none"
     known = ", ".join(repr(key) for key in (*_EVIDENCE_KEYS, "context"))
@@ -56,6 +58,41 @@ def detect(record: Mapping[str, Any]) -> Format:
         f"has no key that holds evidence. Keys seen: {keys}. Keys known: {known}. "
         f"Name the format with --format ({formats}), or rename the key."
     )
+
+
+def _has_paragraphs(context: object) -> bool:
+    """Whether a context is HotpotQA's: a list of [title, [sentences]], or such a table as Hugging Face has it."""
+    if isinstance(context, dict):
+        return "title" in context and "sentences" in context
+    if not isinstance(context, list):
+        return False
+    return all(
+        isinstance(paragraph, list)
+        and len(paragraph) == 2
+        and isinstance(paragraph[0], str)
+        and isinstance(paragraph[1], list)
+        for paragraph in context[:1]
+    )
+
+
+def _other_context(context: object) -> str:
+    if isinstance(context, dict):
+        listed = ", ".join(repr(key) for key in sorted(context)[:5])
+        shape = f"an object with the keys {listed}" if listed else "an empty object"
+    elif isinstance(context, list):
+        shape = f"a list whose first item is {_noun(context[0])}"
+    else:
+        shape = _noun(context)
+    return (
+        f"context: is {shape}, and no known layout has that. HotpotQA and 2WikiMultiHopQA have [title, [sentences]] "
+        "for each paragraph; for passages as texts, call the key retrieved_contexts (RAGAS) and the others user_input, "
+        "response and reference."
+    )
+
+
+def _noun(value: object) -> str:
+    nouns: dict[type, str] = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
+    return "nothing (null)" if value is None else nouns.get(type(value), "a number")
 
 
 def _agent_layout(record: Mapping[str, Any]) -> Format | None:
