@@ -15,6 +15,8 @@ def test_the_public_names():
     for name in eclosure.__all__:
         assert getattr(eclosure, name).__module__ == eclosure._HOME_OF[name]
     assert set(eclosure.__all__) <= set(dir(eclosure))
+    assert {name for name in dir(eclosure) if not name.startswith("__")} == set(eclosure.__all__)
+    assert "__version__" in dir(eclosure)
 
 
 def test_an_unknown_name_is_an_attribute_error():
