@@ -141,6 +141,41 @@ def test_unreadable_records_are_counted_and_the_others_answered(instances, tmp_p
     assert sum(done.manifest.counts.quarantined.values()) == 2
 
 
+def test_questions_that_are_replaced_during_the_run_are_refused_and_nothing_is_sealed(instances, tmp_path):
+    before = instances.read_bytes()
+    calls = 0
+
+    def replacing(request):
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            instances.write_bytes(before.replace(b" the ", b" no! "))
+        return world(request)
+
+    with server(replacing) as model:
+        with pytest.raises(UserError, match=r"was changed .* while it was in use"):
+            generate(instances, model, tmp_path / "run")
+        assert not (tmp_path / "run" / "responses.jsonl").exists()
+        assert not (tmp_path / "run" / "responses.jsonl.manifest.json").exists()
+        questions = (tmp_path / "run" / "instances.jsonl").read_text()
+        assert "no!" not in questions
+        assert calls == 12
+        instances.write_bytes(before)
+        done = generate(instances, model, tmp_path / "run")
+        assert calls == 12  # paid before the file was changed, and kept
+    assert (done.manifest.counts.accepted, done.again) == (12, False)
+    assert (tmp_path / "run" / "instances.jsonl").read_text() == questions
+
+
+def test_questions_of_other_work_in_the_folder_are_refused_before_anything_is_asked(instances, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "instances.jsonl").write_text("mine\n")
+    with server() as model:
+        with pytest.raises(UserError, match="has no manifest"):
+            generate(instances, model, tmp_path / "run")
+        assert paid(model) == 0
+
+
 # How a reply is drawn.
 
 

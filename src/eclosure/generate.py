@@ -205,8 +205,8 @@ def inquiry_of(planned: Plan, *, force: bool = False) -> Inquiry[Instance]:
 
         return [Job(JOB, respond, Response)]
 
-    copied = partial(_keep_questions, planned, force=force)
-    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete, copied)
+    copy = partial(_copy_questions, planned, force=force)
+    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete, copy)
 
 
 async def make_inquiry(
@@ -224,10 +224,13 @@ async def make_inquiry(
     return inquiry_of(planned, force=force), [planned.model]
 
 
-def _keep_questions(planned: Plan, *, force: bool) -> None:
-    """A copy beside the responses, so that whoever judges them needs the folder alone."""
-    told = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
-    copy = Stage("generate instances", told, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))
+def _copy_questions(planned: Plan, *, force: bool) -> None:
+    """Copy the questions beside the responses, before any is asked, so that judging needs the folder alone.
+
+    The copy is of the file as it is at the start: a change during the run is refused when the responses are written.
+    """
+    settings = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
+    copy = Stage("generate instances", settings, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))
     if copy.out.resolve() == planned.stage.inputs[0].resolve() or copy.finished(force=force) is not None:
         return
     with planned.spool() as spool:

@@ -1,6 +1,7 @@
 """Records by their place in a file: the same values as reading it through, every line accounted for."""
 
 import gzip
+import json
 import pickle
 
 import pytest
@@ -52,7 +53,7 @@ def test_every_line_is_accounted_for(tmp_path):
     assert counts.conserved
     assert (counts.received, counts.accepted) == (8, 2)
     assert counts.rejected == {"duplicate": 1, "not wanted": 1}
-    assert counts.quarantined == {"not JSON": 2, "wrong record": 2}
+    assert counts.quarantined == {"not JSON": 2, "wrong record": 1, "id used twice": 1}
     assert index.ids == ["id-1", "id-2"]
     assert [index[0], index[1]] == INSTANCES[:2]
     assert [record.where for record in left_out] == [f"line {number}" for number in (2, 4, 5, 6, 7, 8)]
@@ -82,6 +83,23 @@ def test_another_record_in_the_same_place_is_noticed(tmp_path):
     write(path, [Instance("b", "Q?", evidence)])
     with pytest.raises(RecordError, match="'a': is no longer where it was"):
         index[0]
+
+
+def test_other_content_under_the_same_id_in_the_same_place_is_noticed(tmp_path):
+    path = tmp_path / "records.jsonl"
+    write(path, [Instance("a", "Who?", INSTANCES[0].evidence)])
+    index, *_ = index_file(path, Instance)
+    write(path, [Instance("a", "How?", INSTANCES[0].evidence)])
+    with pytest.raises(RecordError, match="'a': is no longer where it was"):
+        index[0]
+
+
+def test_the_same_record_in_another_spelling_is_a_duplicate(tmp_path):
+    path = tmp_path / "records.jsonl"
+    line = encode(INSTANCES[0])
+    path.write_bytes(line + b"\n" + json.dumps(json.loads(line), sort_keys=True, indent=None).encode() + b"\n")
+    index, tally, _ = index_file(path, Instance)
+    assert (len(index), tally.counts().rejected) == (1, {"duplicate": 1})
 
 
 def test_packed_and_missing_files_are_sentences(tmp_path):

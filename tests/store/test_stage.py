@@ -85,6 +85,44 @@ def test_other_work_is_not_overwritten(stage):
         stage.finished()
 
 
+def changing(stage, data):
+    yield GOOD
+    stage.inputs[0].write_bytes(data) if data is not None else stage.inputs[0].unlink()
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"), [(b"other", r"was changed \(sha256:\w{8} at"), (None, "was removed while")]
+)
+def test_an_input_that_changes_while_it_is_read_is_refused_and_nothing_is_written(stage, data, problem):
+    with pytest.raises(UserError, match=problem):
+        stage.write(changing(stage, data))
+    assert set(names(stage)) <= {"in.jsonl"}
+
+
+def test_the_manifest_names_the_input_as_it_was_at_the_start(stage):
+    stage.require_inputs()
+    before = stage.input_hashes
+    stage.inputs[0].write_text("changed")
+    with pytest.raises(UserError, match="while it was in use"):
+        stage.write([GOOD])
+    stage.inputs[0].write_text("input")
+    stage.write([GOOD])
+    assert stage.finished().inputs == before
+
+
+def test_inputs_of_one_name_are_compared_each_with_itself(tmp_path):
+    paths = [tmp_path / folder / "in.jsonl" for folder in "ab"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(path.parent.name)
+    stage = Stage("test", {}, tuple(paths), tmp_path / "out.jsonl")
+    stage.require_inputs()
+    stage.refuse_changed_inputs()
+    paths[1].write_text("a")
+    with pytest.raises(UserError, match=r"b/in.jsonl: was changed"):
+        stage.refuse_changed_inputs()
+
+
 def test_a_file_of_unknown_origin_is_not_overwritten(stage):
     stage.out.write_text("mine")
     with pytest.raises(UserError, match="has no manifest"):

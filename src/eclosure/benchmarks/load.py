@@ -17,7 +17,7 @@ from eclosure.core.instance import Instance
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, UserError
 from eclosure.store.jsonfile import read_objects
-from eclosure.store.records import NOT_JSON, WRONG_RECORD, ReadRecord, check, encode, parse
+from eclosure.store.records import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, check, encode, parse
 from eclosure.store.seen import SeenIds
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ Aliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
 Converter: TypeAlias = "Callable[[JsonObject], Converted]"
 Value = TypeVar("Value", Instance, Response)
 
-DUPLICATE = "duplicate"
 NO_RESPONSE = "no response"
-ID_REUSED = "id used twice"
 
 
 def scan_instances(

@@ -48,7 +48,7 @@ def inquire_on_ray(
     if here := [model.name for model in models if not isinstance(model, Served)]:
         raise SettingError(f"{here[0]}: workers of a cluster ask a model that is served. Give its base URL.")
     if (done := done_before(inquiry.stage, retry=retry, force=force)) is not None:
-        inquiry.afterwards()
+        inquiry.beforehand()
         return done
     refuse_file(ledger)
     # As in one process: the same command with the same --out waits for its turn. With another it shares the records.
@@ -82,6 +82,7 @@ async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> 
             await stack.enter_async_context(limits)
             asked[model.name] = connection.model
         with inquiry.records() as records:
+            inquiry.stage.refuse_changed_inputs()
             jobs = inquiry.jobs(*(asked[model.name] for model in models))
             runner = Runner[Any](books, jobs, inquiry.id_of, workers=calls.workers, mine=shard.mine)
             when_stopped(runner.stop)

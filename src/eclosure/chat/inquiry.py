@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from eclosure.chat.connect import CallSettings, Connection, budget_of, connected, find_price
@@ -20,8 +20,9 @@ from eclosure.chat.recorded import replay as replayed
 from eclosure.store.begun import forget_start, note_start
 from eclosure.store.database import WriterLock, is_url
 from eclosure.store.export import export
+from eclosure.store.folder import LEDGER
 from eclosure.store.ledger import Ledger
-from eclosure.store.manifest import Manifest
+from eclosure.store.manifest import Counts, Manifest
 from eclosure.store.runner import Job, Runner
 from eclosure.store.stage import Stage
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from eclosure.store.records import ReadRecord
 
 T = TypeVar("T")
-
-LEDGER = "ledger.sqlite"
 
 Watch: TypeAlias = Callable[[Runner[Any], Sequence[Connection], int], AbstractContextManager[None]]
 """Entered while a run is under way; told of the runner, the connections (none for a replay) and how many records."""
@@ -73,8 +72,10 @@ class Inquiry(Generic[T]):
     """Made with the models that are asked, one argument each."""
     notes: Callable[[Ledger], Awaitable[Mapping[str, Any]]] = _nothing
     """What else the manifest should tell, found in the ledger when all is done."""
-    afterwards: Callable[[], None] = lambda: None
-    """What else is written beside the result; does nothing where that is done."""
+    beforehand: Callable[[], None] = lambda: None
+    """Writes other files beside the result before a model is called; does nothing where that is done."""
+    sources: Mapping[str, Counts] = field(default_factory=dict)
+    """Where the records of files that are read beside the main one went; filled when ``records`` is opened."""
 
     def job_names(self, models: Sequence[Named], ledger: Ledger) -> list[str]:
         """What the jobs are called, for whoever asks nothing."""
@@ -109,7 +110,7 @@ async def inquire(
     """
     stage = inquiry.stage
     if (done := done_before(stage, retry=retry, force=force)) is not None:
-        inquiry.afterwards()  # an earlier run may have ended before it came to that
+        inquiry.beforehand()
         return done
     where = ledger or stage.out.with_name(LEDGER)
     async with AsyncExitStack() as stack:
@@ -142,6 +143,7 @@ async def begin(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, *
     if _broken_off(stage, force=force) and not any([await books.tally(name) for name in names]):
         stage.finished()  # not this run's: refused
     note_start(stage, force=force)
+    inquiry.beforehand()
     if retry:
         # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
         stage.manifest_path.unlink(missing_ok=True)
@@ -153,9 +155,9 @@ async def finish(
     inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, received: int, currency: str = USD
 ) -> Manifest:
     """Write what came of every record."""
-    told = {**(await books.usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
-    manifest = await export(books, inquiry.stage, inquiry.job_names(models, books), received, told)
-    inquiry.afterwards()
+    notes = {**(await books.usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
+    names = inquiry.job_names(models, books)
+    manifest = await export(books, inquiry.stage, names, received, notes, inquiry.sources)
     forget_start(inquiry.stage)
     return manifest
 
@@ -208,6 +210,7 @@ class _Run(Generic[T]):
         """Every record to its end, and everything written."""
         jobs = self.inquiry.jobs(*models)
         with self.inquiry.records() as records:
+            self.inquiry.stage.refuse_changed_inputs()
             runner: Runner[T] = Runner(self.ledger, jobs, self.inquiry.id_of, workers=self.calls.workers)
             with self.watch(runner, connections, len(records)):
                 await runner.run(records)

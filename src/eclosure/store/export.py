@@ -49,11 +49,22 @@ def total(funnel: Mapping[str, Counts]) -> Counts:
 
 
 async def export(
-    ledger: Ledger, stage: Stage, jobs: Sequence[str], received: int, calls: Mapping[str, Any] | None = None
+    ledger: Ledger,
+    stage: Stage,
+    jobs: Sequence[str],
+    received: int,
+    calls: Mapping[str, Any] | None = None,
+    sources: Mapping[str, Counts] | None = None,
 ) -> Manifest:
-    """Write everything, the manifest last: where that stands, the run is finished."""
+    """Write everything, the manifest last: where that stands, the run is finished.
+
+    ``sources`` counts the records of files that were read beside the one whose records are exported. Raises, and writes
+    nothing, where an input was changed since the start of the run.
+    """
+    stage.refuse_changed_inputs()
     counts = await funnel(ledger, jobs, received)
-    manifest = Manifest(stage.name, stage.settings, file_hashes(stage.inputs), {}, total(counts), counts, calls or {})
+    told = {**(sources or {}), **counts}
+    manifest = Manifest(stage.name, stage.settings, stage.input_hashes, {}, total(counts), told, calls or {})
     manifest.refuse_losses()
     with ExitStack() as stack:
         files = _Files(stack)

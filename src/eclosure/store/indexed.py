@@ -1,4 +1,7 @@
-"""Records of a file by their place, without holding them in memory: a million families are tens of gigabytes."""
+"""Records of a file by their place, without holding them in memory: a million families are tens of gigabytes.
+
+A record is read again from the file whenever it is needed, and must then have the bytes it had when it was indexed.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from eclosure.errors import RecordError, UserError
 from eclosure.store.jsonfile import parse_object, require_file
 from eclosure.store.manifest import Tally
-from eclosure.store.records import NOT_JSON, WRONG_RECORD, ReadRecord, decode
-from eclosure.store.seen import SeenIds
+from eclosure.store.records import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, decode, encode
+from eclosure.store.seen import SeenIds, digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +38,7 @@ class IndexedFile(Generic[T]):
         self.path = path
         self._kind = kind
         self._offsets = array("Q")
+        self._digests = array("Q")
         self.ids: list[str] = []
 
     @classmethod
@@ -60,16 +64,13 @@ class IndexedFile(Generic[T]):
         with self.path.open("rb") as file:
             file.seek(self._offsets[index])
             line = file.readline()
-        try:
-            value = decode(self._kind, parse_object(line))
-        except RecordError as error:
-            raise error.at(self.path, repr(self.ids[index])) from error
-        if value.id != self.ids[index]:
+        if digest(line) != self._digests[index]:
             raise RecordError(_CHANGED, path=self.path, record=repr(self.ids[index]))
-        return value
+        return decode(self._kind, parse_object(line))
 
-    def _accept(self, value: T, offset: int) -> None:
+    def _accept(self, value: T, offset: int, line: bytes) -> None:
         self._offsets.append(offset)
+        self._digests.append(digest(line))
         self.ids.append(value.id)
 
 
@@ -88,7 +89,7 @@ def index_file(
         record = _judged(path, kind, number, line, refuse, seen)
         tally.note(record)
         if record.error is None and record.rejected is None and record.value is not None:
-            index._accept(record.value, offset)
+            index._accept(record.value, offset, line)
         else:
             left_out.append(replace(record, value=None))
     return index, tally, left_out
@@ -120,9 +121,9 @@ def _judged(
         value = decode(kind, parsed)
     except RecordError as error:
         return ReadRecord(where, error=error.at(path, where), error_kind=WRONG_RECORD)
-    if first := seen.add(value.id, line.strip(), number):
+    if first := seen.add(value.id, encode(value), number):
         if first[1]:
-            return ReadRecord(where, value=value, rejected="duplicate")
+            return ReadRecord(where, value=value, rejected=DUPLICATE)
         problem = RecordError(f"the id {value.id!r} was used in line {first[0]} for something else; give it another")
-        return ReadRecord(where, error=problem.at(path, where), error_kind=WRONG_RECORD)
+        return ReadRecord(where, error=problem.at(path, where), error_kind=ID_REUSED)
     return ReadRecord(where, value=value, rejected=refuse(value))

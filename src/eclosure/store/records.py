@@ -42,6 +42,10 @@ PASSAGE_LIMIT = 1_000_000
 
 NOT_JSON = "not JSON"
 WRONG_RECORD = "wrong record"
+DUPLICATE = "duplicate"
+"""The same record again, under the same id."""
+ID_REUSED = "id used twice"
+"""Other content under an id that was used before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eclosure.errors import EclosureError, RecordError, Resumable, UserError
@@ -245,12 +246,23 @@ class Runner(Generic[T]):
         self.progress.received += 1
         kind: Kind = "quarantined" if record.error is not None else "rejected"
         self.progress.done[kind] += 1
+        known = await self._ledger.reached([READ], record.where) if self._resumes else None
+        if known is not None and known.kind == kind:
+            # Noted by an earlier run, which may have had the input under another path, or said it in other words.
+            return
         reason = record.error_kind if record.error is not None else record.rejected
-        body = None if record.error is None else _explanation(record.error)
+        body = None if record.error is None else _explanation(_without_folder(record.error))
         await self._ledger.conclude(Outcome(READ, record.where, kind, reason, body))
 
     def _ended(self, outcome: Outcome) -> bool:
         return outcome.kind != "accepted" or outcome.stage == self._names[-1]
+
+
+def _without_folder(error: RecordError) -> RecordError:
+    """Return the error with the name of its file alone: a result must not depend on where its input lies."""
+    if error.path is None:
+        return error
+    return RecordError(error.problem, path=PurePath(error.path).name, record=error.record)
 
 
 def read_value(kind: type[U], outcome: Outcome) -> U:

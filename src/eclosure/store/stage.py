@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,18 +59,41 @@ class Stage:
         """Every file the stage may write."""
         return self.out, self.quarantine_path, self.rejected_path, self.manifest_path
 
+    @cached_property
+    def input_hashes(self) -> dict[str, str]:
+        """The hashes of the inputs as they were when this was first read, by name: those of the manifest."""
+        return file_hashes(self.inputs)
+
     @property
     def work(self) -> str:
-        """What is asked for, known before it is done."""
-        return work_hash(self.name, self.settings, file_hashes(self.inputs))
+        """The identity of the work, known before it is done."""
+        return work_hash(self.name, self.settings, self.input_hashes)
+
+    def require_inputs(self) -> None:
+        """Raise unless every input is there; hash them, as the state that the result is made from."""
+        for path in self.inputs:
+            require_file(path)
+        _ = self.input_hashes
+
+    def refuse_changed_inputs(self) -> None:
+        """Raise where an input is no longer what it was at the start: the result would be of neither version."""
+        for path in self.inputs:
+            then = self.input_hashes.get(path.name) or self.input_hashes[path.as_posix()]
+            now = file_hash(path) if path.is_file() else None
+            if now != then:
+                state = "was removed" if now is None else f"was changed ({then[:15]} at the start, {now[:15]} now)"
+                raise UserError(
+                    f"{path}: {state} while it was in use, so {self.out.name} was not written. Replies of models are"
+                    " kept: put the old file back and run the same command again, or name another --out."
+                )
 
     def finished(self, *, force: bool = False) -> Manifest | None:
         """The manifest of the same work done before; None when it is still to do, or to do anew by force.
 
         Raises when an input is missing or would be overwritten, or, unless forced, the result of other work would.
         """
-        for path in self.inputs:
-            require_file(path)
+        self.__dict__.pop("input_hashes", None)  # a question about the files as they are now
+        self.require_inputs()
         if self.out.is_dir():
             raise SettingError(f"{self.out}: is a folder. Name a file to write.")
         for path in self.paths:
@@ -128,6 +152,7 @@ class StageFiles:
     """The files of a stage in the making. They appear when all is written; after an error there are none."""
 
     def __init__(self, stage: Stage, tally: Tally | None = None) -> None:
+        stage.require_inputs()
         self.stage = stage
         self.tally = tally or Tally()
         self._files = ExitStack()
@@ -154,6 +179,12 @@ class StageFiles:
     ) -> None:
         """Put the files in their places and write the manifest, or leave no trace of them."""
         stage = self.stage
+        if kind is None:
+            try:
+                stage.refuse_changed_inputs()
+            except UserError as changed:
+                self._files.__exit__(type(changed), changed, changed.__traceback__)
+                raise
         stale = kind is None and self._quarantine is None and stage.explains_quarantine()
         self._files.__exit__(kind, error, trace)
         if kind is not None:
@@ -161,9 +192,7 @@ class StageFiles:
         if stale:
             stage.quarantine_path.unlink()
         written = [stage.out] if self._quarantine is None else [stage.out, stage.quarantine_path]
-        manifest = Manifest(
-            stage.name, stage.settings, file_hashes(stage.inputs), file_hashes(written), self.tally.counts()
-        )
+        manifest = Manifest(stage.name, stage.settings, stage.input_hashes, file_hashes(written), self.tally.counts())
         manifest.write(stage.manifest_path)
 
 

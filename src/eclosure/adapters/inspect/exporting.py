@@ -17,7 +17,7 @@ import eclosure
 from eclosure.adapters.inspect.cases import INSTANCE, KEYS, RESPONSE, plain, score_of
 from eclosure.adapters.inspect.importing import SCORE
 from eclosure.adapters.inspect.model import chat_messages, require_inspect
-from eclosure.benchmarks.load import DUPLICATE, NO_RESPONSE
+from eclosure.benchmarks.load import NO_RESPONSE
 from eclosure.core.identity import content_hash
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Judgment
@@ -29,7 +29,7 @@ from eclosure.protocol.response import completion_text, serialize_evidence
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.jsonfile import require_file
 from eclosure.store.manifest import Counts, Manifest, file_hashes
-from eclosure.store.records import read
+from eclosure.store.records import DUPLICATE, read
 from eclosure.store.stage import beside
 
 if TYPE_CHECKING:

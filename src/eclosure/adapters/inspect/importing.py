@@ -15,12 +15,11 @@ from eclosure.adapters.inspect.cases import (
     verdict_of,
 )
 from eclosure.adapters.inspect.model import require_inspect
-from eclosure.benchmarks.load import DUPLICATE, ID_REUSED
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, UserError
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclosure.store.records import WRONG_RECORD, ReadRecord, check, encode
+from eclosure.store.records import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check, encode
 from eclosure.store.stage import Stage, write_together
 
 if TYPE_CHECKING:
