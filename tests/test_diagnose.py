@@ -13,20 +13,9 @@ import pytest
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclosure.core.response import Response, Source, Trace
-from eclosure.diagnose import (
-    Case,
-    Evidence,
-    Matching,
-    broken_link,
-    diagnose,
-    join_cases,
-    read_cases,
-    read_runs,
-    refuse_other_questions,
-)
-from eclosure.errors import RecordError, SettingError, UserError
+from eclosure.diagnose import Case, Evidence, Matching, broken_link, diagnose
+from eclosure.errors import UserError
 from eclosure.metrics.rates import Metric
-from eclosure.store import records
 from eclosure.world.make import make_items
 from eclosure.world.oracle import judge
 from eclosure.world.saboteur import PLANS, Plan, sabotage
@@ -156,76 +145,6 @@ def test_why_labels_are_missing_is_counted():
     missing = replace(case().judgment, closed=None, unjudged={Criterion.CLOSURE: "refusal"})
     found = diagnosed(replace(case(), judgment=missing), case(number=1))
     assert found.unjudged == {Criterion.CLOSURE: {"refusal": 1}}
-
-
-def test_cases_are_joined_by_id_and_what_makes_none_is_told():
-    one, two, three = (case(number=number).response for number in range(3))
-    lost = replace(three, instance_id="nowhere")
-    cases, left = join_cases({"i": INSTANCE}, [one, two, lost], {"r0": case().judgment})
-    assert [found.response.id for found in cases] == ["r0"]
-    assert left == [("r1", "it was not judged"), ("r2", "its question is missing")]
-
-
-def test_nothing_is_counted_twice_or_lost_without_a_word():
-    one = case().response
-    judgments = {name: replace(case().judgment, response_id=name) for name in ("r0", "r7")}
-    cases, left = join_cases({"i": INSTANCE}, [one, replace(one, answer="Lima")], judgments)
-    assert [found.response.answer for found in cases] == ["Arica"]
-    assert left == [("r0", "a response of its id stands before it"), ("r7", "it was judged, but is missing")]
-
-
-def put(folder, *cases):
-    folder.mkdir(parents=True)
-    records.write(folder / "instances.jsonl", [INSTANCE])
-    records.write(folder / "responses.jsonl", [one.response for one in cases])
-    records.write(folder / "judgments.jsonl", [one.judgment for one in cases])
-    return folder
-
-
-def test_a_response_judged_twice_is_refused(tmp_path):
-    run = put(tmp_path / "run", case())
-    records.write(run / "judgments.jsonl", [case().judgment, case(closed=False).judgment])
-    with pytest.raises(RecordError, match="response r0: was judged twice"):
-        read_cases(run)
-
-
-def test_runs_are_read_together(tmp_path):
-    one, two = put(tmp_path / "one", case(number=0)), put(tmp_path / "two", case(number=1))
-    cases, left = read_runs([one, two])
-    assert [found.response.id for found in cases] == ["r0", "r1"]
-    assert left == []
-
-
-def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
-    one = put(tmp_path / "one", case(number=0), case(number=1))
-    two = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
-    records.write(two / "judgments.jsonl", [case(number=1).judgment])
-    cases, left = read_runs([one, two])
-    assert [found.response.id for found in cases] == ["one/r0", "one/r1", "two/r1"]
-    assert [found.judgment.response_id for found in cases] == ["one/r0", "one/r1", "two/r1"]
-    assert left == [("two/r2", "it was not judged")]
-
-
-def test_runs_in_folders_called_alike_are_called_by_their_paths(tmp_path):
-    runs = [put(tmp_path / name / "run", case(answer=name)) for name in ("a", "b")]
-    assert [found.response.id for found in read_runs(runs)[0]] == [f"{run}/r0" for run in runs]
-
-
-def test_the_same_responses_twice_are_refused(tmp_path):
-    one = put(tmp_path / "one", case(number=0))
-    other = put(tmp_path / "other", case(number=0, closed=False), case(number=1))
-    with pytest.raises(SettingError, match="named twice"):
-        read_runs([one, tmp_path / "other" / ".." / "one"])
-    with pytest.raises(UserError, match="every response of one stands in other too"):
-        read_runs([other, one])
-
-
-def test_one_id_for_two_questions_is_refused():
-    other = replace(case(), instance=replace(INSTANCE, question="When?"))
-    elsewhere = replace(other, instance=replace(other.instance, benchmark="c"))
-    refuse_other_questions([case()], [case(), elsewhere])
-    with pytest.raises(UserError, match="question i is 'Where\\?' in one run and 'When\\?' in another"):
-        refuse_other_questions([case()], [other])
 
 
 @pytest.mark.parametrize(

@@ -9,75 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from itertools import chain, permutations
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from eclosure.cases import Case, Evidence
 from eclosure.chat.kinship import same_family
-from eclosure.core.answers import match_any
-from eclosure.core.instance import Instance
 from eclosure.core.judgment import Criterion, Judgment, LocalFailure
 from eclosure.core.labels import Label
-from eclosure.core.response import Response
 from eclosure.core.verdict import FailureClass, SettledVerdict, Verdict
-from eclosure.errors import RecordError, SettingError, UserError
+from eclosure.errors import UserError
 from eclosure.metrics.flips import Flips, flips
 from eclosure.metrics.summary import GROUPINGS, GroupSummary, summarize
-from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclosure.store.jsonfile import require_file
-from eclosure.store.records import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     import numpy as np
 
-LeftOut: TypeAlias = tuple[str, str]
-"""The id of a response that could not be diagnosed, and why."""
-
-
-class Evidence(StrEnum):
-    """Whether the passages settle the question."""
-
-    SUFFICIENT = "sufficient"
-    INSUFFICIENT = "insufficient"
-    UNJUDGED = "unjudged"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One response, what it answers, and what a judge said of it."""
-
-    instance: Instance
-    response: Response
-    judgment: Judgment
-
-    @property
-    def verdict(self) -> Verdict:
-        """The five labels."""
-        return self.judgment.verdict
-
-    @property
-    def evidence(self) -> Evidence:
-        """Whether the passages settle the question."""
-        label = self.judgment.evidence_sufficient
-        if label is None:
-            return Evidence.UNJUDGED
-        return Evidence.SUFFICIENT if label else Evidence.INSUFFICIENT
-
-    @property
-    def matched(self) -> Label:
-        """Whether the answer matches the reference word for word; None where one of them is missing."""
-        if self.response.answer is None or not self.instance.accepted_answers:
-            return None
-        return match_any(self.response.answer, self.instance.accepted_answers)
-
-    @property
-    def row(self) -> SettledVerdict:
-        """As the metrics take it."""
-        instance, response = self.instance, self.response
-        return SettledVerdict(response.id, instance.id, self.verdict, instance.benchmark, response.source)
+__all__ = ["Case", "Diagnosis", "Evidence", "Matching", "broken_link", "diagnose"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,96 +78,6 @@ class Diagnosis:
     def pairs(self) -> tuple[GroupSummary, ...]:
         """By dataset and model."""
         return self.groups[1:]
-
-
-def join_cases(
-    instances: Mapping[str, Instance], responses: Iterable[Response], judgments: Mapping[str, Judgment]
-) -> tuple[list[Case], list[LeftOut]]:
-    """Cases by id, and what makes none, with the reason."""
-    cases, left = [], []
-    seen: set[str] = set()
-    for response in responses:
-        instance, judgment = instances.get(response.instance_id), judgments.get(response.id)
-        if response.id in seen:
-            left.append((response.id, "a response of its id stands before it"))
-        elif instance is None:
-            left.append((response.id, "its question is missing"))
-        elif judgment is None:
-            left.append((response.id, "it was not judged"))
-        else:
-            cases.append(Case(instance, response, judgment))
-        seen.add(response.id)
-    return cases, left + [(one, "it was judged, but is missing") for one in judgments if one not in seen]
-
-
-def read_cases(run: Path) -> tuple[list[Case], list[LeftOut]]:
-    """The cases of a judged run, and what makes none, with the reason."""
-    for name in (INSTANCES, RESPONSES, JUDGMENTS):
-        require_file(run / name)
-    instances: dict[str, Instance] = {}
-    for instance in read(run / INSTANCES, Instance):
-        instances.setdefault(instance.id, instance)
-    judgments: dict[str, Judgment] = {}
-    for judgment in read(run / JUDGMENTS, Judgment):
-        if judgments.setdefault(judgment.response_id, judgment) is not judgment:
-            raise RecordError(
-                "was judged twice. Keep one judgment of each response.",
-                path=run / JUDGMENTS,
-                record=f"response {judgment.response_id}",
-            )
-    return join_cases(instances, read(run / RESPONSES, Response), judgments)
-
-
-def read_runs(runs: Sequence[Path]) -> tuple[list[Case], list[LeftOut]]:
-    """The cases of several judged runs together.
-
-    Where two runs have a response of the same id, these are two responses, and then every id is written behind the name
-    of its run. A run whose responses all stand in another one is refused: they would count twice.
-    """
-    if len({run.resolve() for run in runs}) < len(runs):
-        raise SettingError("a run is named twice, and its responses would count twice. Name it once.")
-    found = dict(zip(run_names(runs), map(read_cases, runs), strict=True))
-    for (name, (cases, _)), (other, (others, _)) in permutations(found.items(), 2):
-        if cases and {case.response for case in cases} <= {case.response for case in others}:
-            raise UserError(
-                f"every response of {name} stands in {other} too, and would count twice. "
-                "Leave one of them out, or hold one against the other with --against."
-            )
-    refuse_other_questions(*(cases for cases, _ in found.values()))
-    ids = [case.response.id for cases, _ in found.values() for case in cases]
-    if len(set(ids)) < len(ids):
-        found = {name: _named(name, *parts) for name, parts in found.items()}
-    return [case for cases, _ in found.values() for case in cases], [one for _, left in found.values() for one in left]
-
-
-def run_names(runs: Sequence[Path]) -> list[str]:
-    """The names of the folders; where two are called alike, the paths."""
-    names = [run.resolve().name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run) for run in runs]
-
-
-def _named(name: str, cases: Sequence[Case], left: Sequence[LeftOut]) -> tuple[list[Case], list[LeftOut]]:
-    renamed = [
-        replace(
-            case,
-            response=replace(case.response, id=f"{name}/{case.response.id}"),
-            judgment=replace(case.judgment, response_id=f"{name}/{case.response.id}"),
-        )
-        for case in cases
-    ]
-    return renamed, [(f"{name}/{one}", reason) for one, reason in left]
-
-
-def refuse_other_questions(*runs: Iterable[Case]) -> None:
-    """Raise where one id stands for two questions: then runs share nothing but numbers."""
-    asked: dict[tuple[str | None, str], str] = {}
-    for case in chain(*runs):
-        one = case.instance
-        if (known := asked.setdefault((one.benchmark, one.id), one.question)) != one.question:
-            raise UserError(
-                f"question {one.id} is {known!r} in one run and {one.question!r} in another. "
-                "Runs go together only where the same id is the same question."
-            )
 
 
 def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int = 2_000) -> Diagnosis:

@@ -9,8 +9,9 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eclosure.cases import CaseSet, read_cases
 from eclosure.core.judgment import NEVER_ASKED
-from eclosure.diagnose import Case, Diagnosis, broken_link, diagnose, read_cases
+from eclosure.diagnose import Case, Diagnosis, broken_link, diagnose
 from eclosure.gate import Limits, gate
 from eclosure.metrics.rates import Metric
 
@@ -42,11 +43,13 @@ def assert_reliable(
     max_unjudged: float | None = None,
     worst: int = 5,
     seed: int = 42,
+    allow_stale: bool = False,
 ) -> Diagnosis:
     """Raise ``AssertionError`` unless the responses keep to the limits; else return their diagnosis.
 
     ``run`` is the folder of a judged run, or cases. As for ``eclosure gate``, a limit is held against the bound of the
-    95 % interval, and what was not judged counts against passing. The message names the ``worst`` responses.
+    95 % interval, and what was not judged counts against passing. The message names the ``worst`` responses. Judgments
+    that were made from other responses are refused (``UserError``) unless ``allow_stale``: then the message says so.
     """
     __tracebackhide__ = True
     import numpy as np  # noqa: PLC0415 - not before there is something to count
@@ -55,12 +58,15 @@ def assert_reliable(
         min_trr=min_trr, min_accuracy=min_accuracy, min_lsr=min_lsr, max_lgg=max_lgg, max_unjudged=max_unjudged
     )
     folder = run if isinstance(run, (str, Path)) else None
-    cases, left = ([*run], []) if not isinstance(run, (str, Path)) else read_cases(Path(run))
+    read = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, (str, Path)) else CaseSet(tuple(run))
+    cases, left = read.cases, read.left_out
     found = diagnose(cases, rng=np.random.default_rng(seed))
     reasons = gate(found.overall, found.unjudged, limits, left)
-    heard.append(_rates(found, folder, passed=not reasons))
+    stale = [f"STALE: {sentence}" for sentence in read.stale]
+    heard.append(" ".join([_rates(found, folder, passed=not reasons), *stale]))
     if reasons:
-        raise AssertionError("\n".join(_message(found, folder, reasons, list(_suspects(cases, limits)), worst)))
+        message = _message(found, folder, reasons, list(_suspects(cases, limits)), worst)
+        raise AssertionError("\n".join([*stale, *message]))
     return found
 
 

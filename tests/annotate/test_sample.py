@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +61,8 @@ def test_shares_add_up(sizes, data):
 
 
 def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
-    instances, responses = material(6)
+    questions, responses = material(6)
+    instances = {one.id: one for one in questions}
     sample = draw([one.id for one in responses], [], n=5, seed=3)
     project = begin(tmp_path / "run" / "labels", instances, responses, sample, Kind.SHORT, NOW)
     assert verdicts(project) == []
@@ -73,7 +76,23 @@ def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
     assert {(one.verdict.locally_sound, one.verdict.aligned) for one in found} == {(True, False)}
     assert {one.source.model for one in found} <= {"baseline", "candidate"}
     again.close()
-    assert read_sample(tmp_path / "run" / "labels") == sample
+    assert replace(read_sample(tmp_path / "run" / "labels"), content=None) == sample
     other = draw([one.id for one in responses], [], n=5, seed=4)
     with pytest.raises(UserError, match="another sample"):
         begin(tmp_path / "run" / "labels", instances, responses, other, Kind.SHORT, NOW)
+
+
+def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
+    questions, responses = material(6)
+    instances = {one.id: one for one in questions}
+    sample = draw([one.id for one in responses], [], n=5, seed=3)
+    begin(tmp_path / "labels", instances, responses, sample, Kind.SHORT, NOW).close()
+    other = {one.id: replace(one, reference_answer="other") for one in questions}
+    replaced = [replace(one, answer="WRONG") for one in responses]
+    for changed in ((instances, replaced), (other, responses)):
+        with pytest.raises(UserError, match="were changed since its labelling began"):
+            begin(tmp_path / "labels", *changed, sample, Kind.SHORT, NOW)
+    unlabelled = [one if one.id in sample.chosen else replace(one, answer="WRONG") for one in responses]
+    begin(tmp_path / "labels", instances, unlabelled, sample, Kind.SHORT, NOW).close()
+    with pytest.raises(UserError, match="is not among the questions"):
+        begin(tmp_path / "labels", {}, responses, sample, Kind.SHORT, NOW)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,10 @@ from eclosure.annotate.material import add_questions, add_responses
 from eclosure.annotate.project import SETTINGS, Settings, create, open_project
 from eclosure.annotate.results.gather import told
 from eclosure.annotate.results.settled import settled_verdicts
-from eclosure.core.identity import hash_rank
+from eclosure.core.identity import content_hash, hash_rank
 from eclosure.errors import SettingError, UserError
 from eclosure.store.atomic import AtomicFile
-from eclosure.store.records import parse
+from eclosure.store.records import encode, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,6 +57,8 @@ class Sample:
     """The group of every response of the run."""
     chosen: tuple[str, ...]
     """Sorted, so that their order tells nothing."""
+    content: str | None = None
+    """The hash of the chosen responses with their questions, as they are shown; None before labelling begins."""
 
     @property
     def sizes(self) -> dict[str, tuple[int, int]]:
@@ -100,24 +102,31 @@ def shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
 
 def begin(
     folder: Path,
-    instances: Iterable[Instance],
+    instances: Mapping[str, Instance],
     responses: Sequence[Response],
     sample: Sample,
     kind: Kind,
     now: datetime,
 ) -> Project:
-    """A project of one person and the sample; the one that is there, where the same sample was drawn before."""
+    """Make a project of one person for a sample, or open the one that is there where the same sample was drawn before.
+
+    Raises where another sample was begun, or where the responses or questions of this one were changed since.
+    """
+    members = set(sample.chosen)
+    chosen = [response for response in responses if response.id in members]
+    if lost := [response for response in chosen if response.instance_id not in instances]:
+        raise UserError(f"response {lost[0].id!r} answers {lost[0].instance_id!r}, which is not among the questions.")
+    questions = {response.instance_id: instances[response.instance_id] for response in chosen}
+    shown = sorted(encode(record).decode() for record in (*chosen, *questions.values()))
+    sample = replace(sample, content=content_hash(shown))
     if (folder / SETTINGS).exists():
         refuse_other(folder, sample)
         return open_project(folder)
-    chosen = set(sample.chosen)
-    wanted = [response for response in responses if response.id in chosen]
-    questions = {response.instance_id for response in wanted}
     settings = Settings(folder.resolve().parent.name, sample.seed, share_questions=True)
 
     def fill(connection: Connection) -> None:
-        add_questions(connection, (one for one in instances if one.id in questions))
-        add_responses(connection, wanted)
+        add_questions(connection, questions.values())
+        add_responses(connection, chosen)
         me = people.add(connection, ME, Role.ANNOTATOR, None, people.NO_PASSWORD, now)
         launch.give_responses(connection, [me], settings, per_response=1, kind=kind)
 
@@ -135,10 +144,16 @@ def read_sample(folder: Path) -> Sample:
 
 def refuse_other(folder: Path, sample: Sample) -> None:
     """Raise where another sample was begun: its labels would be weighed wrongly."""
-    if read_sample(folder) != sample:
+    begun = read_sample(folder)
+    if replace(begun, content=sample.content) != sample:
         raise UserError(
             f"{folder}: another sample is being labelled (other responses or judgments, n or seed). Go on with the same"
             " settings, or move that folder away to begin anew."
+        )
+    if begun.content != sample.content:
+        raise UserError(
+            f"{folder}: the responses or questions of this sample were changed since its labelling began. Put them"
+            " back, or move that folder away to begin anew."
         )
 
 

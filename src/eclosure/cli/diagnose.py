@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclosure.cli.output import percent, percent_range, plural, print_table, say
+from eclosure.cli.output import AllowStale, percent, percent_range, plural, print_table, say
 from eclosure.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, collect, default_out, write
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def diagnose(
     title: Title = None,
     seed: Seed = 42,
     resamples: Resamples = 2_000,
+    allow_stale: AllowStale = False,
 ) -> None:
     """Say which responses of judged runs are unreliable and why: rates with intervals, and every response to look at.
 
@@ -30,7 +31,15 @@ def diagnose(
     """
     from eclosure.report.tables import flips_table
 
-    made = collect(runs, against=against, validation=validation, title=title, seed=seed, resamples=resamples)
+    made = collect(
+        runs,
+        against=against,
+        validation=validation,
+        title=title,
+        seed=seed,
+        resamples=resamples,
+        allow_stale=allow_stale,
+    )
     _say(made.diagnosis)
     if (steadiness := flips_table(made.diagnosis)).rows:
         _say_table(steadiness)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from typer.core import TyperGroup
 
 from eclosure.benchmarks.formats import Format
 from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_forecast
-from eclosure.cli.output import QUARANTINED, percent, percent_range, print_table, say
+from eclosure.cli.output import QUARANTINED, AllowStale, percent, percent_range, print_table, say
 from eclosure.cli.runs import say_run
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def judge(
         say(f"{model.name} is of the family of {', '.join(related)}, which it judges: validate it against people")
     done = asyncio.run(judge_responses(sources, model, folder, settings, asking.calls, **asking.flags))
     say_run(done, _steadiness(done) if repeat > 1 else None)
-    raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
+    unread = any(counts.quarantined for counts in (done.manifest.counts, *done.manifest.funnel.values()))
+    raise typer.Exit(QUARANTINED if unread else 0)
 
 
 async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> None:
@@ -146,6 +148,7 @@ def validate(
     ] = None,
     seed: Annotated[int, typer.Option(help="For the intervals.")] = 42,
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2_000,
+    allow_stale: AllowStale = False,
 ) -> None:
     """Hold a judge against people: agreement, what it misses, what it finds that is not there, and corrected rates.
 
@@ -156,10 +159,17 @@ def validate(
 
     from eclosure.judge.validate import compare, read_judgments, read_verdicts, validate_run, write
     from eclosure.store.folder import JUDGMENTS, VALIDATION
+    from eclosure.store.provenance import check_verdicts
 
     rng = np.random.default_rng(seed)
+    labels = check_verdicts(verdicts, allow_stale=allow_stale)
     people = read_verdicts(verdicts)
-    found = validate_run(run, people, rng=rng, resamples=resamples)
+    found = validate_run(run, people, rng=rng, resamples=resamples, allow_stale=allow_stale)
+    found = replace(found, stale=(*found.stale, *labels.stale))
+    for sentence in found.stale:
+        say(f"STALE: {sentence}")
+    if against is not None:
+        _refuse_other_responses(run, against, allow_stale=allow_stale)
     place = out or run / VALIDATION
     write(place, found)
     say_validation(found)
@@ -167,6 +177,19 @@ def validate(
         judgments, other = read_judgments(run / JUDGMENTS), read_judgments(against / JUDGMENTS)
         _say_comparison(compare(judgments, other, people, rng=rng, resamples=resamples))
     say(f"{place}: written")
+
+
+def _refuse_other_responses(run: Path, against: Path, *, allow_stale: bool) -> None:
+    """Raise unless the other judge judged the responses of this run, or unless stale judgments are allowed."""
+    from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
+    from eclosure.store.jsonfile import require_file
+    from eclosure.store.provenance import check_result
+
+    require_file(against / JUDGMENTS)
+    provenance = check_result(against / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
+    remedy = f"Let the other judge judge the responses of {run}"
+    for sentence in provenance.refuse_stale(against, remedy, allow_stale=allow_stale).stale:
+        say(f"STALE: {against}: {sentence}")
 
 
 def say_validation(found: Validation) -> None:

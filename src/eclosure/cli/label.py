@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclosure.cli.output import plural, say
+from eclosure.cli.output import AllowStale, plural, say, say_notices
 
 if TYPE_CHECKING:
     from eclosure.annotate.project import Project
     from eclosure.annotate.sample import Sample
     from eclosure.core.verdict import SettledVerdict
+    from eclosure.store.stage import Stage
 
 FOLDER = "labels"
 """Where labels are kept in a run's folder."""
@@ -28,6 +29,7 @@ def label(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample.")] = 42,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on this machine; 0 takes a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+    allow_stale: AllowStale = False,
 ) -> None:
     """Label some of your own responses in the browser, alone and without accounts; the rates of all follow.
 
@@ -37,31 +39,51 @@ def label(
     """
     from eclosure.annotate.sample import verdicts
 
-    project, sample = _begun(run, n, seed, steps=steps)
+    stage = _stage(run, n, seed, steps=steps)
+    project, sample = _begun(run, n, seed, steps=steps, allow_stale=allow_stale)
     try:
         _serve(project, port, browser=browser)
-        found = verdicts(project)
+        labels = verdicts(project)
     finally:
         project.close()
-    _keep(run, sample, found)
+    _keep(run, stage, sample, labels, allow_stale=allow_stale)
 
 
-def _begun(run: Path, n: int, seed: int, *, steps: bool) -> tuple[Project, Sample]:
+def _stage(run: Path, n: int, seed: int, *, steps: bool) -> Stage:
+    """Return the stage that writes the verdicts; its inputs are hashed now, and must be the same at the end."""
+    from eclosure.store.folder import INSTANCES, RESPONSES
+    from eclosure.store.stage import Stage
+
+    settings = {"n": n, "seed": seed, "steps": steps}
+    stage = Stage("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
+    stage.require_inputs()
+    return stage
+
+
+def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> tuple[Project, Sample]:
+    """Draw the sample of a run, and make or open its project."""
     from datetime import UTC, datetime
 
     from eclosure.annotate.forms import Kind
     from eclosure.annotate.sample import begin, draw
-    from eclosure.core.instance import Instance
-    from eclosure.core.judgment import Judgment
-    from eclosure.core.response import Response
-    from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-    from eclosure.store.records import read
+    from eclosure.cases import read_cases, read_run_files, rejects_told
+    from eclosure.store.folder import JUDGMENTS
 
-    responses = list(read(run / RESPONSES, Response))
-    judged = read(run / JUDGMENTS, Judgment) if (run / JUDGMENTS).exists() else ()
-    sample = draw((one.id for one in responses), judged, n=min(n, len(responses)), seed=seed)
+    files = read_run_files(run)
+    judgments = []
+    if (run / JUDGMENTS).exists():
+        cases = read_cases(run, allow_stale=allow_stale)
+        say_notices(cases)
+        judgments = [case.judgment for case in cases.cases]
+    else:
+        for sentence in rejects_told(files.rejected):
+            say(sentence)
+    responses = [response for response in files.responses if response.instance_id in files.instances]
+    if lost := len(files.responses) - len(responses) + len(files.left_out):
+        say(f"{plural(lost, 'response')} cannot be labelled: unreadable, or without a question in {run}.")
+    sample = draw((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
     kind = Kind.RESPONSE if steps else Kind.SHORT
-    project = begin(run / FOLDER, read(run / INSTANCES, Instance), responses, sample, kind, datetime.now(UTC))
+    project = begin(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
     say(f"{run}: {plural(len(sample.chosen), 'response')} of {len(sample.strata):,}, by what the judge said of them:")
     for stratum, (size, chosen) in sample.sizes.items():
         say(f"  {stratum.replace('_', ' ')}: {chosen:,} of {size:,}")
@@ -83,46 +105,47 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
     house = House(project, single=me)
 
     def ready(url: str) -> None:
-        where = f"{url}/open/{house.door}"
-        say(f"Open {where} (Ctrl+C stops; the same command goes on)")
+        address = f"{url}/open/{house.door}"
+        say(f"Open {address} (Ctrl+C stops; the same command goes on)")
         if browser:
-            webbrowser.open(where)
+            webbrowser.open(address)
 
     def done() -> bool:
         with project.reading() as connection:
-            found = progress(connection, me)
-        return found.done == found.total
+            tasks = progress(connection, me)
+        return tasks.done == tasks.total
 
     serve(house, port=port, ready=ready, done=done)
 
 
-def _keep(run: Path, sample: Sample, found: list[SettledVerdict]) -> None:
-    """Write what was labelled, and hold the judge against it where there is one."""
+def _keep(run: Path, stage: Stage, sample: Sample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
+    """Write the labels, and validate the judge of the run by them where there is one."""
     from eclosure.store.folder import JUDGMENTS
-    from eclosure.store.records import write
+    from eclosure.store.records import ReadRecord
 
-    place = run / FOLDER / "verdicts.jsonl"
-    write(place, found)
-    say(f"{place}: {len(found):,} of {plural(len(sample.chosen), 'response')} labelled")
+    stage.write(ReadRecord(verdict.response_id, value=verdict) for verdict in labels)
+    say(f"{stage.out}: {len(labels):,} of {plural(len(sample.chosen), 'response')} labelled")
     if not (run / JUDGMENTS).exists():
         say("The run is not judged, so there are no rates to correct. Rates of the sample: eclosure metrics")
         return
-    labelled = {one.response_id for one in found}
-    missing = {group for group in sample.sizes if not any(sample.strata[one] == group for one in labelled)}
+    labelled = {sample.strata[verdict.response_id] for verdict in labels}
+    missing = {group for group in sample.sizes if group not in labelled}
     if missing:
         say(f"Rates are corrected when some of each group are labelled; none yet: {', '.join(sorted(missing))}")
         return
-    _validate(run, sample, found)
+    _validate(run, sample, labels, allow_stale=allow_stale)
     say(f"Corrected rates: eclosure diagnose {run}")
 
 
-def _validate(run: Path, sample: Sample, found: list[SettledVerdict]) -> None:
+def _validate(run: Path, sample: Sample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
+    """Validate the judge by the labels, and write validation.json."""
     import numpy as np
 
     from eclosure.cli.judge import say_validation
     from eclosure.judge.validate import validate_run, write
     from eclosure.store.folder import VALIDATION
 
-    made = validate_run(run, found, rng=np.random.default_rng(sample.seed), strata=sample.strata)
-    write(run / VALIDATION, made)
-    say_validation(made)
+    rng = np.random.default_rng(sample.seed)
+    validation = validate_run(run, labels, rng=rng, strata=sample.strata, allow_stale=allow_stale)
+    write(run / VALIDATION, validation)
+    say_validation(validation)

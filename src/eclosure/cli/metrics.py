@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclosure.cli.output import percent, percent_range, plural, print_table, say
+from eclosure.cli.output import AllowStale, percent, percent_range, plural, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,7 @@ def metrics(
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples of questions.")] = 2_000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 42,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    allow_stale: AllowStale = False,
 ) -> None:
     """Accuracy, soundness, sufficiency, reliability and the gap, with 95 % intervals over questions.
 
@@ -56,13 +57,19 @@ def metrics(
     import numpy as np
 
     from eclosure.metrics.summary import summarize
+    from eclosure.store.jsonfile import require_file
+    from eclosure.store.provenance import check_verdicts
 
+    require_file(verdicts)
+    stale = check_verdicts(verdicts, allow_stale=allow_stale).stale
     rows = list(_rows(verdicts))
     summaries = summarize(rows, by or (), rng=np.random.default_rng(seed), resamples=resamples)
     if as_json:
         settings = {"by": by or [], "resamples": resamples, "seed": seed}
-        typer.echo(json.dumps({"settings": settings, "groups": [_plain(group) for group in summaries]}))
+        typer.echo(json.dumps({"settings": settings, "stale": stale, "groups": [_plain(group) for group in summaries]}))
         return
+    for sentence in stale:
+        say(f"STALE: {sentence}")
     _print_overall(summaries[0], resamples)
     _print_composition(summaries[0])
     if by:

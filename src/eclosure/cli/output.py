@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from eclosure.cases import CaseSet
     from eclosure.stats.intervals import Interval
     from eclosure.store.manifest import Counts
     from eclosure.store.stage import Stage
@@ -25,6 +26,14 @@ Lines: TypeAlias = "list[tuple[str, ...]]"
 
 QUARANTINED = 3
 """The exit code of a command that finished and could not read some records."""
+
+AllowStale = Annotated[
+    bool,
+    typer.Option(
+        "--allow-stale",
+        help="Use judgments that were made from other files than those that are there; every output says so.",
+    ),
+]
 
 _NUMERIC = re.compile(r"-?(?:\d|\s|$)")
 _GAP = 2
@@ -71,6 +80,14 @@ def say_written(stage: Stage, counts: Counts, *, again: bool, doubt: str = "is t
         say(f"  what could not be read, and why: {stage.quarantine_path}")
         if not counts.accepted:
             say(f"  nothing could be read: {doubt}?")
+
+
+def say_notices(read: CaseSet) -> None:
+    """Print what a reader of a run's rates must know first: stale files, a missing manifest, records not used."""
+    for sentence in read.stale:
+        say(f"STALE: {sentence}")
+    for sentence in read.notices[len(read.stale) :]:
+        say(sentence)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

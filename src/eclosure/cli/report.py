@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from eclosure.cli.output import plural, say
+from eclosure.cli.output import AllowStale, plural, say, say_notices
 from eclosure.report.formats import Written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from eclosure.diagnose import Case, Diagnosis
-    from eclosure.report.against import Against
     from eclosure.report.notes import Notes
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of judged runs, diagnosed together.", show_default=False)]
@@ -49,9 +48,18 @@ def report(
     title: Title = None,
     seed: Seed = 42,
     resamples: Resamples = 2_000,
+    allow_stale: AllowStale = False,
 ) -> None:
     """Write the report of judged runs: the same files as diagnose, or some of them, without its tables."""
-    made = collect(runs, against=against, validation=validation, title=title, seed=seed, resamples=resamples)
+    made = collect(
+        runs,
+        against=against,
+        validation=validation,
+        title=title,
+        seed=seed,
+        resamples=resamples,
+        allow_stale=allow_stale,
+    )
     write(made, out or default_out(runs), formats or tuple(Written))
 
 
@@ -78,32 +86,53 @@ def collect(
     title: str | None,
     seed: int,
     resamples: int,
+    allow_stale: bool = False,
 ) -> Collected:
     """Read the runs, count, and hold them against another one."""
     import numpy as np
 
-    from eclosure.diagnose import diagnose, read_runs
+    from eclosure.cases import read_runs
+    from eclosure.diagnose import diagnose
     from eclosure.report.notes import Notes
 
-    cases, left = read_runs(runs)
+    read = read_runs(runs, allow_stale=allow_stale)
+    cases, left = read.cases, read.left_out
+    say_notices(read)
     found = diagnose(cases, rng=np.random.default_rng(seed), resamples=resamples)
-    notes = Notes(left_out=tuple(left))
+    notes = Notes(left_out=left, stale=read.stale, rejected=read.rejected, checked=read.checked)
+    notes = _with_stale_validation(notes, runs, validation)
     if title is not None:
         notes = replace(notes, title=title)
     if against is not None:
-        notes = replace(notes, against=_held(cases, runs, against, seed, resamples))
+        notes = _held(notes, cases, runs, against, seed, resamples, allow_stale=allow_stale)
     return Collected(found, cases, _trusted(notes, runs, cases, validation, seed))
 
 
-def _held(cases: Sequence[Case], runs: Sequence[Path], against: Path, seed: int, resamples: int) -> Against:
+def _held(
+    notes: Notes,
+    cases: Sequence[Case],
+    runs: Sequence[Path],
+    against: Path,
+    seed: int,
+    resamples: int,
+    *,
+    allow_stale: bool,
+) -> Notes:
+    """Return the notes with the comparison with another run, and with what is stale or was not used in that run."""
     import numpy as np
 
-    from eclosure.diagnose import read_cases, run_names
+    from eclosure.cases import read_runs, run_names
     from eclosure.report.against import hold_against
 
-    base, left = read_cases(against)
+    base = read_runs([against], allow_stale=allow_stale)
     name = run_names([*runs, against])[-1]
-    return hold_against(cases, base, name, rng=np.random.default_rng(seed), resamples=resamples, left_out=left)
+    say_notices(base)
+    comparison = hold_against(
+        cases, base.cases, name, rng=np.random.default_rng(seed), resamples=resamples, left_out=base.left_out
+    )
+    stale = (*notes.stale, *(f"{name}: {sentence}" for sentence in base.stale))
+    rejected = {**notes.rejected, **{f"{name}/{file}": reasons for file, reasons in base.rejected.items()}}
+    return replace(notes, against=comparison, stale=stale, rejected=rejected)
 
 
 def _trusted(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validation: Path | None, seed: int) -> Notes:
@@ -141,6 +170,20 @@ def _trusted(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validati
     if known.stratified:
         told += " These were drawn by what the judge said; how far it agrees is told of them alone."
     return replace(notes, corrected=corrected, validation=told, agreement=tuple(known.overall.rows.values()))
+
+
+def _with_stale_validation(notes: Notes, runs: Sequence[Path], validation: Path | None) -> Notes:
+    """Return the notes with what was stale when the validation was made."""
+    from eclosure.judge.validate import read
+    from eclosure.store.folder import VALIDATION
+
+    path = validation or runs[0] / VALIDATION
+    if validation is None and (len(runs) > 1 or not path.exists()):
+        return notes
+    stale = tuple(f"{path.name}: {sentence}" for sentence in read(path).stale)
+    for sentence in stale:
+        say(f"STALE: {sentence}")
+    return replace(notes, stale=(*notes.stale, *stale))
 
 
 def write(made: Collected, folder: Path, formats: Collection[Written] = tuple(Written)) -> None:

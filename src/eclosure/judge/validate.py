@@ -7,13 +7,14 @@ rates of the run it was made on, and may carry the correction over to other runs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from eclosure.cases import check_run
 from eclosure.core.identity import content_hash
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
@@ -71,6 +72,8 @@ class Validation:
     stratified: bool = False
     """Whether the labelled ones were drawn by what the judge said of them. The corrected rates allow for that; how
     far the judge agrees and errs is then told of the labelled ones alone, and corrects no other run."""
+    stale: tuple[str, ...] = ()
+    """Files that are not those that were judged or labelled, a sentence each; only where that was allowed."""
 
 
 def run_identity(judgments: Iterable[Judgment]) -> str:
@@ -122,6 +125,7 @@ def validate(
     """
     asked = _deciding(settings)
     run, settled = JudgedRun.of(judgments, responses), _once(verdicts)
+    _refuse_other_questions(run, settled)
     cases = [
         Compared(row.instance_id, row.benchmark or UNKNOWN, run.judgments[row.response_id].verdict, row.verdict)
         for row in settled.values()
@@ -152,9 +156,12 @@ def validate_run(
     rng: np.random.Generator,
     strata: Mapping[str, str] | None = None,
     resamples: int = 2_000,
+    allow_stale: bool = False,
 ) -> Validation:
-    """The same for the judge of a run's folder."""
-    return validate(
+    """Validate the judge of a run's folder; raises where its judgments are of other files, unless ``allow_stale``."""
+    require_file(run / JUDGMENTS)
+    provenance = check_run(run, allow_stale=allow_stale)
+    validation = validate(
         read_judgments(run / JUDGMENTS),
         verdicts,
         read_records(run / RESPONSES, Response),
@@ -163,6 +170,19 @@ def validate_run(
         strata=strata,
         resamples=resamples,
     )
+    return replace(validation, stale=provenance.stale)
+
+
+def _refuse_other_questions(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> None:
+    """Raise where a verdict is on another question than its response answers: then ids alone are alike."""
+    for row in settled.values():
+        question = run.questions.get(row.response_id, row.instance_id)
+        if question != row.instance_id:
+            raise RecordError(
+                f"the verdict is on question {row.instance_id!r}, and the response of this id answers {question!r} in"
+                " the run. Give the verdicts on this run.",
+                record=f"response {row.response_id}",
+            )
 
 
 def _once(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerdict]:

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eclosure.cases import LeftOut, refuse_other_questions
 from eclosure.compare import KINDS, GroupComparison, Kind, RunComparison, compare
 from eclosure.core.verdict import TraceGroup
-from eclosure.diagnose import LeftOut, refuse_other_questions
 from eclosure.metrics.rates import Metric
 from eclosure.report.facets import NO_PARTNER, kind_name, kind_words
 from eclosure.report.story import FEW_QUESTIONS

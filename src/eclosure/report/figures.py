@@ -82,10 +82,11 @@ def figures(diagnosis: Diagnosis, notes: Notes) -> dict[str, bytes]:
         drawn["failures"] = lambda: _compositions(compositions)
     if (against := notes.against) is not None:
         drawn["differences"] = lambda: _differences(difference_plot(against.comparison), against.name)
-    return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _written(draw).items()}
+    return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _written(draw, notes).items()}
 
 
-def _written(draw: Callable[[], Figure]) -> dict[str, bytes]:
+def _written(draw: Callable[[], Figure], notes: Notes) -> dict[str, bytes]:
+    """Draw a figure in both formats; where judgments are stale, that stands above it."""
     import warnings  # noqa: PLC0415
 
     import matplotlib as mpl  # noqa: PLC0415 - an extra
@@ -95,6 +96,8 @@ def _written(draw: Callable[[], Figure]) -> dict[str, bytes]:
         # A name in letters the font lacks is drawn as boxes, which says as much.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         made = draw()
+        for sentence in notes.stale_told[:1]:
+            made.suptitle(sentence, fontsize=7.5, color=_COLOURS["path_deviation"])
         for kind, metadata in _METADATA.items():
             buffer = BytesIO()
             made.savefig(buffer, format=kind, metadata=metadata)

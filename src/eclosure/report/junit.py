@@ -32,9 +32,8 @@ def junit(cases: Sequence[Case], notes: Notes | None = None) -> str:
         suites[group_of(case, "benchmark"), group_of(case, "model")].append(seen(case))
     tests, failures, skipped = _counts([one for suite in suites.values() for one in suite])
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    lines.append(
-        f'<testsuites name={_attribute(notes.title)} tests="{tests}" failures="{failures}" skipped="{skipped}">'
-    )
+    name = f"{notes.title} (stale judgments)" if notes.stale else notes.title
+    lines.append(f'<testsuites name={_attribute(name)} tests="{tests}" failures="{failures}" skipped="{skipped}">')
     for (benchmark, model), suite in sorted(suites.items()):
         lines += _suite(benchmark, model, suite, notes)
     return "\n".join([*lines, "</testsuites>", ""])
@@ -57,6 +56,8 @@ def _suite(benchmark: str, model: str, suite: Sequence[Seen], notes: Notes) -> I
 
 def _properties(suite: Sequence[Seen], notes: Notes) -> Iterator[str]:
     """How far to trust the judge of a suite: against people, and against itself where it was asked again."""
+    for sentence in notes.stale_told:
+        yield f'<property name="stale" value={_attribute(sentence)}/>'
     validation = " ".join((notes.trust, *agreement_sentences(notes)))
     yield f'<property name="validation" value={_attribute(validation)}/>'
     for name, one in flips(each.case.judgment for each in suite).items():

@@ -60,7 +60,8 @@ def latex(diagnosis: Diagnosis, notes: Notes | None = None) -> str:
     tables += [_told(agreement_table(notes)), _told(flips_table(diagnosis))]
     if notes.against:
         tables += [_differences(notes.against), _transitions(notes.against)]
-    text = "\n".join([NEEDS, *(line for table in tables for line in table)]) + "\n"
+    stale = [f"% {escape(sentence)}" for sentence in notes.stale_told]
+    text = "\n".join([NEEDS, *stale, *(line for table in tables for line in table)]) + "\n"
     return _UNIT.sub(r"\\,", text)
 
 
@@ -96,7 +97,12 @@ def _main(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
         yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(_number(one.value) if one else "--" for one in found)])
         yield _row(["", "", "", *(_small(percent_range(one.interval)) if one else "" for one in found)])
     yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if notes.corrected else "", diagnosis.overall)
-    told = [notes.trust, *agreement_sentences(notes)[:1], *([CORRECTED_NOTE] if notes.corrected else [])]
+    told = [
+        *notes.stale_told,
+        notes.trust,
+        *agreement_sentences(notes)[:1],
+        *([CORRECTED_NOTE] if notes.corrected else []),
+    ]
     yield from _closing(_MAIN_CAPTION + escape(" ".join(told)), "tab:diagnosis")
 
 

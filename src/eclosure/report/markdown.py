@@ -63,6 +63,9 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     judges = ", ".join(map(escape, diagnosis.judges))
     yield f"# {escape(notes.title)}"
     yield ""
+    if notes.stale:
+        yield f"> **{escape(' '.join(notes.stale_told))}**"
+        yield ""
     yield f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}, judged by {judges}."
     yield ""
     yield f"> **Validation.** {' '.join(map(escape, (notes.trust, *agreement_sentences(notes))))}"

@@ -27,6 +27,12 @@ class Notes:
     """How far it agrees with them, label by label."""
     left_out: Sequence[tuple[str, str]] = ()
     """Responses that could not be diagnosed, by id, with the reason."""
+    stale: Sequence[str] = ()
+    """Files that are not those that were judged, a sentence each; shown first in every format."""
+    rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Records of the input files that were not used, by file and reason."""
+    checked: bool | None = None
+    """Whether manifests say what the judgments were made from; None for cases that come from no folder."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Where the figures come from: a run, a date, a version."""
     against: Against | None = None
@@ -36,6 +42,13 @@ class Notes:
     def trust(self) -> str:
         """What to tell of the judge."""
         return self.validation or f"{NOT_VALIDATED}: label a hundred responses to learn how far it can be trusted."
+
+    @property
+    def stale_told(self) -> tuple[str, ...]:
+        """The warning about stale judgments; nothing where they belong to their files."""
+        if not self.stale:
+            return ()
+        return ("Stale judgments: the figures may be of other responses than those shown.", *self.stale)
 
     @property
     def left_out_by_reason(self) -> dict[str, int]:

@@ -35,6 +35,8 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "format": FORMAT,
         "title": notes.title,
         "about": dict(notes.about),
+        "stale": list(notes.stale),
+        "provenance": None if notes.checked is None else "checked" if notes.checked else "unchecked",
         "judges": list(diagnosis.judges),
         "validation": notes.validation,
         "corrected": None
@@ -62,6 +64,7 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "flips": {name: _flips(one) for name, one in diagnosis.flips.items()},
         "same_family": [{"judge": judge, "model": model} for judge, model in diagnosis.kin],
         "left_out": [{"response": one, "reason": reason} for one, reason in notes.left_out],
+        "rejected": {name: dict(reasons) for name, reasons in notes.rejected.items()},
         "comparison": None if notes.against is None else _comparison(notes.against),
     }
 

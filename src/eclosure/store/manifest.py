@@ -22,6 +22,7 @@ import eclosure
 from eclosure.core.identity import content_hash
 from eclosure.errors import UserError
 from eclosure.store.atomic import AtomicFile
+from eclosure.store.jsonfile import require_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -132,7 +133,8 @@ def work_hash(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]
 
 
 def read_manifest(path: Path | str) -> Manifest:
-    """A manifest from its file."""
+    """Read a manifest from its file."""
+    require_file(Path(path))
     try:
         return TypeAdapter(Manifest).validate_json(Path(path).read_bytes(), strict=True, extra="forbid")
     except ValidationError as invalid:

@@ -18,10 +18,10 @@ from eclosure.annotate.results.formats import Format
 from eclosure.annotate.results.gather import material
 from eclosure.annotate.results.gather import told as gathered
 from eclosure.annotate.results.told import Annotation, Told, questions_of
+from eclosure.cases import read_cases
 from eclosure.core.judgment import Judgment, Screening
 from eclosure.core.response import Source
 from eclosure.core.verdict import SettledVerdict
-from eclosure.diagnose import read_cases
 from eclosure.errors import SettingError, UserError
 from eclosure.store.manifest import file_hash, read_manifest
 from eclosure.store.records import read
@@ -225,7 +225,9 @@ def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     with project.reading() as connection:
         write(out, gathered(connection), material=material(connection))
     project.close()
-    cases, left = read_cases(out)
+    read = read_cases(out)
+    cases, left = read.cases, read.left_out
+    assert (read.checked, read.stale) == (True, ())
     settled = lines(out / "labels.jsonl")
     assert [case.response.id for case in cases] == [one["response_id"] for one in settled]
     assert {reason for _, reason in left} == {"it was not judged"}
