@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sqlite3
 from dataclasses import replace
 from itertools import islice
 
@@ -10,17 +12,20 @@ import pytest
 from typer.testing import CliRunner
 
 from eclosure.benchmarks.load import scan_instances
+from eclosure.cases import read_cases
+from eclosure.chat.connect import CallSettings
 from eclosure.cli.main import app
-from eclosure.core.instance import Instance
+from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import Criterion, Judgment
 from eclosure.core.response import Response, Source
-from eclosure.errors import SettingError, UserError
-from eclosure.judge.run import Pairs, kin
+from eclosure.errors import RecordError, SettingError, UserError
+from eclosure.judge.run import Pairs, judge_responses, kin
 from eclosure.judge.sources import Sources, find_sources
 from eclosure.store import records
-from eclosure.store.manifest import read_manifest
+from eclosure.store.manifest import Counts, read_manifest
 from eclosure.world.handlers import world_registry
 from eclosure.world.make import make_items
+from eclosure.world.replies import Registry
 from eclosure.world.saboteur import PLANS, Plan, sabotage
 from eclosure.world.server import ServerThread
 
@@ -164,3 +169,116 @@ def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
     with ServerThread(world_registry()) as server:
         told = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
     assert "is of the family of world-1, which it judges" in told.output
+
+
+CAPITALS = [
+    Instance("1", "What is the capital of France?", (Passage("0", "", "Paris is in France."),), "Paris", benchmark="a"),
+    Instance("1", "What is the capital of Peru?", (Passage("0", "", "Lima is in Peru."),), "Lima", benchmark="b"),
+]
+
+
+def test_two_questions_with_one_id_are_refused_before_anything_is_asked(run, planted):
+    records.write(run / "instances.jsonl", [*{instance.id: instance for instance, _ in planted}.values(), *CAPITALS])
+    records.write(run / "responses.jsonl", [Response("r", "1", planted[0][1].response.trace, "Lima")])
+    with ServerThread(world_registry()) as server:
+        with pytest.raises(RecordError, match=r"the id '1' was used in line 5 for something else.*give every question"):
+            asyncio.run(
+                judge_responses(find_sources(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
+            )
+        assert server.bill(keys=False)["totals"]["paid"] == 0
+    assert not (run / "judgments.jsonl").exists()
+
+
+def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_told(run, planted):
+    again = json.dumps(json.loads((run / "instances.jsonl").read_text().splitlines()[0]), indent=None)
+    with (run / "instances.jsonl").open("a") as file:
+        file.write(f"{again}\n{{\n")
+    with ServerThread(world_registry()) as server:
+        result = command(run, "--judge", server.base_url, "--no-price", code=3)
+    told = (
+        "questions of instances.jsonl: 6 received = 4 accepted + 1 rejected (duplicate 1) + 1 quarantined (not JSON 1)"
+    )
+    assert told in result.output
+    funnel = read_manifest(run / "judgments.jsonl.manifest.json").funnel
+    assert funnel["questions of instances.jsonl"] == Counts(6, 4, {"duplicate": 1}, {"not JSON": 1})
+    assert funnel["judge"].accepted == len(planted)
+
+
+def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
+    given = tmp_path / "ragas.jsonl"
+    given.write_text(json.dumps(RAGAS) + "\n{\n" + json.dumps({**RAGAS, "response": ""}) + "\n")
+    with ServerThread(world_registry()) as server:
+        result = command(given, "--judge", server.base_url, "--no-price", "--out", tmp_path / "run", code=3)
+    lost = "3 received = 1 accepted + 1 rejected (no response 1) + 1 quarantined (not JSON 1)"
+    assert f"responses in ragas.jsonl: {lost}" in result.output
+    read = read_cases(tmp_path / "run")
+    assert read.checked
+    assert read.left_out == (("ragas.jsonl line 2", "it cannot be read"),)
+    assert read.rejected["responses.jsonl (judge responses)"] == {"no response": 1, "not JSON": 1}
+
+
+def judged_while(run, change):
+    """Judge a run while another program changes its files, at the tenth call."""
+    world, calls = world_registry(), 0
+
+    class Meanwhile(Registry):
+        def handler(self, schema_name):
+            nonlocal calls
+            calls += 1
+            if calls == 10:
+                change()
+            return world.handler(schema_name)
+
+    with ServerThread(Meanwhile()) as server:
+        sources = find_sources(run, run)
+        return asyncio.run(judge_responses(sources, server.base_url, run, calls=CallSettings(unpriced=True)))
+
+
+@pytest.mark.parametrize("name", ["instances.jsonl", "responses.jsonl"])
+def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_is_back(run, planted, name):
+    before = (run / name).read_bytes()
+    replaced = before.replace(b" the ", b" no! ")
+    assert replaced != before  # and every line begins where it did
+    with pytest.raises(UserError, match=rf"{name}: was changed .* while it was in use"):
+        judged_while(run, lambda: (run / name).write_bytes(replaced))
+    assert not (run / "judgments.jsonl").exists()
+    assert not (run / "judgments.jsonl.manifest.json").exists()
+    (run / name).write_bytes(before)
+    with ServerThread(world_registry()) as server:
+        command(run, "--judge", server.base_url, "--no-price")
+    assert read_cases(run).stale == ()
+    by_id = {judgment.response_id: judgment for judgment in judgments(run)}
+    assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
+
+
+def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch):
+    (run / "responses.jsonl").write_bytes((run / "responses.jsonl").read_bytes() + b"{\n")
+    with ServerThread(world_registry()) as server:
+        monkeypatch.chdir(run)
+        command(".", "--judge", server.base_url, "--no-price", code=3)
+        bill = server.bill(keys=False)["totals"]["paid"]
+        (run / "judgments.jsonl.manifest.json").unlink()
+        first = (run / "judgments.jsonl").read_bytes(), (run / "judgments.jsonl.quarantined.jsonl").read_bytes()
+        command(run, "--judge", server.base_url, "--no-price", code=3)
+        assert server.bill(keys=False)["totals"]["paid"] == bill
+    again = (run / "judgments.jsonl").read_bytes(), (run / "judgments.jsonl.quarantined.jsonl").read_bytes()
+    assert again == first
+    assert str(run) not in first[1].decode()
+
+
+def test_an_interrupted_run_says_how_far_it_came(run, planted):
+    count = len(planted)
+    with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclosure judge"):
+        read_cases(run)
+    with ServerThread(world_registry()) as server:
+        command(run, "--judge", server.base_url, "--no-price")
+    (run / "judgments.jsonl").unlink()
+    with sqlite3.connect(run / "ledger.sqlite") as ledger:
+        ledger.execute("DELETE FROM ledger_outcomes WHERE seq > 5")
+    with pytest.raises(UserError, match=rf"5 of {count} responses are judged.*Run the same judge command again"):
+        read_cases(run)
+    for part in run.glob("ledger.sqlite*"):
+        part.unlink()
+    (run / "ledger.sqlite").write_bytes(b"no ledger")
+    with pytest.raises(UserError, match=rf"none of {count}"):
+        read_cases(run)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eclosure.cases import QUESTION_REMEDY
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.forecast import Forecast, forecast_usage, habits_of
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
@@ -25,7 +26,7 @@ from eclosure.judge.evaluate import judge, requests
 from eclosure.judge.settings import JudgeSettings
 from eclosure.store.folder import JUDGMENTS
 from eclosure.store.indexed import index_file
-from eclosure.store.records import ReadRecord, scan
+from eclosure.store.records import ID_REUSED, ReadRecord, scan
 from eclosure.store.runner import Job
 from eclosure.store.seen import SeenIds
 from eclosure.store.stage import Stage
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from eclosure.chat.model import ChatModel, Request
     from eclosure.judge.sources import Sources
+    from eclosure.store.manifest import Counts
 
 JOB = "judge"
 HOMELESS = "no such question"
@@ -50,13 +52,20 @@ class Pair:
 
 
 class Pairs:
-    """Responses with their questions, read from disk as they are needed."""
+    """Responses with their questions, read from disk as they are needed.
+
+    Raises where one id stands for two questions: responses name their question by its id alone.
+    """
 
     def __init__(self, sources: Sources) -> None:
-        self._questions, _, _ = index_file(sources.instances, Instance)
+        self._questions, questions, rejects = index_file(sources.instances, Instance)
+        if reused := next((record.error for record in rejects if record.error_kind == ID_REUSED), None):
+            raise RecordError(f"{reused.problem}. {QUESTION_REMEDY}", path=reused.path, record=reused.record)
         self._responses, _, self._left_out = index_file(sources.responses, Response)
-        self._places = {instance_id: place for place, instance_id in enumerate(self._questions.ids)}
+        self._indices = {instance_id: index for index, instance_id in enumerate(self._questions.ids)}
         self._path = sources.responses
+        self.counts = {**sources.counts, f"questions of {sources.instances.name}": questions.counts()}
+        """The records of the questions' file, and of the file that both were taken from."""
 
     def __len__(self) -> int:
         """How many responses there are, with those that cannot be judged."""
@@ -66,16 +75,16 @@ class Pairs:
         """What could not be read, then every response."""
         for record in self._left_out:
             yield ReadRecord(record.where, rejected=record.rejected, error=record.error, error_kind=record.error_kind)
-        for place in range(len(self._responses)):
-            yield self._pair(self._responses[place])
+        for index in range(len(self._responses)):
+            yield self._pair(self._responses[index])
 
     def _pair(self, response: Response) -> ReadRecord[Pair]:
-        place = self._places.get(response.instance_id)
-        if place is None:
+        index = self._indices.get(response.instance_id)
+        if index is None:
             problem = f"answers {response.instance_id!r}, which is not among the questions. Give their file."
             error = RecordError(problem, path=self._path, record=repr(response.id))
             return ReadRecord(repr(response.id), error=error, error_kind=HOMELESS)
-        return ReadRecord(repr(response.id), value=Pair(response.id, self._questions[place], response))
+        return ReadRecord(repr(response.id), value=Pair(response.id, self._questions[index], response))
 
 
 async def judge_responses(
@@ -103,8 +112,9 @@ async def judge_responses(
 
 
 def _inquiry(sources: Sources, named: Named, out: Path, settings: JudgeSettings) -> Inquiry[Pair]:
-    told = {**named.identity, **settings.identity}
-    stage = Stage("judge", told, (sources.instances, sources.responses), out / JUDGMENTS)
+    identity = {**named.identity, **settings.identity}
+    stage = Stage("judge", identity, (sources.instances, sources.responses), out / JUDGMENTS)
+    counts: dict[str, Counts] = {}
 
     def jobs(model: ChatModel) -> list[Job[Pair, Judgment]]:
         async def work(pair: Pair) -> Judgment:
@@ -114,27 +124,29 @@ def _inquiry(sources: Sources, named: Named, out: Path, settings: JudgeSettings)
 
     @contextmanager
     def records() -> Iterator[Pairs]:
-        yield Pairs(sources)
+        pairs = Pairs(sources)
+        counts.update(pairs.counts)
+        yield pairs
 
-    return Inquiry(stage, records, lambda pair: pair.id, jobs)
+    return Inquiry(stage, records, lambda pair: pair.id, jobs, sources=counts)
 
 
 def kin(sources: Sources, judge_name: str) -> list[str]:
     """The models of the judge's own family among those whose responses it is to judge."""
-    read = (record.value for record in scan(sources.responses, Response))
-    models = {one.source.model for one in read if one is not None and one.source is not None}
+    responses = (record.value for record in scan(sources.responses, Response))
+    models = {response.source.model for response in responses if response is not None and response.source is not None}
     return sorted(model for model in models if same_family(judge_name, model))
 
 
 def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> Forecast:
     """Calls, tokens and cost, before anything is sent: every question to the judge once, each different one once."""
-    asked = (
+    messages = (
         request
         for record in Pairs(sources)
         if record.value is not None
         for request in requests(record.value.instance, record.value.response, settings)
     )
-    return forecast_usage(_different(asked, model.name), price_of_model(model, calls), habits_of(model.name))
+    return forecast_usage(_different(messages, model.name), price_of_model(model, calls), habits_of(model.name))
 
 
 def _different(requests: Iterable[Request], name: str) -> Iterator[Request]:

@@ -1,11 +1,12 @@
 """Where the questions and responses of a run come from: its folder, two files, or one that holds both side by side.
 
-Asks no model, so that whoever only reads responses needs none of what calling one takes.
+Calls no model, so that reading responses needs none of the packages that calling one does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from eclosure.benchmarks.formats import Format
@@ -13,6 +14,7 @@ from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
 from eclosure.errors import SettingError
 from eclosure.store.folder import INSTANCES, RESPONSES
 from eclosure.store.jsonfile import read_objects, require_file
+from eclosure.store.manifest import Counts
 from eclosure.store.stage import Stage
 
 
@@ -22,6 +24,8 @@ class Sources:
 
     instances: Path
     responses: Path
+    counts: Mapping[str, Counts] = field(default_factory=dict, compare=False)
+    """Where the records of another tool's file went, when questions and responses were taken from one."""
 
 
 def find_sources(given: Path, out: Path, instances: Path | None = None, layout: Format = Format.AUTO) -> Sources:
@@ -49,12 +53,13 @@ def _checked(sources: Sources) -> Sources:
 
 
 def _taken_apart(given: Path, out: Path, layout: Format) -> Sources:
-    sources = Sources(out / INSTANCES, out / RESPONSES)
-    told = {"format": layout.value}
-    questions = Stage("judge instances", told, (given,), sources.instances)
-    if questions.finished() is None:
-        questions.write(scan_instances(given, format=layout))
-    said = Stage("judge responses", told, (given,), sources.responses)
-    if said.finished() is None:
-        said.write(scan_responses(given, format=layout))
-    return sources
+    """Write the questions and the responses of one file into two, and count where its records went."""
+    settings = {"format": layout.value}
+    questions = Stage("judge instances", settings, (given,), out / INSTANCES)
+    responses = Stage("judge responses", settings, (given,), out / RESPONSES)
+    known = questions.finished()
+    of_questions = known.counts if known else questions.write(scan_instances(given, format=layout))
+    known = responses.finished()
+    of_responses = known.counts if known else responses.write(scan_responses(given, format=layout))
+    counts = {f"questions in {given.name}": of_questions, f"responses in {given.name}": of_responses}
+    return Sources(questions.out, responses.out, counts)
