@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eclosure.benchmarks.formats import Format
-from eclosure.cli.output import QUARANTINED, counted, print_table, say, say_written
+from eclosure.cli.output import QUARANTINED, AllowStale, counted, print_table, say, say_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,11 +229,14 @@ def to_inspect(
     run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False, file_okay=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write logs to.", file_okay=False)],
     force: Force = False,
+    allow_stale: AllowStale = False,
 ) -> None:
     """Turn a run's folder into logs that Inspect AI opens, one for each model."""
     from eclosure.adapters.inspect.exporting import export_run
 
-    done = export_run(run, out, force=force)
+    done = export_run(run, out, force=force, allow_stale=allow_stale)
+    for sentence in done.stale:
+        say(f"STALE: {sentence}")
     for path in done.logs:
         say(path)
     for name in ("instances", "responses", "judgments"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -20,15 +21,15 @@ from eclosure.adapters.inspect.exporting import export_run
 from eclosure.adapters.inspect.importing import import_log
 from eclosure.adapters.inspect.scorer import lgg
 from eclosure.adapters.inspect.tasks import respond, sample_of
+from eclosure.cases import read_cases
 from eclosure.cli.main import app
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Criterion, Judgment
 from eclosure.core.response import Response, Source
-from eclosure.diagnose import read_cases
 from eclosure.errors import UserError
 from eclosure.store import records
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclosure.store.manifest import Counts
+from eclosure.store.manifest import Counts, Manifest, file_hashes
 
 pytestmark = WARNINGS
 
@@ -96,7 +97,7 @@ def test_inspect_opens_what_we_write(folder, tmp_path):
     log, other = map(read_eval_log, done.logs)
     assert log.eval.task_id != other.eval.task_id
     assert (log.status, log.eval.model, log.results.total_samples) == ("success", "house/model", 7)
-    truth = [case.verdict for case in read_cases(folder)[0] if case.response.source.method is None]
+    truth = [case.verdict for case in read_cases(folder).cases if case.response.source.method is None]
     scored = [verdict_of(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
     assert sorted(scored, key=repr) == sorted(truth, key=repr)
     rates = {score.name: score for score in log.results.scores}
@@ -117,6 +118,30 @@ def test_what_belongs_to_nothing_is_counted(folder, tmp_path):
     assert done.instances == Counts(5, 5)
     assert done.responses == Counts(12, 8, {"no such question": 3, "duplicate": 1})
     assert done.judgments == Counts(9, 8, {"no response": 1})
+
+
+def test_judgments_of_other_responses_are_refused_or_marked(folder, tmp_path):
+    run = shutil.copytree(folder, tmp_path / "run")
+    inputs = file_hashes([run / INSTANCES, run / RESPONSES])
+    manifest = Manifest("judge", {}, inputs, file_hashes([run / JUDGMENTS]), Counts(10, 10))
+    manifest.write(run / "judgments.jsonl.manifest.json")
+    assert export_run(run, tmp_path / "fresh").stale == ()
+    records.write(run / RESPONSES, [replace(one, answer="WRONG") for one in records.read(run / RESPONSES, Response)])
+    with pytest.raises(UserError, match=r"responses\.jsonl is not the file that judgments\.jsonl was made from"):
+        export_run(run, tmp_path / "logs")
+    done = export_run(run, tmp_path / "logs", allow_stale=True)
+    assert list(done.stale) == read_eval_log(done.logs[0]).eval.metadata["stale"]
+    assert "responses.jsonl is not the file" in done.stale[0]
+
+
+def test_two_questions_with_one_id_are_not_exported(folder, tmp_path):
+    run = shutil.copytree(folder, tmp_path / "run")
+    questions = list(records.read(run / INSTANCES, Instance))
+    records.write(run / INSTANCES, [*questions, questions[0]])
+    assert export_run(run, tmp_path / "logs").instances == Counts(7, 6, {"duplicate": 1})
+    records.write(run / INSTANCES, [*questions, replace(questions[0], question="Another?")])
+    with pytest.raises(UserError, match="is another question's in line 1"):
+        export_run(run, tmp_path / "more")
 
 
 def test_nothing_is_overwritten_unasked(folder, tmp_path):
@@ -220,8 +245,10 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
     assert result.exit_code == 0, result.output
     assert "4 received = 4 accepted" in result.output
     assert result.output.count("4 received = 3 accepted + 1 rejected (refusal 1)") == 2
-    found, left = read_cases(folder)
-    assert left == []
+    read = read_cases(folder)
+    found = read.cases
+    assert (read.left_out, read.checked, read.stale) == ((), True, ())
+    assert read.rejected["responses.jsonl (data from-inspect)"] == {"refusal": 1}
     assert {case.instance.id: case.verdict for case in found} == {one.id: made.verdict for one, made in cases[:3]}
     assert {case.response.source for case in found} == {Source("mockllm/model")}
     again = CliRunner().invoke(app, ["data", "from-inspect", log.location, "--out", str(folder)])

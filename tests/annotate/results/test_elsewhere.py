@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 from tests.annotate.results.telling import L1, SOUND, said, screened, told
@@ -104,6 +105,18 @@ def test_a_run_knows_the_question_and_where_it_comes_from(tmp_path):
     other = table(tmp_path / "o.csv", row("r9"), row(question_id="q7"))
     with pytest.raises(UserError, match=r"row 2: 'r9' is no response of the run; .* row 3: 'r1' answers 'q1'"):
         read_labels([other], run=RUN)
+
+
+def test_a_run_with_two_questions_or_responses_under_one_id_is_refused(tmp_path):
+    question, response = RUN.instances["q1"], RUN.responses["r1"]
+    write_records(tmp_path / "responses.jsonl", [response, replace(response, answer="another")])
+    write_records(tmp_path / "instances.jsonl", [question])
+    with pytest.raises(UserError, match=r"responses\.jsonl line 2: the id 'r1' is another response's in line 1"):
+        read_material(tmp_path)
+    write_records(tmp_path / "responses.jsonl", [response])
+    write_records(tmp_path / "instances.jsonl", [question, replace(question, question="Another?")])
+    with pytest.raises(UserError, match=r"instances\.jsonl line 2: the id 'q1' is another question's in line 1"):
+        read_material(tmp_path)
 
 
 def test_people_who_are_missing_leave_a_response_open(tmp_path):

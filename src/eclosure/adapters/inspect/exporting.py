@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from eclosure.adapters.inspect.cases import INSTANCE, KEYS, RESPONSE, plain, sco
 from eclosure.adapters.inspect.importing import SCORE
 from eclosure.adapters.inspect.model import chat_messages, require_inspect
 from eclosure.benchmarks.load import NO_RESPONSE
+from eclosure.cases import check_run, read_run_files
 from eclosure.core.identity import content_hash
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Judgment
@@ -27,9 +28,8 @@ from eclosure.errors import UserError
 from eclosure.protocol.prompts import Message
 from eclosure.protocol.response import completion_text, serialize_evidence
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclosure.store.jsonfile import require_file
 from eclosure.store.manifest import Counts, Manifest, file_hashes
-from eclosure.store.records import DUPLICATE, read
+from eclosure.store.records import DUPLICATE, ID_REUSED, read
 from eclosure.store.stage import beside
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Exported(NamedTuple):
     instances: Counts
     responses: Counts
     judgments: Counts
+    stale: tuple[str, ...] = ()
+    """Files that are not those that were judged, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,18 @@ class _Run:
     by_source: Mapping[Source, list[Response]]
     judgments: Mapping[str, Judgment]
     counts: tuple[Counts, Counts, Counts]
+    stale: tuple[str, ...] = ()
 
 
-def export_run(run: Path, out: Path, *, force: bool = False) -> Exported:
-    """Write one log for each model of a run into a folder, and a manifest beside each."""
+def export_run(run: Path, out: Path, *, force: bool = False, allow_stale: bool = False) -> Exported:
+    """Write one log for each model of a run into a folder, and a manifest beside each.
+
+    Judgments of other responses are refused unless ``allow_stale``: then every log says so in its metadata.
+    """
     require_inspect()
     from inspect_ai.log import write_eval_log  # noqa: PLC0415 - optional
 
-    found, inputs = _read(run), tuple(run / name for name in (INSTANCES, RESPONSES, JUDGMENTS))
+    found, inputs = _read(run, allow_stale=allow_stale), tuple(run / name for name in (INSTANCES, RESPONSES, JUDGMENTS))
     paths = {source: out / f"{_file_name(source)}.eval" for source in found.by_source}
     if len(set(paths.values())) < len(paths):
         raise UserError(f"{run}: two of its models would share a log's name.")
@@ -84,18 +90,19 @@ def export_run(run: Path, out: Path, *, force: bool = False) -> Exported:
         Manifest("data to-inspect", told, file_hashes(present), file_hashes([path]), Counts(written, written)).write(
             beside(path, "manifest.json")
         )
-    return Exported(tuple(paths.values()), *found.counts)
+    return Exported(tuple(paths.values()), *found.counts, found.stale)
 
 
-def _read(run: Path) -> _Run:
-    """Who answered what, and what was said of it; what belongs to nothing is counted, not carried along."""
-    require_file(run / INSTANCES)
-    require_file(run / RESPONSES)
-    instances = {instance.id: instance for instance in read(run / INSTANCES, Instance)}
+def _read(run: Path, *, allow_stale: bool) -> _Run:
+    """Read a run and match its records by id; those that belong to nothing are counted and left out."""
+    files = read_run_files(run, first_response=True)
+    instances, unused = files.instances, files.rejected.get(INSTANCES, {})
+    judged = (run / JUDGMENTS).is_file()
+    stale = check_run(run, allow_stale=allow_stale).stale if judged else ()
     responses, of_responses = _matched(
         ((one.id, one.instance_id, one) for one in read(run / RESPONSES, Response)), instances, NO_QUESTION
     )
-    said = read(run / JUDGMENTS, Judgment) if (run / JUDGMENTS).is_file() else ()
+    said = read(run / JUDGMENTS, Judgment) if judged else ()
     judgments, of_judgments = _matched(
         ((one.response_id, one.response_id, one) for one in said), responses, NO_RESPONSE
     )
@@ -106,8 +113,9 @@ def _read(run: Path) -> _Run:
         raise UserError(f"{run}: there is no response to a question of this run.")
     answered = {response.instance_id for response in responses.values()}
     silent = len(instances) - len(answered)
-    of_instances = Counts(len(instances), len(answered), {NO_RESPONSE: silent} if silent else {})
-    return _Run(instances, by_source, judgments, (of_instances, of_responses, of_judgments))
+    rejected = {**unused, **({NO_RESPONSE: silent} if silent else {})}
+    of_instances = Counts(len(answered) + sum(rejected.values()), len(answered), rejected)
+    return _Run(instances, by_source, judgments, (of_instances, of_responses, of_judgments), stale)
 
 
 def _matched(
@@ -120,7 +128,7 @@ def _matched(
         if belongs_to not in known:
             rejected[homeless] += 1
         elif id_ in found:
-            rejected[DUPLICATE] += 1
+            rejected[DUPLICATE if found[id_] == record else ID_REUSED] += 1
         else:
             found[id_] = record
     return found, Counts(len(found) + rejected.total(), len(found), dict(rejected))
@@ -149,7 +157,7 @@ def _log(run: Path, source: Source, found: _Run) -> EvalLog:
     log = EvalLog.model_validate(
         {
             "status": "success",
-            "eval": _spec(run, source, epochs, now),
+            "eval": _spec(run, source, epochs, now, found.stale),
             "stats": {"started_at": now, "completed_at": now},
             "samples": samples,
         }
@@ -158,7 +166,7 @@ def _log(run: Path, source: Source, found: _Run) -> EvalLog:
     return log
 
 
-def _spec(run: Path, source: Source, epochs: Counter[str], now: str) -> dict[str, Any]:
+def _spec(run: Path, source: Source, epochs: Counter[str], now: str, stale: Sequence[str]) -> dict[str, Any]:
     per_label = {key: [{"name": f"{PACKAGE}/judged"}] for key in KEYS}
     return {
         "created": now,
@@ -171,7 +179,7 @@ def _spec(run: Path, source: Source, epochs: Counter[str], now: str) -> dict[str
         "config": {"epochs": max(epochs.values())},
         "scorers": [{"name": SCORE, "metrics": [{"name": f"{PACKAGE}/gap"}, per_label]}],
         "packages": {PACKAGE: eclosure.__version__},
-        "metadata": {"source": plain(source)},
+        "metadata": {"source": plain(source), **({"stale": list(stale)} if stale else {})},
     }
 
 

@@ -14,13 +14,12 @@ from eclosure.annotate.forms import Kind
 from eclosure.annotate.results import label_studio
 from eclosure.annotate.results.gather import Material
 from eclosure.annotate.results.told import Annotation, Row, ScreeningAnnotation, Told, questions_of, responses_of
-from eclosure.core.instance import Instance
+from eclosure.cases import read_run_files
 from eclosure.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, Screening, StepJudgment
-from eclosure.core.response import Response, Source
+from eclosure.core.response import Source
 from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.store.folder import INSTANCES, RESPONSES
-from eclosure.store.jsonfile import read_objects, require_file
-from eclosure.store.records import check, decode, read
+from eclosure.store.jsonfile import read_objects
+from eclosure.store.records import check, decode
 from eclosure.store.table import LABEL_WORDS, plain, read_table
 
 if TYPE_CHECKING:
@@ -72,11 +71,9 @@ class _Reading:
 
 
 def read_material(run: Path) -> Material:
-    """The questions and responses of a run's folder."""
-    for name in (INSTANCES, RESPONSES):
-        require_file(run / name)
-    instances = {one.id: one for one in read(run / INSTANCES, Instance)}
-    responses = {one.id: one for one in read(run / RESPONSES, Response)}
+    """Read the questions and responses of a run's folder; raises where one id stands for two of either."""
+    files = read_run_files(run)
+    instances, responses = dict(files.instances), {response.id: response for response in files.responses}
     if lost := [one.id for one in responses.values() if one.instance_id not in instances]:
         raise UserError(f"{run}: the question of response {lost[0]!r} is missing, and {len(lost) - 1} more.")
     return Material(instances, responses)
