@@ -102,15 +102,23 @@ def test_all_share_one_budget(tmp_path):
     assert totals["peak_in_flight"] == 1
 
 
-def test_what_is_written_afterwards_is_made_up_for_where_a_run_ended_before_it(tmp_path):
+def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where_it_is_gone(tmp_path):
+    copy = tmp_path / "copy"
     with ServerThread(registry()) as server:
         named = [find_model("world", base_url=server.base_url)] * 2
-        asked = inquiry(tmp_path, [])
+        paid = []
+
+        def beforehand():
+            paid.append(server.bill(keys=False)["totals"]["paid"])
+            copy.touch()
+
+        run = replace(inquiry(tmp_path, []), beforehand=beforehand)
         calls = CallSettings(unpriced=True)
-        asyncio.run(inquire(asked, named, calls))
-        after = replace(asked, afterwards=(tmp_path / "after").touch)
-        assert asyncio.run(inquire(after, named, calls)).again
-    assert (tmp_path / "after").exists()
+        asyncio.run(inquire(run, named, calls))
+        assert (paid, copy.exists()) == ([0], True)
+        copy.unlink()
+        assert asyncio.run(inquire(run, named, calls)).again
+    assert copy.exists()
 
 
 def test_two_servers_are_two_models(tmp_path, monkeypatch):
