@@ -27,7 +27,7 @@ def command(*arguments, code=0):
 def judged(tmp_path_factory):
     """Two runs over the same questions by one judge, the first of them validated; and the second judged otherwise."""
     folder = tmp_path_factory.mktemp("runs")
-    items = list(islice(make_items("short-easy", 3), 8))
+    items = list(islice(make_items("short-easy", 3), 20))
     with ServerThread(world_registry(judge_noise=0.1)) as server:
         for name, plans in {"one": (Plan(), PLANS[0]), "two": (PLANS[1], PLANS[2])}.items():
             _judge(folder / name, items, plans, server.base_url)
@@ -79,3 +79,20 @@ def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
     result = CliRunner().invoke(app, [*map(str, asked)])
     assert "asked in another way" in str(result.exception)
     assert not list(tmp_path.iterdir())
+
+
+def test_fewer_than_thirty_labels_give_no_green_box_and_no_corrected_rate(judged, tmp_path):
+    run = judged / "one"
+    rows = list(records.read(run / "people.jsonl", SettledVerdict))[:6]
+    records.write(tmp_path / "six.jsonl", rows)
+    few = tmp_path / "few.json"
+    command("judge", "validate", run, "--verdicts", tmp_path / "six.jsonl", "--resamples", 100, "--out", few)
+    command("report", run, "--validation", few, "--resamples", 100, "-f", "json", "-f", "html", "-o", tmp_path / "out")
+    found = told(tmp_path / "out")
+    assert found["corrected"] is None
+    count = found["responses"]
+    assert found["validation"].startswith(f"People labelled 6 of {count} responses: too few to validate the judge")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert 'class="trust fine"' not in page
+    assert "This judge has not been validated" in page
+    assert "corrected by people" not in page

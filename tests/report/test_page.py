@@ -131,10 +131,10 @@ def test_our_texts_cannot_end_their_elements_and_never_write_markup():
 
 def test_a_judge_nobody_checked_is_named_at_the_top(text, diagnosis, cases):
     assert text.index(NOT_VALIDATED) < text.index('id="headline"')
-    validated = page(diagnosis, cases, Notes(validation="Agrees with people on 91 of 100."))
+    validated = page(diagnosis, cases, Notes(validation="Agrees with people on 91 of 100.", validated=True))
     assert NOT_VALIDATED not in validated
     assert "Agrees with people on 91 of 100." in validated
-    told = page(diagnosis, cases, Notes(validation="On 40.", agreement=agreeing(4)))
+    told = page(diagnosis, cases, Notes(validation="On 40.", validated=True, agreement=agreeing(4)))
     assert told.index("least about A (pursues the question)") < told.index('id="headline"')
     assert 'href="#table-agreement"' in told
     assert 'id="table-agreement"' in told

@@ -105,7 +105,7 @@ def collect(
         notes = replace(notes, title=title)
     if against is not None:
         notes = _held(notes, cases, runs, against, seed, resamples, allow_stale=allow_stale)
-    return Collected(found, cases, _trusted(notes, runs, cases, validation, seed))
+    return Collected(found, cases, _corrected(notes, runs, cases, validation, seed))
 
 
 def _held(
@@ -135,41 +135,16 @@ def _held(
     return replace(notes, against=comparison, stale=stale, rejected=rejected)
 
 
-def _trusted(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validation: Path | None, seed: int) -> Notes:
-    """The notes with what is known of the judge, and the rates corrected by it.
-
-    A single run's own validation is found by itself. It says nothing of other runs unless somebody says it does.
-    """
+def _corrected(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], validation: Path | None, seed: int) -> Notes:
+    """Return the notes with the corrected rates of the runs, or with the reason why there are none."""
     import numpy as np
 
-    from eclosure.judge.validate import correct, read, refuse_other_judge
-    from eclosure.metrics.validation import RATES
-    from eclosure.stats.intervals import Estimate
-    from eclosure.store.folder import JUDGMENTS, VALIDATION
-    from eclosure.store.manifest import read_manifest
-    from eclosure.store.stage import beside
+    from eclosure.judge.correction import correct_runs
+    from eclosure.report.notes import with_correction
 
-    own = runs[0] / VALIDATION
-    if validation is None and (len(runs) > 1 or not own.exists()):
-        return notes
-    known = read(validation or own)
     judgments = [case.judgment for case in cases]
-    for run in runs:
-        settings = read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings
-        refuse_other_judge(known, judgments[0].judge, settings)
     responses = [case.response for case in cases]
-    rates = correct(known, judgments, responses, settings=settings, rng=np.random.default_rng(seed))
-    corrected = {
-        RATES[label]: Estimate(rate.value, rate.interval)
-        for label, rate in rates.rates.items()
-        if rate.value is not None
-    }
-    told = f"Validated against people on {known.labelled:,} of {known.judged:,} responses" + (
-        " of another run; the correction is carried over, as if it erred alike here." if rates.carried_over else "."
-    )
-    if known.stratified:
-        told += " These were drawn by what the judge said; how far it agrees is told of them alone."
-    return replace(notes, corrected=corrected, validation=told, agreement=tuple(known.overall.rows.values()))
+    return with_correction(notes, correct_runs(runs, judgments, responses, validation, rng=np.random.default_rng(seed)))
 
 
 def _with_stale_validation(notes: Notes, runs: Sequence[Path], validation: Path | None) -> Notes:

@@ -286,6 +286,7 @@ def correct(
     run = JudgedRun.of(judgments, responses)
     refuse_other_judge(validation, run.judge, settings)
     if run_identity(run.judgments.values()) == validation.run:
+        _refuse_other_labels(validation, run)
         return RunRates(validation.corrected, carried_over=False)
     if validation.stratified:
         raise SettingError(
@@ -299,6 +300,20 @@ def correct(
         for label in JudgedLabel
     }
     return RunRates(rates, carried_over=True)
+
+
+def _refuse_other_labels(validation: Validation, run: JudgedRun) -> None:
+    """Raise where the responses were judged anew since the validation: its rates are those of the old judgments."""
+    verdicts = [judgment.verdict for judgment in run.judgments.values()]
+    for label, rate in validation.corrected.items():
+        hits = hit_codes(label, verdicts)
+        counts = tuple(int((hits == code).sum()) for code in (1, 0))
+        hits_then = round((rate.judge or 0) * rate.judged)
+        if counts != (hits_then, rate.judged - hits_then):
+            raise SettingError(
+                f"the validation was made from other judgments of these responses ({label} differs)."
+                " Run `eclosure judge validate` or `eclosure label` again."
+            )
 
 
 def compare(

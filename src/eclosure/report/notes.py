@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from eclosure.metrics.rates import Metric
 from eclosure.metrics.validation import LabelRow
 from eclosure.report.against import Against
 from eclosure.stats.intervals import Estimate
+
+if TYPE_CHECKING:
+    from eclosure.judge.correction import Correction
 
 NOT_VALIDATED = "This judge has not been validated against people on your data"
 
@@ -23,6 +27,8 @@ class Notes:
     """Rates of all responses as labels of people correct them."""
     validation: str | None = None
     """How the judge was held against people, in a sentence."""
+    validated: bool = False
+    """Whether people labelled enough responses to call the judge validated."""
     agreement: Sequence[LabelRow] = ()
     """How far it agrees with them, label by label."""
     left_out: Sequence[tuple[str, str]] = ()
@@ -54,3 +60,33 @@ class Notes:
     def left_out_by_reason(self) -> dict[str, int]:
         """How many are missing, and why."""
         return dict(sorted(Counter(reason for _, reason in self.left_out).items()))
+
+
+def with_correction(notes: Notes, correction: Correction) -> Notes:
+    """Return the notes with the corrected rates of a run and a sentence on the labels behind them."""
+    from eclosure.judge.correction import MIN_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
+
+    known = correction.validation
+    if known is None:
+        return notes
+    labelled = f"{known.labelled:,} of {known.judged:,} responses"
+    if not correction.enough:
+        sentence = (
+            f"People labelled {labelled}: too few to validate the judge or to correct its rates ({MIN_LABELS} do)."
+        )
+    elif correction.carried_over:
+        sentence = (
+            f"Validated against people on {labelled} of another run; "
+            "the correction is carried over, as if it erred alike here."
+        )
+    else:
+        sentence = f"Validated against people on {labelled}."
+    if known.stratified:
+        sentence += " These were drawn by what the judge said; how far it agrees is told of them alone."
+    return replace(
+        notes,
+        corrected={metric: Estimate(rate.value, rate.interval) for metric, rate in correction.rates.items()} or None,
+        validation=sentence,
+        validated=correction.enough,
+        agreement=tuple(known.overall.rows.values()),
+    )
