@@ -102,8 +102,8 @@ def test_all_pass(audit):
     output, told = report(audit)
     shown = lines(output)
     assert "1 and 2 Family 19 19 100.0 1.000" in shown
-    assert any(line.startswith("A 10 100.0 [72.2-100.0]") for line in shown)
-    assert any(line.startswith("corpus-weighted 19 100.0 [100.0-100.0]") for line in shown)
+    assert any(line.startswith("A 10 100.0 % [72.2, 100.0]") for line in shown)
+    assert any(line.startswith("corpus-weighted 19 100.0 % [100.0, 100.0]") for line in shown)
     assert "resampling them shows no spread" in output
     assert told["weighted"]["Family"]["constant"]
     assert not (audit / "disagreements.jsonl").exists()
@@ -116,7 +116,7 @@ def test_disagreements_go_to_a_third_person_and_come_back(audit):
     answer(audit / "forms-2.jsonl")
     output, told = report(audit)
     assert "people disagree on 2 of 19 families; 0 settled" in output
-    assert "open: 80.0-100.0" in output
+    assert "open: 80.0 to 100.0" in output
     assert told["datasets"]["A"]["Family"]["value"] is None
     blank = audit / "disagreements.jsonl"
     forms = [json.loads(line) for line in blank.read_text().splitlines()]

@@ -97,7 +97,7 @@ def test_an_interval_without_width_is_replaced_and_marked(tmp_path):
     output = runner.invoke(app, ["metrics", path]).output
     # 40 of 40: Wilson's lower end is 40/(40 + 1.96^2) = 91.2 %.
     (accuracy,) = [line for line in output.splitlines() if line.startswith("Acc")]
-    assert accuracy.split()[:4] == ["Acc", "100.0", "91.2-100.0*", "40"]
+    assert accuracy.split()[:5] == ["Acc", "100.0", "[91.2,", "100.0]*", "40"]
     assert "\n* Wilson over questions" in output
     assert "Fewer than" not in output
     unmarked = rows(tmp_path / "u.jsonl", *[(1, 1, 1, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0)] * 10)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from eclosure.cli.output import percent, percent_range, print_table, say
+from eclosure.cli.output import figure, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,9 +81,10 @@ def _say_truth(run: Run) -> None:
     for label in (JudgedLabel.RELIABILITY, JudgedLabel.GAP):
         known = [hit for verdict in verdicts if (hit := HITS[label](verdict)) is not None]
         rate = found.corrected[label]
-        corrected = f"{percent(rate.value)} [{percent_range(rate.interval)}]"
-        rows.append((str(label), percent(rate.judge), corrected, percent(sum(known) / len(known))))
-    title = f"The judge errs in {ERRS:.0%} of what it is asked; a hundred labels show how far to trust it, in percent"
+        truth = sum(known) / len(known)
+        corrected = figure(rate.value, rate.interval)
+        rows.append((str(label), figure(rate.judge, None), corrected, figure(truth, None)))
+    title = f"The judge errs in {ERRS:.0%} of what it is asked; a hundred labels show how far to trust it"
     print_table(title, ("rate", "judge", "corrected", "in truth"), rows)
 
 

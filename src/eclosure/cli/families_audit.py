@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclosure.cli.output import percent, percent_range, print_table, say
+from eclosure.cli.output import figure, percent, percent_span, print_table, say
 from eclosure.construct.audit.layout import REPORT, Layout
 
 if TYPE_CHECKING:
@@ -189,10 +189,10 @@ def _say_rates(found: Report) -> None:
 
 
 def _shown(rate: Passing | Weighted) -> str:
-    """``97.3 [95.3-98.9]``; what is open by its bounds, what is undefined by a dash."""
+    """``97.3 % [95.3, 98.9]``; what is open by its bounds, what is undefined by a dash."""
     if rate.value is not None:
-        return percent(rate.value) + (f" [{percent_range(rate.interval)}]" if rate.interval else "")
-    return "-" if rate.bounds is None else f"open: {percent_range(rate.bounds)}"
+        return figure(rate.value, rate.interval)
+    return "-" if rate.bounds is None else f"open: {percent_span(rate.bounds)}"
 
 
 def _say_open(found: Report, key: Key, folder: Path, example: Path) -> None:

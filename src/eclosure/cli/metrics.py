@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclosure.cli.output import AllowStale, percent, percent_range, plural, print_table, say
+from eclosure.cli.output import AllowStale, percent, percent_range, percent_span, plural, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,7 +108,7 @@ def _print_overall(summary: GroupSummary, resamples: int) -> None:
         # The blank keeps the figures in line with those that have a mark.
         mark = "*" if summary.methods[metric] is IntervalMethod.WILSON else " " if exact else ""
         line = [metric.value, percent(rate.value), percent_range(estimate.interval) + mark, str(rate.n)]
-        line += [str(rate.unjudged), percent_range(rate.bounds)] if unjudged else []
+        line += [str(rate.unjudged), percent_span(rate.bounds)] if unjudged else []
         line += [str(estimate.undefined) if rate.n else "-"] if undefined else []
         lines.append(line)
     title = f"{plural(summary.responses, 'response')} to {plural(summary.questions, 'question')}"

@@ -35,7 +35,7 @@ AllowStale = Annotated[
     ),
 ]
 
-_NUMERIC = re.compile(r"-?(?:\d|\s|$)")
+_NUMERIC = re.compile(r"\[?-?(?:\d|\s|$)")
 _GAP = 2
 
 
@@ -67,10 +67,20 @@ def percent(value: float | None) -> str:
 
 
 def percent_range(interval: Interval | None) -> str:
-    """``40.9-51.9``, ``-3.1 to 2.0``; a dash where there is no interval."""
-    if interval is None:
+    """``[40.9, 51.9]``; a dash where there is no interval."""
+    return "-" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
+
+
+def percent_span(bounds: Interval | None) -> str:
+    """``40.9 to 51.9``, for bounds; a dash where there are none."""
+    return "-" if bounds is None else f"{percent(bounds.low)} to {percent(bounds.high)}"
+
+
+def figure(value: float | None, interval: Interval | None) -> str:
+    """``46.3 % [40.9, 51.9]``; a dash for what is undefined."""
+    if value is None:
         return "-"
-    return f"{percent(interval.low)}{' to ' if interval.low < 0 else '-'}{percent(interval.high)}"
+    return f"{percent(value)} %" + ("" if interval is None else f" {percent_range(interval)}")
 
 
 def say_written(stage: Stage, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:
@@ -172,7 +182,7 @@ def _print_rich(title: str, columns: Sequence[str], lines: Lines) -> None:
     for column, flush in zip(columns, _flush_right(columns, lines), strict=True):
         table.add_column(Text(column), justify="right" if flush else "left", overflow="fold")
     for row in lines:
-        table.add_row(*map(Text, row))  # as text: a cell such as "4 [4-4]" is no markup
+        table.add_row(*map(Text, row))  # as text: a cell such as "4 [4, 4]" is no markup
     Console().print(table)
 
 
