@@ -159,10 +159,13 @@ def test_why_labels_are_missing_is_counted():
             case(aligned=False, pursued="when she was born"),
             "The reasoning pursues something other than the question: when she was born.",
         ),
-        (case(closed=False, complete=False), "The reasoning stops short: it does not establish the submitted answer."),
+        (
+            case(closed=False, complete=False),
+            "The reasoning establishes neither the reference answer nor the submitted one.",
+        ),
         (
             case(closed=False, established="Arica"),
-            "The reasoning establishes “Arica”, and another answer was submitted.",
+            "The reasoning establishes the reference answer, “Arica”, and another answer was submitted.",
         ),
         (
             case(closed=False, complete=None, established="Lima"),

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import chain, permutations
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from eclosure.core.answers import match_any
+from eclosure.core.answers import match, match_any
 from eclosure.core.instance import Instance
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
@@ -79,7 +79,17 @@ class Case:
 
     @property
     def matched(self) -> Label:
-        """Whether the answer matches the reference word for word; None where one of them is missing."""
+        """Whether the answer and the reference match by the rule of D.5.3, without a judge; None where one is missing.
+
+        One of them, normalised, must stand in the other as an unbroken span. Aliases do not count.
+        """
+        if self.response.answer is None or self.instance.reference_answer is None:
+            return None
+        return match(self.response.answer, self.instance.reference_answer)
+
+    @property
+    def matched_with_aliases(self) -> Label:
+        """The same against the reference and its aliases: a match of any of them counts."""
         if self.response.answer is None or not self.instance.accepted_answers:
             return None
         return match_any(self.response.answer, self.instance.accepted_answers)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eclosure.cases import Case, Evidence
 from eclosure.chat.kinship import same_family
-from eclosure.core.judgment import Criterion, Judgment, LocalFailure
+from eclosure.core.judgment import Criterion, Judgment, LocalFailure, reason_kind
 from eclosure.core.labels import Label
 from eclosure.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclosure.errors import UserError
@@ -58,6 +58,9 @@ class Diagnosis:
     local_failures: Mapping[LocalFailure, int]
     """Unsound steps by their code."""
     matching: Matching
+    """Against the reference alone, as D.5.3 has it."""
+    alias_matching: Matching
+    """Against the reference and its aliases."""
     correct_but_insufficient: int
     incorrect_but_sufficient: int
     inconsistent: int
@@ -95,7 +98,8 @@ def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int 
         by_evidence=by_evidence,
         joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
         local_failures=_local_failures(cases),
-        matching=_matching(cases),
+        matching=_matching((case.verdict.correct, case.matched) for case in cases),
+        alias_matching=_matching((case.verdict.correct, case.matched_with_aliases) for case in cases),
         correct_but_insufficient=sum(_is(row.verdict, correct=True, sufficient=False) for row in rows),
         incorrect_but_sufficient=sum(_is(row.verdict, correct=False, sufficient=True) for row in rows),
         inconsistent=sum(row.verdict.inconsistent for row in rows),
@@ -151,11 +155,13 @@ def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
     return {code: counts[code] for code in LocalFailure if counts[code]}
 
 
-def _matching(cases: Sequence[Case]) -> Matching:
-    counts = Counter((case.verdict.correct, case.matched) for case in cases)
+def _matching(labels: Iterable[tuple[Label, Label]]) -> Matching:
+    """Count pairs of the judge's correctness and the match."""
+    counts = Counter(labels)
     both, judge_only = counts[True, True], counts[True, False]
     matching_only, neither = counts[False, True], counts[False, False]
-    return Matching(both, judge_only, matching_only, neither, len(cases) - both - judge_only - matching_only - neither)
+    known = both + judge_only + matching_only + neither
+    return Matching(both, judge_only, matching_only, neither, counts.total() - known)
 
 
 def _is(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
@@ -163,17 +169,24 @@ def _is(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
 
 
 def _unjudged(cases: Sequence[Case]) -> dict[Criterion, dict[str, int]]:
-    counts = Counter((criterion, reason) for case in cases for criterion, reason in case.judgment.unjudged.items())
-    found: dict[Criterion, dict[str, int]] = {}
+    """Count missing labels by criterion and kind of reason."""
+    counts = Counter(
+        (criterion, reason_kind(reason)) for case in cases for criterion, reason in case.judgment.unjudged.items()
+    )
+    reasons: dict[Criterion, dict[str, int]] = {}
     for (criterion, reason), count in sorted(counts.items()):
-        found.setdefault(criterion, {})[reason] = count
-    return found
+        reasons.setdefault(criterion, {})[reason] = count
+    return reasons
 
 
 _BROKEN = {
     FailureClass.PATH_DEVIATION: "The reasoning pursues something other than the question{pursued}.",
-    FailureClass.INCOMPLETE_REASONING: "The reasoning stops short: it does not establish the submitted answer.",
-    FailureClass.ANSWER_DECOUPLING: "The reasoning establishes {established}, and another answer was submitted.",
+    FailureClass.INCOMPLETE_REASONING: (
+        "The reasoning establishes neither the reference answer nor the submitted one{instead}."
+    ),
+    FailureClass.ANSWER_DECOUPLING: (
+        "The reasoning establishes the reference answer{established}, and another answer was submitted."
+    ),
     FailureClass.CLOSURE_FAILURE: "The reasoning does not establish the submitted answer{instead}.",
     FailureClass.UNDETERMINED: "The reasoning does not establish the submitted answer; what it pursues was not judged.",
 }
@@ -189,7 +202,7 @@ def broken_link(case: Case) -> str:
         told.append(
             _BROKEN[failure].format(
                 pursued=f": {judgment.pursued.rstrip(' .')}" if judgment.pursued else "",
-                established=f"“{judgment.established}”" if judgment.established else "an answer",
+                established=f", “{judgment.established}”" if judgment.established else "",
                 instead=f", but “{judgment.established}”" if judgment.established else "",
             )
         )

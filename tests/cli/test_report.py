@@ -12,6 +12,10 @@ from tests.report.making import make_cases, make_questions
 from typer.testing import CliRunner
 
 from eclosure.cli.main import app
+from eclosure.core.instance import Instance, Passage
+from eclosure.core.judgment import Criterion, Judgment, StepJudgment
+from eclosure.core.response import Response, Trace
+from eclosure.diagnose import Case
 from eclosure.report import figures
 from eclosure.store import records
 
@@ -57,8 +61,8 @@ def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
     assert {path.name for path in (tmp_path / "two").iterdir()} == FILES
     for path in sorted((tmp_path / "one").rglob("*.*")):
         assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
-    assert "24 responses to 6 questions, in percent" in told
-    assert "percent" not in written
+    assert "24 responses to 6 questions\n" in told
+    assert "24 responses" not in written
     assert written.splitlines()[-1].endswith("figures: 8 figure files")
 
 
@@ -67,12 +71,48 @@ def test_only_the_formats_asked_for_are_written(runs, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"diagnosis.json", "report.md"}
 
 
+@pytest.mark.parametrize("unjudged", [56, 60])
+def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
+    """L is missing in nearly all responses: LGG and TRR can then only be settled as misses, and drift to zero."""
+    cases = [
+        Case(
+            Instance(f"q{number}", "Where?", (Passage("0", "", "Arica."),), "Arica"),
+            Response(f"r{number}", f"q{number}", Trace.of("So."), "Arica"),
+            Judgment(
+                f"r{number}",
+                "judge",
+                () if number < unjudged else (StepJudgment(substantive=True, sound=True),),
+                aligned=True,
+                closed=number >= 28,
+                complete=True,
+                correct=True,
+                unjudged={Criterion.LOCAL_SOUNDNESS: "invalid"} if number < unjudged else {},
+            ),
+        )
+        for number in range(60)
+    ]
+    told = command("diagnose", put(tmp_path / "run", cases), "--resamples", 100, "--out", tmp_path / "out")
+    assert re.search(r"^LGG +too little judged +32 +28 +0\.0 to 46\.7$", told, re.MULTILINE)
+    assert re.search(r"^LSR +too little judged", told, re.MULTILINE)
+    assert f"L (every step holds) has no label for {unjudged} of 60 responses" in told
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "No response is in the local-global gap" not in page
+    assert page.count("<b>too little judged</b>") == 3
+
+
 def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     told = command("report", runs[0], "--resamples", 100, "--out", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES - {"figures"}
     assert told.splitlines()[-1].strip() == figures.figures_missing()
-    assert "figures were left out" not in command("report", runs[0], "--resamples", 100, "-f", "json", "-o", tmp_path)
+    assert "no figures" not in command("report", runs[0], "--resamples", 100, "-f", "json", "-o", tmp_path)
+
+
+def test_figures_asked_for_by_name_are_not_left_out_in_silence(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "find_spec", lambda _: None)
+    told = refusal("report", runs[0], "--resamples", 100, "-f", "figures", "-o", tmp_path)
+    assert told == f"--format figures: {figures.figures_missing()}"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):

@@ -5,7 +5,15 @@ from itertools import combinations
 import pytest
 
 from eclosure import Ineligibility, Judgment, LocalFailure, StepJudgment, Verdict
-from eclosure.core.judgment import EVIDENCE, INELIGIBILITY_PRECEDENCE, WHOLE_TRACE, Criterion, primary_ineligibility
+from eclosure.core.judgment import (
+    EVIDENCE,
+    INELIGIBILITY_PRECEDENCE,
+    NEVER_ASKED,
+    WHOLE_TRACE,
+    Criterion,
+    primary_ineligibility,
+    reason_kind,
+)
 
 SOUND, UNSOUND = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
 PLAN, OPEN = StepJudgment(False), StepJudgment(True)
@@ -67,3 +75,8 @@ def test_labels_go_by_their_criterion():
     judgment = judged(SOUND, aligned=True, closed=False, correct=False, evidence_sufficient=True)
     assert [judgment.label(criterion) for criterion in Criterion] == [True, True, False, None, False]
     assert judgment.label(EVIDENCE) is True
+
+
+def test_the_kind_of_a_reason_stands_before_its_details():
+    assert reason_kind("invalid: 'a' is missing: really") == "invalid"
+    assert {reason_kind(reason) for reason in NEVER_ASKED} == NEVER_ASKED

@@ -71,7 +71,10 @@ def test_what_moved_and_what_was_left_aside_is_said(against):
     )
     # 3 of 5 against 4 of 6; the fourth is not judged.
     assert told[2].startswith("Reliability (TRR): −6.7 points [")
-    assert told[2].endswith("not told apart from no change (60.0 % after 66.7 %).")
+    assert told[2].endswith(
+        "not told apart from no change "
+        "(60.0 % after 66.7 % of the judged; the difference lies between −16.7 and 0.0 points)."
+    )
     assert told[5] == (
         "Of 6 pairs of responses 3 stay in their class; 1 became reliable, 1 no longer is, "
         "1 is decided in one run only."

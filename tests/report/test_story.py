@@ -14,6 +14,7 @@ from eclosure.core.judgment import Criterion
 from eclosure.core.response import Source
 from eclosure.metrics.rates import Metric
 from eclosure.metrics.validation import Compared, validation_report
+from eclosure.report.markdown import markdown
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.plots import flow_rows, rate_plot
 from eclosure.report.story import (
@@ -28,6 +29,12 @@ from eclosure.report.story import (
 from eclosure.report.tables import Cell, all_tables, flips_table, levels, metrics_tables
 from eclosure.report.words import unbroken
 from eclosure.stats.intervals import Estimate, Interval
+
+CORRECTED = {
+    Metric.TRACE_RELIABILITY_RATE: Estimate(0.25, Interval(0.125, 0.5)),
+    Metric.GAP_RATE: Estimate(0.5, Interval(0.25, 0.75)),
+    Metric.LOCAL_SOUNDNESS_RATE: Estimate(0.75, Interval(0.5, 0.875)),
+}
 
 
 @pytest.fixture
@@ -51,10 +58,11 @@ def test_the_headline_counts_what_was_planted(mixed):
         "path_deviation": 1, "incomplete_reasoning": 1, "answer_decoupling": 1, "closure_failure": 1, "undetermined": 1
     }  # fmt: skip
     # 2 of 8 judged; the ninth can be a hit or not: 2/9 to 3/9.
-    assert told["reliable"].figure.value == "25.0 %"
-    assert told["reliable"].figure.interval.startswith("[")
-    assert told["reliable"].bounds == "8 of 9 judged: between 22.2 and 33.3 %, whatever the others are"
-    assert told["unsound"].bounds == ""
+    assert str(told["reliable"].figure) == "between 22.2 % and 33.3 %"
+    assert told["reliable"].detail.startswith("Of the 8 of 9 that are judged: 25.0 % [")
+    assert told["reliable"].counted == "at least 2 responses"
+    assert told["unsound"].detail == ""
+    assert told["unsound"].counted == "1 response"
     assert str(told["unsound"].figure).startswith("11.1 % [")
 
 
@@ -93,7 +101,11 @@ def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
 
 def test_evidence_is_told_first_and_apart(mixed):
     assert "For 1 of 1 question (1 response) the passages do not settle" in evidence_sentences(mixed)[0]
-    assert [row[1] for row in evidence_rates(mixed)] == ["8 responses", "1 response"]
+    assert [row[:2] for row in evidence_rates(mixed)] == [
+        ("Where the passages settle the question", "8 responses"),
+        ("Where the passages do not settle the question", "1 response"),
+        ("All together", "9 responses"),
+    ]
     (sentence,) = evidence_sentences(make_diagnosis([case(evidence_sufficient=None)]))
     assert "was not judged" in sentence
     assert evidence_rates(make_diagnosis([case()])) == ()
@@ -115,27 +127,44 @@ def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
 
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
-    notes = Notes(corrected={Metric.GAP_RATE: Estimate(0.5, Interval(0.25, 0.75))}, validation="On 9.")
-    reliable, gap, *_ = headline(mixed, notes)
-    assert str(gap.figure) == "50.0 % [25.0, 75.0]"
+    notes = Notes(corrected=CORRECTED, validation="On 40.", validated=True)
+    _reliable, gap, unsound, _ = headline(mixed, notes)
+    # One of nine is not judged: 8/9 of the corrected rate, and 1/9 more.
+    assert str(gap.figure) == "between 44.4 % and 55.6 % [22.2, 77.8]"
     assert gap.whose == "corrected by people's labels"
-    assert gap.beside.startswith("The judge alone says 62.5 % [")
-    assert (reliable.whose, reliable.beside) == ("the judge's own figure, not corrected", "")
+    assert gap.beside == "The judge alone says between 55.6 % and 66.7 %"
+    assert str(unsound.figure) == "25.0 % [12.5, 50.0]"
+    assert unsound.beside.startswith("The judge alone says 11.1 % [")
     rows = metrics_tables(mixed, notes)[0].rows
-    assert [row[0].text for row in rows[:3]] == ["all, corrected", "all, the judge alone", "bounds"]
-    assert rows[0][8] == Cell("50.0", ("[25.0, 75.0]",))
-    sound = {Metric.LOCAL_SOUNDNESS_RATE: Estimate(0.75, Interval(0.5, 0.875))}
-    assert str(headline(mixed, Notes(corrected=sound))[2].figure) == "25.0 % [12.5, 50.0]"
+    assert [row[0].text for row in rows[:2]] == ["all, corrected", "all, the judge alone"]
+    assert rows[0][8] == Cell("44.4 to 55.6", ("[22.2, 77.8]",))
+    assert rows[0][3] == Cell("75.0", ("[50.0, 87.5]",))
     name, _, dots = rate_plot(mixed, notes).rows[0]
-    assert (name, [dot.label for dot in dots]) == ("all, corrected", ["–", "–", "50.0"])
-    # The scale of the gap ends at 75 %.
-    assert dots[2].whisker == (33.333, 100)
+    assert (name, [dot.label for dot in dots]) == ("all, corrected", ["–", "22.2 to 33.3", "44.4 to 55.6"])
+
+
+def test_the_headline_is_corrected_as_a_whole_or_not_at_all(mixed):
+    """The judge's own parts beside a corrected whole do not add up."""
+    for missing in CORRECTED:
+        some = {metric: estimate for metric, estimate in CORRECTED.items() if metric is not missing}
+        told = headline(mixed, Notes(corrected=some, validation="On 40.", validated=True))[:3]
+        assert {(one.whose, one.beside) for one in told} == {("the judge's own figure, not corrected", "")}
+
+
+def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
+    """The corrected total in the place of the judge's own exceeded both of its parts."""
+    rows = evidence_rates(mixed)
+    own = headline(mixed, Notes())[0]
+    assert rows[-1][2] == str(own.figure)
+    page = markdown(mixed, notes=Notes(corrected=CORRECTED, validation="On 40.", validated=True))
+    evidence = page[page.index("First: is the evidence enough") : page.index("Then: of")]
+    assert "the judge's own figures, not corrected" in evidence
+    assert "All together (9 responses): reliable **between 22.2" in evidence.replace("\u00a0", " ")
 
 
 def test_without_a_validation_every_figure_is_called_the_judges_own(mixed):
     told = headline(mixed, Notes())[:3]
     assert {one.whose for one in told} == {"the judge's own figure, not validated"}
-    assert [one.figure for one in told] == [one.judged for one in told]
     assert [one.beside for one in told] == ["", "", ""]
 
 
@@ -222,6 +251,10 @@ def test_tables_hold_every_metric_and_every_count(mixed):
         ("1", "1", "1"): 2, ("1", "1", "0"): 3, ("1", "1", "–"): 1, ("1", "0", "1"): 1, ("1", "–", "0"): 1,
         ("0", "1", "0"): 1,
     }  # fmt: skip
-    assert [[cell.text for cell in row] for row in tables["unjudged"].rows] == [["C", "refusal", "1"]]
-    bounds = next(row for row in tables["metrics"].rows if row[0].text.startswith("bounds"))
-    assert bounds[7].text == "22.2 to 33.3"
+    assert [[cell.text for cell in row] for row in tables["unjudged"].rows] == [
+        ["C", "the judge refused to answer", "1"]
+    ]
+    cell = tables["metrics"].rows[0][7]
+    assert cell.text == "22.2 to 33.3"
+    assert cell.details[0].startswith("25.0 [")
+    assert cell.details[1] == "n 8 +1"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclosure.cli.output import AllowStale, percent, percent_range, plural, print_table, say
+from eclosure.cli.output import AllowStale, figure, percent_span, plural, print_table, say
 from eclosure.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, collect, default_out, write
+from eclosure.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
     from eclosure.diagnose import Diagnosis
     from eclosure.report.against import Against
+    from eclosure.report.notes import Notes
     from eclosure.report.tables import Table
 
 
@@ -40,7 +42,7 @@ def diagnose(
         resamples=resamples,
         allow_stale=allow_stale,
     )
-    _say(made.diagnosis)
+    _say(made.diagnosis, made.notes)
     if (steadiness := flips_table(made.diagnosis)).rows:
         _say_table(steadiness)
     if made.notes.against is not None:
@@ -48,16 +50,33 @@ def diagnose(
     write(made, out or default_out(runs))
 
 
-def _say(found: Diagnosis) -> None:
+def _say(diagnosis: Diagnosis, notes: Notes) -> None:
+    """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
+    from eclosure.report.story import cautions, corrected_figure
+    from eclosure.report.words import TOO_LITTLE, UNDEFINED, Reading, reading
+
+    overall = diagnosis.overall
+    missing = any(rate.unjudged for rate in overall.rates.values())
     rows = []
-    for metric, rate in found.overall.rates.items():
-        estimate = found.overall.estimates[metric]
-        unjudged = f"{rate.unjudged:,}" if rate.unjudged else ""
-        rows.append((str(metric), percent(rate.value), percent_range(estimate.interval), f"{rate.n:,}", unjudged))
-    title = (
-        f"{plural(found.overall.responses, 'response')} to {plural(found.overall.questions, 'question')}, in percent"
-    )
-    print_table(title, ("rate", "value", "95 %", "n", "not judged"), rows)
+    for metric, rate in overall.rates.items():
+        value = figure(rate.value, overall.estimates[metric].interval)
+        value = {Reading.TOO_LITTLE: TOO_LITTLE, Reading.UNDEFINED: UNDEFINED}.get(reading(rate), value)
+        corrected = corrected_figure(rate, (notes.corrected or {}).get(metric))
+        row = [str(metric), value, f"{rate.n:,}"]
+        row += [f"{rate.unjudged:,}", percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
+        row += ["" if corrected is None else str(corrected)] if notes.corrected else []
+        rows.append(row)
+    title = f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}"
+    heads = ["rate", "to the judge", "n", *(["not judged", "bounds, %"] if missing else [])]
+    print_table(title, [*heads, *(["corrected"] if notes.corrected else [])], rows)
+    if missing:
+        say(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {_LIMIT}")
+    say(notes.trust)
+    for caution in cautions(diagnosis, notes):
+        say(f"  {caution}")
+
+
+_LIMIT = f"With more than {MAX_UNJUDGED_SHARE:.0%} of them, too little is judged to give a rate."
 
 
 def _say_against(against: Against) -> None:

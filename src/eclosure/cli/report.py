@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from eclosure.cli.output import AllowStale, plural, say, say_notices
+from eclosure.errors import SettingError
 from eclosure.report.formats import Written
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ def report(
     allow_stale: AllowStale = False,
 ) -> None:
     """Write the report of judged runs: the same files as diagnose, or some of them, without its tables."""
+    from eclosure.report.figures import figures_missing
+
+    if formats and Written.FIGURES in formats and (missing := figures_missing()) is not None:
+        raise SettingError(f"--format figures: {missing}")
     made = collect(
         runs,
         against=against,

@@ -99,6 +99,15 @@ NEVER_ASKED = frozenset({NO_REFERENCE, REFERENCE_FREE})
 """Why a criterion has no label though no judge failed: nobody wanted one."""
 
 
+MAX_UNJUDGED_SHARE = 0.2
+"""Largest share of responses without a label for which a rate is still given; beyond it, too little was judged."""
+
+
+def reason_kind(reason: str) -> str:
+    """Return the kind of a reason for a missing label: what stands before the details."""
+    return reason.partition(": ")[0]
+
+
 class Criterion(StrEnum):
     """The five things a judge decides of a response."""
 

@@ -16,9 +16,12 @@ from eclosure.report.tables import SHOWN_METRICS, Cell, Table
 from eclosure.report.words import (
     DASH,
     METRIC_WORDS,
+    TOO_LITTLE,
+    Reading,
     group_name,
     percent,
     plural,
+    reading,
     signed,
     signed_range,
 )
@@ -130,6 +133,8 @@ def _moved(metric: Metric, difference: Difference) -> str:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
         return f"{name} ({metric.value}): not defined in {_undefined(difference)}, so there is no difference."
+    if _too_little(difference):
+        return f"{name} ({metric.value}): too little judged to compare{_open_difference(difference)}."
     figure = f"{signed(estimate.value)} points {signed_range(estimate.interval)}"
     if estimate.interval.low > 0:
         verdict = "higher"
@@ -138,7 +143,19 @@ def _moved(metric: Metric, difference: Difference) -> str:
     else:
         verdict = "not told apart from no change"
     values = f"{percent(difference.run.value)} % after {percent(difference.base.value)} %"
+    if difference.run.unjudged or difference.base.unjudged:
+        values += f" of the judged{_open_difference(difference)}"
     return f"{name} ({metric.value}): {figure}, {verdict} ({values})."
+
+
+def _too_little(difference: Difference) -> bool:
+    return Reading.TOO_LITTLE in (reading(difference.run), reading(difference.base))
+
+
+def _open_difference(difference: Difference) -> str:
+    if difference.bounds is None:
+        return ""
+    return f"; the difference lies between {signed(difference.bounds.low)} and {signed(difference.bounds.high)} points"
 
 
 def _undefined(difference: Difference) -> str:
@@ -199,13 +216,16 @@ def _difference_table(overall: GroupComparison) -> Table:
 
 
 def _rate_cell(rate: Rate) -> Cell:
-    return Cell(percent(rate.value), (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
+    value = DASH if reading(rate) is Reading.TOO_LITTLE else percent(rate.value)
+    return Cell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
 
 
 def _moved_cell(difference: Difference) -> Cell:
     estimate = difference.estimate
     if estimate.value is None:
         return Cell("undefined")
+    if _too_little(difference):
+        return Cell(TOO_LITTLE)
     marks = ("*" if difference.constant else "") + ("†" if estimate.undefined else "")
     return Cell(signed(estimate.value), (f"{signed_range(estimate.interval)}{marks}",))
 

@@ -69,7 +69,7 @@ def figures_missing() -> str | None:
     """Why no figures can be drawn; None where they can."""
     if find_spec("matplotlib") is not None:
         return None
-    return "figures were left out: they need matplotlib. Run: pip install 'eclosure[figures]'"
+    return "no figures are written: they need matplotlib. Run: pip install 'eclosure[figures]'"
 
 
 def figures(diagnosis: Diagnosis, notes: Notes) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.payload import make_payload
 from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
 from eclosure.report.story import (
+    EVIDENCE_NOTE,
     agreement_figures,
     agreement_sentences,
     cautions,
@@ -51,6 +52,7 @@ def page(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes | None = None
         headline=headline(diagnosis, notes),
         evidence=evidence_sentences(diagnosis),
         evidence_rates=evidence_rates(diagnosis),
+        evidence_note=EVIDENCE_NOTE if notes.corrected else "",
         cautions=cautions(diagnosis, notes),
         agreement=agreement_sentences(notes)[:1],
         agreements=agreement_figures(notes),

@@ -6,17 +6,36 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from eclosure.metrics.rates import Metric
+from eclosure.core.judgment import MAX_UNJUDGED_SHARE
 from eclosure.report.against import against_tables
 from eclosure.report.notes import Notes
 from eclosure.report.story import agreement_sentences
-from eclosure.report.tables import CORRECTED_NOTE, SHOWN_METRICS, agreement_table, flips_table
-from eclosure.report.words import CODE_WORDS, FAILURE_WORDS, one_line, percent, percent_range, signed
+from eclosure.report.tables import (
+    CONDITIONAL,
+    CORRECTED_NOTE,
+    SHOWN_METRICS,
+    agreement_table,
+    corrected_row,
+    flips_table,
+)
+from eclosure.report.words import (
+    CODE_WORDS,
+    FAILURE_WORDS,
+    TOO_LITTLE,
+    Reading,
+    one_line,
+    percent,
+    percent_range,
+    percent_span,
+    reading,
+    signed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclosure.diagnose import Diagnosis
+    from eclosure.metrics.rates import Metric
     from eclosure.metrics.summary import GroupSummary
     from eclosure.report.against import Against
     from eclosure.report.tables import Table
@@ -69,9 +88,14 @@ NEEDS = r"% Needs \usepackage[T1]{fontenc} and the packages textcomp, booktabs a
 TABULAR_END = "\\bottomrule\n\\end{tabular}}"
 # A number and its percent sign stay on one line.
 _UNIT = re.compile(r"(?<=\d) (?=\\%)")
-_CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
+_WITH_VALUE = (Reading.RATE, Reading.BOUNDS)
 _MAIN_CAPTION = (
-    r"Rates in percent, with 95\,\% intervals over questions beneath; the last two with their denominators. "
+    r"Rates in percent, with 95\,\% intervals over questions beneath; the last two with their denominators and "
+    "Wilson intervals (W). "
+)
+_BOUNDS_CAPTION = (
+    "Where responses have no label, a rate is given as bounds (22.2 to 33.3), whatever these turn out to be, with the "
+    f"rate of the judged beneath, unless more than {100 * MAX_UNJUDGED_SHARE:.0f} % have none. "
 )
 
 
@@ -93,9 +117,9 @@ def _main(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
         yield from _rates(escape(dataset) if first else "", escape(summary.group[1]), summary)
     yield r"\midrule"
     if notes.corrected:
-        found = [notes.corrected.get(metric) for metric in SHOWN_METRICS]
-        yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(_number(one.value) if one else "--" for one in found)])
-        yield _row(["", "", "", *(_small(percent_range(one.interval)) if one else "" for one in found)])
+        cells = corrected_row(diagnosis.overall, notes)[2:]
+        yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(escape(cell.text) for cell in cells)])
+        yield _row(["", "", "", *(_small(" ".join(cell.details)) for cell in cells)])
     yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if notes.corrected else "", diagnosis.overall)
     told = [
         *notes.stale_told,
@@ -103,21 +127,38 @@ def _main(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
         *agreement_sentences(notes)[:1],
         *([CORRECTED_NOTE] if notes.corrected else []),
     ]
+    missing = any(rate.unjudged for rate in diagnosis.overall.rates.values())
+    told = [_BOUNDS_CAPTION.strip(), *told] if missing else told
     yield from _closing(_MAIN_CAPTION + escape(" ".join(told)), "tab:diagnosis")
 
 
 def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
     """The values, and beneath them their intervals."""
     values = [_value(summary, metric) for metric in SHOWN_METRICS]
-    intervals = [_small(percent_range(summary.estimates[metric].interval)) for metric in SHOWN_METRICS]
     yield _row([dataset, model, str(summary.responses), *values])
-    yield _row(["", "", "", *intervals])
+    yield _row(["", "", "", *(_beneath(summary, metric) for metric in SHOWN_METRICS)])
+    if any(summary.rates[metric].n for metric in CONDITIONAL):
+        wilson = {metric: f"W {percent_range(summary.rates[metric].wilson)}" for metric in CONDITIONAL}
+        shown = {metric: text for metric, text in wilson.items() if reading(summary.rates[metric]) in _WITH_VALUE}
+        yield _row(["", "", "", *(_small(shown.get(metric, "")) for metric in SHOWN_METRICS)])
+
+
+def _beneath(summary: GroupSummary, metric: Metric) -> str:
+    """The interval; where labels are missing, the rate of the judged with it, or that too little was judged."""
+    rate, interval = summary.rates[metric], percent_range(summary.estimates[metric].interval)
+    match reading(rate):
+        case Reading.BOUNDS:
+            return _small(f"{percent(rate.value)} {interval}".rstrip())
+        case Reading.TOO_LITTLE:
+            return _small(TOO_LITTLE)
+    return _small(interval)
 
 
 def _value(summary: GroupSummary, metric: Metric) -> str:
     rate = summary.rates[metric]
-    among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if metric in _CONDITIONAL and rate.n else ""
-    return _number(rate.value) + among
+    told = metric in CONDITIONAL and rate.n and reading(rate) in _WITH_VALUE
+    among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if told else ""
+    return (_number(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)) + among
 
 
 def _number(value: float | None) -> str:

@@ -15,6 +15,7 @@ from eclosure.report.against import against_sentences, against_tables
 from eclosure.report.facets import OUTCOMES, seen
 from eclosure.report.notes import Notes
 from eclosure.report.story import (
+    EVIDENCE_NOTE,
     agreement_sentences,
     cautions,
     evidence_rates,
@@ -77,7 +78,9 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     yield " ".join(evidence_sentences(diagnosis))
     yield ""
     for kind, responses, reliable, gap in evidence_rates(diagnosis):
-        yield f"- Where {kind} ({responses}): **{own(reliable)}** reliable, **{own(gap)}** in the gap."
+        yield f"- {kind} ({responses}): reliable **{own(reliable)}**, in the gap **{own(gap)}**."
+    if notes.corrected:
+        yield f"\n{EVIDENCE_NOTE}"
     yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
     for statement in headline(diagnosis, notes):
         yield from _statement(statement)
@@ -110,15 +113,15 @@ def _against(against: Against) -> Iterator[str]:
         yield from _table(table, "###")
 
 
-def _statement(told: Statement) -> Iterator[str]:
-    whose = f" ({told.whose})" if told.whose else ""
-    yield f"- **{told.figure} {told.lead}**{whose}. {told.told}"
-    judged = f"{told.beside}: " if told.beside else "To the judge " if told.whose else ""
-    yield f"  - {judged}{plural(told.count, 'response')}"
-    for part in told.parts:
-        yield f"  - {part.count:,} {part.lead}: {part.told}"
-    if told.bounds:
-        yield f"  - {told.bounds}"
+def _statement(statement: Statement) -> Iterator[str]:
+    whose = f" ({statement.whose})" if statement.whose else ""
+    yield f"- **{statement.figure} {statement.lead}**{whose}. {statement.meaning}"
+    judged = f"{statement.beside}: " if statement.beside else "To the judge " if statement.whose else ""
+    yield f"  - {judged}{statement.counted}"
+    for part in statement.parts:
+        yield f"  - {part.count:,} {part.lead}: {part.meaning}"
+    if statement.detail:
+        yield f"  - {statement.detail}"
 
 
 def _stage(stage: Stage) -> str:

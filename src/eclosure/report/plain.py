@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from eclosure.diagnose import Evidence
 from eclosure.report.facets import kind_name
 from eclosure.report.notes import Notes
-from eclosure.report.words import agreement_of
+from eclosure.report.story import headline
+from eclosure.report.words import Reading, agreement_of, reading
+from eclosure.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from eclosure.compare import Alone, Difference, GroupComparison, Pair
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
     from eclosure.metrics.summary import GroupSummary
     from eclosure.metrics.validation import LabelRow
     from eclosure.report.against import Against
-    from eclosure.stats.intervals import Estimate, Interval
+    from eclosure.report.story import Statement
+    from eclosure.stats.intervals import Interval
     from eclosure.stats.rates import Rate
 
 FORMAT = "eclosure-diagnosis-1"
@@ -38,7 +42,9 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "stale": list(notes.stale),
         "provenance": None if notes.checked is None else "checked" if notes.checked else "unchecked",
         "judges": list(diagnosis.judges),
+        "headline": [_headline(statement) for statement in headline(diagnosis, notes)],
         "validation": notes.validation,
+        "validated": notes.validated,
         "corrected": None
         if notes.corrected is None
         else {metric.value: _estimate(estimate) for metric, estimate in notes.corrected.items()},
@@ -56,7 +62,8 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
             for labels, count in sorted(diagnosis.joint.items(), key=str)
         ],
         "local_failures": {code.value: count for code, count in diagnosis.local_failures.items()},
-        "matching": {name: getattr(diagnosis.matching, name) for name in type(diagnosis.matching).__slots__},
+        "matching": asdict(diagnosis.matching),
+        "alias_matching": asdict(diagnosis.alias_matching),
         "correct_but_insufficient": diagnosis.correct_but_insufficient,
         "incorrect_but_sufficient": diagnosis.incorrect_but_sufficient,
         "inconsistent": diagnosis.inconsistent,
@@ -66,6 +73,17 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "left_out": [{"response": one, "reason": reason} for one, reason in notes.left_out],
         "rejected": {name: dict(reasons) for name, reasons in notes.rejected.items()},
         "comparison": None if notes.against is None else _comparison(notes.against),
+    }
+
+
+def _headline(statement: Statement) -> dict[str, Any]:
+    return {
+        "kind": statement.kind,
+        "figure": str(statement.figure),
+        "lead": statement.lead,
+        "whose": statement.whose,
+        "responses": statement.count,
+        "detail": statement.detail,
     }
 
 
@@ -108,14 +126,19 @@ def _group(summary: GroupSummary, benchmark: str | None = None, model: str | Non
 
 
 def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
+    """A rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of what was."""
     rate, method = summary.rates[metric], summary.methods[metric]
+    told = reading(rate)
     return {
         "hits": rate.hits,
         "n": rate.n,
         "unjudged": rate.unjudged,
-        **_estimate(summary.estimates[metric]),
+        **_estimate(summary.estimates[metric] if told is not Reading.TOO_LITTLE else Estimate(None, None)),
         "method": None if method is None else str(method),
         "bounds": _ends(rate.bounds),
+        "reading": str(told),
+        "of_judged": _estimate(summary.estimates[metric]),
+        "wilson": _ends(rate.wilson),
     }
 
 

@@ -12,11 +12,16 @@ from eclosure.report.words import (
     DASH,
     FAILURE_WORDS,
     METRIC_WORDS,
+    TOO_LITTLE,
+    Reading,
     group_name,
     percent,
     percent_range,
+    percent_span,
+    reading,
     signed,
     signed_range,
+    widened,
 )
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from eclosure.report.notes import Notes
     from eclosure.report.story import Part, Stage
     from eclosure.stats.intervals import Estimate, Interval
+    from eclosure.stats.rates import Rate
 
 PLOTTED = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
 _SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
@@ -146,7 +152,8 @@ def rate_plot(diagnosis: Diagnosis, notes: Notes) -> RatePlot:
 
     first = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
     if corrected:
-        dots = tuple(_corrected_dot(corrected.get(metric), scales[metric]) for metric in PLOTTED)
+        rates = diagnosis.overall.rates
+        dots = tuple(_corrected_dot(corrected.get(metric), rates[metric], scales[metric]) for metric in PLOTTED)
         first.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
     axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED)
     sections = [(name, tuple(row(group_name(group.group), group) for group in some)) for name, some in kinds]
@@ -162,17 +169,17 @@ def _scale(groups: Sequence[GroupSummary], metric: Metric, corrected: Estimate |
     return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
 
 
-def _corrected_dot(estimate: Estimate | None, scale: float) -> Dot:
-    if estimate is None or estimate.value is None:
+def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> Dot:
+    if estimate is None or estimate.value is None or estimate.interval is None:
         return Dot(DASH, "", 0, None, None, None)
-    return Dot(
-        percent(estimate.value),
-        percent_range(estimate.interval),
-        0,
-        _place(estimate.value / scale),
-        _span(estimate.interval, scale),
-        None,
-    )
+    if reading(rate) is Reading.TOO_LITTLE:
+        return Dot(DASH, TOO_LITTLE, 0, None, None, None)
+    if not rate.unjudged:
+        label, interval, band = percent(estimate.value), estimate.interval, None
+    else:
+        span, interval = widened(rate, estimate.value, estimate.value), widened(rate, *estimate.interval)
+        label, band = percent_span(span), _span(span, scale)
+    return Dot(label, percent_range(interval), 0, _place(estimate.value / scale), _span(interval, scale), band)
 
 
 def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
@@ -181,14 +188,19 @@ def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None
 
 def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
     rate, estimate = group.rates[metric], group.estimates[metric]
-    bounds = rate.bounds if rate.unjudged else None
+    if rate.bounds is None or not rate.unjudged:
+        label, band = percent(rate.value), None
+    else:
+        label, band = percent_span(rate.bounds), _span(rate.bounds, scale)
+    if reading(rate) is Reading.TOO_LITTLE:
+        return Dot(label, TOO_LITTLE, rate.n, None, None, band)
     return Dot(
-        percent(rate.value),
-        percent_range(estimate.interval),
+        label,
+        "" if band else percent_range(estimate.interval),
         rate.n,
         None if rate.value is None else _place(rate.value / scale),
         _span(estimate.interval, scale),
-        _span(bounds, scale),
+        band,
     )
 
 
@@ -217,6 +229,8 @@ def _difference_dot(difference: Difference, scale: float) -> Dot:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
         return Dot("undefined", "", 0, None, None, None)
+    if Reading.TOO_LITTLE in (reading(difference.run), reading(difference.base)):
+        return Dot(TOO_LITTLE, "", 0, None, None, None)
     places = [_place((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
     whisker = places[1], places[2]
     return Dot(signed(estimate.value), signed_range(estimate.interval), difference.run.n, places[0], whisker, None)

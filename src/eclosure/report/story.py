@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclosure.core.judgment import EVIDENCE
+from eclosure.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED, Criterion
 from eclosure.core.verdict import FailureClass
 from eclosure.diagnose import Evidence
 from eclosure.metrics.rates import Metric
@@ -14,16 +14,24 @@ from eclosure.report.words import (
     EVIDENCE_WORDS,
     FAILURE_WORDS,
     LABEL_WORDS,
+    TOO_LITTLE,
+    UNDEFINED,
+    Reading,
     agreement_of,
+    between,
     complement,
     percent,
     percent_range,
     plural,
+    reading,
+    reason_words,
+    widened,
 )
+from eclosure.stats.intervals import Estimate
 from eclosure.stats.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
@@ -45,7 +53,7 @@ class Figure(NamedTuple):
         return f"{self.value} {self.interval}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """One finding: how many, how certain, and what it means."""
 
@@ -53,28 +61,25 @@ class Statement:
     """What the finding is of; pages colour by it."""
     count: int
     lead: str
-    judged: Figure
-    """As the judge sees it."""
-    told: str
-    bounds: str = ""
-    """Where that could lie, whatever the unjudged responses turn out to be."""
-    corrected: Figure | None = None
-    """As people's labels correct it."""
+    figure: Figure
+    """The figure in the largest type: corrected where labels of people correct it, else as the judge sees it."""
+    meaning: str
+    beside: str = ""
+    """The judge's own figure, beside a corrected one."""
+    detail: str = ""
+    """What the figure rests on where labels are missing."""
     whose: str = ""
     """Whose figure it is, in plain words."""
     show: str = ""
     """The explorer's filter that shows these responses."""
+    least: bool = False
+    """Whether the count is only a lower bound, as labels are missing."""
     parts: tuple[Statement, ...] = ()
 
     @property
-    def figure(self) -> Figure:
-        """What to tell first: the corrected figure where there is one."""
-        return self.corrected or self.judged
-
-    @property
-    def beside(self) -> str:
-        """What to tell in smaller letters beside a corrected figure."""
-        return "" if self.corrected is None else f"The judge alone says {self.judged}"
+    def counted(self) -> str:
+        """``14 responses``, or ``at least 14 responses``."""
+        return ("at least " if self.least else "") + plural(self.count, "response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,113 +102,160 @@ class Stage:
     lost: tuple[Part, ...]
 
 
-def headline(diagnosis: Diagnosis, notes: Notes) -> tuple[Statement, ...]:
-    """Reliable, in the gap, unsound, and not decided."""
-    found = [_reliable(diagnosis, notes), _gap(diagnosis, notes), _unsound(diagnosis, notes)]
-    if undecided := diagnosis.overall.composition.groups.get(None, 0):
-        share = undecided / diagnosis.overall.responses
-        told = (
-            "A judgement is missing that would tell which of these. Rates leave such responses out, "
-            "and show what they leave open."
-        )
-        verb = "is" if undecided == 1 else "are"
-        lead = f"{verb} undecided"
-        figure = Figure(f"{percent(share)} %")
-        found.append(Statement("undecided", undecided, lead, figure, told, show="outcome=undecided"))
-    return tuple(found)
-
-
 CORRECTED = "corrected by people's labels"
 JUDGED = "the judge's own figure"
+HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE)
+"""The rates of the headline. They are parts of one whole, so all of them are corrected or none."""
 
 
-def _whose(notes: Notes, corrected: Figure | None) -> str:
-    if corrected is not None:
+def headline(diagnosis: Diagnosis, notes: Notes) -> tuple[Statement, ...]:
+    """Return the statements on reliable, gap, unsound and undecided responses."""
+    statements = [_reliable(diagnosis, notes), _gap(diagnosis, notes), _unsound(diagnosis, notes)]
+    if undecided := diagnosis.overall.composition.groups.get(None, 0):
+        statements.append(
+            Statement(
+                kind="undecided",
+                count=undecided,
+                lead="is undecided" if undecided == 1 else "are undecided",
+                figure=Figure(f"{percent(undecided / diagnosis.overall.responses)} %"),
+                meaning="A label that would tell which of these is missing. The figures above show what is left open.",
+                show="outcome=undecided",
+            )
+        )
+    return tuple(statements)
+
+
+def headline_corrections(notes: Notes) -> Mapping[Metric, Estimate]:
+    """Return the corrected rates of the headline: all of them, or none where one is missing."""
+    corrected = notes.corrected or {}
+    return {metric: corrected[metric] for metric in HEADLINE_METRICS if set(HEADLINE_METRICS) <= set(corrected)}
+
+
+class _Share(NamedTuple):
+    """A rate of the headline: counts, the judge's estimate, and the corrected one."""
+
+    rate: Rate
+    judged: Estimate
+    corrected: Estimate | None
+
+    @classmethod
+    def of(cls, diagnosis: Diagnosis, notes: Notes, metric: Metric) -> _Share:
+        overall = diagnosis.overall
+        return cls(overall.rates[metric], overall.estimates[metric], headline_corrections(notes).get(metric))
+
+    @property
+    def complement(self) -> _Share:
+        """The share of all other responses."""
+        rate = Rate(self.rate.n - self.rate.hits, self.rate.n, self.rate.unjudged)
+        return _Share(rate, _opposite(self.judged), self.corrected and _opposite(self.corrected))
+
+    def statement(self, kind: str, notes: Notes, lead: tuple[str, str], meaning: str, **more: Any) -> Statement:
+        """Return the statement; ``lead`` is for one response and for several."""
+        rate, figure = self.rate, figure_of(self.rate, self.judged.interval)
+        too_little = reading(rate) is Reading.TOO_LITTLE
+        corrected = corrected_figure(rate, self.corrected)
+        return Statement(
+            kind=kind,
+            count=rate.hits,
+            lead=f"to tell how many {lead[1]}" if too_little else lead[0 if rate.hits == 1 else 1],
+            figure=corrected or figure,
+            meaning=meaning,
+            beside="" if corrected is None else f"The judge alone says {figure}",
+            detail=_detail(rate, self.judged),
+            whose="" if too_little else _whose(notes, corrected=corrected is not None),
+            least=bool(rate.unjudged),
+            **more,
+        )
+
+
+def _opposite(estimate: Estimate) -> Estimate:
+    """The estimate of one minus a rate."""
+    value, interval, undefined = estimate
+    return Estimate(None if value is None else 1 - value, complement(interval), undefined)
+
+
+def _whose(notes: Notes, *, corrected: bool) -> str:
+    if corrected:
         return CORRECTED
-    return f"{JUDGED}, {'not corrected' if notes.validation else 'not validated'}"
+    return f"{JUDGED}, {'not corrected' if notes.validated else 'not validated'}"
 
 
 def _reliable(diagnosis: Diagnosis, notes: Notes) -> Statement:
-    rate = diagnosis.overall.rates[Metric.TRACE_RELIABILITY_RATE]
-    corrected = _corrected(notes, Metric.TRACE_RELIABILITY_RATE)
-    return Statement(
-        "reliable",
-        rate.hits,
-        "is reliable" if rate.hits == 1 else "are reliable",
-        _figure_in(diagnosis.overall, Metric.TRACE_RELIABILITY_RATE),
-        "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted.",
-        _bounds(rate),
-        corrected,
-        _whose(notes, corrected),
-        "outcome=reliable",
-    )
+    share = _Share.of(diagnosis, notes, Metric.TRACE_RELIABILITY_RATE)
+    meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
+    return share.statement("reliable", notes, ("is reliable", "are reliable"), meaning, show="outcome=reliable")
 
 
 def _gap(diagnosis: Diagnosis, notes: Notes) -> Statement:
-    overall = diagnosis.overall
-    rate = overall.rates[Metric.GAP_RATE]
-    corrected = _corrected(notes, Metric.GAP_RATE)
+    share = _Share.of(diagnosis, notes, Metric.GAP_RATE)
+    rate = share.rate
+    if rate.hits:
+        meaning = "No check of single steps finds these."
+    elif rate.unjudged:
+        total = plural(diagnosis.overall.responses, "response")
+        meaning = f"Whether a response is in the local-global gap is open for {rate.unjudged:,} of {total}."
+    else:
+        meaning = "No response is in the local-global gap."
     parts = tuple(
         Statement(
-            str(failure), count, FAILURE_WORDS[failure][0], Figure(f"{percent(count / rate.hits)} % of them"),
-            FAILURE_WORDS[failure][1], show=f"outcome=gap_{failure}",
+            kind=str(failure),
+            count=count,
+            lead=FAILURE_WORDS[failure][0],
+            figure=Figure(f"{percent(count / rate.hits)} % of them"),
+            meaning=FAILURE_WORDS[failure][1],
+            show=f"outcome=gap_{failure}",
         )
-        for failure, count in overall.composition.gap_failures.items()
-    )  # fmt: skip
-    return Statement(
-        "gap",
-        rate.hits,
-        "looks right step by step, and fails as a whole" if rate.hits == 1
-        else "look right step by step, and fail as a whole",
-        _figure_in(diagnosis.overall, Metric.GAP_RATE),
-        "No check of single steps finds these." if rate.hits else "No response is in the local-global gap.",
-        _bounds(rate),
-        corrected,
-        _whose(notes, corrected),
-        "outcome=gap",
-        parts,
-    )  # fmt: skip
+        for failure, count in diagnosis.overall.composition.gap_failures.items()
+    )
+    lead = "looks right step by step, and fails as a whole", "look right step by step, and fail as a whole"
+    return share.statement("gap", notes, lead, meaning, show="outcome=gap", parts=parts)
 
 
 def _unsound(diagnosis: Diagnosis, notes: Notes) -> Statement:
-    overall = diagnosis.overall
-    rate, estimate = overall.rates[Metric.LOCAL_SOUNDNESS_RATE], overall.estimates[Metric.LOCAL_SOUNDNESS_RATE]
-    misses = rate.n - rate.hits
-    sound = (notes.corrected or {}).get(Metric.LOCAL_SOUNDNESS_RATE)
-    corrected = None
-    if sound is not None and sound.value is not None:
-        corrected = _figure_of(1 - sound.value, complement(sound.interval))
-    return Statement(
-        "unsound",
-        misses,
-        "contains an unsound step" if misses == 1 else "contain an unsound step",
-        _figure_of(None if rate.value is None else 1 - rate.value, complement(estimate.interval)),
-        "At least one step is not supported by the passages, or does not follow.",
-        _bounds(Rate(misses, rate.n, rate.unjudged)),
-        corrected,
-        _whose(notes, corrected),
-        "outcome=unsound",
-    )
+    share = _Share.of(diagnosis, notes, Metric.LOCAL_SOUNDNESS_RATE).complement
+    meaning = "At least one step is not supported by the passages, or does not follow."
+    lead = "contains an unsound step", "contain an unsound step"
+    return share.statement("unsound", notes, lead, meaning, show="outcome=unsound")
+
+
+def figure_of(rate: Rate, interval: Interval | None) -> Figure:
+    """Return a rate as it may be told: with its interval, as bounds, as too little judged, or as not defined."""
+    match reading(rate):
+        case Reading.RATE:
+            return _figure(rate.value, interval)
+        case Reading.BOUNDS:
+            assert rate.bounds is not None
+            return Figure(between(rate.bounds))
+        case Reading.TOO_LITTLE:
+            return Figure(TOO_LITTLE)
+    return Figure(UNDEFINED)
+
+
+def _figure(value: float | None, interval: Interval | None) -> Figure:
+    return Figure(UNDEFINED) if value is None else Figure(f"{percent(value)} %", percent_range(interval))
 
 
 def _figure_in(group: GroupSummary, metric: Metric) -> Figure:
-    return _figure_of(group.rates[metric].value, group.estimates[metric].interval)
+    return figure_of(group.rates[metric], group.estimates[metric].interval)
 
 
-def _figure_of(value: float | None, interval: Interval | None) -> Figure:
-    return Figure("not defined") if value is None else Figure(f"{percent(value)} %", percent_range(interval))
+def corrected_figure(rate: Rate, corrected: Estimate | None) -> Figure | None:
+    """Return the corrected figure; where labels are missing, its bounds with the interval widened by them."""
+    if corrected is None or corrected.value is None or reading(rate) not in (Reading.RATE, Reading.BOUNDS):
+        return None
+    if not rate.unjudged:
+        return _figure(*corrected[:2])
+    interval = None if corrected.interval is None else widened(rate, *corrected.interval)
+    return Figure(between(widened(rate, corrected.value, corrected.value)), percent_range(interval))
 
 
-def _corrected(notes: Notes, metric: Metric) -> Figure | None:
-    estimate = (notes.corrected or {}).get(metric)
-    return None if estimate is None or estimate.value is None else _figure_of(estimate.value, estimate.interval)
-
-
-def _bounds(rate: Rate) -> str:
-    if not rate.unjudged or rate.bounds is None:
+def _detail(rate: Rate, judged: Estimate) -> str:
+    if rate.bounds is None or not rate.unjudged:
         return ""
-    low, high = percent(rate.bounds.low), percent(rate.bounds.high)
-    return f"{rate.n:,} of {rate.n + rate.unjudged:,} judged: between {low} and {high} %, whatever the others are"
+    counts = f"{rate.n:,} of {rate.n + rate.unjudged:,}"
+    if reading(rate) is Reading.TOO_LITTLE:
+        return f"{counts} judged: {between(rate.bounds)}, whatever the others are"
+    return f"Of the {counts} that are judged: {_figure(*judged[:2])}"
 
 
 def evidence_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -229,24 +281,31 @@ def evidence_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:
-    """Each kind of evidence with its responses, how many of them are reliable, and how many are in the gap."""
+    """Return, for each kind of evidence and for all responses, their number and the judge's TRR and LGG."""
     if len(diagnosis.by_evidence) < 2:
         return ()
+    groups = [(f"Where {_EVIDENCE_LEADS[kind]}", group) for kind, group in diagnosis.by_evidence.items()]
     return tuple(
         (
-            EVIDENCE_WORDS[kind],
+            name,
             plural(group.responses, "response"),
             str(_figure_in(group, Metric.TRACE_RELIABILITY_RATE)),
             str(_figure_in(group, Metric.GAP_RATE)),
         )
-        for kind, group in diagnosis.by_evidence.items()
+        for name, group in (*groups, ("All together", diagnosis.overall))
     )
+
+
+EVIDENCE_NOTE = (
+    "All of these are the judge's own figures, not corrected: the labels of people tell of all responses together."
+)
+_EVIDENCE_LEADS = {**EVIDENCE_WORDS, Evidence.UNJUDGED: "this was not judged"}
 
 
 def agreement_figures(notes: Notes) -> dict[JudgedLabel, Figure]:
     """How far the judge agrees with people about each label it gives, where both gave some."""
     return {
-        row.label: _figure_of(*agreement_of(row)[:2]) for row in notes.agreement if row.label in DIRECT and row.n
+        row.label: _figure(*agreement_of(row)[:2]) for row in notes.agreement if row.label in DIRECT and row.n
     }  # fmt: skip
 
 
@@ -270,7 +329,7 @@ def flip_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
         return ("The judge was asked more than once and said the same each time.",)
     name, worst = max(found.items(), key=lambda one: one[1].rate or 0)
     of = f"{worst.flipped:,} of {plural(worst.responses, 'response')}"
-    figure = _figure_of(worst.rate, worst.interval)
+    figure = _figure(worst.rate, worst.interval)
     about = LABEL_WORDS[name] if name == EVIDENCE else f"{name} ({LABEL_WORDS[name]})"
     return (f"The judge was asked more than once. It is least steady about {about}: {of} got both answers, {figure}.",)
 
@@ -280,7 +339,28 @@ def cautions(diagnosis: Diagnosis, notes: Notes) -> tuple[str, ...]:
     return tuple(_cautions(diagnosis, notes))
 
 
+_CHAIN = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
+"""The labels that decide whether a response is reliable."""
+
+
+def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[str]:
+    """Name each label of the headline that is missing too often, with the reasons."""
+    total = diagnosis.overall.responses
+    for criterion in _CHAIN:
+        reasons = {
+            reason: count
+            for reason, count in diagnosis.unjudged.get(criterion, {}).items()
+            if reason not in NEVER_ASKED
+        }
+        missing = sum(reasons.values())
+        if missing > MAX_UNJUDGED_SHARE * total:
+            listed = "; ".join(f"{reason_words(reason)} ({count:,})" for reason, count in reasons.items())
+            label = f"{criterion.value} ({LABEL_WORDS[criterion.value]})"
+            yield f"Too little judged: {label} has no label for {missing:,} of {plural(total, 'response')}: {listed}."
+
+
 def _cautions(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
+    yield from _unjudged_cautions(diagnosis)
     if diagnosis.overall.questions < FEW_QUESTIONS:
         yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
     for reason, count in notes.left_out_by_reason.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from eclosure.core.judgment import MAX_UNJUDGED_SHARE
 from eclosure.metrics.rates import Metric
 from eclosure.metrics.summary import IntervalMethod
 from eclosure.metrics.validation import RATES
@@ -15,12 +16,18 @@ from eclosure.report.words import (
     FAILURE_WORDS,
     LABEL_WORDS,
     METRIC_WORDS,
+    TOO_LITTLE,
+    Reading,
     agreement_of,
     group_name,
     label_mark,
     percent,
     percent_range,
+    percent_span,
     plural,
+    reading,
+    reason_words,
+    widened,
 )
 from eclosure.stats.intervals import Estimate
 
@@ -31,9 +38,14 @@ if TYPE_CHECKING:
     from eclosure.diagnose import Diagnosis
     from eclosure.metrics.summary import GroupSummary
     from eclosure.report.notes import Notes
+    from eclosure.stats.rates import Rate
 
 SHOWN_METRICS = tuple(metric for metric in Metric if metric is not Metric.COMPLETENESS_RATE)
 """The metrics of the paper; completeness only serves to tell two failures apart."""
+
+
+CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
+"""Rates of some responses only; the paper gives their Wilson intervals."""
 
 
 class Cell(NamedTuple):
@@ -73,13 +85,22 @@ def all_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
 
 
 def rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
-    """``70.6``, and beneath it ``[67.9, 73.2]`` and ``n 1,998 +2``."""
+    """``70.6``, and beneath it ``[67.9, 73.2]`` and ``n 1,998``; ``70.5 to 70.6`` where labels are missing."""
     rate, estimate = summary.rates[metric], summary.estimates[metric]
     marks = "*" if summary.methods[metric] is IntervalMethod.WILSON else ""
     marks += "†" if estimate.undefined and rate.n else ""
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
-    interval = percent_range(estimate.interval)
-    return Cell(percent(rate.value), (f"{interval}{marks}", counted) if interval else (counted,))
+    interval = f"{percent_range(estimate.interval)}{marks}" if estimate.interval else ""
+    wilson = f"W {percent_range(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
+    match reading(rate):
+        case Reading.BOUNDS:
+            lines = [f"{percent(rate.value)} {interval}", wilson, counted]
+        case Reading.TOO_LITTLE:
+            lines = [TOO_LITTLE, counted]
+        case _:
+            lines = [interval, wilson, counted]
+    text = percent(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)
+    return Cell(text, tuple(filter(None, lines)))
 
 
 def _summary_row(name: str, summary: GroupSummary) -> tuple[Cell, ...]:
@@ -93,9 +114,11 @@ def _summary_row(name: str, summary: GroupSummary) -> tuple[Cell, ...]:
 _RATE_HEADS = ("responses", *(metric.value for metric in SHOWN_METRICS))
 _RATE_NOTE = (
     "Percent, with the 95 % interval over questions and n, the judged responses in the denominator; "
-    "+ counts those that are not judged. * a Wilson interval, where all are hits or none is. "
-    "† in some resamples there was nothing to count, and these are left out. "
-    "Bounds: where a rate lies, whatever the unjudged responses turn out to be."
+    "+ counts those that are not judged. Where there are such, the rate is given as bounds (22.2 to 33.3), whatever "
+    "they turn out to be, and beneath them the rate of the judged; that is left out where more than "
+    f"{MAX_UNJUDGED_SHARE:.0%} are not judged. W: the Wilson interval over responses. "
+    "* a Wilson interval over questions, where all are hits or none is. "
+    "† in some resamples there was nothing to count, and these are left out."
 )
 
 
@@ -132,37 +155,31 @@ CORRECTED_NOTE = (
 
 def _overall_rows(diagnosis: Diagnosis, notes: Notes) -> Iterator[tuple[Cell, ...]]:
     if notes.corrected:
-        yield _corrected_row(notes)
+        yield corrected_row(diagnosis.overall, notes)
     yield _summary_row("all, the judge alone" if notes.corrected else "all responses", diagnosis.overall)
-    if (bounds := _bounds_row(diagnosis.overall)) is not None:
-        yield bounds
 
 
 def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
     return _summary_row(group_name(summary.group), summary)
 
 
-def _corrected_row(notes: Notes) -> tuple[Cell, ...]:
+def corrected_row(overall: GroupSummary, notes: Notes) -> tuple[Cell, ...]:
+    """Return the row of corrected rates, as bounds where labels of the judge are missing."""
     corrected = notes.corrected or {}
-    cells = [
-        Cell(percent(estimate.value), (percent_range(estimate.interval),))
-        if (estimate := corrected.get(metric))
-        else Cell(DASH)
-        for metric in SHOWN_METRICS
-    ]
+    cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in SHOWN_METRICS)
     return (Cell("all, corrected"), Cell(""), *cells)
 
 
-def _bounds_row(overall: GroupSummary) -> tuple[Cell, ...] | None:
-    """Where each rate could lie, whatever the unjudged responses turn out to be."""
-    rates = [overall.rates[metric] for metric in SHOWN_METRICS]
-    if not any(rate.unjudged for rate in rates):
-        return None
-    spans = (
-        f"{percent(rate.bounds.low)} to {percent(rate.bounds.high)}" if rate.unjudged and rate.bounds else DASH
-        for rate in rates
-    )  # fmt: skip
-    return (Cell("bounds"), Cell(""), *(Cell(span) for span in spans))
+def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
+    if corrected is None or corrected.value is None or corrected.interval is None:
+        return Cell(DASH)
+    match reading(rate):
+        case Reading.BOUNDS:
+            span = widened(rate, corrected.value, corrected.value)
+            return Cell(percent_span(span), (percent_range(widened(rate, *corrected.interval)),))
+        case Reading.TOO_LITTLE:
+            return Cell(TOO_LITTLE)
+    return Cell(percent(corrected.value), (percent_range(corrected.interval),))
 
 
 def evidence_table(diagnosis: Diagnosis) -> Table:
@@ -211,13 +228,15 @@ def _code_table(diagnosis: Diagnosis) -> Table:
 
 
 def _answer_table(diagnosis: Diagnosis) -> Table:
-    matching = diagnosis.matching
+    matching, aliases = diagnosis.matching, diagnosis.alias_matching
     counts = {
         "correct to the judge, and a match of the reference": matching.both,
         "correct to the judge, no match: another wording, or a lenient judge": matching.judge_only,
         "a match, wrong to the judge: worth a look": matching.matching_only,
         "wrong to both": matching.neither,
         "not known: no reference, no answer or no judgement": matching.unknown,
+        "a match of the reference": matching.both + matching.matching_only,
+        "a match of the reference or of one of its aliases": aliases.both + aliases.matching_only,
         "correct answer, though the whole does not hold": diagnosis.correct_but_insufficient,
         "wrong answer, though the whole holds": diagnosis.incorrect_but_sufficient,
         "wrong answer, though everything holds: worth a look": diagnosis.inconsistent,
@@ -229,7 +248,7 @@ def _answer_table(diagnosis: Diagnosis) -> Table:
 
 def _unjudged_table(diagnosis: Diagnosis) -> Table:
     rows = tuple(
-        (Cell(criterion.value), Cell(reason), Cell(f"{count:,}"))
+        (Cell(criterion.value), Cell(reason_words(reason)), Cell(f"{count:,}"))
         for criterion, reasons in diagnosis.unjudged.items()
         for reason, count in reasons.items()
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from eclosure.core.judgment import EVIDENCE, Criterion, LocalFailure
+from eclosure.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, Criterion, LocalFailure
 from eclosure.core.unseen import visible
 from eclosure.core.verdict import FailureClass
 from eclosure.diagnose import Evidence
@@ -15,6 +16,7 @@ from eclosure.stats.intervals import Estimate, Interval
 if TYPE_CHECKING:
     from eclosure.core.labels import Label
     from eclosure.metrics.validation import LabelRow
+    from eclosure.stats.rates import Rate
 
 DASH = "–"
 NO_BREAK = "\u00a0"
@@ -38,8 +40,8 @@ METRIC_WORDS: dict[Metric, tuple[str, str]] = {
 
 FAILURE_WORDS: dict[FailureClass, tuple[str, str]] = {
     FailureClass.PATH_DEVIATION: ("path deviation", "pursue another question than the one asked"),
-    FailureClass.INCOMPLETE_REASONING: ("incomplete reasoning", "stop before an answer is established"),
-    FailureClass.ANSWER_DECOUPLING: ("answer decoupling", "submit another answer than the one they establish"),
+    FailureClass.INCOMPLETE_REASONING: ("incomplete reasoning", "do not establish the reference answer"),
+    FailureClass.ANSWER_DECOUPLING: ("answer decoupling", "establish the reference answer, and submit another"),
     FailureClass.CLOSURE_FAILURE: (
         "closure failure",
         "do not establish their answer; without a reference it is not known which of the two",
@@ -80,6 +82,24 @@ EVIDENCE_WORDS: dict[Evidence, str] = {
 }
 
 
+REASON_WORDS = {
+    "invalid": "the reply does not have the requested form",
+    "refusal": "the judge refused to answer",
+    "length": "the reply was cut off at the token limit (--max-tokens)",
+    "empty": "the reply was empty",
+    "too_long": "the question does not fit into the judge's context",
+    "wrong step ids": "the reply is about other steps than those of the trace",
+    "quote not found": "a quote of the reply does not stand in its passage",
+    "no such passage": "the reply cites a passage that does not exist",
+}
+"""Why a judge gave no label, by the kind that judgments name."""
+
+
+def reason_words(reason: str) -> str:
+    """Return why there is no label, in words; reasons that are words already stay as they are."""
+    return REASON_WORDS.get(reason, reason)
+
+
 def one_line(text: str) -> str:
     """The visible text on a single line."""
     return " ".join(visible(text).split())
@@ -93,6 +113,51 @@ def percent(value: float | None) -> str:
 def percent_range(interval: Interval | None) -> str:
     """``[40.9, 51.9]``, or nothing."""
     return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
+
+
+def percent_span(interval: Interval) -> str:
+    """``22.2 to 33.3``; one number where both ends are written alike."""
+    low, high = percent(interval.low), percent(interval.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def between(interval: Interval) -> str:
+    """``between 22.2 % and 33.3 %``; one number where both ends are written alike."""
+    low, high = percent(interval.low), percent(interval.high)
+    return f"{low} %" if low == high else f"between {low} % and {high} %"
+
+
+class Reading(StrEnum):
+    """What may be told of a rate, given the responses without a label."""
+
+    RATE = "rate"
+    """Every response has a label: the rate with its interval."""
+    BOUNDS = "bounds"
+    """Some have none: the least and the greatest value that the rate can have."""
+    TOO_LITTLE = "too_little_judged"
+    """More than ``MAX_UNJUDGED_SHARE`` have none: no value at all, and the bounds in small print."""
+    UNDEFINED = "undefined"
+    """No response is in the denominator."""
+
+
+TOO_LITTLE = "too little judged"
+UNDEFINED = "not defined"
+
+
+def reading(rate: Rate) -> Reading:
+    """Return what may be told of a rate."""
+    if not rate.n + rate.unjudged:
+        return Reading.UNDEFINED
+    if not rate.unjudged:
+        return Reading.RATE
+    share = rate.unjudged / (rate.n + rate.unjudged)
+    return Reading.TOO_LITTLE if share > MAX_UNJUDGED_SHARE else Reading.BOUNDS
+
+
+def widened(rate: Rate, low: float, high: float) -> Interval:
+    """Return an interval of a corrected rate, widened by the responses without a label of the judge."""
+    share = rate.unjudged / (rate.n + rate.unjudged)
+    return Interval((1 - share) * low, (1 - share) * high + share)
 
 
 def complement(interval: Interval | None) -> Interval | None:

@@ -54,7 +54,10 @@ def test_an_average_of_labels_is_none():
 def test_a_score_names_the_broken_link_and_holds_the_judgment():
     score = cases.score_of(Case(INSTANCE, RESPONSE, JUDGMENT))
     assert score.answer == "Lima"
-    assert score.explanation == "The reasoning establishes “Arica”, and another answer was submitted."
+    assert (
+        score.explanation
+        == "The reasoning establishes the reference answer, “Arica”, and another answer was submitted."
+    )
     assert cases.kept(Judgment, score.metadata, cases.JUDGMENT) == JUDGMENT
 
 
