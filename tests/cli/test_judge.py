@@ -10,12 +10,13 @@ from typer.testing import CliRunner
 
 from eclosure.chat.patience import ServiceDown
 from eclosure.cli.main import app
-from eclosure.core.judgment import Judgment
+from eclosure.core.judgment import Criterion, Judgment
 from eclosure.core.verdict import SettledVerdict
 from eclosure.store import records
 from eclosure.world.faults import Behaviour, Fault
 from eclosure.world.handlers import world_registry
 from eclosure.world.make import make_items
+from eclosure.world.replies import Registry, Reply
 from eclosure.world.saboteur import PLANS, Plan, sabotage
 from eclosure.world.server import ServerThread
 
@@ -152,3 +153,46 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
         assert lines[label][3] == "100.0"
         assert -20 < float(lines[label][4]) < 0
     assert float(lines["mean"][1]) < 0
+
+
+def unreadable_judge():
+    """The world's judge, but every reply about steps has a property that was not asked for."""
+    registry, world = Registry(), world_registry()
+
+    def spoiled(request):
+        return Reply({**world.handler("judge_soundness")(request).content, "comment": "hm"})
+
+    for name in world.schema_names:
+        registry.register(name, spoiled if name == "judge_soundness" else world.handler(name))
+    return registry
+
+
+def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(judged, tmp_path):
+    run, verdicts = judged
+    count = len(verdicts)
+    with ServerThread(unreadable_judge()) as server:
+        words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path]
+        output = command(*words, code=3)
+        # Done before: the same is said of it again.
+        again = command(*words, code=3)
+        assert "nothing to do" in again
+        allowed = command(*words, "--max-unjudged-share", 1)
+    for printed in (output, again, allowed):
+        assert f"Not judged, of {count} responses" in printed
+        assert f"L      the reply does not have the requested form  {count}  100.0 %" in printed
+        assert "for example: " in printed
+        assert "'comment' was unexpected" in printed
+    assert "L has no label for 100.0 % of the responses, more than 20.0 % (--max-unjudged-share)" in output
+    assert "more than" not in allowed
+    reasons = {row.unjudged[Criterion.LOCAL_SOUNDNESS] for row in records.read(tmp_path / "judgments.jsonl", Judgment)}
+    assert all(reason.startswith("invalid: ") for reason in reasons)
+
+
+def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_path):
+    run, _ = judged
+    with ServerThread(world_registry()) as server:
+        words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path]
+        assert "Not judged" not in command(*words)
+        # What was not to be judged is listed, and is no reason to fail.
+        free = command(*words[:-1], tmp_path / "free", "--reference-free", "--max-unjudged-share", 0)
+    assert "Acc    judged without the reference" in free

@@ -13,7 +13,7 @@ from eclosure.chat.connect import CallSettings, connect
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage, request_identity
 from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion
+from eclosure.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, reason_kind
 from eclosure.core.response import Response, Trace
 from eclosure.errors import SettingError
 from eclosure.judge.evaluate import judge
@@ -28,6 +28,11 @@ from eclosure.world.server import serve
 
 INSTANCE = Instance("i", "Where was the director born?", (Passage("0", "Ana", "Ana Ruiz was born in Arica."),), "Arica")
 RESPONSE = Response("r", "i", Trace.of("Ana Ruiz was born in Arica."), "Arica")
+
+
+def kinds(judgment):
+    """Why labels are missing, without the details."""
+    return {criterion: reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
 
 
 def planted(count):
@@ -117,7 +122,7 @@ def test_a_criterion_without_an_answer_has_no_label_and_a_reason_and_the_others_
     script = Script(SOUNDNESS=[wrong_ids, wrong_ids], CLOSURE=[REFUSED, REFUSED])
     judgment = judged(script)
     assert (judgment.steps, judgment.locally_sound, judgment.closed) == ((), None, None)
-    assert judgment.unjudged == {Criterion.LOCAL_SOUNDNESS: "wrong step ids", Criterion.CLOSURE: "refusal"}
+    assert kinds(judgment) == {Criterion.LOCAL_SOUNDNESS: "wrong step ids", Criterion.CLOSURE: "refusal"}
     assert judgment.aligned is True
     assert [request.attempt for request in script.asked if request.schema.name == Question.SOUNDNESS] == [0, 1]
 
@@ -125,13 +130,13 @@ def test_a_criterion_without_an_answer_has_no_label_and_a_reason_and_the_others_
 def test_a_judge_may_try_again_as_often_as_it_is_allowed_to():
     twice = [REFUSED, {"reason": "", "established": None, "closed": False}]
     assert judged(Script(CLOSURE=twice)).closed is False
-    assert judged(Script(CLOSURE=twice), attempts=1).unjudged == {Criterion.CLOSURE: "refusal"}
+    assert kinds(judged(Script(CLOSURE=twice), attempts=1)) == {Criterion.CLOSURE: "refusal"}
 
 
 def test_a_question_that_does_not_fit_is_left_open_and_not_asked_again():
     script = Script(SOUNDNESS=[CallFailure(FailureKind.TOO_LONG, "9,000 tokens")])
     judgment = judged(script)
-    assert judgment.unjudged == {Criterion.LOCAL_SOUNDNESS: "too_long"}
+    assert judgment.unjudged == {Criterion.LOCAL_SOUNDNESS: "too_long: 9,000 tokens"}
     assert (judgment.closed, judgment.correct) == (True, True)
 
 
@@ -165,7 +170,7 @@ def test_a_judge_of_malformed_replies_leaves_labels_open_and_makes_none_up(tmp_p
     cases = list(islice(planted(2), 20))
     judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases, spoiled, JudgeSettings(attempts=1)))
     exact, _ = asyncio.run(judge_all(tmp_path / "m.db", cases))
-    reasons = {reason for judgment in judgments for reason in judgment.unjudged.values()}
+    reasons = {kind for judgment in judgments for kind in kinds(judgment).values()}
     assert reasons == {"invalid", "refusal"}
     for judgment, truth in zip(judgments, exact, strict=True):
         for name in ("locally_sound", "aligned", "closed", "complete", "correct"):
@@ -209,15 +214,15 @@ def test_a_part_of_a_joint_reply_that_is_none_is_asked_for_again_and_left_open_a
     mended = judged(Script(JOINT=[spoiled, JOINT]), joint=True)
     assert (mended.locally_sound, mended.unjudged) == (True, {})
     left_open = judged(Script(JOINT=[spoiled, spoiled]), joint=True)
-    assert left_open.unjudged == {Criterion.LOCAL_SOUNDNESS: "wrong step ids"}
+    assert kinds(left_open) == {Criterion.LOCAL_SOUNDNESS: "wrong step ids"}
     assert (left_open.closed, left_open.correct, left_open.evidence_sufficient) == (True, True, True)
     half = judged(Script(JOINT=[spoiled, REFUSED]), joint=True)
-    assert (half.unjudged, half.aligned) == ({Criterion.LOCAL_SOUNDNESS: "wrong step ids"}, True)
+    assert (kinds(half), half.aligned) == ({Criterion.LOCAL_SOUNDNESS: "wrong step ids"}, True)
 
 
 def test_a_joint_judge_that_refuses_leaves_all_open():
     judgment = judged(Script(JOINT=[REFUSED, REFUSED]), joint=True)
-    assert judgment.unjudged == dict.fromkeys(Criterion, "refusal")
+    assert judgment.unjudged == dict.fromkeys(Criterion, "refusal: no")
     assert judgment.evidence_sufficient is None
 
 

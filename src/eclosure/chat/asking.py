@@ -23,6 +23,9 @@ class Said:
 
     value: Any = None
     reason: str | None = None
+    """The kind of failure: one of a few, to be counted."""
+    problem: str = ""
+    """What was wrong with the last reply."""
 
 
 def request_of(question: Asked, decoding: Decoding, replica: int = 0, attempt: int = 0) -> Request:
@@ -45,17 +48,19 @@ async def ask(
     What is not the model's doing (a server that is down, a time-out) is raised, so that it is asked again instead of
     being counted.
     """
-    problem = ""
+    kind = problem = ""
     for attempt in range(attempts):
         try:
             reply = await model.complete(request_of(question, decoding, replica, attempt))
             return Said(read(json.loads(reply.text)))  # of the right shape by now, or it would have been a failure
         except UnreadableReplyError as error:
-            problem = error.kind
+            kind, problem = error.kind, str(error)
         except CallFailure as failure:
             if failure.kind is FailureKind.TOO_LONG:
-                return Said(reason=str(failure.kind))  # another question about the same thing may fit
+                return Said(
+                    reason=str(failure.kind), problem=failure.problem
+                )  # another question about the same thing may fit
             if not failure.kind.semantic:
                 raise
-            problem = str(failure.kind)
-    return Said(reason=problem)
+            kind, problem = str(failure.kind), failure.problem
+    return Said(reason=kind, problem=problem)

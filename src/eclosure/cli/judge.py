@@ -12,8 +12,9 @@ from typer.core import TyperGroup
 
 from eclosure.benchmarks.formats import Format
 from eclosure.cli.calls import Asking, JudgeName, asks_a_model, shown_forecast
-from eclosure.cli.output import QUARANTINED, AllowStale, percent, percent_range, print_table, say
+from eclosure.cli.output import QUARANTINED, AllowStale, figure, percent, plural, print_table, say
 from eclosure.cli.runs import say_run
+from eclosure.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
     from eclosure.chat.connect import CallSettings
@@ -78,14 +79,19 @@ def judge(
     attempts: Annotated[int, typer.Option(min=1, help="Times a judge is asked that answers in no usable form.")] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
     layout: Annotated[Format, typer.Option("--format", help="The layout of a file that has both.")] = Format.AUTO,
+    max_unjudged_share: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Exit with 3 when a criterion has no label for a larger share of responses."),
+    ] = MAX_UNJUDGED_SHARE,
     asking: Asking,
 ) -> None:
     """Let a model judge every response: is the evidence enough, does each step hold, does the trace pursue the
     question, does it establish the answer, and is that answer right.
 
     One call for each of these, and none of them is shown more than it may see. Writes judgments.jsonl into the run's
-    folder. What the judge could not be brought to judge has no label and a reason. Stop it at any moment, and run the
-    same command again: it goes on, and nothing that was answered is asked or paid twice.
+    folder. A criterion without a usable reply has no label and a reason; a table at the end counts these, and the exit
+    code is 3 when there are too many. Stop it at any moment, and run the same command again: it goes on, and nothing
+    that was answered is asked or paid twice.
     """
     from eclosure.judge.run import judge_responses, kin
     from eclosure.judge.settings import JudgeSettings
@@ -110,8 +116,36 @@ def judge(
         say(f"{model.name} is of the family of {', '.join(related)}, which it judges: validate it against people")
     done = asyncio.run(judge_responses(sources, model, folder, settings, asking.calls, **asking.flags))
     say_run(done, _steadiness(done) if repeat > 1 else None)
+    too_little = _say_unjudged(done.stage.out, max_unjudged_share)
     unread = any(counts.quarantined for counts in (done.manifest.counts, *done.manifest.funnel.values()))
-    raise typer.Exit(QUARANTINED if unread else 0)
+    raise typer.Exit(QUARANTINED if too_little or unread else 0)
+
+
+def _say_unjudged(judgments: Path, limit: float) -> bool:
+    """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
+    from eclosure.core.judgment import Judgment
+    from eclosure.judge.unjudged import count_unjudged
+    from eclosure.report.words import one_line, reason_words
+    from eclosure.store.records import read
+
+    labels = count_unjudged(read(judgments, Judgment))
+    if not labels.missing:
+        return False
+    rows = [
+        (row.criterion, reason_words(row.kind), f"{row.responses:,}", f"{percent(row.responses / labels.responses)} %")
+        for row in labels.missing
+    ]
+    say("")
+    print_table(f"Not judged, of {plural(labels.responses, 'response')}", ("label", "reason", "n", "share"), rows)
+    for example in dict.fromkeys(row.example for row in labels.missing if row.example):
+        say(f"  for example: {one_line(example)}")
+    over = {criterion: share for criterion, share in labels.shares.items() if share > limit}
+    for criterion, share in over.items():
+        say(
+            f"{criterion.value} has no label for {percent(share)} % of the responses, more than {percent(limit)} % "
+            "(--max-unjudged-share): rates that rest on it are not given."
+        )
+    return bool(over)
 
 
 async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> None:
@@ -199,7 +233,6 @@ def say_validation(found: Validation) -> None:
     rows = []
     for row in found.overall.rows.values():
         corrected = found.corrected[row.label]
-        interval = percent_range(corrected.interval)
         rows.append(
             (
                 str(row.label),
@@ -210,7 +243,7 @@ def say_validation(found: Validation) -> None:
                 f"{row.misses:,}",
                 f"{row.false_alarms:,}",
                 percent(corrected.judge),
-                f"{percent(corrected.value)} [{interval}]",
+                figure(corrected.value, corrected.interval),
             )
         )
     print_table("How far to trust it, in percent; a failure is the event to be found", head, rows)
@@ -235,4 +268,4 @@ def _say_comparison(found: JudgeComparison) -> None:
 
 
 def _shown(estimate: Estimate) -> str:
-    return f"{percent(estimate.value)} [{percent_range(estimate.interval)}]"
+    return figure(estimate.value, estimate.interval)

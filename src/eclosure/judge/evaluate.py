@@ -117,8 +117,8 @@ class _Case:
         def read(told: Mapping[str, Any]) -> dict[Question, Said]:
             for question in questions:
                 latest[question] = _part(question, whole, told[question.part])
-            if open_ := next((said.reason for said in latest.values() if said.reason is not None), None):
-                raise UnreadableReplyError(open_, "a part of the reply is no judgement.")
+            if unread := next((said for said in latest.values() if said.reason is not None), None):
+                raise UnreadableReplyError(unread.reason or "", unread.problem)
             return latest
 
         said = await self._ask(model, asked(whole, questions), read, replica)
@@ -138,7 +138,7 @@ def _part(question: Question, whole: Whole, told: Mapping[str, Any]) -> Said:
     try:
         return Said(_read(question, whole, told))
     except UnreadableReplyError as error:
-        return Said(reason=error.kind)
+        return Said(reason=error.kind, problem=str(error))
 
 
 def _read(question: Question, shown: Disclosure, told: Mapping[str, Any]) -> Any:
@@ -157,10 +157,20 @@ async def _all(*asking: Awaitable[Any]) -> list[Any]:
     return found
 
 
+LONGEST_REASON = 300
+"""Characters of a reason: enough to act on, never a whole reply."""
+
+
+def _reason(answer: Said) -> str:
+    """``invalid: 'aligned' is a required property``: the kind, then what was wrong with the last reply."""
+    return f"{answer.reason}: {answer.problem}"[:LONGEST_REASON] if answer.problem else str(answer.reason)
+
+
 def _judgment(case: _Case, judge_name: str, said: Mapping[Question, Said]) -> Judgment:
     told = {question: one.value for question, one in said.items() if one.reason is None}
-    failed = {name: said[question].reason for name, question in QUESTIONS.items() if question in said}
-    unjudged = case.unasked | {name: reason for name, reason in failed.items() if reason is not None}
+    answers = {name: said[question] for name, question in QUESTIONS.items() if question in said}
+    failed = {name: _reason(answer) for name, answer in answers.items() if answer.reason is not None}
+    unjudged = case.unasked | failed
 
     def label(question: Question, name: str) -> Any:
         return told[question][name] if question in told else None

@@ -86,7 +86,7 @@ def test_a_judge_that_spoils_its_replies_leaves_labels_open_and_makes_none_up(tm
         for key in KEYS:
             missing[key] += isnan(score.value[key])
         unjudged = kept(Judgment, score.metadata, "judgment").unjudged
-        reasons |= set(unjudged.values())
+        reasons |= {reason.partition(": ")[0] for reason in unjudged.values()}
         assert (score.reason == "grader_failed") == bool(unjudged)
     assert reasons == {"invalid", "refusal"}
     for score in log.results.scores:
