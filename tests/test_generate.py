@@ -18,7 +18,7 @@ from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage, request
 from eclosure.chat.named import InProcess, Served, find_model
 from eclosure.chat.preflight import refuse_idle_adapter
 from eclosure.cli.main import app
-from eclosure.core.response import Response
+from eclosure.core.response import Response, Source
 from eclosure.errors import SettingError, UserError
 from eclosure.generate import GenerateSettings, forecast, incomplete, plan
 from eclosure.protocol.response import Order, ResponsePrompt
@@ -49,7 +49,7 @@ def test_every_question_is_answered_once_and_a_second_run_asks_nothing(instances
     found = responses(tmp_path / "run")
     assert [one.instance_id for one in found] == sorted(one.instance_id for one in found)
     assert len({one.id for one in found}) == 12
-    assert all(one.answer and one.trace.steps and one.source.model == "127.0.0.1/world" for one in found)
+    assert all(one.answer and one.trace.steps and one.source.model == "world" for one in found)
     assert first.manifest.calls["replies"] == 12
     assert first.manifest.settings["prompt"] == ResponsePrompt().hash
     assert first.manifest.settings["decoding"]["max_tokens"] == 1024
@@ -501,3 +501,123 @@ def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
             return await asyncio.gather(*(model.complete(request) for _ in range(3)), return_exceptions=True)
 
     assert [type(one) for one in asyncio.run(ask())] == [ZeroDivisionError] * 3
+
+
+# Where responses come from: an experiment joins by backbone, method and seed.
+
+
+def old_recipe(weights):
+    """A recipe of a run with default settings, as files held it before every value was written down."""
+    return {"model": str(weights), "demonstrations": 0, "order": "evidence_first", "work": "sha256:0"}
+
+
+def test_an_adapter_trained_with_default_settings_still_names_method_and_seed(tmp_path, weights):
+    from tests.chat import tiny
+
+    folder = tiny.adapter(tmp_path / "trained" / "selected", 1)
+    found = find_model(str(weights), adapter=folder, recipe=old_recipe(weights))
+    assert found.source == Source("tiny", "e_closure", 42)
+    named = find_model(str(weights), adapter=folder, recipe={**old_recipe(weights), "method": "sft", "seed": 0})
+    assert named.source == Source("tiny", "sft", 0)
+
+
+def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
+    from tests.chat import tiny
+
+    folder = tiny.adapter(tmp_path / "elsewhere", 1)
+    assert find_model(str(weights), adapter=folder).source == Source("tiny", "elsewhere", None)
+
+
+@pytest.mark.parametrize(
+    ("base_model", "recipe", "expected"),
+    [
+        (None, {"model": "Qwen/Qwen3-8B"}, Source("Qwen/Qwen3-8B", "e_closure", 42)),
+        ("base", {"model": "Qwen/Qwen3-8B", "method": "cf_sft", "seed": 44}, Source("Qwen/Qwen3-8B", "cf_sft", 44)),
+        ("base", {"model": "/far/away/qwen3-8b"}, Source("qwen3-8b", "e_closure", 42)),
+        ("Qwen/Qwen3-8B", {}, Source("Qwen/Qwen3-8B", "tuned", None)),
+        (None, {}, Source("tuned")),
+    ],
+)
+def test_a_served_adapter_is_known_by_its_backbone_method_and_seed(base_model, recipe, expected):
+    found = find_model("tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={})
+    assert found.source == expected
+    assert found.name == "10.0.0.5/tuned"  # calls are still kept by server
+
+
+def test_a_served_adapter_has_the_source_of_the_same_adapter_loaded_here(tmp_path, weights, adapter):
+    recipe = old_recipe(weights)
+    served = find_model("tuned", base_url="http://10.0.0.5:8000/v1", base_model="tiny", recipe=recipe, environ={})
+    assert served.source == find_model(str(weights), adapter=adapter, recipe=recipe).source
+    plain = find_model("tiny", base_url="http://10.0.0.5:8000/v1", environ={})
+    assert plain.source == find_model(str(weights)).source == Source("tiny")
+
+
+def test_a_provider_stays_in_the_name_of_its_model():
+    assert find_model("openai/gpt-x", environ={"OPENAI_API_KEY": "k"}).source == Source("openai/gpt-x")
+    assert find_model("vllm/Qwen/Qwen3-8B", environ={}).source == Source("Qwen/Qwen3-8B")
+
+
+def test_what_is_said_of_a_source_comes_first_and_decides_the_run(instances, tmp_path):
+    with server() as model:
+        sources = Source("Qwen/Qwen3-8B", "sft", 43), Source("Qwen/Qwen3-8B", "sft", 44)
+        found = [find_model("world", base_url=model.base_url, source=source, environ={}) for source in sources]
+        generate(instances, model, tmp_path / "run", model=found[0])
+        assert {one.source for one in responses(tmp_path / "run")} == {sources[0]}
+        with pytest.raises(UserError, match="other settings"):
+            generate(instances, model, tmp_path / "run", model=found[1])
+        calls = paid(model)
+        generate(instances, model, tmp_path / "again", model=found[1], ledger=tmp_path / "run" / "ledger.sqlite")
+        assert {one.source for one in responses(tmp_path / "again")} == {sources[1]}
+        assert paid(model) == calls  # the same model said it: nothing is paid twice for another name
+
+
+@pytest.fixture
+def tuned_server():
+    """A server whose adapter `tuned` answers otherwise than its base."""
+
+    def handler(request):
+        said = world(request)
+        return Said(f"{said.text} ") if request.model == "tuned" else said
+
+    with server(handler) as model:
+        yield model
+
+
+def served(model, instances, out, *words):
+    command = ["generate", instances, "--model", "tuned", "--base-url", model.base_url, "--base-model", "plain"]
+    command += ["--no-price", "--out", out, *words]
+    return CliRunner().invoke(app, [*map(str, command)], catch_exceptions=False)
+
+
+def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, tmp_path, tuned_server):
+    recipe = tmp_path / "run" / "recipe.json"
+    recipe.parent.mkdir()
+    recipe.write_text(json.dumps({"model": "Qwen/Qwen3-8B", "seed": 43, "demonstrations": 0}))
+    for number, where in enumerate((recipe, recipe.parent)):
+        out = tmp_path / f"out{number}"
+        done = served(tuned_server, instances, out, "--adapter-recipe", where)
+        assert done.exit_code == 0, done.output
+        assert {one.source for one in responses(out)} == {Source("Qwen/Qwen3-8B", "e_closure", 43)}
+        assert json.loads((out / "responses.jsonl.manifest.json").read_text())["settings"]["demonstrations"] == 0
+        assert "training seed" not in done.output
+    with pytest.raises(SettingError, match=r"training-seed: --training-seed says 44, the recipe of .* says 43"):
+        served(tuned_server, instances, tmp_path / "no", "--adapter-recipe", recipe, "--training-seed", 44)
+    with pytest.raises(UserError, match=r"there is no recipe\.json here"):
+        served(tuned_server, instances, tmp_path / "no", "--adapter-recipe", tmp_path / "nowhere" / "at" / "all")
+
+
+def test_the_command_takes_a_served_adapters_source_from_flags(instances, tmp_path, tuned_server):
+    flags = ("--backbone", "Qwen/Qwen3-8B", "--method", "sft", "--training-seed", 0)
+    done = served(tuned_server, instances, tmp_path / "a", *flags)
+    assert done.exit_code == 0, done.output
+    assert {one.source for one in responses(tmp_path / "a")} == {Source("Qwen/Qwen3-8B", "sft", 0)}
+    silent = served(tuned_server, instances, tmp_path / "b")
+    assert {one.source for one in responses(tmp_path / "b")} == {Source("plain", "tuned", None)}
+    assert "the training seed of tuned is not known" in silent.output
+
+
+def test_a_model_as_it_is_has_no_training_seed(instances, tmp_path, tuned_server):
+    words = ["generate", instances, "--model", "plain", "--base-url", tuned_server.base_url, "--no-price"]
+    words += ["--out", tmp_path / "a", "--training-seed", 42]
+    with pytest.raises(SettingError, match="Name the training method with --method"):
+        CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)

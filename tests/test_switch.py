@@ -400,3 +400,17 @@ def test_strategies_agree(scored, families):
 def test_reading_results_needs_no_torch():
     script = "import sys, eclosure.switch, eclosure.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_rows_written_before_sources_were_kept_can_still_be_read(families, tmp_path):
+    from dataclasses import asdict
+
+    from eclosure.core.response import Source
+    from eclosure.store.records import read
+
+    told = asdict(FamilySwitch.of(families[0], fixed_edit(families[0]), values(), "runs/a", Source("qwen", "sft", 43)))
+    assert (told["model"], told["method"], told["seed"]) == ("qwen", "sft", 43)
+    old = {name: value for name, value in told.items() if name not in ("model", "method", "seed")}
+    (tmp_path / "old.jsonl").write_text(json.dumps(old) + "\n")
+    (old_row,) = read(tmp_path / "old.jsonl", FamilySwitch)
+    assert (old_row.system, old_row.model, old_row.method, old_row.seed) == ("runs/a", None, None, None)

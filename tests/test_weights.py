@@ -176,3 +176,22 @@ def test_auto_takes_float32_where_the_cpu_is_clearly_faster_with_it(half_folder,
 def test_auto_times_real_products(half_folder):
     assert load_model(str(half_folder), device="cpu").dtype in (torch.float32, torch.bfloat16)
     assert _product_seconds(torch.float32, 64) > 0
+
+
+def test_defaults_of_old_recipes_are_those_of_training():
+    pytest.importorskip("transformers", reason="needs the train extra")
+    from dataclasses import fields
+
+    from eclosure.train.config import EClosureConfig
+    from eclosure.weights import DEFAULT_METHOD, DEFAULT_SEED
+
+    defaults = {field.name: field.default for field in fields(EClosureConfig)}
+    assert (defaults["method"], defaults["seed"]) == (DEFAULT_METHOD, DEFAULT_SEED)
+
+
+@pytest.mark.parametrize("seed", ["42", True, 4.2])
+def test_a_recipe_with_a_strange_seed_is_refused(seed):
+    from eclosure.weights import adapter_source
+
+    with pytest.raises(UserError, match="not a whole number"):
+        adapter_source("tiny", {"model": "tiny", "seed": seed}, "adapter")

@@ -8,7 +8,7 @@ moment; the same call goes on, and what was answered is not asked, or paid, twic
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,7 +140,11 @@ async def plan(
         raise SettingError("thinking: a model in this process is asked without. Use a server for it.")
     path = Path(instances)
     layout = detect_file(path) if settings.format is Format.AUTO else settings.format
-    told = _deciding(model, settings) | {"limit": settings.limit, "format": layout.value}
+    told = _deciding(model, settings) | {
+        "source": asdict(model.source),
+        "limit": settings.limit,
+        "format": layout.value,
+    }
     return Plan(model, settings, Stage("generate", told, (path,), Path(out) / RESPONSES))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from eclosure.core.choice import fixed_edit
 from eclosure.core.edges import COMPARISONS, Direction, Edge
 from eclosure.core.labels import conjunction
+from eclosure.core.response import Source
 from eclosure.errors import UserError
 from eclosure.likelihood.pack import Pack, side_name
 from eclosure.likelihood.render import TOO_LONG, TooLongError
@@ -65,10 +66,23 @@ class FamilySwitch:
     """Why a margin is missing."""
     system: str = BACKBONE
     """The adapter by the name it was given, or the backbone."""
+    model: str | None = None
+    """Name of the backbone; None in rows written before it was kept."""
+    method: str | None = None
+    """Training method of an adapter; None for the backbone as it is."""
+    seed: int | None = None
+    """Training seed of an adapter, where it is known."""
 
     @classmethod
-    def of(cls, family: Family, edit: EvidenceEdit, values: Mapping[str, float], system: str) -> FamilySwitch:
-        """The margins that follow from twelve scores."""
+    def of(
+        cls,
+        family: Family,
+        edit: EvidenceEdit,
+        values: Mapping[str, float],
+        system: str,
+        source: Source | None = None,
+    ) -> FamilySwitch:
+        """Return the margins that follow from twelve scores."""
         margins: dict[str, float | None] = {}
         unjudged = {}
         for comparison in COMPARISONS:
@@ -86,7 +100,13 @@ class FamilySwitch:
             margins,
             unjudged,
             system,
+            *((source.model, source.method, source.seed) if source else ()),
         )
+
+    @property
+    def source(self) -> Source | None:
+        """Backbone, method and seed; None in rows written before they were kept."""
+        return None if self.model is None else Source(self.model, self.method, self.seed)
 
     def holds(self, edge: Edge, direction: Direction) -> Label:
         """Whether the preference follows this input. A tie fails (appendix D.7.1)."""
@@ -112,6 +132,7 @@ def switch(
     *,
     tokens_per_forward: int = 16_384,
     system: str = BACKBONE,
+    source: Source | None = None,
 ) -> Iterator[ReadRecord[FamilySwitch]]:
     """Each family's margins, in order. What came without a family goes on as it is; what does not fit is set aside."""
     families = iter(families)
@@ -123,7 +144,7 @@ def switch(
                 yield cast("ReadRecord[FamilySwitch]", record)
             else:
                 family, edit, _ = record.value
-                yield ReadRecord(record.where, value=FamilySwitch.of(family, edit, next(values), system))
+                yield ReadRecord(record.where, value=FamilySwitch.of(family, edit, next(values), system, source))
 
 
 def _packed(record: ReadRecord[Family], renderer: Renderer) -> ReadRecord[_Packed]:
@@ -189,6 +210,8 @@ class SwitchRates:
     """None for all families together."""
     families: int
     edges: Mapping[Edge, EdgeRates]
+    source: Source | None = None
+    """Backbone, method and seed, where the rows name them."""
 
 
 UNKNOWN = "unknown"
@@ -208,7 +231,7 @@ def switch_rates(rows: Sequence[FamilySwitch]) -> list[SwitchRates]:
 
 
 def _rates(system: str, benchmark: str | None, rows: Sequence[FamilySwitch]) -> SwitchRates:
-    return SwitchRates(system, benchmark, len(rows), {edge: _edge_rates(edge, rows) for edge in Edge})
+    return SwitchRates(system, benchmark, len(rows), {edge: _edge_rates(edge, rows) for edge in Edge}, rows[0].source)
 
 
 def _edge_rates(edge: Edge, rows: Sequence[FamilySwitch]) -> EdgeRates:

@@ -10,9 +10,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from eclosure.core.response import Source
 from eclosure.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -21,6 +24,34 @@ _PROBE_TOKENS = 16
 _TRIAL_ROWS, _TRIAL_WIDTH = 256, 2_048
 _CLEARLY_FASTER = 1.5
 """Ratio of times from which another precision is taken; close calls must not depend on a busy moment."""
+DEFAULT_METHOD, DEFAULT_SEED = "e_closure", 42
+"""Defaults of training. Older recipe.json files hold only the settings that differed from them."""
+
+
+def backbone_name(weights: str) -> str:
+    """Return the name that tables and joins use for a model: a path is reduced to its last part, a hub name is kept.
+
+    >>> backbone_name("Qwen/Qwen3-8B"), backbone_name("/models/qwen3-8b")
+    ('Qwen/Qwen3-8B', 'qwen3-8b')
+    """
+    path = Path(weights)
+    return path.resolve().name if path.is_absolute() or path.exists() else weights
+
+
+def adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> Source:
+    """Return the source of an adapter's responses.
+
+    Args:
+        backbone: Name of the model the adapter is on.
+        recipe: Content of the adapter's recipe.json; empty for an adapter that was trained with another tool.
+        name: What to call the method when there is no recipe. The seed is not known then.
+    """
+    if not recipe:
+        return Source(backbone, name)
+    method, seed = recipe.get("method"), recipe.get("seed")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise UserError(f"recipe.json of {name}: seed is {seed!r}, which is not a whole number.")
+    return Source(backbone, str(method or DEFAULT_METHOD), DEFAULT_SEED if seed is None else seed)
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:

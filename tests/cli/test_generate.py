@@ -431,7 +431,7 @@ def test_a_real_model_behind_a_real_server(tmp_path, qa):
     assert "0 calls now, before: 4 calls" in again.stdout
     said = list(read(tmp_path / "run" / "responses.jsonl", Response))
     assert {one.instance_id for one in said} == {one.id for one in found}
-    assert {one.source.model for one in said} == {"127.0.0.1/SmolLM2-135M-Instruct.Q4_1"}
+    assert {one.source.model for one in said} == {"SmolLM2-135M-Instruct.Q4_1"}
     assert all(one.completion for one in said)
     told = json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]
     assert told["completion_tokens"] <= 4 * 128

@@ -89,13 +89,22 @@ def test_adapters_are_compared_on_one_backbone(home, tmp_path):
     assert "mean over 2 datasets of equal weight; gain over the first row" in result.output
     table = result.output.split("gain over the first row")[1].splitlines()[2:5]
     assert [line.split()[0] for line in table] == ["backbone", *map(str, adapters)]
-    assert re.search(r"backbone +\d+\.\d +- +-", table[0])
-    assert re.search(r"adapter +\d+\.\d +[+-]\d+\.\d", table[1])
+    assert re.search(r"backbone +- +- +\d+\.\d +- +-", table[0])
+    assert re.search(r"adapter +sft +42 +\d+\.\d +[+-]\d+\.\d", table[1])
     together = {}
     for row in read(out, FamilySwitch):
         together.setdefault(row.system, []).append(row.margins)
     assert together["backbone"] != together[str(adapters[0])] != together[str(adapters[1])]
     # What one adapter leaves behind must not reach the next: each alone says the same.
+    # Rows say where they come from, so that scoring runs can be joined: the recipes name no seed, which means 42.
+    sources = {(row.system, row.model, row.method, row.seed) for row in read(out, FamilySwitch)}
+    assert sources == {
+        ("backbone", "tiny", None, None),
+        *((str(adapter), "tiny", "sft", 42) for adapter in adapters),
+    }
+    head = result.output.split("gain over the first row")[1].splitlines()[1]
+    assert head.split()[:3] == ["system", "method", "seed"]
+    assert table[1].split()[:3] == [str(adapters[0]), "sft", "42"]
     alone = tmp_path / "alone.jsonl"
     run("switch", home / "families.jsonl", "--adapter", adapters[1], "--out", alone)
     assert [row.margins for row in read(alone, FamilySwitch)] == together[str(adapters[1])]
@@ -105,6 +114,9 @@ def test_json(home):
     document = json.loads(backbone(home, "--json").stdout)
     assert document["counts"] == {"received": 3, "accepted": 3, "rejected": {}, "quarantined": {}, "repaired": {}}
     assert [group["benchmark"] for group in document["groups"]] == ["world-2wiki", "world-hotpot", None]
+    assert [(group["model"], group["method"], group["seed"]) for group in document["groups"]] == [
+        ("tiny", None, None)
+    ] * 3
     support = document["groups"][2]["edges"]["S"]
     assert set(support) == {"O", "CF", "SW", "margins"}
     assert support["SW"]["n"] == 3

@@ -177,12 +177,28 @@ def test_an_experiment_with_two_answers_in_one_place_is_refused():
     rows = experiment_rows(0)
     tuned = next(r for r in rows if r.source.seed == 42)
     assert "1 of 162 places have none or several" in refused([*rows, tuned])
-    # A response without a seed beside those with seeds would stand in all their places.
+    # A trained response without a seed would stand in the places of all seeds.
     both = SettledVerdict(
         "r", tuned.instance_id, Verdict(), tuned.benchmark, Source(tuned.source.model, tuned.source.method)
     )
-    assert "3 of 162 places" in refused([*rows, both])
+    assert f"{tuned.source.method} on {tuned.source.model}: 1 response has no training seed" in refused([*rows, both])
 
 
 def test_an_experiment_without_rows_is_refused():
     assert "nothing to compare" in refused([])
+
+
+def test_a_trained_method_without_a_seed_is_refused_by_name():
+    """A response of an adapter whose seed is not known must not stand for every seed."""
+    sources = (Source("qwen"), Source("qwen", "SFT", 42), Source("qwen", "SFT", 43), Source("qwen", "E-Closure"))
+    rows = [row("2wiki", number, source, correct=True) for source in sources for number in range(3)]
+    with pytest.raises(UserError, match=r"E-Closure on qwen: 3 responses have no training seed"):
+        Experiment.of(rows)
+    assert Experiment.of([one for one in rows if method_of(one) != "E-Closure"]).methods == [UNTUNED, "SFT"]
+
+
+def test_seeds_are_not_averaged_with_responses_that_name_none():
+    rows = [row("2wiki", 0, Source("qwen", "SFT", seed), correct=True) for seed in (42, None)]
+    with pytest.raises(UserError, match=r"SFT on qwen: 1 response has no training seed"):
+        setting_rates(rows, Metric.ACCURACY)
+    assert setting_rates(rows[1:], Metric.ACCURACY) == {("SFT", "2wiki", "qwen"): 1.0}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +18,7 @@ from eclosure.core.identity import content_hash
 from eclosure.core.response import Source
 from eclosure.errors import SettingError, UserError
 from eclosure.store.manifest import file_hash, file_hashes
-from eclosure.weights import ADAPTER_WEIGHTS, require_adapter
+from eclosure.weights import ADAPTER_WEIGHTS, adapter_source, backbone_name, require_adapter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -68,6 +68,10 @@ class Served:
     route: Route
     base: str | None = None
     """The base model's name on the same server, where the model is an adapter on it."""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """What the served adapter was trained with; empty for a model that is no adapter, or when it is not known."""
+    known_source: Source | None = None
+    """The source of the responses, where the user has named it."""
 
     @property
     def name(self) -> str:
@@ -76,10 +80,13 @@ class Served:
 
     @property
     def source(self) -> Source:
-        """Where responses come from."""
-        if self.base is None:
-            return Source(self.name)
-        return Source(replace(self.route, model=self.base).name, method=self.route.model)
+        """Source of the responses: without the host, so that they join those of the same weights loaded elsewhere."""
+        if self.known_source is not None:
+            return self.known_source
+        if self.base is None and not self.recipe:
+            return Source(backbone_name(self.route.model) if self._is_own_server else self.name)
+        backbone = self.recipe.get("model") or self.base or self.route.model
+        return adapter_source(backbone_name(str(backbone)), self.recipe, self.route.model)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -89,8 +96,12 @@ class Served:
     @property
     def thinking(self) -> bool | None:
         """Off where the server is one's own; providers refuse what they do not know, so they are told nothing."""
+        return False if self._is_own_server else None
+
+    @property
+    def _is_own_server(self) -> bool:
         known = {name for name, service in SERVICES.items() if service.base_url == self.route.base_url}
-        return None if known - _OWN else False
+        return not known - _OWN
 
     async def settled(self, deadline: float) -> Served:
         """The same with its model's name, which the server is asked for where it was not given."""
@@ -126,6 +137,8 @@ class InProcess:
     """The commit of a name on the hub."""
     content: str
     """The hash of the weights; of their name where they are on the hub."""
+    known_source: Source | None = None
+    """The source of the responses, where the user has named it."""
 
     @property
     def name(self) -> str:
@@ -134,7 +147,7 @@ class InProcess:
 
     @property
     def _base(self) -> str:
-        return Path(self.weights).resolve().name if Path(self.weights).exists() else self.weights
+        return backbone_name(self.weights)
 
     @property
     def _shown(self) -> str:
@@ -142,11 +155,12 @@ class InProcess:
 
     @property
     def source(self) -> Source:
-        """Where responses come from: of an adapter, by which method and seed it was trained."""
+        """Source of the responses; of an adapter, with the method and the seed it was trained with."""
+        if self.known_source is not None:
+            return self.known_source
         if self.adapter is None:
             return Source(self._base)
-        method, seed = self.recipe.get("method") or self.adapter.name, self.recipe.get("seed")
-        return Source(self._base, str(method), seed if isinstance(seed, int) else None)
+        return adapter_source(self._base, self.recipe, self.adapter.name)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -190,9 +204,13 @@ def find_model(
     base_model: str | None = None,
     revision: str | None = None,
     dtype: str = "auto",
+    source: Source | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Named:
     """A model by what it is called.
+
+    ``recipe`` is the recipe.json of an adapter, loaded here or served; ``source`` overrides what it says of the
+    responses' backbone, method and seed.
 
     ========================  ====================================================================
     ``provider/model``        a provider's, by its key in the environment; ``vllm/…`` at port 8000
@@ -209,7 +227,7 @@ def find_model(
                 f"--adapter: {name} is served, and adapters are loaded by their server. Name the adapter as the model, "
                 "and the model it is on with --base-model."
             )
-        return Served(find_route(name, base_url=base_url, environ=environ), base_model)
+        return Served(find_route(name, base_url=base_url, environ=environ), base_model, recipe or {}, source)
     if base_model is not None:
         raise SettingError(
             f"--base-model: is for a served adapter, and {name} is loaded here. Give --adapter a folder."
@@ -219,7 +237,7 @@ def find_model(
     recipe = recipe or {}
     if revision is None and recipe.get("model") == weights:
         revision = recipe.get("revision")
-    return InProcess(engine, weights, adapter, recipe, dtype, revision, _content(weights))
+    return InProcess(engine, weights, adapter, recipe, dtype, revision, _content(weights), source)
 
 
 async def settled(model: Named | str, deadline: float) -> Named:

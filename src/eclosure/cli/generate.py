@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from eclosure.chat.endpoint import ServerAddress
     from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
+    from eclosure.core.response import Source
     from eclosure.generate import GenerateSettings
 
 
@@ -49,6 +50,29 @@ def generate(
     base_model: Annotated[
         str | None,
         typer.Option(help="For a served adapter: the name of the model it is on.", show_default=False),
+    ] = None,
+    adapter_recipe: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a served adapter: its recipe.json, or the folder of its training run.", show_default=False
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the untrained model in the responses' source.  [default: from recipe.json, or --model]",
+            show_default=False,
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Training method in the responses' source.  [default: from recipe.json]", show_default=False),
+    ] = None,
+    training_seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Training seed in the responses' source.  [default: from recipe.json]", show_default=False
+        ),
     ] = None,
     revision: Annotated[str | None, typer.Option(help="The commit of a model on the hub.", show_default=False)] = None,
     dtype: Annotated[str, typer.Option(help="Precision of weights that are loaded here.")] = "auto",
@@ -85,15 +109,19 @@ def generate(
     vllm:Qwen/Qwen3-8B           loaded with vLLM; transformers:NAME likewise
 
     An adapter must change what the model says, or nothing is begun. It is asked as it was trained: its recipe.json
-    gives demonstrations and order. Who is asked and how is also read from variables named after the flags, such as
+    gives demonstrations and order. Every response names its backbone, method and training seed, so that experiments
+    can be joined; for a served adapter these come from --adapter-recipe, or from --backbone, --method and
+    --training-seed. Who is asked and how is also read from variables named after the flags, such as
     ECLOSURE_MODEL, ECLOSURE_BUDGET and ECLOSURE_LEDGER, in the environment or in .env.
     """
     from eclosure.errors import SettingError
     from eclosure.generate import GenerateSettings, make_inquiry, one_completion
     from eclosure.generate import generate as run
 
-    found, trained = _model(model, asking.base_url, adapter, base_model, revision, dtype)
-    count, first = _as_trained(adapter, trained, demonstrations, order)
+    recipes = _recipes(adapter, adapter_recipe)
+    said = _Said(backbone, method, training_seed)
+    found = _model(model, asking.base_url, adapter, base_model, revision, dtype, recipes, said)
+    count, first = _as_trained(recipes, demonstrations, order)
     settings = GenerateSettings(
         demonstrations=count,
         order=first,
@@ -106,8 +134,11 @@ def generate(
         asyncio.run(_forecast(instances, found, out, settings, asking.calls))
         return
     if engine is Engine.RAY:
-        if adapter is not None or base_model is not None or asking.replay:
-            raise SettingError("--engine ray asks a model that is served: no --adapter, --base-model or --replay.")
+        if adapter is not None or base_model is not None or recipes or said != _Said() or asking.replay:
+            raise SettingError(
+                "--engine ray asks a served model as it is: no --adapter, --base-model, --adapter-recipe, --backbone, "
+                "--method, --training-seed or --replay."
+            )
         where = (instances, model, asking.base_url, out)
         made = partial(make_inquiry, *where, settings, asking.calls.deadline, force=asking.force)
         done = run_on_workers(made, one_completion(asking.calls), asking, workers, ray_address)
@@ -117,6 +148,31 @@ def generate(
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
 
 
+class _Said(NamedTuple):
+    """What flags say of the responses' source."""
+
+    backbone: str | None = None
+    method: str | None = None
+    seed: int | None = None
+
+
+def _recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the adapter's recipe by where it was found; empty without an adapter."""
+    from eclosure.cli.recipes import RECIPE, read_recipe
+    from eclosure.errors import SettingError, UserError
+
+    if adapter is not None and recipe is not None:
+        raise SettingError("--adapter and --adapter-recipe: an adapter that is loaded here has its recipe beside it.")
+    if adapter is not None:
+        return {str(adapter): read_recipe(adapter)}
+    if recipe is None:
+        return {}
+    content = read_recipe(recipe.parent if recipe.name == RECIPE else recipe)
+    if not content:
+        raise UserError(f"{recipe}: there is no {RECIPE} here. Name that file, or the folder of the training run.")
+    return {str(recipe): content}
+
+
 def _model(
     name: str,
     base_url: str | ServerAddress | None,
@@ -124,32 +180,65 @@ def _model(
     base_model: str | None,
     revision: str | None,
     dtype: str,
-) -> tuple[Named, dict[str, object]]:
-    """The model, and what its adapter was trained with."""
-    from eclosure.chat.named import find_model
-    from eclosure.cli.recipes import agreed, read_recipe, same_model
+    recipes: dict[str, dict[str, Any]],
+    said: _Said,
+) -> Named:
+    """Return the model, with the source that its responses will name."""
+    from dataclasses import replace
 
-    recipe = {} if adapter is None else read_recipe(adapter)
-    agreed("model", name.removeprefix("vllm:").removeprefix("transformers:"), {str(adapter): recipe}, same=same_model)
-    found = find_model(
+    from eclosure.chat.named import InProcess, Served, find_model
+    from eclosure.cli.recipes import agreed, same_model
+
+    if adapter is not None:
+        weights = name.removeprefix("vllm:").removeprefix("transformers:")
+        agreed("model", weights, recipes, same=same_model)
+    model = find_model(
         name,
         base_url=base_url,
         adapter=adapter,
-        recipe=recipe,
+        recipe=next(iter(recipes.values()), {}),
         base_model=base_model,
         revision=revision,
         dtype=dtype,
     )
-    return found, recipe
+    if isinstance(model, Served | InProcess) and said != _Said():
+        model = replace(model, known_source=_source(model.source, said, recipes))
+    source = model.source
+    if source.method is not None and source.seed is None:
+        say(
+            f"note: the training seed of {source.method} is not known, so an experiment over seeds cannot take these "
+            "responses. Give --training-seed, or --adapter-recipe for a served adapter."
+        )
+    return model
+
+
+def _source(source: Source, said: _Said, recipes: dict[str, dict[str, Any]]) -> Source:
+    """Return the source with what the flags say; a flag that contradicts a recipe is refused."""
+    from dataclasses import replace
+
+    from eclosure.cli.recipes import agreed
+    from eclosure.errors import SettingError
+
+    if said.seed is not None and (said.method or source.method) is None:
+        raise SettingError("--training-seed: a model as it is has none. Name the training method with --method.")
+    trained = {
+        where: {"method": source.method, "training-seed": source.seed} for where, recipe in recipes.items() if recipe
+    }
+    return replace(
+        source,
+        model=said.backbone or source.model,
+        method=agreed("method", said.method, trained) or source.method,
+        seed=source.seed if said.seed is None else agreed("training-seed", said.seed, trained),
+    )
 
 
 def _as_trained(
-    adapter: Path | None, recipe: dict[str, object], demonstrations: int | None, order: Order | None
+    recipes: dict[str, dict[str, Any]], demonstrations: int | None, order: Order | None
 ) -> tuple[int, Order]:
     from eclosure.cli.recipes import agreed
 
-    count = agreed("demonstrations", demonstrations, {str(adapter): recipe})
-    first = agreed("order", order.value if order else None, {str(adapter): recipe})
+    count = agreed("demonstrations", demonstrations, recipes)
+    first = agreed("order", order.value if order else None, recipes)
     return 2 if count is None else count, Order(first or Order.EVIDENCE_FIRST)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,6 +21,7 @@ from eclosure.protocol.response import Order
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eclosure.core.response import Source
     from eclosure.store.manifest import Counts
     from eclosure.store.records import ReadRecord
     from eclosure.store.stage import Stage
@@ -122,24 +123,35 @@ class _Asked:
     revision: str | None
     demonstrations: int
     order: Order
-    adapters: tuple[Path, ...]
+    recipes: dict[Path, dict[str, Any]]
+    """Adapters in the order given, each with the content of its recipe.json."""
     backbone: bool
 
     @property
-    def systems(self) -> list[str]:
-        """The names of what is tested, in order."""
-        from eclosure.switch import BACKBONE
+    def adapters(self) -> tuple[Path, ...]:
+        """The folders of the adapters, in the order given."""
+        return tuple(self.recipes)
 
-        return [*([BACKBONE] if self.backbone else []), *map(str, self.adapters)]
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Backbone, method and seed of each system, in order."""
+        from eclosure.core.response import Source
+        from eclosure.switch import BACKBONE
+        from eclosure.weights import adapter_source, backbone_name
+
+        name = backbone_name(self.model)
+        adapters = {str(path): adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()}
+        return ({BACKBONE: Source(name)} if self.backbone else {}) | adapters
 
     @property
     def settings(self) -> dict[str, Any]:
+        """What decides the scores, for the manifest."""
         from eclosure.protocol.response import ResponsePrompt
 
         return {
             "model": self.model,
             "revision": self.revision,
-            "systems": self.systems,
+            "systems": {system: asdict(source) for system, source in self.sources.items()},
             "demonstrations": self.demonstrations,
             "order": self.order.value,
             "prompt": ResponsePrompt(self.demonstrations, self.order).hash,
@@ -157,7 +169,8 @@ def _asked(
         require_adapter(folder)
     if len({folder.resolve() for folder in adapters}) < len(adapters):
         raise SettingError("--adapter: the same folder is given twice. Give each once.")
-    recipes = {str(folder): read_recipe(folder) for folder in adapters}
+    folders = {folder: read_recipe(folder) for folder in adapters}
+    recipes = {str(folder): recipe for folder, recipe in folders.items()}
     name = agreed("model", model, recipes, same=same_model)
     if name is None:
         raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
@@ -168,7 +181,7 @@ def _asked(
         agreed("revision", None, recipes),
         2 if count is None else count,
         Order(first or Order.EVIDENCE_FIRST),
-        tuple(adapters),
+        folders,
         backbone or not adapters,
     )
 
@@ -229,7 +242,7 @@ class _Run(NamedTuple):
         if choice.message:
             typer.echo(f"eclosure: {printable(choice.message)}", err=True)
         prompt = ResponsePrompt(asked.demonstrations, asked.order)
-        for system in asked.systems:
+        for system, source in asked.sources.items():
             model = base if system == BACKBONE else load_adapter(base, system)
             yield from test(
                 counted(scan_families(path), f"{system}: {path.name}"),
@@ -238,6 +251,7 @@ class _Run(NamedTuple):
                 choice,
                 tokens_per_forward=self.tokens_per_forward,
                 system=system,
+                source=source,
             )
             if model is not base:
                 base = model.unload()  # an adapter lives inside the model it was put on

@@ -37,13 +37,13 @@ def print_rates(tables: Sequence[SwitchRates]) -> None:
     """O, CF and SW of each edge, by dataset, with intervals and mean margins."""
     several = len({table.system for table in tables}) > 1
     unjudged = any(rate.unjudged for table in tables for edge in table.edges.values() for rate in _three(edge))
-    heads = [*(["model"] if several else []), "dataset", "edge"]
+    heads = [*(_SYSTEM if several else ()), "dataset", "edge"]
     heads += [head for letters in ("O", "CF", "SW") for head in (f"{letters} %", "95 % interval")]
     heads += ["n", *(["unjudged"] if unjudged else []), "margin o", "margin c"]
     lines = []
     for table in tables if _datasets(tables) > 1 else [one for one in tables if one.benchmark is not None]:
         for edge, rates in table.edges.items():
-            line = [*([table.system] if several else []), table.benchmark or "all", edge.value]
+            line = [*(_system(table) if several else ()), table.benchmark or "all", edge.value]
             line += [cell for rate in _three(rates) for cell in (percent(rate.value), percent_range(rate.wilson))]
             line += [str(rates.switched.n), *([str(rates.switched.unjudged)] if unjudged else [])]
             lines.append(line + ["-" if value is None else f"{value:.2f}" for value in rates.margins.values()])
@@ -51,6 +51,15 @@ def print_rates(tables: Sequence[SwitchRates]) -> None:
     print_table("Switch rates, Wilson intervals over families", heads, lines)
     if any(table.families < FEW_FAMILIES for table in tables):
         say(f"Fewer than {FEW_FAMILIES} families in a dataset: take its rates as a rough hint.")
+
+
+_SYSTEM = ("system", "method", "seed")
+
+
+def _system(table: SwitchRates) -> tuple[str, str, str]:
+    """Return the cells that say what was tested; the backbone has neither method nor seed."""
+    method, seed = (table.source.method, table.source.seed) if table.source else (None, None)
+    return table.system, method or "-", "-" if seed is None else str(seed)
 
 
 def _datasets(tables: Sequence[SwitchRates]) -> int:
@@ -66,10 +75,11 @@ def print_contrasts(compared: dict[str, dict[Edge, Contrast]], tables: Sequence[
     if len(compared) < 2:
         return
     edges = list(next(iter(compared.values())))
-    heads = ["model", *(head for edge in edges for head in (f"{edge.value} SW %", "gain", "95 % interval"))]
+    heads = [*_SYSTEM, *(head for edge in edges for head in (f"{edge.value} SW %", "gain", "95 % interval"))]
     lines = []
+    cells = {table.system: _system(table) for table in tables}
     for system, row in compared.items():
-        line = [system]
+        line = [*cells[system]]
         for contrast in row.values():
             line += [percent(contrast.rate.value), *_gain(contrast.gain)]
         lines.append(line)
@@ -114,9 +124,16 @@ def document(
     def rate(one: Rate) -> dict[str, Any]:
         return {"value": one.value, "interval": one.wilson, "hits": one.hits, "n": one.n, "unjudged": one.unjudged}
 
+    sources = {table.system: table.source for table in tables}
+
+    def source(system: str) -> dict[str, Any]:
+        known = sources[system]
+        return dict.fromkeys(("model", "method", "seed")) if known is None else asdict(known)
+
     groups = [
         {
             "system": table.system,
+            **source(table.system),
             "benchmark": table.benchmark,
             "families": table.families,
             "edges": {
@@ -132,6 +149,7 @@ def document(
     contrasts = [
         {
             "system": system,
+            **source(system),
             "edges": {
                 edge.value: {
                     "rate": one.rate.value,

@@ -6,7 +6,7 @@ benchmark-backbone settings. The intervals resample what the paper resamples and
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from eclosure.stats.rates import mean
 from eclosure.stats.resampling import Replicates, Strata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from eclosure.core.verdict import SettledVerdict, Verdict
 
@@ -33,14 +33,37 @@ def method_of(row: SettledVerdict) -> str:
     return (row.source.method if row.source else None) or UNTUNED
 
 
+def _setting(row: SettledVerdict) -> tuple[str, str, str]:
+    """Return method, benchmark and backbone of a response."""
+    return method_of(row), row.benchmark or "", row.source.model if row.source else ""
+
+
+def _refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
+    """Raise when responses of a trained method name no training seed: they would count for every seed, or as one."""
+    missing = Counter(
+        (method_of(row), row.source.model)
+        for row in rows
+        if row.source is not None and row.source.method is not None and row.source.seed is None
+    )
+    if missing:
+        named = "; ".join(
+            f"{method} on {model}: {count} response{' has' if count == 1 else 's have'} no training seed"
+            for (method, model), count in missing.items()
+        )
+        raise UserError(
+            f"{named}. Generate them with the adapter's recipe.json (--adapter, --adapter-recipe) or --training-seed."
+        )
+
+
 def setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[str, str, str], float | None]:
     """One metric per (method, benchmark, model): the mean over seeds of the rate of each seed."""
     runs: defaultdict[tuple[str, str, str], defaultdict[int | None, list[Verdict]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for row in rows:
-        model, seed = (row.source.model, row.source.seed) if row.source else ("", None)
-        runs[method_of(row), row.benchmark or "", model][seed].append(row.verdict)
+        runs[_setting(row)][row.source.seed if row.source else None].append(row.verdict)
+    mixed = {setting for setting, seeds in runs.items() if None in seeds and len(seeds) > 1}
+    _refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
     return {
         setting: mean(rate(metric, verdicts).value for verdicts in seeds.values()) for setting, seeds in runs.items()
     }
@@ -78,7 +101,8 @@ class Experiment:
         backbone, backbones = codes([row.source.model if row.source else "" for row in rows])
         question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
         seeds = [row.source.seed if row.source else None for row in rows]
-        # A response without a seed stands for all of them: seed resampling then leaves it alone.
+        _refuse_missing_seeds(rows)
+        # The backbone has no seed and stands for all of them: seed resampling then leaves it alone.
         place: dict[int | None, int | slice] = {None: slice(None)}
         place |= {seed: index for index, seed in enumerate(sorted({seed for seed in seeds if seed is not None}))}
         marks = indicators([row.verdict for row in rows], metrics)
