@@ -4,7 +4,7 @@ import json
 import pickletools
 import shutil
 import zipfile
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,14 @@ transformers = pytest.importorskip("transformers")
 import yaml
 from tests.train.small import short_families
 
+from eclosure.chat.named import find_model
+from eclosure.cli.recipes import read_recipe as read_adapter_recipe
 from eclosure.core.family import QuestionEdit
 from eclosure.errors import SettingError, UserError
-from eclosure.store.manifest import read_manifest
+from eclosure.store.manifest import file_hash, read_manifest
 from eclosure.store.records import encode
-from eclosure.train.recipe import read_recipe
+from eclosure.train.config import EClosureConfig
+from eclosure.train.recipe import ModelSettings, read_recipe
 from eclosure.train.run import last_complete, train
 from eclosure.weights import load_adapter, load_model
 
@@ -149,24 +152,98 @@ def test_a_finished_run_is_done_once(done, family_file):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("settings", [{"learning_rate": 2e-2}, {"seed": 43}, {"lora_rank": 8}, {"method": "sft"}])
-def test_a_finished_run_with_other_settings_is_refused(done, family_file, model_folder, settings):
+@pytest.mark.parametrize(
+    ("settings", "difference"),
+    [
+        ({"learning_rate": 2e-2}, "learning_rate = 0.01 before, 0.02 now"),
+        ({"seed": 43}, "seed = 42 before, 43 now"),
+        ({"lora_rank": 8}, "lora_rank = 4 before, 8 now"),
+        ({"method": "sft"}, 'method = "e_closure" before, "sft" now'),
+        ({"bf16": True}, "bf16 = false before, true now"),
+        ({"weight_decay": 0.1}, "weight_decay = 0 before, 0.1 now"),
+        ({"target_margin": {"S": 1, "T": 1, "C": 1}}, 'target_margin = 0.5 before, {"C":1,"S":1,"T":1} now'),
+    ],
+)
+def test_a_refusal_names_the_settings_that_differ(done, family_file, model_folder, settings, difference):
     _, out, _, held_out = done
-    with pytest.raises(UserError, match="holds a finished run with other settings or families"):
+    with pytest.raises(UserError) as refusal:
         train(family_file, recipe_of(model_folder, num_train_epochs=2, **settings), out, held_out)
+    assert str(refusal.value) == (
+        f"{out}: holds a finished run with other settings: {difference}. Write to another folder, or remove this one."
+    )
 
 
-def test_other_families_are_refused(done, model_folder, tmp_path):
+def test_a_refusal_names_every_difference(done, family_file, model_folder):
+    _, out, _, held_out = done
+    with pytest.raises(UserError) as refusal:
+        train(family_file, recipe_of(model_folder, num_train_epochs=3, seed=7), out, held_out)
+    assert ": num_train_epochs = 2 before, 3 now; seed = 42 before, 7 now." in str(refusal.value)
+
+
+def test_other_families_are_refused_by_name(done, family_file, tmp_path):
     _, out, recipe, held_out = done
     other = tmp_path / "families.jsonl"
     other.write_bytes(encode(short_families(1)[0]))
-    with pytest.raises(UserError, match="other settings or families"):
+    with pytest.raises(
+        UserError, match=r"other families or settings: families = families.jsonl \(sha256:\w{12}\) before"
+    ):
         train(other, recipe, out, held_out)
+    with pytest.raises(UserError, match=r"development = held-out.jsonl \(sha256:\w{12}\) before, none now"):
+        train(family_file, recipe, out)
+
+
+def test_training_and_held_out_families_are_not_interchangeable(done, family_file):
+    """Both files are the same two; which of them is trained on is another run."""
+    _, out, recipe, held_out = done
+    with pytest.raises(UserError, match="other families"):
+        train(held_out, recipe, out, family_file)
+
+
+def test_files_of_one_name_are_told_apart(done, family_file, model_folder, tmp_path):
+    held_out = tmp_path / "there" / family_file.name
+    held_out.parent.mkdir()
+    shutil.copy(done[3], held_out)
+    train(family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out)
+    inputs = json.loads((tmp_path / "out" / "recipe.json").read_text())["inputs"]
+    assert [inputs[role]["hash"] for role in inputs] == [file_hash(family_file), file_hash(held_out)]
+
+
+def test_settings_spelled_out_are_the_same_run(done, family_file, model_folder):
+    """Every default written down, and numbers in another form."""
+    _, out, _, held_out = done
+    defaults = {"seed": 42, "method": "e_closure", "bf16": False, "eval_strategy": "epoch", "warmup_steps": 0.0}
+    defaults |= {"weight_decay": "0", "max_grad_norm": 1, "lr_scheduler_type": "linear", "order": "evidence_first"}
+    spelled = recipe_of(model_folder, num_train_epochs=2, lora_alpha=32, revision=None, **defaults)
+    assert train(family_file, spelled, out, held_out).again
+
+
+def test_a_setting_that_a_later_library_brings_has_its_default(done, family_file, tmp_path):
+    _, finished, recipe, held_out = done
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    (out / "manifest.json").unlink()
+    before = json.loads((out / "recipe.json").read_text())
+    before["work"] = "sha256:of fewer settings"
+    del before["label_smoothing_factor"], before["num_train_epochs"]
+    (out / "recipe.json").write_text(json.dumps(before))
+    with pytest.raises(UserError, match="other settings: num_train_epochs = 5 before, 2 now"):
+        train(family_file, recipe, out, held_out)
+    (out / "recipe.json").write_text(json.dumps({**before, "num_train_epochs": 2}))
+    assert train(family_file, recipe, out, held_out).resumed_from == out / "checkpoint-6"
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"model": "m"}'])
+def test_a_recipe_that_cannot_be_compared_is_refused(done, family_file, tmp_path, text):
+    _, _, recipe, held_out = done
+    (tmp_path / "recipe.json").write_text(text)
+    with pytest.raises(UserError, match=r"recipe.json: does not say what this folder was begun for"):
+        train(family_file, recipe, tmp_path, held_out)
 
 
 def test_settings_that_change_no_result_may_change(done, family_file, model_folder):
     _, out, _, held_out = done
-    other = recipe_of(model_folder, num_train_epochs=2, tokens_per_forward=64, logging_steps=5, processes=1)
+    more = {"run_name": "x", "gradient_checkpointing": False, "save_total_limit": 3, "dataloader_num_workers": 1}
+    other = recipe_of(model_folder, num_train_epochs=2, tokens_per_forward=64, logging_steps=5, processes=1, **more)
     assert train(family_file, other, out, held_out).again
 
 
@@ -175,7 +252,7 @@ def test_a_run_that_was_begun_is_not_mixed_with_another(done, family_file, model
     out = tmp_path / "run"
     shutil.copytree(finished, out)
     (out / "manifest.json").unlink()
-    with pytest.raises(UserError, match="holds a run begun with other settings or families"):
+    with pytest.raises(UserError, match=r"holds a run begun with other settings: seed = 42 before, 43 now"):
         train(family_file, recipe_of(model_folder, num_train_epochs=2, seed=43), out, held_out)
     result = train(family_file, recipe, out, held_out)
     assert result.resumed_from == out / "checkpoint-6"
@@ -318,6 +395,36 @@ def test_what_later_stages_must_know_is_written_down(done):
         "max_length": 8192,
     }
     assert told["learning_rate"] == 1e-2
+
+
+def test_the_recipe_holds_every_resolved_value(done, model_folder, family_file):
+    _, out, _, held_out = done
+    recipe = json.loads((out / "recipe.json").read_text())
+    assert (recipe["method"], recipe["seed"], recipe["bf16"], recipe["eval_strategy"]) == (
+        "e_closure",
+        42,
+        False,
+        "epoch",
+    )
+    assert (recipe["lora_alpha"], recipe["weight_decay"], recipe["optim"]) == (32, 0, "adamw_torch_fused")
+    settings = {field.name for kind in (EClosureConfig, ModelSettings) for field in fields(kind) if field.init}
+    # Where the run lies, which process speaks, what the trainer derives, and a secret are no settings of a result.
+    assert settings - set(recipe) == {"output_dir", "local_rank", "per_device_train_batch_size", "hub_token"}
+    assert recipe["inputs"] == {
+        "families": {"file": family_file.name, "hash": file_hash(family_file)},
+        "development": {"file": held_out.name, "hash": file_hash(held_out)},
+    }
+    manifest = read_manifest(out / "manifest.json")
+    assert recipe["work"] == manifest.work
+    assert manifest.settings["seed"] == 42
+    assert "tokens_per_forward" not in manifest.settings
+
+
+def test_responses_of_an_adapter_trained_at_defaults_know_method_and_seed(done, model_folder):
+    """Responses are paired by these two, so a run that was given neither must still have both."""
+    out = done[1]
+    named = find_model(str(model_folder), adapter=out / "adapter", recipe=read_adapter_recipe(out / "adapter"))
+    assert (named.source.method, named.source.seed) == ("e_closure", 42)
 
 
 def test_secrets_are_not_written_down(family_file, model_folder, tmp_path):

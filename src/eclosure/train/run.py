@@ -1,4 +1,4 @@
-"""One training run in one folder: started, stopped at any moment, started again, done once."""
+"""Run one training in one folder: it can be stopped at any moment, continues when started again, and is done once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eclosure.store.manifest import Counts, Manifest, file_hashes, read_manifest
 from eclosure.store.records import ReadRecord
 from eclosure.train.admit import admit
 from eclosure.train.candidates import COMPLETE, checkpoints
-from eclosure.train.recipe import Recipe
+from eclosure.train.recipe import Recipe, deciding, differing, resolved_settings
 from eclosure.train.trainer import EClosureTrainer
 from eclosure.weights import load_model, load_tokenizer
 
@@ -31,26 +31,15 @@ if TYPE_CHECKING:
     from eclosure.train.config import EClosureConfig
     from eclosure.train.recipe import ModelSettings
 
-_SAME_RESULT = (
-    "processes",
-    "tokens_per_forward",
-    "dataloader_num_workers",
-    "logging_steps",
-    "report_to",
-    "disable_tqdm",
-    "hub_token",
-)
-"""Settings that change how a run goes, not what comes of it; it may go on with others. They are not written down."""
-
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run left."""
+    """The result of a run."""
 
     adapter: Path
     counts: Counts
     again: bool
-    """Whether it had been done before."""
+    """Whether the run had been finished before this call."""
     resumed_from: Path | None
     left_out: list[ReadRecord[Family]]
     metrics: dict[str, float]
@@ -63,12 +52,11 @@ def train(
     development: Path | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> Trained:
-    """Train an adapter on families. The same call again goes on where it stopped, or does nothing when all is done."""
-    run = _Run(families, recipe, out, development)
-    if (done := run.finished()) is not None:
-        return Trained(out / "adapter", done.counts, True, None, [], {})
-    bar = not recipe.training.get("disable_tqdm", not sys.stderr.isatty())
-    config = recipe.config(out, **run.evaluation(), disable_tqdm=not bar)
+    """Train an adapter on families. The same call again continues where it stopped, or does nothing once done."""
+    config = _config(recipe, out, development)
+    run = _Run(families, resolved_settings(recipe.model, config), out, development)
+    if (manifest := run.finished()) is not None:
+        return Trained(out / "adapter", manifest.counts, True, None, [], {})
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, Order(config.order))
     renderer = Renderer(tokenizer, prompt, config.max_length)
@@ -91,7 +79,7 @@ def train(
         peft_config=_lora(recipe.model),
     )
     if config.should_save:
-        run.begin(config, left_out)
+        run.begin(left_out)
     checkpoint = last_complete(out)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     trainer.save_model(str(out / "adapter"))
@@ -103,79 +91,110 @@ def train(
 
 
 def last_complete(out: Path) -> Path | None:
-    """The newest checkpoint that was written to its end."""
-    whole = {step: folder for step, folder in checkpoints(out) if (folder / COMPLETE).is_file()}
-    return whole[max(whole)] if whole else None
+    """Return the newest checkpoint that was written to its end."""
+    complete = {step: folder for step, folder in checkpoints(out) if (folder / COMPLETE).is_file()}
+    return complete[max(complete)] if complete else None
+
+
+def _config(recipe: Recipe, out: Path, development: Path | None) -> EClosureConfig:
+    """Build the settings of the run. Held-out families are evaluated every epoch unless the recipe differs."""
+    evaluation = recipe.training.get("eval_strategy")
+    if not development and evaluation not in (None, "no"):
+        raise UserError(f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Give --development.")
+    bar = not recipe.training.get("disable_tqdm", not sys.stderr.isatty())
+    strategy = evaluation or ("epoch" if development else "no")
+    return recipe.config(out, eval_strategy=strategy, disable_tqdm=not bar)
 
 
 @dataclass(frozen=True)
 class _Run:
     families: Path
-    recipe: Recipe
+    settings: dict[str, Any]
+    """Every resolved setting."""
     out: Path
     development: Path | None
 
+    @cached_property
+    def inputs(self) -> dict[str, dict[str, str] | None]:
+        """The files of families by their role, each with its hash."""
+        paths = {"families": self.families, "development": self.development}
+        return {role: None if path is None else self._described(path) for role, path in paths.items()}
+
+    def _described(self, path: Path) -> dict[str, str]:
+        return {"file": path.name, "hash": self.hashes.get(path.name) or self.hashes[path.as_posix()]}
+
     @property
-    def settings(self) -> dict[str, Any]:
-        kept = {name: value for name, value in self.recipe.plain().items() if name not in _SAME_RESULT}
-        plain: dict[str, Any] = json.loads(json.dumps(kept, default=str))
-        return plain
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide the result. The held-out file is one, so that it is not taken for the other."""
+        held_out = self.inputs["development"]
+        return {**deciding(self.settings), "development": held_out and held_out["hash"]}
 
     @cached_property
-    def inputs(self) -> dict[str, str]:
-        """Families by hash; read through once, since the file may be large."""
+    def hashes(self) -> dict[str, str]:
+        """The files of families by name, each with its hash; read once, since they may be large."""
         return file_hashes([path for path in (self.families, self.development) if path])
 
-    @property
+    @cached_property
     def work(self) -> str:
-        """What this run is known by."""
-        return work_hash("train", self.settings, self.inputs)
-
-    def evaluation(self) -> dict[str, Any]:
-        """Held-out families are evaluated with every checkpoint, unless the recipe says otherwise."""
-        asked = self.recipe.training.get("eval_strategy")
-        if not self.development and asked not in (None, "no"):
-            raise UserError(f"eval_strategy = {asked!r}: there are no families to evaluate on. Give --development.")
-        return {"eval_strategy": asked or ("epoch" if self.development else "no")}
+        """The identity of the run: a hash of resolved settings and of the families."""
+        return work_hash("train", self.deciding, self.hashes)
 
     def finished(self) -> Manifest | None:
-        """The manifest of this run when it was done before; refuses a folder that holds another run."""
-        begun = self.out / "recipe.json"
-        manifest = self.out / "manifest.json"
-        if manifest.is_file():
-            done = read_manifest(manifest)
-            if done.work != self.work:
-                raise self._other("holds a finished run with other settings or families")
-            return done
-        if begun.is_file() and json.loads(begun.read_text("utf-8")).get("work") != self.work:
-            raise self._other("holds a run begun with other settings or families")
-        return None
+        """Return the manifest if this run was finished before; refuse a folder that holds another run."""
+        recipe, manifest = self.out / "recipe.json", self.out / "manifest.json"
+        ended = read_manifest(manifest) if manifest.is_file() else None
+        if ended is not None and ended.work == self.work:
+            return ended
+        if recipe.is_file() or ended is not None:
+            state = "finished run" if ended is not None else "run begun"
+            self._refuse_other(recipe, state)
+        return ended
 
-    def _other(self, what: str) -> UserError:
-        return UserError(f"{self.out}: {what}. Write to another folder, or remove this one.")
+    def _refuse_other(self, recipe: Path, state: str) -> None:
+        """Raise with the name of every setting and file that differs from those the folder was begun with."""
+        try:
+            before = json.loads(recipe.read_text("utf-8"))
+            files = before["inputs"]["families"], before["inputs"]["development"]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UserError(
+                f"{recipe}: does not say what this folder was begun for. Write to another folder, or remove this one."
+            ) from error
+        if before.get("work") == self.work:
+            return
+        settings = list(differing(before, deciding(self.settings)))
+        data = [
+            f"{role} = {_named(old)} before, {_named(self.inputs[role])} now"
+            for role, old in zip(("families", "development"), files, strict=True)
+            if (old or {}).get("hash") != (self.inputs[role] or {}).get("hash")
+        ]
+        if settings or data:
+            what = "families or settings" if data else "settings"
+            raise UserError(
+                f"{self.out}: holds a {state} with other {what}: {'; '.join((*data, *settings))}. "
+                "Write to another folder, or remove this one."
+            )
 
-    def begin(self, config: EClosureConfig, left_out: list[ReadRecord[Family]]) -> None:
-        """Leave word of what this folder is for, and of the families that were left out."""
+    def begin(self, left_out: list[ReadRecord[Family]]) -> None:
+        """Write the resolved settings with the identity of the run, and the families that were left out."""
         with AtomicFile(self.out / "recipe.json") as file:
-            told = {**_defaults(config), **self.settings, "work": self.work}
-            file.write(json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n")
+            recipe = {**self.settings, "inputs": self.inputs, "work": self.work}
+            file.write(json.dumps(recipe, indent=2, ensure_ascii=False).encode() + b"\n")
         with AtomicFile(self.out / "left_out.jsonl") as file:
             for record in left_out:
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
     def end(self, trainer: EClosureTrainer, counts: Counts) -> None:
-        """The log as records, and the manifest, which says that all is done."""
+        """Write the log as records, then the manifest, which says that the run is finished."""
         with AtomicFile(self.out / "metrics.jsonl") as file:
             for line in trainer.state.log_history:
                 file.write(json.dumps(line).encode() + b"\n")
         outputs = file_hashes([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / "metrics.jsonl"])
-        Manifest("train", self.settings, self.inputs, outputs, counts).write(self.out / "manifest.json")
+        Manifest("train", self.deciding, self.hashes, outputs, counts).write(self.out / "manifest.json")
 
 
-def _defaults(config: EClosureConfig) -> dict[str, Any]:
-    """What switch test and selection must know to ask the model as it was trained, whether set or not."""
-    return {name: getattr(config, name) for name in ("demonstrations", "order", "response_tokens", "max_length")}
+def _named(file: dict[str, str] | None) -> str:
+    return f"{file['file']} ({file['hash'][:19]})" if file else "none"
 
 
 def _model(settings: ModelSettings) -> Any:
@@ -201,5 +220,5 @@ def _last(history: list[dict[str, float]]) -> dict[str, float]:
 
 
 def is_first_process() -> bool:
-    """Whether this process speaks for the run."""
+    """Return whether this process reports for the run."""
     return int(os.environ.get("RANK", "0")) == 0
