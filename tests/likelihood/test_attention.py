@@ -12,7 +12,7 @@ from tests.likelihood.models import build, random_scores
 
 from eclosure.errors import SettingError
 from eclosure.likelihood import attention
-from eclosure.likelihood.attention import BLOCK, block_mask, column_attention, flex_attention
+from eclosure.likelihood.attention import BLOCK, TreeSegments, block_mask, column_attention, flex_attention
 from eclosure.likelihood.prefix_tree import PrefixTree, ScoredTree
 from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree
 
@@ -53,7 +53,7 @@ def test_columns_are_masked_attention(heads, shared, batch, seed):
     layout = some_layout(seed)
     inputs = drawn(layout, heads=heads, shared=shared, width=8, dtype=torch.float64, batch=batch)
     expected = dense(layout, *inputs)
-    found, weights = column_attention(None, *inputs, None, tree_segments=layout.segments)
+    found, weights = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert weights is None
     assert found.shape == expected.shape
     assert (found - expected).abs().max() < 1e-12
@@ -68,7 +68,7 @@ def test_columns_hold_for_every_tree(paths):
     layout = layout_of(paths)
     inputs = drawn(layout, heads=4, shared=2, width=8, dtype=torch.float64)
     expected = dense(layout, *inputs)
-    found, _ = column_attention(None, *inputs, None, tree_segments=layout.segments)
+    found, _ = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert (found - expected).abs().max() < 1e-12
     for ours, theirs in zip(slopes(found, inputs), slopes(expected, inputs), strict=True):
         assert (ours - theirs).abs().max() < 1e-12
@@ -80,7 +80,7 @@ def test_columns_in_half_precision_merge_in_single():
     inputs = drawn(layout, heads=4, shared=2, width=16, dtype=torch.float64)
     exact = dense(layout, *inputs)
     halved = [part.detach().bfloat16().requires_grad_() for part in inputs]
-    found, _ = column_attention(None, *halved, None, tree_segments=layout.segments)
+    found, _ = column_attention(None, *halved, None, tree_segments=TreeSegments(layout.segments))
     assert found.dtype is torch.bfloat16
     assert (found - exact).norm() <= 1.1 * (dense(layout, *halved) - exact).norm()
     pairs = zip(slopes(found, halved), slopes(dense(layout, *halved), halved), slopes(exact, inputs), strict=True)
@@ -92,7 +92,7 @@ def test_columns_in_half_precision_merge_in_single():
 def test_the_scale_of_a_model_is_kept():
     layout = some_layout()
     query, key, value = drawn(layout, heads=2, shared=2, width=8, dtype=torch.float64)
-    found, _ = column_attention(None, query, key, value, None, scaling=0.7, tree_segments=layout.segments)
+    found, _ = column_attention(None, query, key, value, None, scaling=0.7, tree_segments=TreeSegments(layout.segments))
     expected = dense(layout, query * 0.7 * 8**0.5, key, value)
     assert (found - expected).abs().max() < 1e-12
 
@@ -102,7 +102,7 @@ def test_dropout_is_refused(attend):
     layout = some_layout().padded(BLOCK)
     inputs = drawn(layout, heads=2, shared=2, width=8, dtype=torch.float32)
     with pytest.raises(ValueError, match="attention dropout"):
-        attend(None, *inputs, block_mask(layout, CPU), dropout=0.1, tree_segments=layout.segments)
+        attend(None, *inputs, block_mask(layout, CPU), dropout=0.1, tree_segments=TreeSegments(layout.segments))
 
 
 @pytest.mark.parametrize("name", [attention.COLUMNS, attention.FLEX])
@@ -211,7 +211,7 @@ def test_columns_through_the_kernels_of_a_gpu_have_the_right_shapes(monkeypatch)
         torch.empty(1, len(layout), n, 8, dtype=torch.bfloat16, device="meta").transpose(1, 2).requires_grad_()
         for n in (6, 2, 2)
     ]
-    out, _ = column_attention(None, *inputs, None, tree_segments=layout.segments)
+    out, _ = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert out.shape == (1, len(layout), 6, 8)
     found = torch.autograd.grad(out.sum(), inputs)
     assert [part.shape for part in found] == [part.shape for part in inputs]

@@ -39,6 +39,18 @@ BLOCK = 128
 """Rows of a block of FlexAttention, and what its lengths are a multiple of."""
 
 
+class TreeSegments:
+    """The segments of a tree on their way through a model's forward.
+
+    An object of its own, since torch.compile looks into lists and would compile the model anew for every tree.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Segments) -> None:
+        self.values = values
+
+
 def register() -> str:
     """Make both attentions known to Transformers; returns the name of the one by columns."""
     from transformers import AttentionInterface  # noqa: PLC0415 - heavy, and only needed with a model
@@ -53,7 +65,8 @@ def register() -> str:
 def column_inputs(layout: Layout, device: torch.device) -> dict[str, Any]:
     """What a model's forward needs for a tree by columns."""
     # Transformers leaves a 4-D mask alone; without one it would make its own from the positions, for nothing.
-    return {KEYWORD: layout.segments, "attention_mask": torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)}
+    mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
+    return {KEYWORD: TreeSegments(layout.segments), "attention_mask": mask}
 
 
 def column_attention(
@@ -66,19 +79,37 @@ def column_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function for Transformers."""
-    segments: Segments | None = kwargs.pop(KEYWORD, None)
+    """Attend as Transformers asks: along a tree if its segments are passed, by plain SDPA otherwise."""
+    segments: TreeSegments | None = kwargs.pop(KEYWORD, None)
     if segments is None:
         return _plain(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs)
     _refuse_dropout(dropout)
+    return _along_tree(query, key, value, scaling, segments), None
+
+
+# Left out of torch.compile: the segments of every tree differ, so each would be compiled anew.
+@torch.compiler.disable
+def _along_tree(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, segments: TreeSegments) -> Tensor:
+    query, key, value = _autocast(query, key, value)
     batch, heads, length, width = query.shape
     groups = heads // key.shape[1]
     # Heads that share a key lie side by side, so that a block of rows is one matrix per key, and no key is repeated.
     rows = query.view(batch, -1, groups, length, width).transpose(2, 3).reshape(-1, length, groups, width).contiguous()
     keys, values = (part.reshape(-1, 1, length, width) for part in (key, value))
     scale = scaling if scaling is not None else width**-0.5
-    out: Tensor = _Columns.apply(rows, keys, values, scale, segments)  # type: ignore[no-untyped-call]
-    return out.view(batch, -1, length, groups, width).transpose(1, 2).reshape(batch, length, heads, width), None
+    out: Tensor = _Columns.apply(rows, keys, values, scale, segments.values)  # type: ignore[no-untyped-call]
+    return out.view(batch, -1, length, groups, width).transpose(1, 2).reshape(batch, length, heads, width)
+
+
+def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Cast to the precision of autocast, as it does itself for the kernels it knows; ours are called directly.
+
+    Rotary embeddings leave float32 queries and keys beside bfloat16 values.
+    """
+    device = tensors[0].device.type
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
 
 
 def _plain(*args: Any, **kwargs: Any) -> tuple[Tensor, None]:

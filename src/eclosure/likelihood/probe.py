@@ -160,7 +160,7 @@ def _known_reason(model: Any) -> str | None:
 def _trial(model: Any, backend: Backend, rng: Random) -> Probe:
     vocabulary = model.config.get_text_config().vocab_size
     trees = [_random_tree(rng, vocabulary) for _ in range(_TREES)]
-    dtype = next(model.parameters()).dtype
+    dtype = _precision(model)
     with torch.no_grad():
         plain = torch.cat([mean_logprobs(model, scores, Strategy.NAIVE) for scores in trees])
         shared = torch.cat([mean_logprobs(model, scores, Strategy.TREE, backend) for scores in trees])
@@ -186,6 +186,13 @@ def _trial(model: Any, backend: Backend, rng: Random) -> Probe:
         f"a tree's gradients differ by {slope:.2g} from plain ones, plain ones among themselves by {slope_noise:.2g}"
     )
     return Probe(exact, difference, leak, None if exact else reason, slope, noise)
+
+
+def _precision(model: Any) -> torch.dtype:
+    """Return the precision a model computes in: that of autocast where it is on, else that of its weights."""
+    weights = next(model.parameters())
+    device = weights.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weights.dtype
 
 
 def _bound(tolerance: float, noise: float) -> float:

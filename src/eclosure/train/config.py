@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 AUTO = "auto"
+_REFUSED = {
+    "gradient_accumulation_steps": (
+        1,
+        "an update takes families_per_update families, whatever the hardware; "
+        "set that, and tokens_per_forward to what fits into memory",
+    ),
+    "neftune_noise_alpha": (
+        None,
+        "noise would be shared by all paths through a token and scaled by the forest; leave it out",
+    ),
+    "label_smoothing_factor": (0.0, "the objectives score the tokens of a response as they are; leave it at 0"),
+    "auto_find_batch_size": (False, "set tokens_per_forward to what fits into memory"),
+    "data_seed": (None, "order and edits are drawn from seed alone; set that"),
+}
+"""Settings of a Trainer that cannot work here, with the only value they may have and what to do instead."""
 
 
 def _ours(default: Any, text: str) -> Any:
@@ -106,11 +121,9 @@ class EClosureConfig(TrainingArguments):
             yield from _edge_problems(name, getattr(self, name))
         if self.margin_weight < 0:
             yield f"margin_weight = {self.margin_weight}: must not be negative"
-        if self.gradient_accumulation_steps != 1:
-            yield (
-                "gradient_accumulation_steps: an update takes families_per_update families, whatever the hardware; "
-                "set that, and tokens_per_forward to what fits into memory"
-            )
+        for name, (value, advice) in _REFUSED.items():
+            if getattr(self, name) != value:
+                yield f"{name}: {advice}"
 
 
 def _per_edge(value: float | Mapping[str, float], edge: str) -> float:

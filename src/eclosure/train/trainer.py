@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import DistributedType, broadcast_object_list
+from accelerate.utils.memory import clear_device_cache
 from torch.utils.data import DataLoader
 from transformers import Trainer, set_seed
 from transformers.trainer_utils import EvalLoopOutput, rotate_checkpoints
+from transformers.training_args import OptimizerNames
 
 from eclosure.errors import SettingError
 from eclosure.likelihood.probe import choose, set_attention
@@ -98,7 +100,8 @@ class EClosureTrainer(Trainer):
         self.objective: Objective = objective(Method(args.method), args.margin_weight, args.hinges())
         prompt = ResponsePrompt(args.demonstrations, Order(args.order))
         self.renderer = Renderer(processing_class, prompt, args.max_length)
-        self.choice = _settled(self.model, args)
+        with self.accelerator.autocast():  # the trial runs in the precision that will train
+            self.choice = _settled(self.model, args)
         if self.choice.message and args.process_index == 0:
             warnings.warn(self.choice.message, stacklevel=2)
         self._averages = Averages()
@@ -149,8 +152,13 @@ class EClosureTrainer(Trainer):
     # ---- score, loss ----
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:  # noqa: ARG002
-        """One update: forward and backward for every forest; gradients meet after the last."""
+        """Run forward and backward for every forest of an update; gradients meet after the last.
+
+        Follows the step of Transformers, once per forest: optimizers with a mode of their own, cache, LOMO, DeepSpeed.
+        """
         model.train()
+        if callable(getattr(self.optimizer, "train", None)):
+            self.optimizer.train()
         forests: list[Forest] = self._as_many_everywhere(inputs)
         total = torch.zeros((), device=self.args.device)
         for forest in forests:
@@ -160,9 +168,23 @@ class EClosureTrainer(Trainer):
             with waiting:
                 with self.compute_loss_context_manager():
                     loss = self._weighted_loss(model, forest)
-                self.accelerator.backward(loss)
+                self._empty_cache()
+                self.accelerator.backward(loss, **self._backward_options())
             total += loss.detach()
         return total
+
+    def _empty_cache(self) -> None:
+        steps = self.args.torch_empty_cache_steps
+        if steps is not None and self.state.global_step % steps == 0:
+            clear_device_cache()
+
+    def _backward_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if self.args.optim in (OptimizerNames.LOMO, OptimizerNames.ADALOMO):
+            options["learning_rate"] = self._get_learning_rate()
+        if self.accelerator.distributed_type == DistributedType.DEEPSPEED:
+            options["scale_wrt_gas"] = False  # an update is not divided by its forwards
+        return options
 
     def compute_loss(
         self,
@@ -221,6 +243,8 @@ class EClosureTrainer(Trainer):
         if model is self.model and not self.is_in_train:
             model = self.accelerator.prepare_model(model, evaluation_mode=True)
         model.eval()
+        if callable(getattr(self.optimizer, "eval", None)):
+            self.optimizer.eval()
         with torch.no_grad():
             for forests in dataloader:
                 for forest in self._as_many_everywhere(forests):

@@ -1,0 +1,167 @@
+"""Modes a Trainer offers: mixed precision, compilation, optimizers with a mode of their own, settings refused."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from tests.likelihood.models import random_scores
+from tests.train.small import short_families, small_config, small_model, small_trainer, trajectory
+
+from eclosure.errors import SettingError
+from eclosure.likelihood.probe import choose
+from eclosure.likelihood.score import Backend, Strategy, mean_logprobs
+
+
+def trained(folder, backend="auto", **settings):
+    settings = {"families_per_update": 2, "num_train_epochs": 1, **settings}
+    trainer = small_trainer(folder, short_families(4), short_families(6)[4:], backend=backend, **settings)
+    trainer.train()
+    return trainer
+
+
+# ---- mixed precision ----
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_float32_weights_train_under_bfloat16(tmp_path, checkpointing):
+    """By columns, which takes raw kernels that autocast does not know, as by mask, which it does."""
+    by_columns, by_mask = (
+        trained(tmp_path, backend, bf16=True, gradient_checkpointing=checkpointing) for backend in ("auto", "sdpa")
+    )
+    assert by_columns.choice.strategy is Strategy.TREE
+    assert (by_columns.choice.backend, by_mask.choice.backend) == (Backend.COLUMNS, Backend.SDPA)
+    losses = [[row[0] for row in trajectory(trainer)] for trainer in (by_columns, by_mask)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+    assert by_columns.evaluate()["eval_loss"] == pytest.approx(by_mask.evaluate()["eval_loss"], abs=1e-3)
+
+
+def test_mixed_precision_is_in_force(tmp_path):
+    """Otherwise the tests above would compare float32 with itself."""
+    mixed, plain = (trained(tmp_path, bf16=bf16) for bf16 in (True, False))
+    losses = [[row[0] for row in trajectory(trainer)] for trainer in (mixed, plain)]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], abs=2e-2)
+
+
+def test_columns_equal_the_mask_under_autocast():
+    model, scores = small_model(), random_scores(3)
+    values = []
+    for backend in (Backend.COLUMNS, Backend.SDPA):
+        choose(model, Strategy.TREE, backend)
+        with torch.autocast("cpu", torch.bfloat16):
+            values.append(mean_logprobs(model, scores, Strategy.TREE, backend))
+    assert torch.allclose(values[0], values[1], atol=1e-2)
+
+
+def test_the_trial_is_made_in_the_mode_that_will_train(tmp_path, monkeypatch):
+    seen = []
+
+    def watched(*_, **__):
+        seen.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
+        return choose(*_, **__)
+
+    monkeypatch.setattr("eclosure.train.trainer.choose", watched)
+    small_trainer(tmp_path, short_families(1), bf16=True)
+    small_trainer(tmp_path, short_families(1))
+    assert [enabled for enabled, _ in seen] == [True, False]
+    assert seen[0][1] is torch.bfloat16
+
+
+# ---- compilation ----
+
+
+def test_a_compiled_model_is_not_compiled_anew_for_every_tree():
+    """Shapes become dynamic with the second tree; from then on no tree may add a graph."""
+    from torch._dynamo.testing import CompileCounter
+
+    model = small_model()
+    choose(model, Strategy.TREE, Backend.COLUMNS)
+    counter = CompileCounter()
+    compiled = torch.compile(model, backend=counter)
+    graphs, values, plain = [], [], []
+    for seed in range(3):
+        scores = random_scores(seed)
+        with torch.no_grad():
+            plain.append(mean_logprobs(model, scores, Strategy.TREE, Backend.COLUMNS))
+            values.append(mean_logprobs(compiled, scores, Strategy.TREE, Backend.COLUMNS))
+        graphs.append(counter.frame_count)
+    torch._dynamo.reset()
+    assert graphs[0] > 0
+    assert graphs[1:] == [graphs[1]] * 2
+    assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(values, plain, strict=True))
+
+
+# ---- optimizers ----
+
+
+class ScheduleFree(torch.optim.SGD):
+    """An optimizer as schedulefree's are: it steps in training mode alone, and its weights differ between modes."""
+
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        self.mode, self.modes = None, []
+
+    def train(self):
+        self.mode = "train"
+        self.modes.append("train")
+
+    def eval(self):
+        self.mode = "eval"
+        self.modes.append("eval")
+
+    def step(self, closure=None):
+        if self.mode != "train":
+            raise RuntimeError("Optimizer was not in train mode when step is called.")
+        return super().step(closure)
+
+
+def test_an_optimizer_with_modes_is_told_them(tmp_path):
+    trainer = small_trainer(tmp_path, short_families(2), short_families(3)[2:], families_per_update=1)
+    trainer.args.num_train_epochs, trainer.args.eval_strategy = 1, "steps"
+    trainer.args.eval_steps = 1
+    trainer.optimizer = ScheduleFree(trainer.model.parameters(), lr=1e-3)
+    trainer.train()
+    assert trainer.optimizer.optimizer.modes == ["train", "eval"] * 2
+
+
+def test_a_schedule_free_optimizer_trains(tmp_path):
+    pytest.importorskip("schedulefree")
+    trainer = trained(tmp_path, optim="schedule_free_adamw", lr_scheduler_type="constant", method="sft")
+    losses = [row[0] for row in trajectory(trainer)]
+    assert losses[-1] < losses[0]
+
+
+def test_a_fused_optimizer_is_told_the_learning_rate(tmp_path, monkeypatch):
+    """LOMO updates weights in the backward pass, so it takes the learning rate there."""
+    trainer = small_trainer(tmp_path, short_families(1), torch_empty_cache_steps=1)
+    trainer.create_optimizer_and_scheduler(4)
+    seen, emptied = [], []
+    monkeypatch.setattr(
+        trainer.accelerator, "backward", lambda loss, **options: seen.append(options) or loss.backward()
+    )
+    monkeypatch.setattr("eclosure.train.trainer.clear_device_cache", lambda: emptied.append(True))
+    (update,) = list(trainer.get_train_dataloader())[:1]
+    trainer.training_step(trainer.model, update)
+    trainer.args.optim = "lomo"
+    trainer.training_step(trainer.model, update)
+    assert seen == [{}, {"learning_rate": pytest.approx(1e-2)}]
+    assert emptied == [True, True]
+
+
+# ---- settings that cannot work ----
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha: noise would be shared"),
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor: the objectives score the tokens"),
+        ({"auto_find_batch_size": True}, "auto_find_batch_size: set tokens_per_forward"),
+        ({"data_seed": 3}, "data_seed: order and edits are drawn from seed alone"),
+        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps: an update takes families_per_update"),
+    ],
+)
+def test_settings_without_effect_or_sense_are_refused(setting, reason):
+    with pytest.raises(SettingError, match=reason):
+        small_config("nowhere", **setting)
