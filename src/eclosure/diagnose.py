@@ -21,7 +21,7 @@ from eclosure.metrics.flips import Flips, flips
 from eclosure.metrics.summary import GROUPINGS, GroupSummary, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
 

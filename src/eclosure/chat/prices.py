@@ -127,8 +127,8 @@ def price_of(name: str, prices: Mapping[str, Price], currency: str = USD) -> Pri
     """Return the price of ``provider/model``: the user's own, else that of ``genai-prices`` where it is installed.
 
     A server given by its address may be listed by its whole name (``host:port/model``), without its port
-    (``host/model``), or by the model alone. An unknown price is refused, since a budget that rests on it would not hold.
-    Published prices are in US dollars, so with prices in another ``currency`` they are not used.
+    (``host/model``), or by the model alone. An unknown price is refused, since a budget that rests on it would not
+    hold. Published prices are in US dollars, so with prices in another ``currency`` they are not used.
     """
     bare = name.partition("@")[0]
     server, _, model = bare.partition("/")
