@@ -236,11 +236,10 @@ def test_the_keys_of_the_json_stay(diagnosis):
     told = json.loads(diagnosis_json(diagnosis))
     assert told["format"] == "eclosure-diagnosis-1"
     assert list(told) == [
-        "format", "title", "about", "judges", "headline", "validation", "validated", "corrected", "agreement",
-        "responses", "questions", "groups", "by_model", "by_dataset", "by_evidence", "joint", "local_failures",
-        "matching", "alias_matching", "correct_but_insufficient",
-        "incorrect_but_sufficient", "inconsistent", "unjudged", "flips", "same_family",
-        "left_out", "comparison",
+        "format", "title", "about", "stale", "provenance", "judges", "headline", "validation", "validated", "corrected",
+        "agreement", "responses", "questions", "groups", "by_model", "by_dataset", "by_evidence", "joint",
+        "local_failures", "matching", "alias_matching", "correct_but_insufficient", "incorrect_but_sufficient",
+        "inconsistent", "unjudged", "flips", "same_family", "left_out", "rejected", "comparison",
     ]  # fmt: skip
     assert told["comparison"] is None
     assert list(told["groups"][0]) == [
