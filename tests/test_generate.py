@@ -12,7 +12,7 @@ from tests import generating
 from tests.generating import FREE, asked, generate, paid, questions, server, world
 from typer.testing import CliRunner
 
-from eclosure.chat.endpoint import Dialect
+from eclosure.chat.dialect import Dialect
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage, request_identity
 from eclosure.chat.named import InProcess, Served, find_model

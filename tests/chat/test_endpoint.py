@@ -704,6 +704,11 @@ def test_a_server_goes_by_the_name_it_is_given():
             find_route("m", base_url=ServerAddress(OWN, name), environ={})
 
 
+def test_a_run_that_sends_nothing_needs_no_key():
+    route = find_route("openai/gpt-x", environ={}, keyless=True)
+    assert (route.key, route.name) == (None, "openai/gpt-x")
+
+
 def test_arguments_come_first():
     environ = {"ECLOSURE_BASE_URL": "http://other/v1", "ECLOSURE_API_KEY": "other"}
     route = find_route("openai/gpt-x", base_url=OWN, key=SecretStr("mine"), environ=environ)
@@ -719,7 +724,11 @@ def test_arguments_come_first():
         # The key of one's own server is not for a provider, be it the one that is meant where none is named.
         ("groq/llama", {"ECLOSURE_API_KEY": "e"}, "Set GROQ_API_KEY"),
         ("gpt-x", {"ECLOSURE_API_KEY": "e"}, "Set OPENAI_API_KEY"),
-        ("Qwen/Qwen3-8B", {"OPENAI_API_KEY": "a"}, "no provider 'Qwen'"),
+        ("Qwen/Qwen3-8B", {"OPENAI_API_KEY": "a"}, "no provider 'Qwen'.*inspect/PROVIDER/MODEL"),
+        ("anthropic/claude-x", {}, "inspect/anthropic/claude-x"),
+        ("azure/gpt-x", {}, "inspect/openai/azure/gpt-x"),
+        ("bedrock/nova-x", {}, "inspect/bedrock/nova-x"),
+        ("vertex/gemini-x", {}, "inspect/google/vertex/gemini-x"),
     ],
 )
 def test_routes_that_lead_nowhere(name, environ, problem):
@@ -764,8 +773,22 @@ def test_the_only_model_of_a_server_needs_no_name():
         async with site(several) as url:
             with pytest.raises(SettingError, match="serves a, b"):
                 await reach(Route(url, ""))
-        with pytest.raises(SettingError, match="cannot list its models"):
+        with pytest.raises(
+            SettingError, match=r"127\.0\.0\.1:9/v1: cannot connect: .*Is the server running"
+        ) as refused:
             await reach(Route("http://127.0.0.1:9/v1", ""))
+        assert "timed out" not in str(refused.value)
+        async with wire(_stall) as url:
+            with pytest.raises(SettingError, match=r"no answer within 0\.3 s"):
+                await reach(Route(url, ""), EndpointSettings(deadline=0.3))
+
+        async def page(asked: web.Request) -> web.Response:
+            return web.Response(text="<h1>no</h1>", status=int(asked.path.split("/")[2]), content_type="text/html")
+
+        async with site(page) as url:
+            for status in (200, 403, 502):
+                with pytest.raises(SettingError, match="cannot list its models"):
+                    await reach(Route(f"{url}/{status}".replace("/v1/", "/s/"), ""))
         with pytest.raises(SettingError, match="which model"):
             Endpoint(Route(OWN, ""))
 

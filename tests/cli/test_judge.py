@@ -80,6 +80,21 @@ def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault)
     assert not [judgment for judgment in judgments if "invalid" in judgment.unjudged.values()]
 
 
+def test_a_forecast_needs_no_key(judged, tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("ECLOSURE_API_KEY", raising=False)
+    run, _ = judged
+    words = ["--judge", "openai/gpt-4o", "--no-price", "--out", tmp_path]
+    assert "openai/gpt-4o: " in command("judge", run, *words, "--dry-run")
+    assert "openai/gpt-4o: " in command(
+        "generate", run / "instances.jsonl", "--model", "openai/gpt-4o", *words[2:], "--dry-run"
+    )
+    assert "openai/gpt-4o: " in command("screen", run / "instances.jsonl", *words, "--dry-run")
+    asked = CliRunner().invoke(app, ["judge", str(run), *map(str, words)])
+    assert "Set OPENAI_API_KEY" in str(asked.exception)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tmp_path):
     run, verdicts = judged
     output = command("diagnose", run, "--out", tmp_path / "before", "--resamples", 200, "--validation", _validated(run))

@@ -78,6 +78,8 @@ def test_a_joint_shape_is_as_strict_about_steps():
         ("quote not found", WHOLE | {"2": quoting(1, "directed by Ana Ruiz")}),
         ("quote not found", WHOLE | {"2": quoting(0, "Directed by Ana Ruiz")}),
         ("quote not found", WHOLE | {"2": quoting(0, " ")}),
+        ("quote too short", WHOLE | {"2": quoting(0, "a")}),
+        ("quote too short", WHOLE | {"2": quoting(0, "by Ana")}),
     ],
 )
 def test_what_is_no_judgement_of_these_steps_is_refused(kind, steps):

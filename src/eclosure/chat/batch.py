@@ -18,7 +18,7 @@ from eclosure.chat.batch_files import Asked, BatchFolder, Note, Shard, State, cu
 from eclosure.chat.batch_provider import Batch, Provider
 from eclosure.chat.batch_results import Collected, Settling, Unanswered, handfuls, unanswered
 from eclosure.chat.budget import BudgetSpent, worst_usage
-from eclosure.chat.endpoint import Dialect
+from eclosure.chat.dialect import Dialect
 from eclosure.chat.model import request_identity
 from eclosure.chat.recorded import call_key
 from eclosure.errors import SettingError

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from eclosure.chat.batch_provider import Batch
-    from eclosure.chat.endpoint import Dialect
+    from eclosure.chat.dialect import Dialect
     from eclosure.chat.prices import Price
     from eclosure.store.ledger import Ledger
 

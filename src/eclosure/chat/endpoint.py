@@ -17,10 +17,19 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from eclosure.chat.body import bound_body
 from eclosure.chat.completions import classify
-from eclosure.chat.failures import Answer, CallFailure, FailureKind, UnreadableBody, excerpt
+from eclosure.chat.dialect import Dialect
+from eclosure.chat.failures import (
+    Answer,
+    CallFailure,
+    FailureKind,
+    UnreadableBody,
+    excerpt,
+    of_exception,
+    of_status,
+)
 from eclosure.errors import SettingError, UserError
+from eclosure.store.jsontext import parse_object
 
 try:
     import aiohttp
@@ -115,13 +124,15 @@ def find_route(
     base_url: str | ServerAddress | None = None,
     key: SecretStr | None = None,
     environ: Mapping[str, str] | None = None,
+    keyless: bool = False,
 ) -> Route:
     """Return the way to a model named ``provider/model``, or at a base URL given here, in the name or the environment.
 
     A key goes to the provider it belongs to: ``OPENAI_API_KEY`` to OpenAI and to ``OPENAI_BASE_URL``, ``GROQ_API_KEY``
     to Groq, and so on. ``ECLOSURE_API_KEY`` goes to a server given by its address and to ``vllm/…`` and ``ollama/…``,
     never to a provider that has a variable of its own. A server given by its address is named by host and port unless
-    the address, or ``ECLOSURE_SERVER_NAME``, names it.
+    the address, or ``ECLOSURE_SERVER_NAME``, names it. A provider without a key is refused unless ``keyless``, for runs
+    that send nothing.
     """
     environ = os.environ if environ is None else environ
     address = base_url if isinstance(base_url, ServerAddress) else ServerAddress(base_url)
@@ -138,14 +149,38 @@ def find_route(
     elif usual:
         route, variable = Route(checked_url(usual), name.removeprefix("openai/")), "OPENAI_API_KEY"
     elif rest:
-        raise SettingError(
-            f"{name}: there is no provider {provider!r}. Use one of {', '.join(SERVICES)}, "
-            "or give the base URL of your server (ECLOSURE_BASE_URL or OPENAI_BASE_URL)."
-        )
+        raise SettingError(_unknown_provider(name, provider))
     else:
         route, variable = Route(SERVICES["openai"].base_url, name), None
     server = _server(address.name or environ.get("ECLOSURE_SERVER_NAME"))
-    return replace(route, key=key or _find_key(route, variable, environ), server=server)
+    return replace(route, key=key or _find_key(route, variable, environ, keyless=keyless), server=server)
+
+
+_THROUGH_INSPECT = {
+    "anthropic": "anthropic/",
+    "claude": "anthropic/",
+    "azure": "openai/azure/",
+    "azureai": "azureai/",
+    "bedrock": "bedrock/",
+    "aws": "bedrock/",
+    "google": "google/",
+    "vertex": "google/vertex/",
+    "vertexai": "google/vertex/",
+}
+"""Providers that do not speak this protocol, and how Inspect names their models."""
+
+
+def _unknown_provider(name: str, provider: str) -> str:
+    if (path := _THROUGH_INSPECT.get(provider.lower())) is not None:
+        model = name.partition("/")[2]
+        return (
+            f"{name}: {provider} is reached through Inspect. Use inspect/{path}{model} (needs: pip install "
+            "'eclosure[inspect]'; generate takes no such model), or give the base URL of a gateway to it (--base-url)."
+        )
+    return (
+        f"{name}: there is no provider {provider!r}. Use one of {', '.join(SERVICES)}, inspect/PROVIDER/MODEL for "
+        "anthropic, azure, bedrock, vertex and others, or give the base URL of your server (--base-url)."
+    )
 
 
 def _server(name: str | None) -> str | None:
@@ -154,11 +189,11 @@ def _server(name: str | None) -> str | None:
     return name or None
 
 
-def _find_key(route: Route, variable: str | None, environ: Mapping[str, str]) -> SecretStr | None:
+def _find_key(route: Route, variable: str | None, environ: Mapping[str, str], *, keyless: bool) -> SecretStr | None:
     at_home = [service for service in SERVICES.values() if service.base_url == route.base_url]
     own = at_home[0].key_variable if at_home else variable
     key = environ.get(own or "")
-    if at_home and own and not key:
+    if at_home and own and not key and not keyless:
         raise SettingError(f"{route.name}: no API key. Set {own}.")
     key = key or environ.get("ECLOSURE_API_KEY")
     return SecretStr(key) if key else None
@@ -203,63 +238,6 @@ class EndpointSettings:
         """Refuse limits that let nothing through."""
         if not (self.deadline > 0 and self.connections >= 1 and self.largest_reply >= 1):
             raise SettingError("deadline, connections and largest_reply must be positive.")
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What differs between servers that speak the same protocol."""
-
-    by_tool: bool = False
-    """Whether a structured reply is had as a forced tool call, where the server knows no json_schema."""
-    limit: str = "max_tokens"
-    """What the bound on new tokens is called. The old name is known to every server but OpenAI's newest models."""
-    template: bool = True
-    """Whether the server lets its chat template be told something; one that does not has no thinking to turn off."""
-
-    def after(self, failure: CallFailure) -> Dialect | None:
-        """What to try when a request was refused for its form; None where the form is not at fault."""
-        told = (failure.raw or "") if failure.status in (400, 422) else ""
-        if not self.by_tool and ("response_format" in told or "json_schema" in told):
-            return replace(self, by_tool=True)
-        if self.limit == "max_tokens" and "max_completion_tokens" in told:
-            return replace(self, limit="max_completion_tokens")
-        if self.template and "chat_template_kwargs" in told:
-            return replace(self, template=False)
-        return None
-
-    def body(self, model: str, request: Request) -> dict[str, Any]:
-        """The request as it is sent."""
-        decoding = request.decoding
-        body: dict[str, Any] = {
-            "model": model,
-            "messages": list(request.messages),
-            self.limit: decoding.max_tokens,
-            "temperature": decoding.temperature,
-        }
-        if decoding.top_p != 1.0:
-            body["top_p"] = decoding.top_p
-        if (seed := request.seed) is not None:
-            body["seed"] = seed
-        if decoding.top_logprobs is not None:
-            body |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
-        if decoding.thinking is not None and self.template:
-            # As vLLM, SGLang and llama.cpp take it; templates without such a switch ignore it.
-            body["chat_template_kwargs"] = {"enable_thinking": decoding.thinking}
-        if decoding.effort is not None:
-            body["reasoning_effort"] = decoding.effort
-        return body | self._shape(request)
-
-    def _shape(self, request: Request) -> dict[str, Any]:
-        if request.schema is None:
-            return {}
-        name, schema = request.schema.name, request.schema.schema
-        if not self.by_tool:
-            wanted = {"name": name, "schema": schema, "strict": True}
-            return {"response_format": {"type": "json_schema", "json_schema": wanted}}
-        return {
-            "tools": [{"type": "function", "function": {"name": name, "parameters": schema}}],
-            "tool_choice": {"type": "function", "function": {"name": name}},
-        }
 
 
 class Endpoint:
@@ -340,17 +318,33 @@ async def reach(route: Route, settings: EndpointSettings | None = None) -> Endpo
 
 
 async def _served(route: Route, settings: EndpointSettings) -> list[str]:
-    async with client_of(route, settings) as client, asyncio.timeout(settings.deadline):
-        try:
-            listed = await client.models.list()
-        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
-            told = excerpt(str(error), route.key.get_secret_value() if route.key else "")
-            raise SettingError(f"{route.base_url}: cannot list its models ({told}). Name one.") from None
-    return [model.id for model in listed.data]
+    """Return the names of the models that a server lists; raise with what is wrong with the server otherwise."""
+    secret = route.key.get_secret_value() if route.key else ""
+    try:
+        async with client_of(route, settings) as client, asyncio.timeout(settings.deadline):
+            response = await client.get("/models", cast_to=httpx2.Response)
+        models = parse_object(response.content)["data"]
+        return [str(model["id"]) for model in models]
+    except TimeoutError:
+        problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"
+    except openai.APIStatusError as error:
+        answer = Answer(error.response.status_code, dict(error.response.headers), error.response.content)
+        problem = f"cannot list its models ({of_status(answer, time.time(), secret).problem.rstrip('.')}). Name one."
+    except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
+        failure = of_exception(error, secret)
+        if failure.kind is FailureKind.CONNECTION:
+            problem = f"cannot connect: {failure.problem} Is the server running, and is this its port?"
+        else:
+            problem = f"cannot list its models ({failure.problem.rstrip('.')}). Name one."
+    except (UserError, LookupError, TypeError):
+        problem = "cannot list its models (the answer is no list of models). Name one."
+    raise SettingError(f"{route.base_url}: {problem}")
 
 
 def client_of(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
     """The stock client, kept from trying again, from following anybody and from telling more than it is asked."""
+    from eclosure.chat.body import bound_body  # noqa: PLC0415 - needs what was looked for above
+
     key = route.key.get_secret_value() if route.key is not None else _NO_KEY
 
     async def send_little(request: httpx2.Request) -> None:

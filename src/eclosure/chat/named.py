@@ -206,8 +206,9 @@ def find_model(
     dtype: str = "auto",
     source: Source | None = None,
     environ: Mapping[str, str] | None = None,
+    keyless: bool = False,
 ) -> Named:
-    """A model by what it is called.
+    """Return a model by its name. A provider's model needs a key unless ``keyless``, for runs that send nothing.
 
     ``recipe`` is the recipe.json of an adapter, loaded here or served; ``source`` overrides what it says of the
     responses' backbone, method and seed.
@@ -227,7 +228,8 @@ def find_model(
                 f"--adapter: {name} is served, and adapters are loaded by their server. Name the adapter as the model, "
                 "and the model it is on with --base-model."
             )
-        return Served(find_route(name, base_url=base_url, environ=environ), base_model, recipe or {}, source)
+        route = find_route(name, base_url=base_url, environ=environ, keyless=keyless)
+        return Served(route, base_model, recipe or {}, source)
     if base_model is not None:
         raise SettingError(
             f"--base-model: is for a served adapter, and {name} is loaded here. Give --adapter a folder."

@@ -75,7 +75,12 @@ class Asking(NamedTuple):
         if name.startswith(PREFIX):
             _refuse_file_address(name, self.base_url.url)
             return ThroughInspect(name.removeprefix(PREFIX), self.base_url.url, server=self.base_url.name)
-        return find_model(name, base_url=self.base_url)
+        return find_model(name, base_url=self.base_url, keyless=self.sends_nothing)
+
+    @property
+    def sends_nothing(self) -> bool:
+        """Whether no model is asked, so that no API key is needed."""
+        return self.dry_run or self.replay
 
     @property
     def flags(self) -> dict[str, Any]:

@@ -120,7 +120,17 @@ def generate(
 
     recipes = _recipes(adapter, adapter_recipe)
     said = _Said(backbone, method, training_seed)
-    found = _model(model, asking.base_url, adapter, base_model, revision, dtype, recipes, said)
+    found = _model(
+        model,
+        adapter,
+        base_model,
+        revision,
+        dtype,
+        recipes,
+        said,
+        base_url=asking.base_url,
+        keyless=asking.sends_nothing,
+    )
     count, first = _as_trained(recipes, demonstrations, order)
     settings = GenerateSettings(
         demonstrations=count,
@@ -175,13 +185,15 @@ def _recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[str, A
 
 def _model(
     name: str,
-    base_url: str | ServerAddress | None,
     adapter: Path | None,
     base_model: str | None,
     revision: str | None,
     dtype: str,
     recipes: dict[str, dict[str, Any]],
     said: _Said,
+    *,
+    base_url: ServerAddress,
+    keyless: bool,
 ) -> Named:
     """Return the model, with the source that its responses will name."""
     from dataclasses import replace
@@ -195,6 +207,7 @@ def _model(
     model = find_model(
         name,
         base_url=base_url,
+        keyless=keyless,
         adapter=adapter,
         recipe=next(iter(recipes.values()), {}),
         base_model=base_model,

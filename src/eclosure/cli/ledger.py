@@ -52,10 +52,10 @@ Reason = Annotated[
 @app.command()
 def verify(place: Place) -> None:
     """Compute every key and checksum of a ledger again; exits with 3 when something is damaged."""
+    where = _where(place)
     from eclosure.chat.ledger_tools import verify_ledger
     from eclosure.store.database import shown
 
-    where = _where(place)
     problems = asyncio.run(verify_ledger(where))
     for problem in problems:
         say(problem)
@@ -78,10 +78,11 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Print calls with their request, their reply, and why the reply was refused. Changes nothing."""
+    where = _where(place)
     from eclosure.chat.ledger_tools import CallFilter, find_calls
 
     wanted = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
-    calls = find_calls(_where(place), wanted)
+    calls = find_calls(where, wanted)
     printed = 0
     for view in islice(calls, limit or None):
         printed += 1
@@ -151,10 +152,10 @@ def prune(
     What the runs that made these calls had concluded is forgotten too. Run their command again with --force: it takes
     every reply that is still in the ledger, and sends only what was deleted.
     """
+    where = _where(place)
     from eclosure.chat.ledger_tools import CallFilter, release_orphans
     from eclosure.errors import SettingError
 
-    where = _where(place)
     wanted = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
     if orphans:
         if damaged or not wanted.empty:
@@ -180,6 +181,11 @@ def _prune(where: Path | str, wanted: CallFilter, *, damaged: bool, dry_run: boo
 
 
 def _where(place: str) -> Path | str:
-    from eclosure.store.ledger_reading import ledger_at
+    """Return the ledger at a place; called before anything that needs what only its extra installs."""
+    from eclosure.errors import UserError
 
+    try:
+        from eclosure.store.ledger_reading import ledger_at
+    except ImportError as missing:
+        raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclosure[chat]'") from missing
     return ledger_at(place)

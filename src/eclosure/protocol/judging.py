@@ -175,7 +175,16 @@ def _support(entry: Mapping[str, Any], step: str, shown: Soundness | Whole) -> S
     passage = shown.evidence[index]
     if not quote.strip() or not any(_plain(quote) in _plain(text) for text in (passage.text, passage.title)):
         raise UnreadableReplyError("quote not found", f"step {step}: {quote!r} does not stand in passage {index}.")
+    if not _long_enough(_plain(quote)) and _plain(quote) not in (_plain(passage.text), _plain(passage.title)):
+        raise UnreadableReplyError(
+            "quote too short", f"step {step}: {quote!r} stands in any passage and shows nothing."
+        )
     return Support(index, quote)
+
+
+def _long_enough(quote: str) -> bool:
+    """Whether a quote can show anything: three words, or twelve characters for scripts without blanks."""
+    return len(quote.split()) >= 3 or len(quote) >= 12
 
 
 def _plain(text: str) -> str:
