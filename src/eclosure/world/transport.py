@@ -9,9 +9,13 @@ from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
+from eclosure.errors import UserError
 from eclosure.world.faults import Behaviour, Fault
+
+try:
+    from aiohttp import web
+except ImportError as missing:
+    raise UserError("the model server needs aiohttp. Run: pip install 'eclosure[world]'") from missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
