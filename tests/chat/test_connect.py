@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -26,7 +28,7 @@ from eclosure.store.ledger import Ledger
 from eclosure.store.records import ReadRecord
 from eclosure.store.runner import Job, Runner
 from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.server import serve
+from eclosure.world.server import ServerThread, serve
 
 
 @dataclass(frozen=True)
@@ -270,3 +272,45 @@ def test_an_unknown_price_is_refused_unless_told_otherwise():
     assert find_price("house/model", CallSettings(unpriced=True)) is None
     with pytest.raises(SettingError, match="no price is known"):
         find_price("house/model", CallSettings(unpriced=True, budget=1.0))
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+from tests.chat.test_connect import go, questions
+
+prices = Path(sys.argv[3])
+asyncio.run(go(sys.argv[1], sys.argv[2], questions(200), unpriced=False, budget=float(sys.argv[4]), prices=prices))
+"""
+
+
+@pytest.mark.slow
+def test_kills_do_not_use_up_the_budget(tmp_path):
+    """What a killed run had under way is asked again, and then counts at what it cost, not at the worst."""
+    prices, ledger = tmp_path / "prices.json", tmp_path / "l.db"
+    prices.write_text('{"world": {"input": 1, "output": 1}}')
+    with ServerThread(registry(), Behaviour(latency=0.2)) as server:
+        arguments = [sys.executable, "-c", CHILD, server.base_url, str(ledger), str(prices)]
+
+        def child(budget, *, kill_at=None):
+            with subprocess.Popen([*arguments, str(budget)], cwd=Path(__file__).parents[2]) as process:
+                while kill_at and server.bill(keys=False)["totals"]["paid"] < kill_at:
+                    assert process.poll() is None
+                    time.sleep(0.01)
+                if kill_at:
+                    process.kill()
+            return process.returncode
+
+        cap = 4_500
+        assert child(cap / 1e6, kill_at=30) == child(cap / 1e6, kill_at=80) == -9
+        assert child(cap / 1e6) == 0
+        totals = server.bill(keys=False)["totals"]
+
+    async def look():
+        async with Ledger.open(ledger, run="a") as books:
+            return await books.account(), len(await books.orphans())
+
+    account, orphans = asyncio.run(look())
+    billed = totals["prompt_tokens"] + totals["completion_tokens"]
+    assert account.spent <= billed <= account.spent + account.assumed <= cap
+    assert totals["paid"] - 200 <= orphans <= 2 * 16
