@@ -302,7 +302,7 @@ def test_kills_do_not_use_up_the_budget(tmp_path):
             return process.returncode
 
         cap = 4_500
-        assert child(cap / 1e6, kill_at=30) == child(cap / 1e6, kill_at=80) == -9
+        assert [child(cap / 1e6, kill_at=paid) for paid in (30, 70, 110)] == [-9, -9, -9]
         assert child(cap / 1e6) == 0
         totals = server.bill(keys=False)["totals"]
 
@@ -313,4 +313,4 @@ def test_kills_do_not_use_up_the_budget(tmp_path):
     account, orphans = asyncio.run(look())
     billed = totals["prompt_tokens"] + totals["completion_tokens"]
     assert account.spent <= billed <= account.spent + account.assumed <= cap
-    assert totals["paid"] - 200 <= orphans <= 2 * 16
+    assert totals["paid"] - 200 <= orphans <= 3 * 16

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 NO_POSTGRES = "PostgreSQL is not installed here, or psycopg is not"

@@ -68,7 +68,7 @@ class Ledger:
         self._leases: Commits | None = None
         self.shared = is_url(where)
         """Whether other processes may work on the same run at the same time."""
-        self._accounts = Accounts(to_bytes(run), self._writer, shared=self.shared)
+        self._accounts = Accounts(to_bytes(run), self._writer, self._place, shared=self.shared)
 
     @classmethod
     def open(cls, where: Path | str, *, run: str) -> Ledger:
@@ -137,26 +137,10 @@ class Ledger:
         def job(connection: Connection) -> Account | None:
             nonlocal runs
             runs += 1
-            return self._intend(connection, intent, request, cap, again=runs > 1)
+            row = intent_row(intent, request, self._writer, self._run)
+            return self._accounts.intend(connection, intent.key, row, cap, again=runs > 1)
 
         return await self._commits.run(job)
-
-    def _intend(
-        self, connection: Connection, intent: Intent, request: bytes, cap: int | None, *, again: bool
-    ) -> Account | None:
-        accounts, row = self._accounts, intent_row(intent, request, self._writer, self._run)
-        if again and last_open(accounts.sends(connection, intent.key), self._writer) is not None:
-            return None  # the connection was lost at the commit, which was made
-        account = accounts.reserve(connection, intent.reserved, cap)
-        known = not connection.execute(sql.ADD_CALL, row).rowcount
-        busy = known and accounts.is_under_way(connection, intent.key)
-        if not busy and connection.execute(sql.ADD_INTENT, row).rowcount:
-            return account
-        if account is not None:
-            accounts.reserve(connection, -intent.reserved, None)
-        if busy:
-            raise UnderWayError("is under way in another process.", path=self._place, record=intent.key)
-        raise self._error(intent.key, "was answered before, and would be paid twice. Use the reply there is.")
 
     async def release(self, key: str, *, whoever: bool = False) -> None:
         """Note that what was intended last for a call was certainly not billed: it never went out or was turned away.

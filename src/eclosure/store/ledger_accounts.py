@@ -91,9 +91,10 @@ class Sends:
 class Accounts:
     """The sums of the run of one opening, and its lease."""
 
-    def __init__(self, run: bytes, writer: bytes, *, shared: bool) -> None:
+    def __init__(self, run: bytes, writer: bytes, place: str, *, shared: bool) -> None:
         self._run = run
         self._writer = writer
+        self._place = place
         self._shared = shared
         """Whether other processes may be at work. A file has one writer at a time, so all others are dead."""
         self._priced = False
@@ -234,6 +235,24 @@ class Accounts:
             if any(difference):
                 self._priced = True
                 connection.execute(sql.CHANGE_ACCOUNT, {"run": run, **difference._asdict()})
+
+    def intend(
+        self, connection: Connection, key: str, row: Mapping[str, Any], cap: int | None, *, again: bool
+    ) -> Account | None:
+        """Note an intent and set its worst case aside; ``again`` where the job was run before."""
+        if again and last_open(self.sends(connection, key), self._writer) is not None:
+            return None  # the connection was lost at the commit, which was made
+        account = self.reserve(connection, row["reserved"], cap)
+        known = not connection.execute(sql.ADD_CALL, row).rowcount
+        busy = known and self.is_under_way(connection, key)
+        if not busy and connection.execute(sql.ADD_INTENT, row).rowcount:
+            return account
+        if account is not None:
+            self.reserve(connection, -row["reserved"], None)
+        if busy:
+            raise UnderWayError("is under way in another process.", path=self._place, record=key)
+        problem = "was answered before, and would be paid twice. Use the reply there is."
+        raise RecordError(problem, path=self._place, record=key)
 
     def is_under_way(self, connection: Connection, key: str) -> bool:
         """Return whether another opening waits for the answer to a call; mark what the dead sent as broken off."""
