@@ -2,7 +2,7 @@
 
 import pytest
 
-from eclosure.protocol.prompts import PromptText, actual_hashes, locked_hashes
+from eclosure.protocol.prompts import PromptText, Reader, actual_hashes, load_text, locked_hashes
 
 
 def test_no_text_changes_without_its_lock():
@@ -23,3 +23,42 @@ def test_missing_and_surplus_values_are_refused(values):
 
 def test_the_hash_is_of_what_is_said():
     assert PromptText("a", "x").hash == PromptText("b", "x").hash != PromptText("a", "y").hash
+
+
+def test_each_reader_is_told_what_is_meant_for_them():
+    text = PromptText(
+        "t", "Both. [[models: Only\n\nmodels.]] Both.\n\n[[people: People.]]\n\n- Both[[people:  too]].\n"
+    )
+    assert text.addressed_to(Reader.MODELS) == "Both. Only\n\nmodels. Both.\n\n- Both.\n"
+    assert text.addressed_to(Reader.PEOPLE) == "Both. Both.\n\nPeople.\n\n- Both too.\n"
+
+
+@pytest.mark.parametrize("text", ["[[models: open", "closed]]", "[[robots: who?]]"])
+def test_a_part_for_no_reader_is_refused(text):
+    with pytest.raises(ValueError, match=r"robots|not closed"):
+        PromptText("t", text).addressed_to(Reader.MODELS)
+
+
+@pytest.mark.parametrize("name", [name for name in actual_hashes() if name.endswith(".md")])
+def test_every_text_reads_well_for_both(name):
+    for reader in Reader:
+        text = load_text(name).addressed_to(reader)
+        assert not any("  " in line.strip() or line != line.rstrip() for line in text.splitlines())
+        assert "[[" not in text
+        assert "\n\n\n" not in text
+        assert text.rstrip("\n") + "\n" == text
+
+
+def test_rules_of_the_paper_that_both_are_told():
+    """Appendix A.3.2, where an earlier text was silent or wider."""
+    said = {
+        name: load_text(f"judge_{name}.md")
+        for name in ("soundness", "alignment", "closure", "completeness", "correctness")
+    }
+    for reader in Reader:
+        told = {name: text.addressed_to(reader) for name, text in said.items()}
+        assert "tautology" in told["soundness"]
+        assert "leave them uncombined" in told["alignment"]
+        assert "A premise that stands only in the passages is missing." in told["closure"]
+        assert "A premise that stands only in the passages is missing." in told["completeness"]
+        assert "shorter" not in told["correctness"]

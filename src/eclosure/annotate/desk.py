@@ -22,7 +22,7 @@ from eclosure.annotate.chain import Link
 from eclosure.annotate.forms import PASSES, Entry, Kind, Pass, Problem, next_pass, passes_named, problems
 from eclosure.annotate.queues import Progress
 from eclosure.protocol.annotation import Shown
-from eclosure.protocol.prompts import load_text
+from eclosure.protocol.prompts import Reader, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +111,7 @@ def sheet_of(
         shown=sight.see(connection, row.id, form.name, hide_evidence=project.settings.hide_evidence),
         draft=draft,
         key=secrets.token_urlsafe(16),
-        guideline=load_text(form.guideline).text,
+        guideline=load_text(form.guideline).addressed_to(Reader.PEOPLE),
         progress=queues.progress(connection, person),
         others=_others(connection, project, row, form),
     )

@@ -16,7 +16,7 @@ from eclosure.core.identity import content_hash
 from eclosure.core.judgment import Criterion, Ineligibility, LocalFailure, StepJudgment, Support
 from eclosure.protocol import disclosure
 from eclosure.protocol.material import material_json
-from eclosure.protocol.prompts import Message, load_text
+from eclosure.protocol.prompts import Message, Reader, load_text
 from eclosure.protocol.structured import (
     BOOLEAN,
     INTEGER,
@@ -120,16 +120,16 @@ def _one_shape(question: Question, steps: tuple[str, ...]) -> dict[str, Any]:
 def _guideline(question: Question, parts: Sequence[Question]) -> str:
     text = load_text(f"{question}.md")
     if question is not Question.JOINT:
-        return text.text.rstrip("\n")
+        return text.addressed_to(Reader.MODELS).rstrip("\n")
     told = (f"Guideline for `{part.part}`:\n\n{_guideline(part, ())}" for part in parts)
     return text.render(guidelines="\n\n---\n\n".join(told))
 
 
 @cache
 def guideline_hash(question: Question) -> str:
-    """The identity of everything a judge is told, apart from the material."""
-    parts = JOINT_PARTS if question is Question.JOINT else ()
-    return content_hash([load_text(f"{name}.md").text for name in ("judge_frame", question, *parts)])
+    """Return the identity of everything a judge is told, apart from the material. What people are told is not in it."""
+    names = ("judge_frame", question, *(JOINT_PARTS if question is Question.JOINT else ()))
+    return content_hash([load_text(f"{name}.md").addressed_to(Reader.MODELS) for name in names])
 
 
 def part_of(shown: Whole, question: Question) -> Disclosure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from typing import TypedDict
@@ -16,7 +17,15 @@ from typing import TypedDict
 from eclosure.core.identity import content_hash
 
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+_ADDRESSED = re.compile(r"\[\[(\w+): (.*?)\]\]", re.DOTALL)
 _LOCK = "lock.json"
+
+
+class Reader(StrEnum):
+    """Who reads a guideline. Models and people decide by one text, but are shown and asked for different things."""
+
+    MODELS = "models"
+    PEOPLE = "people"
 
 
 class Message(TypedDict):
@@ -37,6 +46,23 @@ class PromptText:
     def hash(self) -> str:
         """The identity of the text: what it says, not what it is called."""
         return content_hash(self.text)
+
+    def addressed_to(self, reader: Reader) -> str:
+        """Return the text with the parts ``[[models: ...]]`` or ``[[people: ...]]`` that this reader is meant to see.
+
+        Raises:
+            ValueError: A part is addressed to an unknown reader, or a bracket is left open.
+        """
+
+        def part(match: re.Match[str]) -> str:
+            return match[2] if Reader(match[1]) is reader else ""
+
+        text = _ADDRESSED.sub(part, self.text)
+        if "[[" in text or "]]" in text:
+            raise ValueError(f"{self.name}: a part that is addressed to a reader is not closed.")
+        # What was left out leaves no gap: no line of blanks, no two blanks within a line.
+        lines = (re.sub(r"(?<=\S) {2,}", " ", line).rstrip() for line in text.splitlines())
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
     def render(self, **values: str) -> str:
         """The text with every placeholder filled. Filled-in text is never read for placeholders again."""

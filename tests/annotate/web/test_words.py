@@ -9,7 +9,7 @@ import pytest
 from eclosure.annotate.accounts.people import Pool, Role
 from eclosure.annotate.forms import PASSES, Field, Kind, Pass, problems
 from eclosure.annotate.web import words
-from eclosure.protocol.prompts import load_text
+from eclosure.protocol.prompts import Reader, load_text
 
 FORMS = [(kind, form) for kind, forms in PASSES.items() for form in forms]
 ALL_FIELDS = {field.name: field for _, form in FORMS for field in form.fields}
@@ -51,7 +51,8 @@ def test_every_pass_role_pool_and_kind_has_words():
         ("eligible", "well posed", "`N4`"),
         ("code", "`N4` the question cannot", "Examples"),
         ("aligned", "when the director was born. Not aligned", "`pursued`"),
-        ("complete", "A premise that nobody stated", "In `missing`"),
+        ("closed", "A premise that stands only in the passages is missing", "In `established`"),
+        ("complete", "A premise that stands only in the passages is missing", "In `missing`"),
         ("gold.supported", "One such step is enough", "gold.aligned"),
         ("evidence.answer_switches", "exclude each other", "question.valid"),
         ("question.trace_switches", "Ruiz, her birthplace", "question.valid"),
@@ -65,7 +66,8 @@ def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
 
 @pytest.mark.parametrize("field", ALL_FIELDS)
 def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
-    text, whole = words.excerpt(field), load_text(words.FIELDS[field].excerpt.text).text
+    text = words.excerpt(field)
+    whole = load_text(words.FIELDS[field].excerpt.text).addressed_to(Reader.PEOPLE)
     assert len(text) > 60
     assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
     assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
@@ -75,9 +77,21 @@ def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
 @pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
 def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(kind: Kind, form: Pass):
     texts = words.guidelines(form)
-    assert texts[0] == load_text(form.guideline).text
+    assert texts[0] == load_text(form.guideline).addressed_to(Reader.PEOPLE)
     for field in form.fields:
         assert any(words.excerpt(field.name).splitlines()[-1] in text for text in texts)
+
+
+@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
+def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: Kind, form: Pass):
+    """Passages stay in sight in every pass; fields of a model's reply are no concern of people."""
+    texts = (*words.guidelines(form), *(words.excerpt(field.name) for field in form.fields))
+    for text in texts:
+        assert not re.search(r"not see (the )?passages|neither passages|see only", text)
+        assert not re.search(r"`(evidence|steps|support|pursued|established|missing|verdict|aliases|id)`", text)
+    if form.name in ("C", "D"):
+        assert any("A premise that stands only in the passages is missing." in text for text in texts)
+        assert "Passages fill no gap" in words.PASSES[kind, form.name].counts
 
 
 def test_a_problem_is_told_with_the_question():

@@ -5,14 +5,13 @@ Knows no page. A name that is not in here cannot be shown; a test holds this aga
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclosure.annotate.accounts.people import Pool, Role
 from eclosure.annotate.forms import NO, YES, Kind
 from eclosure.protocol.auditing import GUIDELINE
-from eclosure.protocol.prompts import load_text
+from eclosure.protocol.prompts import Reader, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +91,7 @@ FIELDS: Mapping[str, Asked] = {
         _yes_no("all warranted", "part is not", "sound", "not sound"),
         Excerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
-    "failure": Asked("Why is it not sound?", _coded(FAILURES), Excerpt(_SOUNDNESS, "## The code", "## Support")),
+    "failure": Asked("Why is it not sound?", _coded(FAILURES), Excerpt(_SOUNDNESS, "## The code", "## Examples")),
     "locally_sound": Asked(
         "Does every step hold?",
         _yes_no("every claim in it is warranted", "some claim is not", "every step holds", "a step does not hold"),
@@ -106,7 +105,7 @@ FIELDS: Mapping[str, Asked] = {
     "code": Asked(
         "Why not? The first that applies, from the top.",
         _coded(INELIGIBILITIES),
-        Excerpt("screen_eligibility.md", "If it is not fit", "For a question that is fit"),
+        Excerpt("screen_eligibility.md", "If it is not fit", "Examples"),
     ),
     "aligned": Asked(
         "Does the reasoning pursue the question?",
@@ -188,11 +187,13 @@ class PassWords:
 
 
 _WHOLE = PassWords("The question", "the whole reasoning", "Question and reasoning count. Passages fill no gap.")
-_ANSWER = PassWords("The answer", "the answer", "Reasoning and answer count. Take every claim as true.")
+_ANSWER = PassWords(
+    "The answer", "the answer", "Reasoning and answer count. Take every claim as true. Passages fill no gap."
+)
 _REFERENCE = PassWords(
     "The reference",
     "the reference",
-    "Answer against reference; then reasoning against reference.",
+    "Answer against reference; then reasoning against reference. Passages fill no gap.",
 )
 PASSES: Mapping[tuple[Kind, str], PassWords] = {
     (Kind.SCREENING, "S"): PassWords(
@@ -234,26 +235,22 @@ POOLS: Mapping[Pool, str] = {
     Pool.RESPONSES: "responses",
     Pool.FAMILIES: "families",
 }
-# What a model is shown, and what it is to write down besides: neither is so for people.
-_FOR_MODELS = re.compile(
-    r"^You see .*?(?=Decide whether)|^In `.*$| Say it in `[^.]*\.| ?For a [^.]* null\.", re.MULTILINE
-)
 _SPEAKERS = ("One", "Another", "A third")
 
 
 def excerpt(field: str) -> str:
-    """The part of the guideline that a decision rests on, as Markdown and without its title."""
+    """Return the part of the guideline for people that a decision rests on, as Markdown and without its title."""
     part = FIELDS[field].excerpt
-    lines = load_text(part.text).text.splitlines()
+    lines = load_text(part.text).addressed_to(Reader.PEOPLE).splitlines()
     start = next(at for at, line in enumerate(lines) if at and line.startswith(part.start))
     end = next((at for at, line in enumerate(lines) if at > start and part.end and line.startswith(part.end)), None)
-    return _FOR_MODELS.sub("", "\n".join(lines[start:end])).strip() + "\n"
+    return "\n".join(lines[start:end]).strip() + "\n"
 
 
 def guidelines(form: Pass) -> tuple[str, ...]:
-    """All texts that the decisions of a pass rest on, as Markdown, the one it names first."""
+    """Return the texts for people that the decisions of a pass rest on, as Markdown, the one it names first."""
     names = dict.fromkeys((form.guideline, *(FIELDS[field.name].excerpt.text for field in form.fields)))
-    return tuple(load_text(name).text for name in names)
+    return tuple(load_text(name).addressed_to(Reader.PEOPLE) for name in names)
 
 
 def speaker(number: int) -> str:
