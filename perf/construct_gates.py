@@ -197,7 +197,8 @@ def broken(family: Family) -> dict[Gate, Family]:
         Gate.SAME_QUESTION: with_edit(question=f"{view.question} Now?"),
         Gate.SINGLE_EDITED_PASSAGE: with_edit(evidence=gold.evidence),
         Gate.UNEDITED_IDENTICAL: with_edit(evidence=retitled),
-        Gate.EDIT_IN_SUPPORT: replace(family, gold=replace(gold, support_ids=(*support, spare))),
+        # Without a proof, since its steps would rest on a passage that is no longer in the support.
+        Gate.EDIT_IN_SUPPORT: replace(family, gold=replace(gold, support_ids=(*support, spare), proof=())),
         Gate.SAME_EVIDENCE: with_question(evidence=other),
         Gate.QUESTION_CHANGED: with_question(question=f"{gold.question} "),
         Gate.NO_ANSWER_LEAK: with_question(question=f"{asked.view.question} {asked.view.answer}"),

@@ -24,10 +24,20 @@ def good(role):
     if role in WITH_STEPS:
         entry = said["soundness"]["steps"][0]
         said["soundness"]["steps"] = [{**entry, "id": number, "sound": True} for number in (2, 1)]
+        if role is Role.VERIFY_TARGET:
+            mapped(said, (), (1,), step=2)
+            mapped(said, (3,), ())
     if role is Role.SCREEN_SEED:
         said |= {"support": [0, 3], "defect": None}
     if role is Role.VERIFY_TARGET:
         said["grounding"]["outside"] = []
+    return said
+
+
+def mapped(said, passages, premises, step=1):
+    """Let the reply say what a step rests on."""
+    entry = next(one for one in said["soundness"]["steps"] if one["id"] == step)
+    entry |= {"passages": list(passages), "premises": list(premises)}
     return said
 
 
@@ -50,7 +60,8 @@ def _set(said, name, value):
 
 
 def found(role, said):
-    return find(role, "house/judge", said, steps=2 if role in WITH_STEPS else None, passages=5)
+    support = (0, 3) if role is Role.VERIFY_TARGET else ()
+    return find(role, "house/judge", said, steps=2 if role in WITH_STEPS else None, passages=5, support=support)
 
 
 @pytest.mark.parametrize("role", JUDGING)
@@ -103,6 +114,44 @@ def test_a_verifier_that_contradicts_itself_is_asked_again():
         found(Role.VERIFY_TARGET, said)
     said["grounding"]["grounded"] = False
     assert found(Role.VERIFY_TARGET, said).objections == ("grounding.grounded",)
+
+
+def test_a_step_that_rests_on_passages_outside_the_support_alone_is_refused():
+    """Whatever the reply says of grounding as a whole: the map of steps to passages decides (R_E, appendix B.3)."""
+    finding = found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [4], []))
+    assert finding.said["grounding"] == {"reason": "because", "outside": [], "grounded": True}
+    assert (finding.accepted, finding.objections) == (False, ("grounding.support_map",))
+    assert objection(finding, (0, 3)) == "grounding.support_map: step 1 rests on passages outside the support alone"
+    # A fact from elsewhere is not grounded by what an earlier step adds to it.
+    assert found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [4], [1], step=2)).objections
+    # A passage of the support that warrants it too is enough.
+    assert found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [4, 3], [])).accepted
+    # An edit of the evidence has a support of its own, so nothing is asked of its steps.
+    assert found(Role.VERIFY_EVIDENCE, good(Role.VERIFY_EVIDENCE)).accepted
+
+
+def test_a_sound_step_that_rests_on_nothing_leaves_the_map_incomplete():
+    with pytest.raises(UnreadableReplyError) as refused:
+        found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [], []))
+    assert refused.value.kind == "incomplete support map"
+    unsound = mapped(good(Role.VERIFY_TARGET), [], [])
+    next(one for one in unsound["soundness"]["steps"] if one["id"] == 1)["sound"] = False
+    assert found(Role.VERIFY_TARGET, unsound).objections == ("soundness",)
+
+
+@pytest.mark.parametrize("premises", [[2], [3], [0], [-1]])
+def test_a_step_may_rest_on_earlier_steps_alone(premises):
+    with pytest.raises(UnreadableReplyError) as refused:
+        found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [3], premises, step=2))
+    assert refused.value.kind == "wrong premises"
+
+
+def test_steps_outside_the_support_are_steps_that_were_shown():
+    said = good(Role.VERIFY_TARGET)
+    said["grounding"] |= {"outside": [9], "grounded": False}
+    with pytest.raises(UnreadableReplyError) as refused:
+        found(Role.VERIFY_TARGET, said)
+    assert refused.value.kind == "wrong step ids"
 
 
 def test_what_is_wanted_is_in_the_shape_of_the_reply_and_nothing_of_it_is_left_out():

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from tests.construct.test_findings import good
+from tests.construct.test_findings import good, mapped
 from tests.construct.test_views import QUESTION, SOURCE, TARGET, VARIATION, step
 
 from eclosure.chat.failures import CallFailure, FailureKind
@@ -40,6 +40,9 @@ def sound(role, steps):
     said = good(role)
     entry = said["soundness"]["steps"][0]
     said["soundness"]["steps"] = [{**entry, "id": number + 1, "sound": True} for number in range(steps)]
+    if role is Role.VERIFY_TARGET:
+        for number, (passages, premises) in enumerate((((0,), ()), ((2,), ()), ((), (1, 2))), start=1):
+            mapped(said, passages, premises, step=number)
     return said
 
 
@@ -316,3 +319,14 @@ def test_an_edit_that_does_not_hold_the_second_time_is_left_out_alone():
     assert [one.edit for one in again.findings if one.role == Role.VERIFY_EVIDENCE] == [0, 0]
     assert len([one for one in again.findings if one.role == Role.SCREEN_EVIDENCE]) == 2
     assert any("original_after" in one for one in again.provenance.setbacks)
+
+
+def test_a_target_with_a_step_outside_the_support_is_not_accepted():
+    """By the constructor's own map the gates refuse it, by the verifier's map its finding does."""
+    steps = [step("Blue Harbour was directed by Ana Ruiz.", [0]), step("Arica is a port.", [1]), *TARGET["steps"][1:2]]
+    found, script = refused(CONSTRUCT_TARGET=[TARGET | {"steps": steps}])
+    assert found.reason == "gates: identifier_membership"
+    assert not script.shown(Role.VERIFY_TARGET)
+    said = mapped(deepcopy(REPLIES[Role.VERIFY_TARGET]), [1], [], step=2)
+    found, _ = refused(VERIFY_TARGET=[said])
+    assert found.reason == "verify_target: grounding.support_map"

@@ -63,6 +63,8 @@ def test_an_edit_that_leads_elsewhere_rests_on_other_passages():
     assert evidence_edit(GOLD, VARIATION | {"steps": steps}).view.support_ids == ("a", "b")
     unnamed = [step("Ana Ruiz was born in Iquique."), step("So he was born in Iquique.", (), [2])]
     assert evidence_edit(GOLD, VARIATION | {"steps": unnamed}).view.support_ids == GOLD.support_ids
+    single = [step("Ana Ruiz was born in Iquique.", [1]), step("So he was born in Iquique.", (), [1])]
+    assert evidence_edit(GOLD, VARIATION | {"first": 1, "steps": single}).view.support_ids == ("a", "b", "c")
 
 
 def test_a_variation_changes_the_named_words_and_nothing_else():

@@ -81,6 +81,13 @@ def test_the_example_of_the_paper_passes():
         (gold(proof=(ProofStep(premises=(0,)), *PROOF[1:])), Gate.WELL_FORMED),
         (gold(proof=(ProofStep(premises=(-1,)), *PROOF[1:])), Gate.WELL_FORMED),
         (gold(proof=(ProofStep(("9",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
+        # Passage 2 is shown, but is not among the supporting passages E.
+        (gold(proof=(ProofStep(("2",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
+        (gold(proof=(ProofStep(("0", "2")), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
+        (evidence(proof=(ProofStep(("2",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
+        (asked(proof=(ProofStep(("2",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
+        (gold(proof=(*PROOF[:2], ProofStep())), Gate.WELL_FORMED),
+        (evidence(support_ids=(), proof=()), Gate.WELL_FORMED),
         (evidence(question="Other?"), Gate.SAME_QUESTION),
         (evidence(evidence=EVIDENCE), Gate.SINGLE_EDITED_PASSAGE),
         (evidence(evidence=(replace(EVIDENCE[0], text="x"), *EDITED[1:])), Gate.SINGLE_EDITED_PASSAGE),
@@ -113,6 +120,21 @@ def test_every_breach_is_named(family, gate):
 def test_two_passages_edited_are_both_refused():
     twice = (replace(EVIDENCE[0], text="x"), *EDITED[1:])
     assert Gate.UNEDITED_IDENTICAL in gates(evidence(evidence=twice))
+
+
+def test_edited_views_rest_on_supports_of_their_own():
+    """An edit may lead to other passages, and several steps may all rest on one (appendices B.4 and B.5)."""
+    elsewhere = (ProofStep(("2",)), ProofStep(("1",)), ProofStep(premises=(0, 1)))
+    assert check_family(evidence(support_ids=("1", "2"), proof=elsewhere)) == ()
+    assert check_family(asked(support_ids=("1", "2"), proof=elsewhere)) == ()
+    one_passage = (ProofStep(("1",)), ProofStep(("1",)), ProofStep(premises=(0, 1)))
+    assert check_family(asked(support_ids=("1",), proof=one_passage)) == ()
+    assert Gate.WELL_FORMED in gates(gold(support_ids=("1",), proof=one_passage))
+
+
+def test_a_step_outside_the_support_is_named():
+    (failure,) = check_family(gold(proof=(PROOF[0], ProofStep(("2",)), PROOF[2])))
+    assert str(failure) == "gold: identifier_membership: step 2 rests on passage 2, which is not a supporting passage"
 
 
 def test_an_offered_candidate_is_no_leak():

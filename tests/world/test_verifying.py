@@ -8,7 +8,7 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclosure.construct.findings import find
+from eclosure.construct.findings import SUPPORT_MAP, find
 from eclosure.core.response import Trace
 from eclosure.errors import SettingError
 from eclosure.protocol import construction as shown
@@ -83,7 +83,8 @@ def steps_of(material):
 def finding(material, reply):
     role = Role(asked(material).name)
     jsonschema_rs.validate(dict(SCHEMAS[role]), reply)
-    return find(role, "world", reply, passages=len(material.evidence), steps=steps_of(material))
+    support = material.support if role is Role.VERIFY_TARGET else ()
+    return find(role, "world", reply, passages=len(material.evidence), steps=steps_of(material), support=support)
 
 
 def objections(material, registry=EXACT, seed=None):
@@ -108,6 +109,7 @@ def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
         # Two facts on one line are mapped to the passage of the first.
         assert mapped <= set(family.gold.support_ids)
         assert mapped
+        assert all(step["passages"] or step["premises"] for step in reply[SOUNDNESS]["steps"])
 
 
 def test_a_target_is_judged_in_four_ways_that_do_not_follow_from_each_other(families):
@@ -115,7 +117,7 @@ def test_a_target_is_judged_in_four_ways_that_do_not_follow_from_each_other(fami
         check = materials(family)[Role.VERIFY_TARGET]
         new, asked_ = family.evidence_edits[0].view, family.question_edit.view
         assert objections(replace(check, answer=new.answer)) == ("closure.closed",)
-        assert objections(replace(check, support=check.support[:1])) == ("grounding.grounded",)
+        assert objections(replace(check, support=check.support[:1])) == ("grounding.grounded", SUPPORT_MAP)
         aside = objections(replace(check, steps=shown_steps(asked_.trace), answer=asked_.answer))
         assert "alignment.aligned" in aside
         assert SOUNDNESS not in aside

@@ -11,7 +11,7 @@ from eclosure.chat.model import ChatModel
 from eclosure.construct.draft import Setback
 from eclosure.construct.findings import find, objection
 from eclosure.construct.settings import ConstructSettings
-from eclosure.protocol.construction import asked
+from eclosure.protocol.construction import TargetCheck, asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,11 +58,20 @@ class Team:
         return said.value if said.reason is None else Setback(question.name, said.reason, "no usable reply")
 
     async def judge(self, role: Role, shown: Shown, *, steps: int | None = None) -> Finding | Setback:
-        """What the verifier says, if nothing speaks against it; a setback otherwise."""
+        """Return the verifier's finding if nothing objects, a setback otherwise."""
+        support = shown.support if isinstance(shown, TargetCheck) else ()
         said = await ask(
             self.verifier,
             asked(shown),
-            partial(find, role, self.verifier.name, passages=len(shown.evidence), steps=steps, again=self.again),
+            partial(
+                find,
+                role,
+                self.verifier.name,
+                passages=len(shown.evidence),
+                steps=steps,
+                support=support,
+                again=self.again,
+            ),
             decoding=self.settings.second_decoding if self.again else self.settings.decoding,
             attempts=self.settings.replies,
             replica=int(self.again),
@@ -70,4 +79,6 @@ class Team:
         if said.reason is not None:
             return Setback(role, said.reason, "no usable reply")
         finding: Finding = said.value
-        return finding if finding.accepted else Setback(role, finding.objections[0], objection(finding), finding)
+        if finding.accepted:
+            return finding
+        return Setback(role, finding.objections[0], objection(finding, support), finding)

@@ -73,9 +73,13 @@ def evidence_edit(gold: View, told: Mapping[str, Any]) -> EvidenceEdit | Refused
 
 
 def _support(gold: View, proof: tuple[ProofStep, ...]) -> tuple[str, ...]:
-    """What the steps rest on: a changed claim may lead to other passages. The original's where they name too few."""
+    """Return what the steps rest on: a changed claim may lead to other passages.
+
+    Where they name fewer than two, the original's support is taken along.
+    """
     named = {id_ for node in proof for id_ in node.passage_ids}
-    return tuple(one.id for one in gold.evidence if one.id in named) if len(named) > 1 else gold.support_ids
+    support = named if len(named) > 1 else named.union(gold.support_ids)
+    return tuple(passage.id for passage in gold.evidence if passage.id in support)
 
 
 def question_edit(gold: View, told: Mapping[str, Any]) -> QuestionEdit:

@@ -61,6 +61,7 @@ def check_family(family: Family) -> tuple[GateFailure, ...]:
 
 
 MINIMUM_SUPPORT = 2
+"""Supporting passages of a source, and so of its original response (appendix B.2). Edited views need one."""
 
 
 def _failures(family: Family) -> Iterator[GateFailure]:
@@ -74,8 +75,13 @@ def _failures(family: Family) -> Iterator[GateFailure]:
 
 
 def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[GateFailure]:
-    """What the original response fails."""
+    """Yield what the original response fails."""
     yield from _view(gold, ViewKind.GOLD, where)
+    if len(set(gold.support_ids)) < MINIMUM_SUPPORT:
+        yield GateFailure(Gate.WELL_FORMED, where, "fewer than two supporting passages")
+    for number, node in enumerate(gold.proof, start=1):
+        if not node.passage_ids and not node.premises:
+            yield GateFailure(Gate.WELL_FORMED, where, f"step {number} rests on no passage and no earlier step")
     if gold.question != source.question or gold.evidence != source.evidence:
         yield GateFailure(Gate.GOLD_INPUT, where, "question or evidence differs from the source")
     if not match_any(gold.answer, source.accepted_answers):
@@ -89,7 +95,7 @@ def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[Ga
 def check_evidence_edit(
     source: Instance, gold: View, edit: EvidenceEdit, where: str = "evidence edit"
 ) -> Iterator[GateFailure]:
-    """What one edit of the evidence fails."""
+    """Yield what one edit of the evidence fails."""
     view = edit.view
     yield from _view(view, ViewKind.EVIDENCE_CF, where)
     if view.question != gold.question:
@@ -102,7 +108,7 @@ def check_evidence_edit(
 def check_question_edit(
     source: Instance, gold: View, edit: QuestionEdit, where: str = "question edit"
 ) -> Iterator[GateFailure]:
-    """What the edit of the question fails."""
+    """Yield what the edit of the question fails."""
     view = edit.view
     yield from _view(view, ViewKind.QUESTION_CF, where)
     if view.evidence != gold.evidence:
@@ -129,7 +135,7 @@ def _leaks(view: View, gold: View) -> bool:
 
 
 def _view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
-    """Structure of one view: schema, steps, identifiers, proof graph."""
+    """Yield what is wrong with the structure of one view: schema, steps, identifiers, proof graph."""
 
     def broken(detail: str) -> GateFailure:
         return GateFailure(Gate.WELL_FORMED, where, detail)
@@ -149,16 +155,34 @@ def _view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
     ids = [passage.id for passage in view.evidence]
     if len(set(ids)) != len(ids):
         yield broken("two passages share an id")
-    if len(set(view.support_ids)) < MINIMUM_SUPPORT:
-        yield broken("fewer than two supporting passages")
+    if not view.support_ids:
+        yield broken("there is no supporting passage")
     if view.proof and len(view.proof) != len(view.trace):
         yield broken(f"{len(view.proof)} proof nodes for {len(view.trace)} steps")
     for number, node in enumerate(view.proof):
         if any(not 0 <= premise < number for premise in node.premises):
             yield broken(f"step {number + 1} rests on a step that does not precede it")
+    yield from _identifiers(view, where)
+
+
+def _identifiers(view: View, where: str) -> Iterator[GateFailure]:
+    """Yield ids that name no passage, and steps that rest on passages outside the view's own support.
+
+    The support of the original response is E (appendix B.3). An edit may lead to other passages, so each edited view
+    has a support of its own.
+    """
+
+    def broken(detail: str) -> GateFailure:
+        return GateFailure(Gate.IDENTIFIER_MEMBERSHIP, where, detail)
+
+    ids = {passage.id for passage in view.evidence}
     named = {*view.support_ids, *(id_ for node in view.proof for id_ in node.passage_ids)}
-    if unknown := sorted(named - set(ids)):
-        yield GateFailure(Gate.IDENTIFIER_MEMBERSHIP, where, f"no such passage: {', '.join(unknown)}")
+    if unknown := sorted(named - ids):
+        yield broken(f"no such passage: {', '.join(unknown)}")
+    for number, node in enumerate(view.proof, start=1):
+        for id_ in node.passage_ids:
+            if id_ in ids and id_ not in view.support_ids:
+                yield broken(f"step {number} rests on passage {id_}, which is not a supporting passage")
 
 
 def _edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:

@@ -197,7 +197,7 @@ def _judged(*names: str) -> dict[str, Any]:
 
 _WRITTEN = shape(text=TEXT, passages=listed(INTEGER), premises=listed(INTEGER))
 _SOUND = shape(id=INTEGER, reason=TEXT, sound=BOOLEAN)
-_MAPPED = shape(id=INTEGER, reason=TEXT, sound=BOOLEAN, passages=listed(INTEGER))
+_MAPPED = shape(id=INTEGER, reason=TEXT, sound=BOOLEAN, passages=listed(INTEGER), premises=listed(INTEGER))
 _VARIATION = shape(
     plan=TEXT,
     passage=INTEGER,

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.answers import contains_span, match, normalize
-from eclosure.core.gates import MINIMUM_SUPPORT
 from eclosure.core.identity import hash_rank
 from eclosure.core.response import Trace
 from eclosure.errors import SettingError
@@ -181,7 +180,7 @@ def _question(case: Case, _: Any) -> Draft | str:
     case.rng("targets").shuffle(targets)
     for target in targets:
         draft = solved(case, target, write_question(target, case.rng("question")))
-        if draft is not None and len(draft.support) >= MINIMUM_SUPPORT and _retargets(case, draft):
+        if draft is not None and len(draft.moves) > 1 and _retargets(case, draft):
             return draft
     return "No other question to these passages has a single other answer."
 

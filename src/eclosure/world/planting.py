@@ -33,7 +33,7 @@ from eclosure.world.solve import Move, solve, write_answer
 from eclosure.world.values import read_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eclosure.world.evidence import Hop
 
@@ -84,7 +84,8 @@ def _unsound_step(case: Case, draft: Draft) -> Said | None:
     for hop in _bystanders(case):
         for value in new_values(case.passages, hop, case.rng("unsound")):
             if not any(fact.value == value for fact in case.evidence.facts(hop.subject, hop.relation)):
-                return target_reply(case, replace(draft, moves=inserted(draft.moves, 0, _stating(hop, value))))
+                moves = inserted(draft.moves, 0, _stating(hop, value))
+                return target_reply(case, replace(draft, moves=_within(moves, case.support)))
     return None
 
 
@@ -100,7 +101,10 @@ def _skipped_step(case: Case, draft: Draft) -> Said | None:
 
 def _outside_step(case: Case, draft: Draft) -> Said | None:
     hop = next(_bystanders(case), None)
-    return target_reply(case, replace(draft, moves=inserted(draft.moves, 0, _stating(hop, hop.value)))) if hop else None
+    if hop is None:
+        return None
+    moves = inserted(draft.moves, 0, _stating(hop, hop.value))
+    return target_reply(case, replace(draft, moves=_within(moves, case.support)))
 
 
 def _other_target(case: Case, draft: Draft) -> Said | None:
@@ -108,8 +112,18 @@ def _other_target(case: Case, draft: Draft) -> Said | None:
     for target in near_targets(case.target, case.passages):
         solution = solve(target, case.evidence)
         if solution is not None and case.way is not None and solution.answer != case.way.value:
-            return target_reply(case, replace(draft, moves=solution.moves))
+            return target_reply(case, replace(draft, moves=_within(solution.moves, case.support)))
     return None
+
+
+def _within(moves: Sequence[Move], support: tuple[int, ...]) -> tuple[Move, ...]:
+    """Map every move to the support, as a constructor does that hides what it took from elsewhere."""
+    return tuple(
+        replace(move, passages=tuple(place for place in move.passages if place in support) or support[:1])
+        if move.passages
+        else move
+        for move in moves
+    )
 
 
 # In the edit of the question.
@@ -146,7 +160,7 @@ def _old_trace(case: Case, draft: Draft) -> Said | None:
     solution = solve(case.target, case.evidence)
     if solution is None:
         return None
-    said = question_reply(case, replace(draft, moves=solution.moves))
+    said = question_reply(case, replace(draft, moves=_within(solution.moves, draft.support)))
     texts = case.told.trace.texts
     if len(said["steps"]) == len(texts):
         said["steps"] = [step | {"text": text} for step, text in zip(said["steps"], texts, strict=True)]
@@ -154,7 +168,7 @@ def _old_trace(case: Case, draft: Draft) -> Said | None:
 
 
 def _single_step(case: Case, _: Draft) -> Said | None:
-    """A question that one passage answers."""
+    """A question that one statement of a passage answers."""
     for place in (*case.support, *range(len(case.passages))):
         for hop, _one in statements(case, place):
             target = Lookup(Phrase(hop.subject, (hop.relation,), case.evidence.readings[place].kind))

@@ -46,12 +46,19 @@ def solve(target: Target, evidence: Evidence) -> Solution | None:
     if len(answers) != 1:
         return None
     (way,) = answers
-    moves = [Move(Fact(Phrase(hop.subject, (hop.relation,)), hop.value), hop.passages[:1]) for hop in way.hops]
+    support = way.support
+    moves = [
+        Move(
+            Fact(Phrase(hop.subject, (hop.relation,)), hop.value),
+            tuple(place for place in hop.passages if place in support)[:1],
+        )
+        for hop in way.hops
+    ]
     moves = list(dict.fromkeys(moves))
     everything = tuple(range(len(moves)))
     for claim in _conclusions(target, way, evidence):
         moves.append(Move(claim, premises=everything))
-    return Solution(tuple(moves), way.value, way.support)
+    return Solution(tuple(moves), way.value, support)
 
 
 def _conclusions(target: Target, way: Way, evidence: Evidence) -> list[Claim]:

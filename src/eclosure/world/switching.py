@@ -251,7 +251,7 @@ def screen_question(question: str, edited: str, passages: Passages, answer: str,
     """B.5 without traces: something else is asked, and each question has its own answer."""
     old_target, target = read_question(question), read_question(edited)
     found = ways(edited, passages)
-    support = min((len(way.support) for way in found), default=0) if found is not None else 0
+    facts = min((len(way.hops) for way in found), default=0) if found is not None else 0
     return Judged(
         {
             "changed": None if old_target is None or target is None else _asks(old_target) != _asks(target),
@@ -260,7 +260,7 @@ def screen_question(question: str, edited: str, passages: Passages, answer: str,
             "original_fits_edited": warranted(edited, passages, answer),
             "edited_fits_original": warranted(question, passages, new),
             "natural": None if target is None else _is_plain(target, passages),
-            "several_steps": None if target is None else support >= MINIMUM_SUPPORT,
+            "several_steps": None if target is None else facts > 1,
             "degenerate": None if target is None else _is_degenerate(target, edited, new),
         }
     )

@@ -58,7 +58,7 @@ def _answer(role: Role, noise: float, seed: int, request: ChatRequest) -> Reply:
     draw = request.draw(seed)
     told = material_json(material)
     if chance("noise", *draw, role, told) < noise:
-        said = _turned(role, said, chance("field", *draw, role, told), len(material.evidence))
+        said = _turned(role, said, chance("field", *draw, role, told), material)
     return Reply(said)
 
 
@@ -106,9 +106,18 @@ def _target(material: shown.TargetCheck) -> Said | None:
     if not judged.readable:
         return None
     said = _nested(judged)
-    found, _, _ = judge_steps(passages, told.trace)
-    for entry, step in zip(said[SOUNDNESS]["steps"], found, strict=True):
-        entry["passages"] = [] if step.support is None else [step.support.passage_index]
+    inside, _, _ = judge_steps(tuple(passages[place] for place in material.support), told.trace)
+    anywhere, _, _ = judge_steps(passages, told.trace)
+    for entry, within, step in zip(said[SOUNDNESS]["steps"], inside, anywhere, strict=True):
+        number = entry["id"]
+        if number in outside:
+            others = [place for place in range(len(passages)) if place not in material.support]
+            entry |= {"passages": others if step.support is None else [step.support.passage_index], "premises": []}
+        elif within.support is not None:
+            entry |= {"passages": [material.support[within.support.passage_index]], "premises": []}
+        else:
+            # A conclusion rests on the steps before it; a first step can only rest on the passages.
+            entry |= {"passages": [] if number > 1 else list(material.support), "premises": list(range(1, number))}
     said["grounding"]["outside"] = outside
     return said
 
@@ -170,7 +179,7 @@ def _nested(judged: Judged) -> Said:
 # To err.
 
 
-def _turned(role: Role, said: Said, pick: float, passages: int) -> Said:
+def _turned(role: Role, said: Said, pick: float, material: Any) -> Said:
     """The opposite verdict: one judgement against what would be accepted, none against what would not."""
     names = [*WANTED[role], *([SOUNDNESS] if SOUNDNESS in said else [])]
     if _accepted(role, said):
@@ -181,8 +190,11 @@ def _turned(role: Role, said: Said, pick: float, passages: int) -> Said:
         _set(said, name, wanted=True, role=role)
     if role is Role.SCREEN_SEED:
         said["defect"] = None
-        said["support"] = list(dict.fromkeys([*said["support"], *range(min(MINIMUM_SUPPORT, passages))]))
+        said["support"] = list(dict.fromkeys([*said["support"], *range(min(MINIMUM_SUPPORT, len(material.evidence)))]))
     if role is Role.VERIFY_TARGET:
+        for entry in said[SOUNDNESS]["steps"]:
+            if entry["id"] in said["grounding"]["outside"]:
+                entry["passages"] = list(material.support)
         said["grounding"]["outside"] = []
     return said
 
