@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclosure.construct.draft import Draft
-from eclosure.construct.funnel import SOURCES
+from eclosure.construct.funnel import PROCESSED
 from eclosure.construct.settings import Part
 from eclosure.core.family import Family
 from eclosure.store import records
@@ -237,7 +237,7 @@ def measure(folder: Path, given: argparse.Namespace) -> tuple[dict[str, Any], bo
     for line in (*wrong[:5], *through[:5]):
         print(f"  {line}")
     before, after = noisy(folder, given.noisy)
-    sources_in = sum(counts[SOURCES] for counts in manifest.calls["funnel"].values())
+    sources_in = sum(counts[PROCESSED] for counts in manifest.calls["funnel"].values())
     holds = not wrong and not through and len(same) == len(FILES) and error <= NEAR and kills >= given.kills
     figure = {
         "name": f"wrong families of {manifest.counts.accepted:,} built from {sources_in:,} sources over HTTP",

@@ -48,7 +48,7 @@ def test_one_command_and_what_it_says(sources, tmp_path):
         scaled = ran(sources, server.base_url, tmp_path / "other", "--dry-run", "--pilot", tmp_path / "run")
     assert "checks what a model of its own family writes" in said
     assert said.count("warning:") == 1
-    assert "dataset           Sources  Screened  Target  Evidence  Question  Packed  Re-verified" in said
+    assert "dataset           Sampled  Processed  Screened  y*  Evidence  Question  Packed" in said
     assert said.count("\nall ") == 1
     assert "done before, nothing to do" in again
     assert "a guess, until a pilot" in guess

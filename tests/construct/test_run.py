@@ -14,7 +14,8 @@ import pytest
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.named import find_model
 from eclosure.construct.forecast import GUESS, forecast
-from eclosure.construct.run import DUPLICATE, Plan, Sources, cast, construct
+from eclosure.construct.funnel import processed_of
+from eclosure.construct.run import DUPLICATE, Cast, Plan, Sources, cast, construct
 from eclosure.construct.settings import ConstructSettings
 from eclosure.core.family import Family
 from eclosure.core.instance import Instance
@@ -90,10 +91,16 @@ def test_a_folder_holds_families_that_are_right_with_everything_that_goes_with_t
 def test_the_funnel_is_told_by_dataset_and_so_is_what_it_took(done):
     calls = done.manifest.calls
     funnel, usage = calls["funnel"], calls["usage"]
-    assert {name: counts["Sources"] for name, counts in funnel.items()} == {
+    assert {name: counts["Processed"] for name, counts in funnel.items()} == {
         "world-short-easy": 5,
         "world-short-hard": 4,
     }
+    columns = ["Sampled", "Processed", "Screened", "y*", "Evidence", "Question", "Packed"]
+    assert [list(counts) for counts in funnel.values()] == [columns] * 2
+    # One source asks the same as another, so it is not processed.
+    assert sum(counts["Sampled"] for counts in funnel.values()) == 10
+    # The paper's "Packed" are the families in the end, after the final re-verification.
+    assert sum(counts["Packed"] for counts in funnel.values()) == done.manifest.counts.accepted
     for counts in funnel.values():
         passed = list(counts.values())
         assert passed == sorted(passed, reverse=True)
@@ -220,3 +227,22 @@ def test_questions_in_any_script_are_told_apart():
     asked += ["Caf\u00e9?", "Cafe\u0301?"]
     spool = [ReadRecord(str(place), value=Instance(str(place), one, ())) for place, one in enumerate(asked)]
     assert [record.rejected for record in Sources(spool)] == [None, None, None, None, DUPLICATE, None, DUPLICATE]
+
+
+def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
+    """As appendix B.1 processes a part of its sample: by the order of `data sample`, not by id."""
+    from eclosure.benchmarks.sampling import sample
+
+    items = [item.instance for item in islice(make_items("short-easy", 3), 12)]
+    records.write(tmp_path / "a.jsonl", items)
+    model = find_model("world", base_url="http://127.0.0.1:9/v1", environ={})
+    plan = Plan.of(tmp_path / "a.jsonl", Cast(model, model, model), tmp_path / "out", ConstructSettings(), limit=4)
+    with plan.sources() as sources:
+        drawn = [record.value.id for record in sources]
+    assert drawn == sorted(item.id for item in sample(items, 4))
+    assert drawn != sorted(item.id for item in items)[:4]
+
+
+def test_a_pilot_from_before_the_columns_of_the_paper_still_counts():
+    assert processed_of({"Sources": 12, "Screened": 4}) == processed_of({"Sampled": 20, "Processed": 12}) == 12
+    assert processed_of({"Sampled": 20, "Processed": 0}) == processed_of({}) == 0

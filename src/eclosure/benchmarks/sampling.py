@@ -34,7 +34,7 @@ def sample(instances: Iterable[Instance], n: int, *, seed: int = DEFAULT_SEED) -
     drawn: dict[int, Instance] = {}
     worst_first: list[int] = []
     for instance in instances:
-        place = _place(instance, seed)
+        place = sample_place(instance, seed)
         # What has been pushed out can never come back, so ids need to be remembered only while they are in.
         if place in drawn or (len(drawn) == n and place > -worst_first[0]):
             continue
@@ -107,5 +107,6 @@ def _seen(name: str, counts: Counter[Any]) -> str:
     return f" Questions by {name}: {listed}." if listed else ""
 
 
-def _place(instance: Instance, seed: int) -> int:
+def sample_place(instance: Instance, seed: int) -> int:
+    """Return the place of an instance in the seeded order."""
     return int(hash_rank(seed, instance.benchmark or "", instance.id), base=16)

@@ -64,7 +64,8 @@ def construct(
         int, typer.Option(min=1, help="Longest path in tokens; what does not fit is left out.")
     ] = 8_192,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Only so many sources, the first by id.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="Process at most this many sources, the first in seeded order.", show_default=False),
     ] = None,
     pilot: Annotated[
         Path | None,

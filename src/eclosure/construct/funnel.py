@@ -1,4 +1,15 @@
-"""Where the sources of each dataset went, part by part: the columns of the paper's table of construction."""
+"""Count the sources of each dataset that passed each part: the columns of the paper's table of construction.
+
+=========  ================================================================================
+Sampled    sources in the input file, each id once
+Processed  those that entered construction: within ``--limit``, and not asking the same as another
+Screened   passed the seed screen
+y*         have a verified original response
+Evidence   have a verified evidence intervention as well
+Question   have a verified question intervention as well
+Packed     families in the end: after the gates, and after the final re-verification where there is one
+=========  ================================================================================
+"""
 
 from __future__ import annotations
 
@@ -15,42 +26,52 @@ if TYPE_CHECKING:
     from eclosure.store.ledger import Ledger
     from eclosure.store.records import ReadRecord
 
-SOURCES = "Sources"
-"""Those that went in: read, and asking something of their own."""
+SAMPLED, PROCESSED, PACKED = "Sampled", "Processed", "Packed"
+_FORMERLY_PROCESSED = "Sources"
 COLUMNS: Mapping[Part, str] = {
     Part.SCREEN: "Screened",
-    Part.TARGET: "Target",
+    Part.TARGET: "y*",
     Part.EVIDENCE: "Evidence",
     Part.QUESTION: "Question",
-    Part.PACK: "Packed",
-    Part.REVERIFY: "Re-verified",
 }
-"""What a part is called once it is passed."""
+"""What a part is called once it is passed. The last part of a run, whichever it is, gives ``Packed``."""
 
 
 async def by_dataset(
-    ledger: Ledger, sources: Iterable[ReadRecord[Instance]], parts: Sequence[Part]
+    ledger: Ledger,
+    sampled: Iterable[ReadRecord[Instance]],
+    processed: Iterable[ReadRecord[Instance]],
+    parts: Sequence[Part],
 ) -> dict[str, dict[str, Any]]:
-    """For each dataset how many sources went in, how many passed each part, and what that took of calls and tokens."""
-    read = (record.value for record in sources)
-    dataset = {source.id: dataset_of(source.benchmark) for source in read if source is not None}
+    """Return for each dataset the funnel, and the calls and tokens that it took."""
+    names = Counter(dataset_of(source.benchmark) for record in sampled if (source := record.value) is not None)
+    dataset = {source.id: dataset_of(source.benchmark) for record in processed if (source := record.value) is not None}
     usage = await ledger.usage_by(lambda _, record_id: dataset.get(record_id, UNKNOWN))
     return {
-        "funnel": await _funnel(ledger, dataset, parts),
+        "funnel": await _funnel(ledger, names, dataset, parts),
         "usage": {name: usage[name]._asdict() for name in sorted(usage)},
     }
 
 
-async def _funnel(ledger: Ledger, dataset: Mapping[str, str], parts: Sequence[Part]) -> dict[str, dict[str, int]]:
-    counts = {SOURCES: Counter(dataset.values())}
+async def _funnel(
+    ledger: Ledger, sampled: Counter[str], dataset: Mapping[str, str], parts: Sequence[Part]
+) -> dict[str, dict[str, int]]:
+    counts = {SAMPLED: sampled, PROCESSED: Counter(dataset.values())}
     for part in parts:
-        counts[COLUMNS[part]] = Counter(
-            [dataset[one.record_id] async for one in ledger.outcomes(part) if one.kind == "accepted"]
-        )
-    return {name: {column: found[name] for column, found in counts.items()} for name in sorted(counts[SOURCES])}
+        column = PACKED if part is parts[-1] else COLUMNS.get(part)
+        if column is not None:
+            counts[column] = Counter(
+                [dataset[outcome.record_id] async for outcome in ledger.outcomes(part) if outcome.kind == "accepted"]
+            )
+    return {name: {column: found[name] for column, found in counts.items()} for name in sorted(sampled)}
+
+
+def processed_of(counts: Mapping[str, int]) -> int:
+    """Return how many sources entered construction, also from manifests with the former name of the column."""
+    return counts.get(PROCESSED, counts.get(_FORMERLY_PROCESSED, 0))
 
 
 def total(funnel: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """All datasets together."""
+    """Return the counts of all datasets together."""
     columns = next(iter(funnel.values()), {})
     return {column: sum(counts[column] for counts in funnel.values()) for column in columns}

@@ -9,11 +9,13 @@ import unicodedata
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclosure.benchmarks.formats import Format
 from eclosure.benchmarks.load import detect_file, scan_instances
+from eclosure.benchmarks.sampling import DEFAULT_SEED, sample_place
 from eclosure.chat.connect import CallSettings
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, unwatched
 from eclosure.chat.kinship import same_family
@@ -37,7 +39,7 @@ from eclosure.store.spool import Spool
 from eclosure.store.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eclosure.chat.endpoint import ServerAddress
     from eclosure.chat.model import ChatModel
@@ -183,17 +185,25 @@ class Plan:
 
     @contextmanager
     def sources(self) -> Iterator[Sources]:
-        """What families are to be built from."""
-        layout = Format(self.stage.settings["format"])
-        with Spool(Instance, scan_instances(self.stage.inputs[0], format=layout), limit=self.limit) as spool:
+        """Open what families are to be built from: all of the file, or the first ``limit`` in seeded order."""
+        drawn = None if self.limit is None else _first_in_seeded_order(self._scan(), self.limit)
+        records = (
+            self._scan()
+            if drawn is None
+            else (record for record in self._scan() if record.value is None or record.value.id in drawn)
+        )
+        with Spool(Instance, records) as spool:
             yield Sources(spool)
+
+    def _scan(self) -> Iterator[ReadRecord[Instance]]:
+        return scan_instances(self.stage.inputs[0], format=Format(self.stage.settings["format"]))
 
     def inquiry(self, *, force: bool = False) -> Inquiry[Instance]:
         """The run: what is asked of whom, and what is written when it is done."""
 
         async def notes(ledger: Ledger) -> Mapping[str, Any]:
-            with self.sources() as sources:
-                return await by_dataset(ledger, sources, self.settings.parts)
+            with self.sources() as sources, Spool(Instance, self._scan()) as sampled:
+                return await by_dataset(ledger, sampled, sources, self.settings.parts)
 
         _refuse_strangers(self.stage, force=force)
         finish = partial(_complete, self.stage.out.parent, force=force)
@@ -216,6 +226,14 @@ class Plan:
             Part.REVERIFY: Job(Part.REVERIFY, partial(reverify, team=team), Family),
         }
         return [jobs[part] for part in self.settings.parts]
+
+
+def _first_in_seeded_order(records: Iterable[ReadRecord[Instance]], limit: int) -> set[str]:
+    """Return the ids of the first sources in the order of ``data sample``: a part of a sample is a sample again."""
+    places = {
+        sample_place(source, DEFAULT_SEED): source.id for record in records if (source := record.value) is not None
+    }
+    return {places[place] for place in nsmallest(limit, places)}
 
 
 def _complete(folder: Path, *, force: bool) -> None:

@@ -184,13 +184,13 @@ def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
 
 
 def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path):
-    """Both fail the question; they differ on gold. The third passes all, which settles gold alone."""
+    """One fails gold, the other passes all. The third fails the question, on which nobody differs: gold is settled."""
     name, quiet = ids(key, "A")[:2]
-    one = given(key, tmp_path, 1, {name: (GOLD, QUESTION)})
-    two = given(key, tmp_path, 2, {name: (QUESTION,)})
-    third = given(key, tmp_path, 3, {quiet: (GOLD,)}, only={name, quiet})
+    one = given(key, tmp_path, 1, {name: (GOLD,)})
+    two = given(key, tmp_path, 2, {})
+    third = given(key, tmp_path, 3, {quiet: (GOLD,), name: (QUESTION,)}, only={name, quiet})
     (outcome,) = (one for one in settle(key, [one, two], third) if one.item.family_id == name)
-    assert (outcome.labels, outcome.disputed) == ((True, True, False, False), (ViewKind.GOLD,))
+    assert (outcome.labels, outcome.disputed) == ((True, True, True, True), (ViewKind.GOLD,))
     found = report(key, [one, two], third)
     assert quiet not in found.failing
     assert [len(handed.surplus) for handed in found.handed] == [0, 0, 1]
@@ -204,11 +204,21 @@ def test_different_reasons_for_the_same_verdict_are_no_dispute(key, tmp_path):
 
 
 def test_views_may_be_disputed_where_the_family_is_not(key, tmp_path):
-    """Both fail the family, each for another view: the family is settled, the views are not."""
+    """Both fail the family, each for another view: the family is settled, the views are not (appendix B.6).
+
+    A third person resolves disagreements on families, so nobody is sent this one.
+    """
     name = ids(key, "A")[0]
     sheets = [given(key, tmp_path, n, {name: (mark,)}) for n, mark in ((1, GOLD), (2, EVIDENCE))]
     found = report(key, sheets)
-    assert found.disputed == (name,)
+    assert (found.disputed, found.unresolved) == ((), ())
+    assert (found.open, found.failing) == ((name,), {name: ("Family",)})
+    assert found.datasets["A"]["Family"].value == 19 / 20
+    assert found.datasets["A"]["Gold"].open == 1
+    third = given(key, tmp_path, 3, {}, only={name})
+    settled = report(key, sheets, third)
+    assert settled.datasets == found.datasets
+    assert [len(handed.surplus) for handed in settled.handed] == [0, 0, 1]
     family, gold = (next(one for one in found.agreement if one.what == what) for what in ("Family", "Gold"))
     assert (family.agreed, gold.agreed) == (30, 29)
 

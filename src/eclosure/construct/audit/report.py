@@ -1,7 +1,9 @@
 """What an audit says: how far people agreed, and how many families pass (appendix B.6).
 
 A view passes when all that is asked of it was answered with yes, a family when its three views pass. Where people agree
-that is settled; where they do not, a third decides. What is neither stays open: then there are bounds and no rate.
+on the family that is settled; where they do not, a third person decides the views on which they differ. What is neither
+stays open: then there are bounds and no rate. Two people who fail a family for different views agree on the family, so
+nobody else is asked, and those views stay open.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class Outcome(NamedTuple):
     labels: tuple[Label, ...]
     """The three views and the family, as far as they are settled."""
     disputed: tuple[ViewKind, ...]
-    """The views of which one person says that they pass and another that they do not."""
+    """Where people disagree on the family: the views of which one says that they pass and another that they do not."""
 
 
 def settle(key: Key, sheets: Sequence[Sheet], third: Sheet | None = None) -> list[Outcome]:
@@ -93,17 +95,19 @@ def settle(key: Key, sheets: Sequence[Sheet], third: Sheet | None = None) -> lis
 
 
 def _outcome(item: Item, sheets: Sequence[Sheet], third: Sheet | None) -> Outcome:
-    said = [sheet.labels(item.family_id) for sheet in sheets]
+    answers = [sheet.labels(item.family_id) for sheet in sheets]
+    decisions = {labels[-1] for labels in answers}
     views: list[Label] = []
     disputed = []
-    for place, kind in enumerate(ViewKind):
-        heard = {labels[place] for labels in said}
-        if {True, False} <= heard:
+    for index, kind in enumerate(ViewKind):
+        labels = {answer[index] for answer in answers}
+        if {True, False} <= labels and {True, False} <= decisions:
             disputed.append(kind)
-            views.append(None if third is None else third.labels(item.family_id)[place])
+            views.append(None if third is None else third.labels(item.family_id)[index])
         else:
-            views.append(heard.pop() if len(heard) == 1 else None)
-    return Outcome(item, (*views, conjunction(views)), tuple(disputed))
+            views.append(labels.pop() if len(labels) == 1 else None)
+    family = False if decisions == {False} else conjunction(views)
+    return Outcome(item, (*views, family), tuple(disputed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +316,9 @@ def _unresolved(outcome: Outcome) -> bool:
 
 
 def _failed(outcome: Outcome) -> tuple[str, ...]:
-    return tuple(str(kind) for kind, label in zip(ViewKind, outcome.labels, strict=False) if label is False)
+    """Return the views that fail; the family itself where people agree on it and on no single view."""
+    views = tuple(str(kind) for kind, label in zip(ViewKind, outcome.labels, strict=False) if label is False)
+    return views or ((FAMILY,) if outcome.labels[-1] is False else ())
 
 
 def _notes(items: Sequence[Item], sheets: Sequence[Sheet]) -> list[tuple[str, int, str]]:
