@@ -406,6 +406,11 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     assert len(sizes) <= 3
     assert incomplete(done) == {"cut_off": 12}
     assert {one.source.model for one in responses(tmp_path / "run")} == {"tiny"}
+    engine = done.manifest.calls["engine"]
+    assert (engine["engine"], engine["dtype"]) == ("transformers", "float32")
+    assert {"torch", "transformers", "peft"} <= engine["versions"].keys()
+    assert engine["device"]
+    assert done.manifest.settings["max_length"] == 8_192
     assert str(weights.parent) not in done.stage.out.read_text() + done.stage.manifest_path.read_text()
     again = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))
     assert (again.again, sum(sizes)) == (True, 12)
@@ -621,3 +626,12 @@ def test_a_model_as_it_is_has_no_training_seed(instances, tmp_path, tuned_server
     words += ["--out", tmp_path / "a", "--training-seed", 42]
     with pytest.raises(SettingError, match="Name the training method with --method"):
         CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+
+
+def test_prompt_and_reply_have_a_longest_length_here(tmp_path, weights):
+    """The paper's 8,192 tokens unless told otherwise; what does not fit is set aside, not cut."""
+    questions(tmp_path / "a.jsonl", 3)
+    settings = replace(FEW, max_length=40)
+    done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", settings, model=find_model(str(weights)))
+    assert done.manifest.counts.quarantined == {"generate: too_long": 3}
+    assert done.manifest.settings["max_length"] == 40

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from eclosure.chat.connect import CallSettings
 from eclosure.chat.failures import CallFailure, FailureKind
 from eclosure.chat.inquiry import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
 from eclosure.chat.model import ChatModel, Decoding, Finish, Reply, Request
-from eclosure.chat.named import Named, Served, find_model
+from eclosure.chat.named import InProcess, Named, Served, find_model
 from eclosure.core.identity import content_hash
 from eclosure.core.instance import Instance
 from eclosure.core.response import Response
@@ -54,6 +56,8 @@ class GenerateSettings:
     demonstrations: int = 2
     order: Order = Order.EVIDENCE_FIRST
     max_new_tokens: int = 1_024
+    max_length: int = 8_192
+    """Most tokens of prompt and reply together, for a model that is loaded here. A server has a limit of its own."""
     thinking: bool | None = None
     """Whether a model that can think shall; None is off where the server is one's own, else left to the provider."""
     limit: int | None = None
@@ -138,6 +142,8 @@ async def plan(
         model = await model.settled(deadline)
     elif settings.thinking:
         raise SettingError("thinking: a model in this process is asked without. Use a server for it.")
+    elif isinstance(model, InProcess):
+        model = replace(model, context=settings.max_length)
     path = Path(instances)
     layout = detect_file(path) if settings.format is Format.AUTO else settings.format
     told = _deciding(model, settings) | {
@@ -209,8 +215,11 @@ def inquiry_of(planned: Plan, *, force: bool = False) -> Inquiry[Instance]:
 
         return [Job(JOB, respond, Response)]
 
+    async def notes(ledger: Ledger) -> dict[str, Any]:
+        return {"incomplete": await _incomplete(ledger), "engine": engine_facts(planned.model)}
+
     copy = partial(_copy_questions, planned, force=force)
-    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, _incomplete, copy)
+    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, notes, copy)
 
 
 async def make_inquiry(
@@ -241,12 +250,46 @@ def _copy_questions(planned: Plan, *, force: bool) -> None:
         copy.write(spool)
 
 
-async def _incomplete(ledger: Ledger) -> dict[str, Any]:
-    found: Counter[str] = Counter()
+async def _incomplete(ledger: Ledger) -> dict[str, int]:
+    """Count the generations without a submitted answer, by reason."""
+    reasons: Counter[str] = Counter()
     async for outcome in ledger.outcomes(JOB):
         if outcome.kind == "accepted" and (why := read_value(Response, outcome).incomplete) is not None:
-            found[why.value] += 1
-    return {"incomplete": dict(sorted(found.items()))}
+            reasons[why.value] += 1
+    return dict(sorted(reasons.items()))
+
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "peft", "vllm")
+
+
+def engine_facts(model: Named) -> dict[str, Any]:
+    """Return what computed the replies, for the manifest: engine, its versions, precision and device.
+
+    Of a server nothing is known but that it is one: note its engine and versions beside the run.
+    """
+    if not isinstance(model, InProcess):
+        return {"engine": "server"}
+    versions = {name: version(name) for name in _PACKAGES if find_spec(name) is not None}
+    return {"engine": model.engine, "versions": versions, "dtype": _dtype(model), "device": _device()}
+
+
+def _dtype(model: InProcess) -> str:
+    """Return the precision of the weights: as asked for, or, for ``auto``, as they were published."""
+    if model.dtype != "auto" or model.weights.endswith(".gguf"):
+        return model.dtype
+    from eclosure.weights import load_config  # noqa: PLC0415 - heavy
+
+    published = getattr(load_config(model.weights, model.revision).get_text_config(), "dtype", None)
+    return model.dtype if published is None else str(published).removeprefix("torch.")
+
+
+def _device() -> str:
+    import torch  # noqa: PLC0415 - heavy, and loaded by now
+
+    if torch.cuda.is_available():
+        return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return "cpu" if accelerator is None else accelerator.type
 
 
 async def answer(model: ChatModel, plan: Plan, instance: Instance) -> Response | Rejected:

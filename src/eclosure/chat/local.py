@@ -103,6 +103,8 @@ class LocalModel:
     base_name: str
     stops: frozenset[int]
     adapter: Path | None = None
+    context: int | None = None
+    """Most tokens of prompt and reply together; None for the model's own limit."""
     batch_tokens: int = BATCH_TOKENS
     progress: Callable[[int, int], None] = lambda _done, _of: None
 
@@ -161,7 +163,8 @@ class LocalModel:
     def _prompts(self, requests: Sequence[Request]) -> list[_Prompt]:
         ids = [prompt_ids(self.tokenizer, request) for request in requests]
         config = self.base.model.config.get_text_config()
-        limits = room(ids, requests, getattr(config, "max_position_embeddings", None) or _UNBOUNDED)
+        own = getattr(config, "max_position_embeddings", None) or _UNBOUNDED
+        limits = room(ids, requests, own if self.context is None else min(own, self.context))
         return [
             _Prompt(place, ids[place], limits[place], request.decoding, request.replica)
             for place, request in enumerate(requests)

@@ -139,6 +139,8 @@ class InProcess:
     """The hash of the weights; of their name where they are on the hub."""
     known_source: Source | None = None
     """The source of the responses, where the user has named it."""
+    context: int | None = None
+    """Most tokens of prompt and reply together; None for the engine's default."""
 
     @property
     def name(self) -> str:
@@ -168,6 +170,8 @@ class InProcess:
         told: dict[str, Any] = {"engine": self.engine, "model": self._shown, "weights": self.content}
         if self.adapter is not None:
             told["adapter"] = file_hash(self.adapter / ADAPTER_WEIGHTS)
+        if self.context is not None:
+            told["max_length"] = self.context
         return told | {"dtype": self.dtype, "revision": self.revision}
 
     @property
@@ -186,12 +190,13 @@ class InProcess:
             from eclosure.chat.vllm import VllmModel, adapter_rank  # noqa: PLC0415 - heavy
 
             rank = 16 if self.adapter is None else adapter_rank(self.adapter)
-            engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, dtype=self.dtype)
+            limit = {} if self.context is None else {"context": self.context}
+            engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, dtype=self.dtype, **limit)
             return engine if self.adapter is None else engine.with_adapter(self.adapter)
         _require_torch()
         from eclosure.chat.local import LocalModel  # noqa: PLC0415 - heavy
 
-        model = LocalModel.load(self.weights, revision=self.revision, dtype=self.dtype)
+        model = LocalModel.load(self.weights, revision=self.revision, dtype=self.dtype, context=self.context)
         return model if self.adapter is None else model.with_adapter(self.adapter)
 
 

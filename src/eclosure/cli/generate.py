@@ -83,6 +83,10 @@ def generate(
         Order | None, typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]")
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 1_024,
+    max_length: Annotated[
+        int,
+        typer.Option(min=1, help="Most tokens of prompt and reply together, for weights that are loaded here."),
+    ] = 8_192,
     thinking: Annotated[
         bool | None,
         typer.Option("--thinking/--no-thinking", help="[default: off on servers of your own]", show_default=False),
@@ -136,6 +140,7 @@ def generate(
         demonstrations=count,
         order=first,
         max_new_tokens=max_new_tokens,
+        max_length=max_length,
         thinking=thinking,
         limit=limit,
         format=layout,
@@ -146,8 +151,8 @@ def generate(
     if engine is Engine.RAY:
         if adapter is not None or base_model is not None or recipes or said != _Said() or asking.replay:
             raise SettingError(
-                "--engine ray asks a served model as it is: no --adapter, --base-model, --adapter-recipe, --backbone, "
-                "--method, --training-seed or --replay."
+                "--engine ray asks a model that is served, as it is: no --adapter, --base-model, --adapter-recipe, "
+                "--backbone, --method, --training-seed or --replay."
             )
         where = (instances, model, asking.base_url, out)
         made = partial(make_inquiry, *where, settings, asking.calls.deadline, force=asking.force)
