@@ -157,7 +157,7 @@ def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
 
 def _matching(labels: Iterable[tuple[Label, Label]]) -> Matching:
     """Count pairs of the judge's correctness and the match."""
-    counts = Counter(labels)
+    counts: Counter[tuple[Label, Label]] = Counter(labels)
     both, judge_only = counts[True, True], counts[True, False]
     matching_only, neither = counts[False, True], counts[False, False]
     known = both + judge_only + matching_only + neither

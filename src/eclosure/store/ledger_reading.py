@@ -19,13 +19,12 @@ from sqlalchemy.exc import DBAPIError
 
 from eclosure.errors import UserError
 from eclosure.store.database import engine_of, is_url, shown
-from eclosure.store.ledger_queries import ALL_OUTCOMES, CALLS, INTENTS, REPLIES, Pages
+from eclosure.store.ledger_checks import CHECKS
+from eclosure.store.ledger_queries import Pages
 from eclosure.store.ledger_rows import (
     Kind,
     Settled,
     key_text,
-    read_intent,
-    read_outcome,
     read_request,
     read_settled,
     to_text,
@@ -123,11 +122,10 @@ def runs_of(where: Path | str) -> list[str]:
 def find_damage(where: Path | str) -> Damage:
     """Check every row against its checksum, and return what is damaged."""
     calls, runs, lost = set(), set(), 0
-    checks = ((CALLS, read_request), (INTENTS, read_intent), (REPLIES, read_settled), (ALL_OUTCOMES, read_outcome))
     with _reading(where) as connection:
-        for pages, read in checks:
+        for _, pages, sound in CHECKS:
             for row in _rows(connection, pages):
-                if read(row) is not None and getattr(row, "intended", 0) is not None:
+                if sound(row):
                     continue
                 try:
                     if "record_id" in row._fields and "key" not in row._fields:
