@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from eclosure.chat.model import Finish, Reply, Request, Usage, request_identity
 from eclosure.chat.recorded import call_key, settled_of
 from eclosure.cli.main import app
-from eclosure.core.judgment import Judgment
+from eclosure.core.judgment import Judgment, reason_kind
 from eclosure.errors import SettingError, UserError
 from eclosure.store import records
 from eclosure.store.ledger import Intent, Ledger, Outcome
@@ -56,7 +56,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
         calls = server.bill(keys=False)["totals"]["paid"]
         taken = port(server)
     before = list(records.read(folder / "judgments.jsonl", Judgment))
-    assert any("invalid" in judgment.unjudged.values() for judgment in before)
+    assert any("invalid" in map(reason_kind, judgment.unjudged.values()) for judgment in before)
 
     refused = [
         json.loads(line)
