@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -16,7 +19,7 @@ from inspect_ai.scorer import Score
 from tests.adapters.inspect.running import WARNINGS, judge_at, planted, planted_answers, run, said, scripted, world
 from typer.testing import CliRunner
 
-from eclosure.adapters.inspect.cases import verdict_of
+from eclosure.adapters.inspect.cases import recorded_response, verdict_of
 from eclosure.adapters.inspect.exporting import export_run
 from eclosure.adapters.inspect.importing import import_log
 from eclosure.adapters.inspect.scorer import lgg
@@ -96,7 +99,7 @@ def test_inspect_opens_what_we_write(folder, tmp_path):
     assert len(list_eval_logs(str(tmp_path))) == 2
     log, other = map(read_eval_log, done.logs)
     assert log.eval.task_id != other.eval.task_id
-    assert (log.status, log.eval.model, log.results.total_samples) == ("success", "house/model", 7)
+    assert (log.status, log.eval.model, log.results.total_samples) == ("success", "eclosure/house/model", 7)
     truth = [case.verdict for case in read_cases(folder).cases if case.response.source.method is None]
     scored = [verdict_of(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
     assert sorted(scored, key=repr) == sorted(truth, key=repr)
@@ -261,3 +264,39 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
         app, ["diagnose", str(folder), "--out", str(tmp_path / "report"), "--resamples", "100"]
     )
     assert diagnosis.exit_code == 0, diagnosis.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [Source("world saboteur"), Source("openai/gpt-x", "SFT", 3), None], ids=str)
+def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, monkeypatch, source):
+    run, cases = tmp_path / "run", planted(3)
+    run.mkdir()
+    records.write(run / INSTANCES, [instance for instance, _ in cases])
+    records.write(run / RESPONSES, [replace(made.response, source=source) for _, made in cases])
+    (log,) = export_run(run, tmp_path / "logs").logs
+    words = ["score", log, "--scorer", "eclosure/lgg", "-S", "judge=openai-api/world/world", "--overwrite"]
+    with world(monkeypatch=monkeypatch):
+        done = subprocess.run(
+            [sys.executable, "-m", "inspect_ai", *map(str, words), "--action", "overwrite", "--display", "plain"],
+            env=dict(os.environ),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    import_log(log, tmp_path / "back")
+    # The responses are the same, with the name they had, and each has its judgment.
+    back = content(tmp_path / "back")
+    assert back[RESPONSES] == {records.encode(response) for response in records.read(run / RESPONSES, Response)}
+    judged = {case.response.id: case.verdict for case in read_cases(tmp_path / "back")[0]}
+    assert judged == {made.response.id: made.verdict for _, made in cases}
+
+
+def test_a_response_that_was_given_anew_is_not_taken_for_the_recorded_one(folder, tmp_path):
+    log = read_eval_log(export_run(folder, tmp_path).logs[0])
+    sample = log.samples[0]
+    assert recorded_response(sample.metadata, sample.output) is not None
+    assert recorded_response(sample.metadata, said("Step 1: something else\nFinal answer: no")) is None
+    assert recorded_response({}, sample.output) is None

@@ -17,6 +17,7 @@ from eclosure.core.response import Response, Source
 from eclosure.core.verdict import Verdict
 from eclosure.diagnose import Case, broken_link
 from eclosure.errors import RecordError
+from eclosure.protocol.response import completion_text
 from eclosure.store.records import decode, encode
 
 if TYPE_CHECKING:
@@ -89,6 +90,19 @@ def response_of(instance: Instance, output: ModelOutput, model: str, epoch: int)
     return Response.from_completion(
         f"{instance.id}-{system}", instance.id, output.completion, Source(model), cut_off=cut_off
     )
+
+
+def completion_of(response: Response) -> str:
+    """Return what the model wrote; where only trace and answer are known, these in the form we ask for."""
+    if response.completion is not None:
+        return response.completion
+    return completion_text(response.trace, response.answer or "")
+
+
+def recorded_response(metadata: Mapping[str, Any] | None, output: ModelOutput) -> Response | None:
+    """Return the response that a log of ours carries; None where the output is no longer that response's."""
+    response = kept(Response, metadata, RESPONSE)
+    return response if response is not None and completion_of(response) == output.completion else None
 
 
 def labels(verdict: Verdict) -> dict[str, Label]:

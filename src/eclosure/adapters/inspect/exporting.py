@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import eclosure
-from eclosure.adapters.inspect.cases import INSTANCE, KEYS, RESPONSE, plain, score_of
+from eclosure.adapters.inspect.cases import INSTANCE, KEYS, RESPONSE, completion_of, plain, score_of
 from eclosure.adapters.inspect.importing import SCORE
-from eclosure.adapters.inspect.model import chat_messages, require_inspect
+from eclosure.adapters.inspect.model import PROVIDER, chat_messages, require_inspect
 from eclosure.benchmarks.load import NO_RESPONSE
 from eclosure.cases import check_run, read_run_files
 from eclosure.core.identity import content_hash
@@ -26,7 +26,7 @@ from eclosure.core.response import Response, Source
 from eclosure.diagnose import Case
 from eclosure.errors import UserError
 from eclosure.protocol.prompts import Message
-from eclosure.protocol.response import completion_text, serialize_evidence
+from eclosure.protocol.response import serialize_evidence
 from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclosure.store.manifest import Counts, Manifest, file_hashes
 from eclosure.store.records import DUPLICATE, ID_REUSED, read
@@ -175,7 +175,8 @@ def _spec(run: Path, source: Source, epochs: Counter[str], now: str, stale: Sequ
         "task_id": content_hash([run.resolve().name, plain(source)])[7:29],
         "run_id": content_hash([run.resolve().name, now])[7:29],
         "dataset": {"name": run.resolve().name, "samples": len(epochs), "sample_ids": list(epochs)},
-        "model": source.model,
+        # A name that Inspect can resolve when the log is scored again: its provider answers nothing (provider.py).
+        "model": f"{PROVIDER}/{source.model}",
         "config": {"epochs": max(epochs.values())},
         "scorers": [{"name": SCORE, "metrics": [{"name": f"{PACKAGE}/gap"}, per_label]}],
         "packages": {PACKAGE: eclosure.__version__},
@@ -188,10 +189,9 @@ def _sample(instance: Instance, response: Response, judgment: Judgment | None, e
     from inspect_ai.model import ModelOutput  # noqa: PLC0415 - optional
 
     model = UNKNOWN if response.source is None else response.source.model
-    said = response.completion
-    if said is None:
-        said = completion_text(response.trace, response.answer or "")
-    output = ModelOutput.from_content(model, said, stop_reason="max_tokens" if response.cut_off else "stop")
+    output = ModelOutput.from_content(
+        model, completion_of(response), stop_reason="max_tokens" if response.cut_off else "stop"
+    )
     shown = Message(role="user", content=f"{instance.question}\n\n{serialize_evidence(instance.evidence)}")
     return EvalSample(
         id=instance.id,

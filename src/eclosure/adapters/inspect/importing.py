@@ -14,7 +14,7 @@ from eclosure.adapters.inspect.cases import (
     unanswered,
     verdict_of,
 )
-from eclosure.adapters.inspect.model import require_inspect
+from eclosure.adapters.inspect.model import PROVIDER, require_inspect
 from eclosure.core.judgment import Judgment
 from eclosure.core.response import Response
 from eclosure.errors import RecordError, UserError
@@ -77,7 +77,7 @@ def read_log(log: Path, *, score: str = SCORE) -> Iterator[Row]:
         header = read_eval_log(log, header_only=True)
     except (ValueError, KeyError) as error:
         raise UserError(f"{log}: this is no log of Inspect ({error}).") from error
-    reader = _Reader(log, header.eval.model, score)
+    reader = _Reader(log, header.eval.model.removeprefix(f"{PROVIDER}/"), score)
     seen = set()
     for sample in _samples(log, header):
         seen.add((str(sample.id), sample.epoch))

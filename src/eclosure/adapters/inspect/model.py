@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 PREFIX = "inspect/"
 """What the name of a model begins with that was asked through Inspect."""
+PROVIDER = "eclosure"
+"""The provider, by Inspect's word, of the models in logs of ours."""
 
 _FINISHES = {"max_tokens": "length", "model_length": "length"}
 """Where Inspect's word for the end of a reply is not the protocol's; the context's end is an end of length, too."""

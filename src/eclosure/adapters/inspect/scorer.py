@@ -9,7 +9,15 @@ from inspect_ai.model import Model, get_model, model_roles
 from inspect_ai.scorer import Metric, Score, Scorer, Target, scorer
 from inspect_ai.solver import TaskState
 
-from eclosure.adapters.inspect.cases import KEYS, instance_of, response_of, score_of, unanswered, unscored
+from eclosure.adapters.inspect.cases import (
+    KEYS,
+    instance_of,
+    recorded_response,
+    response_of,
+    score_of,
+    unanswered,
+    unscored,
+)
 from eclosure.adapters.inspect.metrics import gap, judged
 from eclosure.adapters.inspect.model import InspectModel
 from eclosure.diagnose import Case
@@ -52,7 +60,9 @@ def lgg(
         instance = instance_of(state.sample_id, state.input_text, list(target), state.metadata)
         if (reason := unanswered(state.output)) is not None:
             return unscored(reason)
-        response = response_of(instance, state.output, str(state.model), state.epoch)
+        response = recorded_response(state.metadata, state.output)
+        if response is None:
+            response = response_of(instance, state.output, str(state.model), state.epoch)
         # What is not the judge's doing is raised: Inspect then counts an error, and a retry asks again.
         return score_of(Case(instance, response, await judge_response(instance, response, _model(judge), settings)))
 
