@@ -27,7 +27,7 @@ MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
 COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
     "demo": (["--out", "new", "--questions", "60"], None),
-    "diagnose": (["demo", "--resamples", "20"], None),
+    "diagnose": (["demo", "--resamples", "100"], None),
     "gate": (["demo", "--min-trr", "0.5"], None),
     "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], "chat"),
     "label": (["demo", "--n", "2", "--no-browser"], "annotate"),
@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "annotate status": (["project"], "annotate"),
     "annotate verify-audit": (["project"], "annotate"),
     "data convert": (["table.parquet", "--out", "new.jsonl"], "parquet"),
-    "data sample": (["instances.jsonl", "--out", "new.jsonl"], None),
+    "data sample": (["instances.jsonl", "-n", "2", "--out", "new.jsonl"], None),
     "data intersect": (["demo", "--out", "new.jsonl"], None),
     "data stats": (["instances.jsonl"], None),
     "data validate": (["instances.jsonl"], None),
@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "families validate": (["families.jsonl"], None),
     "families export": (["families.jsonl", "--format", "datasets", "--out", "new"], "parquet"),
     "families audit sample": (["built", "--n", "2", "--out", "new"], None),
-    "families audit report": (["audit", "audit/forms-1.jsonl"], None),
+    "families audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
     "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
     "judge validate": (["demo", "--verdicts", "demo/people.jsonl"], None),
     "world make": (["--questions", "2", "--out", "new"], None),
@@ -192,8 +192,7 @@ def test_a_command_without_extras_works_or_names_the_extra(results, name):
     assert code in EXIT_CODES, output
     extra = COMMANDS[name][1]
     if extra is None:
-        assert "pip install 'eclosure" not in output or name == "demo", output
-        assert "no such file" not in output.lower(), output
+        assert code != 2, output
     else:
         assert code == 2, output
         assert f"pip install 'eclosure[{extra}" in output, output

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclosure.cli.output import say
+from eclosure.cli.output import printable, say
 
 if TYPE_CHECKING:
     from eclosure.chat.budget import Estimate
@@ -180,6 +181,7 @@ def asks_a_model(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_flags(**given: Any) -> None:
         flags = {name: given.pop(name) for name in shared.parameters}
+        warn_of_network_file(flags["ledger"], given.get("out") or Path())
         command(**given, asking=_asking(**flags))
 
     both = [*mine, *shared.parameters.values()]
@@ -187,6 +189,18 @@ def asks_a_model(command: Callable[..., None]) -> Callable[..., None]:
     with_flags.__signature__ = own.replace(parameters=both)  # type: ignore[attr-defined]
     with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in both}
     return with_flags
+
+
+def warn_of_network_file(ledger: str | None, folder: Path) -> None:
+    """Warn on stderr where a ledger in a file would lie on a network file system, whose locks SQLite cannot rely on."""
+    from eclosure.store import mounts
+
+    path = folder / "ledger.sqlite" if ledger is None else Path(ledger)
+    if (ledger is None or "://" not in ledger) and (kind := mounts.network_file_system(path)) is not None:
+        sys.stderr.write(
+            f"eclosure: {printable(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
+            "name a local file with --ledger, or a postgresql:// URL.\n"
+        )
 
 
 def run_on_workers(make: Maker, calls: CallSettings, asking: Asking, workers: int, address: str | None) -> Finished:

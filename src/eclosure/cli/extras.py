@@ -1,4 +1,4 @@
-"""Turns the import error of an optional dependency into the line that installs it."""
+"""Turns the import error of an optional dependency into the line that installs it, or names systems that have it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,18 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "yaml": ("chat", "train"),
 }
 
+# They come with Python, but not on Windows.
+_POSIX = frozenset({"fcntl", "grp", "pwd", "resource", "termios"})
+
 
 def install_line(error: ImportError) -> str | None:
-    """Return a sentence with the command that installs what is missing; None where no extra brings it.
+    """Return a sentence with the command that installs what is missing; None where the error is a bug.
 
     Where several extras bring a module, it is the one whose package tried to import it.
     """
     module = (error.name or "").partition(".")[0]
+    if module in _POSIX:
+        return f"this command needs {module} of the system. Run it on Linux or macOS; on Windows, use WSL."
     extras = _EXTRAS.get(module)
     # A module that is there and lacks a name is a wrong version or a bug, and stays a traceback.
     if extras is None or not isinstance(error, ModuleNotFoundError):

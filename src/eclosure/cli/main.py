@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Never
 
@@ -101,6 +102,10 @@ def _reads_environment(command: Any) -> bool:
 
 def main() -> Never:
     """Run the command; a user's mistake is a sentence and exit code 2, a bug is a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal with another encoding, as on Windows, must not end a command that prints a name.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except UserError as error:
