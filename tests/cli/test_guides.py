@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import re
 import shlex
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
+from tests.generating import questions, server
 from typer.testing import CliRunner
 
 from eclosure.cli.main import app
@@ -59,3 +63,17 @@ def test_the_lines_that_talk_to_the_model_run(tmp_path):
         server.stdout.close()
     assert said.stderr == ""
     assert "\nFinal answer: " in said.stdout
+
+
+@pytest.mark.slow
+def test_the_lines_that_generate_from_python_run(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "guides" / "generate.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    questions(tmp_path / "instances.jsonl", 2)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    with server() as model:
+        monkeypatch.setenv("ECLOSURE_BASE_URL", model.base_url)
+        compiled = compile(code, "generate.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        asyncio.run(types.FunctionType(compiled, names)())
+    assert names["done"].manifest.counts.accepted == 2
