@@ -16,10 +16,12 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import typer
 from tests.generating import questions, server
 from tests.store.postgres import fresh_database
 
-from eclosure.cli.environment import load_file, read_variables
+from eclosure.cli.environment import _KNOWN, load_file, read_variables
+from eclosure.cli.main import app
 from eclosure.core.response import Response
 from eclosure.errors import UserError
 from eclosure.store.records import read
@@ -434,3 +436,15 @@ def test_commands_that_ask_no_model_do_not_open_the_file(folder):
     write_env(folder, ECLOSURE_BASE_URL="http://127.0.0.1:9/v1")
     code, stderr = run(folder, "data", "stats", "instances.jsonl")
     assert (code, stderr) == (0, "")
+
+
+def test_every_option_that_may_stand_in_the_environment_is_decided_on():
+    """A new option is either a figure that a folder may set, or one that it may not: listed, never by a pattern."""
+
+    def variables(command):
+        for parameter in command.params:
+            yield from [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar or ()
+        for child in getattr(command, "commands", {}).values():
+            yield from variables(child)
+
+    assert set(variables(typer.main.get_command(app))) <= _KNOWN
