@@ -195,7 +195,8 @@ def _find_key(route: Route, variable: str | None, environ: Mapping[str, str], *,
     key = environ.get(own or "")
     if at_home and own and not key and not keyless:
         raise SettingError(f"{route.name}: no API key. Set {own}.")
-    key = key or environ.get("ECLOSURE_API_KEY")
+    if not (at_home and own):
+        key = key or environ.get("ECLOSURE_API_KEY")
     return SecretStr(key) if key else None
 
 
