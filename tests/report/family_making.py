@@ -38,9 +38,9 @@ def finding(role: Role, judge: str = "house/judge", *, again: bool = False, **ot
     """What somebody said who had nothing against it, but for what is given."""
     said = good(role) | other
     if (steps := SOUND.get(role)) and SOUND_KEY not in other:
-        entry = said[SOUND_KEY]["steps"][0]
+        entry = said[SOUND_KEY]["steps"][-1]
         said[SOUND_KEY] = {"steps": [{**entry, "id": number + 1, "sound": True} for number in range(steps)]}
-    return find(role, judge, said, passages=10, steps=steps, again=again)
+    return find(role, judge, said, passages=10, steps=steps, support=(0, 3), again=again)
 
 
 SOUND_KEY = "soundness"
