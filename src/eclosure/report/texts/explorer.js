@@ -86,7 +86,7 @@
     facet.select.name = facet.name;
     facet.select.append(new Option("any", ""));
     for (const [value, text] of facet.options) facet.select.append(new Option(text, value));
-    facet.select.addEventListener("change", refresh);
+    facet.select.addEventListener("change", changed);
     label.append(facet.select);
     label.hidden = facet.options.length < 2;
     byId("facets").append(label);
@@ -102,7 +102,7 @@
     long: ["most steps", order((i) => -data.steps[i])],
   };
   for (const [value, [text]] of Object.entries(SORTS)) sort.append(new Option(text, value));
-  sort.addEventListener("change", refresh);
+  sort.addEventListener("change", changed);
 
   /* ---- search: what the index holds at once, the rest as it is unpacked ---- */
   const low = (parts) => parts.filter(Boolean).join("\n").toLowerCase();
@@ -140,9 +140,11 @@
   }
 
   /* ---- the list ---- */
-  let shown = [], active = -1, open = -1;
+  /* active: the highlighted row. moved: whether the reader chose it. open: the response in the address, or -1. */
+  let shown = [], active = -1, moved = false, open = -1, viewed = -1;
+  const wide = matchMedia("(min-width: 60.01rem)");
   function refresh(progress) {
-    const kept = active >= 0 ? shown[active] : -1;
+    const kept = moved && active >= 0 ? shown[active] : -1;
     const wanted = facets.map(chosenOption);
     const found = matcher();
     const counts = facets.map((facet) => new Array(facet.options.length).fill(0));
@@ -167,12 +169,33 @@
     const by = SORTS[sort.value][1];
     if (by) shown.sort(by);
     active = shown.indexOf(kept);
-    if (active < 0 && shown.length) active = 0;
+    if (active < 0) { moved = false; active = shown.length ? 0 : -1; }
     status.textContent = `${count(shown.length)} of ${count(total)} responses` + (busy() ? ` · ${typeof progress === "string" ? progress : "reading all texts …"}` : "");
     rows.style.height = shown.length * ROW + "px";
     if (list.scrollTop > shown.length * ROW) list.scrollTop = 0;
     draw();
+    settle();
     remember();
+  }
+  /* The pane shows the highlighted response, and none when there is none. On a narrow screen it opens on demand. */
+  function settle() {
+    const i = active >= 0 ? shown[active] : -1;
+    if (open !== i) open = -1;
+    if (i < 0) {
+      viewed = -1;
+      detail.className = "";
+      detail.replaceChildren(make("p", "empty", "No response is chosen: none fits the filters and the search."));
+      detail.hidden = !wide.matches;
+    } else if (!wide.matches && open < 0) { viewed = -1; detail.hidden = true; }
+    else if (viewed !== i) view(i, true);
+  }
+  /* After a filter, the search or the order was changed by the reader. */
+  function changed() { refresh(); reveal(); }
+  function reveal() {
+    const top = Math.max(active, 0) * ROW;
+    if (top < list.scrollTop) list.scrollTop = top;
+    else if (top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + ROW - list.clientHeight;
+    draw();
   }
   function draw() {
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 5);
@@ -200,18 +223,14 @@
   function go(n, { show = wide.matches, scroll = true } = {}) {
     if (!shown.length) return;
     active = Math.min(Math.max(n, 0), shown.length - 1);
-    if (scroll) {
-      const top = active * ROW;
-      if (top < list.scrollTop) list.scrollTop = top;
-      else if (top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + ROW - list.clientHeight;
-    }
-    draw();
+    moved = true;
+    if (scroll) reveal(); else draw();
     if (show) view(shown[active]);
   }
-  const wide = matchMedia("(min-width: 60.01rem)");
   let waiting = false;
   list.addEventListener("scroll", () => { if (!waiting) { waiting = true; requestAnimationFrame(() => { waiting = false; draw(); }); } }, { passive: true });
   addEventListener("resize", draw);
+  wide.addEventListener("change", settle);
   rows.addEventListener("click", (event) => {
     const row = event.target.closest(".row");
     if (row) { go(Number(row.dataset.n), { show: true, scroll: false }); if (!wide.matches) detail.focus(); }
@@ -219,7 +238,6 @@
 
   /* ---- one response ---- */
   const LABEL = [["no", "no"], ["yes", "yes"], ["open", "not judged"]];
-  let viewed = -1;
   async function view(i, quietly) {
     viewed = i;
     if (!quietly) { open = i; remember(); }
@@ -360,7 +378,7 @@
     made.append(make("summary", "", "The raw completion"), words("div", "raw", one.raw));
     return [made];
   }
-  function close() { detail.hidden = !wide.matches; if (!wide.matches) { open = -1; remember(); } list.focus(); }
+  function close() { if (!wide.matches) { open = -1; settle(); remember(); } list.focus(); }
 
   /* ---- the address: #r=id for a response, #outcome=gap&model=x for a filter ---- */
   function remember() {
@@ -387,31 +405,30 @@
     inPassages.checked = params.has("passages");
     sort.value = Object.hasOwn(SORTS, params.get("sort")) ? params.get("sort") : "given";
     const wanted = place.get(params.get("r"));
-    open = wanted ?? -1;
-    active = -1;
+    moved = false;
     list.scrollTop = 0;
+    byId("explorer-problem").hidden = true;
     refresh();
     byId("explorer").scrollIntoView();
     if (wanted !== undefined) {
-      const n = shown.indexOf(wanted);
-      if (n >= 0) go(n, { show: false });
-      view(wanted);
+      /* What was asked for by its id is shown, whatever the filters say. */
+      if (!shown.includes(wanted)) { reset(); refresh(); }
+      go(shown.indexOf(wanted), { show: true });
     } else if (params.has("r")) fail("This report has no response of that id.");
-    else if (wide.matches && shown.length) go(0);
     return true;
   }
   addEventListener("hashchange", follow);
 
   /* ---- keys ---- */
   let typing = 0;
-  search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(refresh, 150); });
-  inPassages.addEventListener("change", refresh);
+  search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(changed, 150); });
+  inPassages.addEventListener("change", changed);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
-  byId("clear").addEventListener("click", () => {
+  function reset() {
     for (const facet of facets) facet.select.value = "";
     search.value = ""; inPassages.checked = false; sort.value = "given";
-    refresh();
-  });
+  }
+  byId("clear").addEventListener("click", () => { reset(); moved = false; changed(); });
   const PAGE = () => Math.max(1, Math.floor(list.clientHeight / ROW) - 1);
   const MOVES = { j: () => active + 1, k: () => active - 1, ArrowDown: () => active + 1, ArrowUp: () => active - 1, PageDown: () => active + PAGE(), PageUp: () => active - PAGE(), Home: () => 0, End: () => shown.length - 1 };
   addEventListener("keydown", (event) => {
@@ -419,11 +436,11 @@
     const field = event.target.closest("input, select, textarea");
     const inList = document.activeElement === list;
     if (event.key === "Escape") {
-      if (field === search && search.value) { search.value = ""; refresh(); } else if (field || detail.contains(document.activeElement)) close();
+      if (field === search && search.value) { search.value = ""; changed(); } else if (field || detail.contains(document.activeElement)) close();
       else return;
     } else if (field) {
       if (field !== search || (event.key !== "Enter" && event.key !== "ArrowDown")) return;
-      refresh(); list.focus(); go(0);
+      clearTimeout(typing); moved = false; refresh(); list.focus(); go(0);
     } else if (event.key === "/") { byId("explorer").scrollIntoView(); search.focus(); search.select(); }
     else if (event.key in MOVES && (inList || event.key === "j" || event.key === "k")) {
       const onDetail = detail.contains(document.activeElement);
@@ -435,7 +452,7 @@
     event.preventDefault();
   });
 
-  if (!follow()) { refresh(); if (wide.matches && shown.length) view(shown[0], true); }
+  if (!follow()) refresh();
   document.documentElement.dataset.ready = "1";
   performance.mark("explorer-ready");
 })();
