@@ -155,6 +155,8 @@ def test_a_gguf_file_can_be_trained(tmp_path):
     trainer = transformers.Trainer(peft.get_peft_model(model, config), arguments)  # refuses what it holds quantised
     trainer.model(torch.arange(2, 30)[None]).logits.sum().backward()
     assert any(parameter.grad is not None for parameter in trainer.model.parameters())
+    # Adapters and cards name their base after the model: the file, not the folder it happens to lie in.
+    assert model.config._name_or_path == model.name_or_path == "small.gguf"
 
 
 @pytest.fixture(scope="module")

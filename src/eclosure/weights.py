@@ -1,20 +1,23 @@
-"""Open weights by name or folder: a tokenizer, a model, an adapter on it.
+"""Load open weights by name or folder: a tokenizer with its chat template, a model, an adapter on it.
 
-Safetensors only, no code from a model's repository, no surprises: an adapter that changes nothing is refused.
+Safetensors only, no code from a model's repository. An adapter that changes nothing is refused. Conversations are
+rendered here, once for training, generation and length checks, so that all of them see the same bytes.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from eclosure.core.response import Source
 from eclosure.errors import UserError
+from eclosure.protocol.prompts import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
@@ -63,6 +66,90 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
     return _found(AutoTokenizer, name, revision=revision, **_gguf(name), **mend)
 
 
+def conversation_text(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """Render a conversation up to the reply: no thinking, the opening of the reply included.
+
+    Where a template refuses the system role or drops it, the system text opens the first user turn.
+    """
+    system = messages[0]["content"] if messages[0]["role"] == "system" else None
+    try:
+        text = _rendered(tokenizer, messages)
+    except UserError:
+        if system is None:
+            raise
+        return _rendered(tokenizer, _merged(messages))
+    return text if system is None or system.strip() in text else _rendered(tokenizer, _merged(messages))
+
+
+def _merged(messages: Sequence[Message]) -> list[Message]:
+    system, first, *rest = messages
+    return [Message(role=first["role"], content=f"{system['content']}\n\n{first['content']}"), *rest]
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Message], *, opened: bool = True) -> str:
+    if not tokenizer.chat_template:
+        raise UserError(
+            f"{tokenizer.name_or_path}: the tokenizer has no chat template. Choose a model tuned to follow turns, "
+            "or put a chat_template.jinja into the folder of the tokenizer."
+        )
+    from jinja2 import TemplateError  # noqa: PLC0415 - comes with chat templates
+
+    try:
+        text: str = tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            add_generation_prompt=opened,
+            tokenize=False,
+            enable_thinking=False,
+        )
+    except TemplateError as refusal:
+        raise UserError(
+            f"{tokenizer.name_or_path}: the chat template refuses this conversation ({refusal})."
+        ) from refusal
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyTurn:
+    """What a chat template writes around a reply."""
+
+    before: str
+    """From the last word of the user's turn to the end of the prompt: tokens of a reply may depend on it."""
+    opening: str
+    """Blanks between prompt and reply, which the model writes itself."""
+    end: str
+    """What follows the reply, up to and with the token that ends the turn."""
+    end_token: str
+
+
+_WORD = "Question"
+_REPLY = "Reply"
+
+
+def reply_turn(tokenizer: Any) -> ReplyTurn:
+    """Read off the chat template what surrounds a reply; the tokenizer's own end where the template writes none."""
+    user, reply = Message(role="user", content=_WORD), Message(role="assistant", content=_REPLY)
+    prompt = _rendered(tokenizer, [user])
+    whole = _rendered(tokenizer, [user, reply], opened=False)
+    before = _WORD + prompt.rpartition(_WORD)[2]
+    opening = whole[len(prompt) : whole.rindex(_REPLY)] if whole.startswith(prompt) else ""
+    tail = whole.rpartition(_REPLY)[2]
+    tokens = {token for token in _turn_tokens(tokenizer) if token in tail}
+    if tokens:
+        token = min(tokens, key=tail.index)
+        end = tail[: tail.index(token) + len(token)]
+    elif tokenizer.eos_token is not None:
+        token = end = tokenizer.eos_token
+    else:
+        raise UserError(f"{tokenizer.name_or_path}: neither template nor tokenizer ends a turn, so no reply would end.")
+    return ReplyTurn(before, opening if opening.isspace() else "", end, token)
+
+
+def _turn_tokens(tokenizer: Any) -> set[str]:
+    """Return the tokens that a template can end a turn with; blanks, which some vocabularies add, are none."""
+    added = {str(token) for token in tokenizer.added_tokens_decoder.values()}
+    return {token for token in added | set(tokenizer.all_special_tokens) if token.strip()}
+
+
 def load_model(
     name: str, *, revision: str | None = None, dtype: str = "auto", attention: str = "sdpa", device: str | None = None
 ) -> Any:
@@ -82,6 +169,9 @@ def load_model(
         if type(config) not in AutoModelForCausalLM._model_mapping:
             kind = AutoModelForImageTextToText  # Ministral 3 is published with a camera, which stays unused
     model = _found(kind, name, revision=revision, **settings)
+    if "gguf_file" in settings:
+        # The file is the model; Transformers takes its folder for one, and adapters and cards would name that.
+        model.name_or_path = model.config._name_or_path = settings["gguf_file"]
     return model if device is None else model.to(device)
 
 

@@ -111,7 +111,8 @@ def test_nothing_is_cut_to_fit(smollm2_tokenizer, families):
 class Glue:
     """A tokenizer that does not part at line breaks: it takes two characters at a time."""
 
-    eos_token = "|"
+    name_or_path, chat_template, is_fast = "glue", "any", True
+    eos_token, all_special_tokens, added_tokens_decoder = "|", ["|"], {}
 
     def __call__(self, text, return_offsets_mapping=False, **_):
         pieces = [text[i : i + 2] for i in range(0, len(text), 2)]
@@ -120,21 +121,29 @@ class Glue:
             found["offset_mapping"] = [(2 * n, 2 * n + len(piece)) for n, piece in enumerate(pieces)]
         return found
 
-    def apply_chat_template(self, *_, **__):
-        return "prompt"
+    def apply_chat_template(self, messages, **_):
+        return "prompt" + "".join(turn["content"] + "|" for turn in messages if turn["role"] == "assistant")
 
 
 def test_a_mismatch_is_settled_by_the_whole_and_counted():
-    renderer = Renderer(Glue())
+    renderer = Renderer(Glue(), ResponsePrompt(0))
     path = renderer.path("q", (), Trace.of("abc"), "de")
     # "1." " a" "bc" "\nF" ... : the line break ends inside a token that belongs to the label behind it.
     assert renderer.mismatched == 1
     assert len(path.ids) == 3 + len("1. abc\nFinal answer: de|") / 2
-    assert [part for part, _ in path.parts][3:6] == [Part.NUMBER, Part.STEP, Part.STEP]
+    assert [part for part, _ in path.parts][3:8] == [Part.NUMBER, Part.STEP, Part.STEP, Part.DELIMITER, Part.DELIMITER]
+
+
+def test_a_slow_tokenizer_is_a_sentence():
+    class Slow(Glue):
+        is_fast = False
+
+    with pytest.raises(UserError, match=r"glue: the tokenizer is a slow one.*tokenizer\.json"):
+        Renderer(Slow())
 
 
 def test_too_many_mismatches_are_refused():
-    renderer = Renderer(Glue())
+    renderer = Renderer(Glue(), ResponsePrompt(0))
     for _ in range(5):
         renderer.path("q", (), Trace.of("abc"), "de")
     with pytest.raises(UserError, match="does not part at line breaks"):
@@ -143,9 +152,9 @@ def test_too_many_mismatches_are_refused():
 
 def test_a_tokenizer_without_an_end_is_refused():
     class Endless(Glue):
-        eos_token = None
+        eos_token, all_special_tokens = None, []
 
-    with pytest.raises(UserError, match="never learn to stop"):
+    with pytest.raises(UserError, match="so no reply would end"):
         Renderer(Endless())
 
 

@@ -5,17 +5,17 @@ from itertools import islice
 
 from peft import LoraConfig
 from tests.likelihood.models import build
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from eclosure.protocol.prompts import load_text
 from eclosure.train.config import EClosureConfig
 from eclosure.train.trainer import EClosureTrainer
 from eclosure.world.families import make_families
 
 VOCABULARY = 1_500
-# A template without a system message, which would be most of the tokens here.
 _TEMPLATE = (
-    "{% for message in messages if message['role'] != 'system' %}"
+    "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
@@ -44,12 +44,14 @@ def small_tokenizer():
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=VOCABULARY - 1,
         special_tokens=special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    # One token for the system message, which would be most of the tokens here.
+    tokenizer.add_tokens([AddedToken(load_text("response_system.md").render(), normalized=False)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token="<|im_end|>",

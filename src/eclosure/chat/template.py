@@ -1,4 +1,4 @@
-"""What a model in this process reads and writes: a conversation as tokens, and new tokens as a reply.
+"""Turn conversations into tokens for a model in this process, and its new tokens into a reply.
 
 The same for every engine, and the same bytes that training scores; the engines only choose the next token.
 """
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclosure.chat.model import Finish, Reply, Request, Usage
 from eclosure.errors import SettingError, UserError
+from eclosure.weights import conversation_text, reply_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,20 +27,14 @@ class TooLongError(UserError):
 
 
 def prompt_ids(tokenizer: Any, request: Request) -> list[int]:
-    """The conversation up to the reply: no thinking, the reply's opening included."""
+    """Return the tokens of a conversation up to the reply: no thinking, the reply's opening included."""
     if request.schema is not None:
         raise SettingError(
             f"{request.schema.name}: a model in this process writes free text. Use a server for a schema."
         )
     if request.decoding.top_logprobs is not None:
         raise SettingError("top_logprobs: a model in this process reports no log-probabilities. Use a server for them.")
-    if not tokenizer.chat_template:
-        raise UserError(
-            "the tokenizer has no chat template, so this is no chat model. Choose one tuned to follow turns."
-        )
-    text = tokenizer.apply_chat_template(
-        list(request.messages), add_generation_prompt=True, tokenize=False, enable_thinking=False
-    )
+    text = conversation_text(tokenizer, request.messages)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 
@@ -55,13 +50,16 @@ def room(prompts: Sequence[Sequence[int]], requests: Sequence[Request], context:
 
 
 def stop_ids(tokenizer: Any, generation_config: Any) -> frozenset[int]:
-    """Every token that ends a turn. Tokenizer and generation settings may each know one that the other does not."""
-    known = getattr(generation_config, "eos_token_id", None)
-    listed: Iterable[int | None] = known if isinstance(known, (list, tuple)) else [known]
-    found = frozenset(token for token in (*listed, tokenizer.eos_token_id) if token is not None)
-    if not found:
+    """Return every token that ends a turn: those of tokenizer and generation settings, and the template's own."""
+    published = getattr(generation_config, "eos_token_id", None)
+    listed: Iterable[int | None] = published if isinstance(published, (list, tuple)) else [published]
+    trained: list[int | None] = []
+    if getattr(tokenizer, "chat_template", None):
+        trained = [tokenizer.convert_tokens_to_ids(reply_turn(tokenizer).end_token)]
+    stops = frozenset(token for token in (*listed, tokenizer.eos_token_id, *trained) if token is not None)
+    if not stops:
         raise UserError("neither tokenizer nor model names an end-of-turn token, so no reply would ever end.")
-    return found
+    return stops
 
 
 def published_settings(name: str, revision: str | None) -> Any:

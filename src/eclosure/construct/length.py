@@ -58,15 +58,13 @@ def estimated() -> Length:
 
 def tokenized(tokenizer: Any) -> Length:
     """By the tokenizer of the model that is to be trained."""
+    from eclosure.weights import conversation_text  # noqa: PLC0415 - heavy
 
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def conversation(messages: Sequence[Message]) -> int:
-        text = tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, tokenize=False, enable_thinking=False
-        )
-        return count(text)
+        return count(conversation_text(tokenizer, messages))
 
     return Length(conversation, lambda text: count(text) + 1)
 

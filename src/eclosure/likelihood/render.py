@@ -1,18 +1,22 @@
-"""From a family's words to tokens: the chat template, then the response in segments that tokenise alone as joined.
+"""Render the words of a family as tokens: a prompt by the chat template, then a response whose tokens know their part.
 
 What is trained is what is served: the prompt is tokenised exactly as generation tokenises it, alone, and the response
-follows it as the model would have written it. Segments end with their own line break and begin with their own blank,
-which is where byte-pair tokenizers part; where one does not, the joined tokenisation decides, and that is counted.
+as it reads behind that prompt. Parts come from the offsets of the whole response, so a tokenizer that puts a prefix
+before every text of its own is no obstacle. Segments end with their own line break and begin with their own blank,
+which is where tokenizers part; a token that lies across goes to the segment in which it ends, and that is counted.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from eclosure.errors import UserError
 from eclosure.likelihood.spans import Part, Path, Segment
 from eclosure.protocol.response import ANSWER_MARKER, ResponsePrompt
+from eclosure.weights import ReplyTurn, conversation_text, reply_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +25,13 @@ if TYPE_CHECKING:
     from eclosure.core.response import Trace
 
 MISMATCH_LIMIT = 0.05
-"""The share of responses that may need the joined tokenisation before something must be wrong."""
+"""The share of responses with a token across two segments beyond which a tokenizer is refused."""
 _GRACE = 100
-
+_REMEMBERED = 64
+"""Prompts and responses that are kept as tokens: a family uses its few many times, the next family others."""
 
 TOO_LONG = "longer than max_length"
-"""Why a family with a path beyond the limit is set aside."""
+"""The reason for which a family with a path beyond the limit is set aside."""
 
 
 class TooLongError(UserError):
@@ -34,7 +39,7 @@ class TooLongError(UserError):
 
 
 def response_segments(trace: Trace, answer: str | None, end: str) -> list[Segment]:
-    """A response cut into its parts; without an answer it stops after the trace."""
+    """Cut a response into its parts; without an answer it stops after the trace."""
     segments: list[Segment] = []
     for number, text in enumerate(trace.texts):
         segments += [Segment(Part.NUMBER, f"{number + 1}."), Segment(Part.STEP, f" {text}\n", number)]
@@ -45,6 +50,16 @@ def response_segments(trace: Trace, answer: str | None, end: str) -> list[Segmen
             Segment(Part.END, end),
         ]
     return segments
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """The tokens of a response with their parts."""
+
+    ids: tuple[int, ...]
+    parts: tuple[tuple[Part, int | None], ...]
+    across: bool
+    """Whether a token lies across two segments, or across prompt and response."""
 
 
 @dataclass
@@ -58,83 +73,72 @@ class Renderer:
     rendered: int = 0
     mismatched: int = 0
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    _segments: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _responses: dict[str, _Response] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """A response must be able to end."""
-        if self.tokenizer.eos_token is None:
-            raise UserError("the tokenizer has no end-of-turn token, so a model could never learn to stop.")
+        """Read off the template how a turn opens and ends; refuse a tokenizer without offsets."""
+        self._turn: ReplyTurn = reply_turn(self.tokenizer)
+        self._before: tuple[int, ...] = tuple(self._encode(self._turn.before)["input_ids"])
+        if not self.tokenizer.is_fast:
+            raise UserError(
+                f"{self.tokenizer.name_or_path}: the tokenizer is a slow one and tells no offsets. Use a fast one: a "
+                "tokenizer.json beside the model."
+            )
 
     def prompt_text(self, question: str, evidence: Sequence[Passage]) -> str:
-        """The conversation up to the reply, as generation sends it: no thinking, the reply's opening included."""
-        text: str = self.tokenizer.apply_chat_template(
-            self.prompt.messages(question, evidence),
-            add_generation_prompt=True,
-            tokenize=False,
-            enable_thinking=False,
-        )
-        return text
+        """Render the conversation up to the reply, as generation sends it."""
+        return conversation_text(self.tokenizer, self.prompt.messages(question, evidence))
 
     def path(self, question: str, evidence: Sequence[Passage], trace: Trace, answer: str | None = None) -> Path:
-        """Prompt and response as tokens, or prompt and trace where no answer is given."""
-        prompt = self.prompt_text(question, evidence)
-        segments = response_segments(trace, answer, self.tokenizer.eos_token)
-        ids, parts = self._response(segments)
-        before = self._prompt_ids(prompt)
-        if len(before) + len(ids) > self.max_length:
-            count = len(before) + len(ids)
+        """Render prompt and response as tokens; prompt and trace where no answer is passed."""
+        before = self._prompt_ids(self.prompt_text(question, evidence))
+        response = self._response(response_segments(trace, answer, self._turn.end))
+        count = len(before) + len(response.ids)
+        if count > self.max_length:
             raise TooLongError(f"{count} tokens are more than {self.max_length}; nothing is cut to fit.")
-        return Path((*before, *ids), (*(((Part.PROMPT, None),) * len(before)), *parts))
+        return Path((*before, *response.ids), (*(((Part.PROMPT, None),) * len(before)), *response.parts))
+
+    def _encode(self, text: str, *, offsets: bool = False) -> Any:
+        return self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=offsets)
 
     def _prompt_ids(self, text: str) -> tuple[int, ...]:
         if text not in self._prompts:
-            # A family has three prompts, used many times; more than a few families are not worth remembering.
-            if len(self._prompts) > 64:
+            if len(self._prompts) >= _REMEMBERED:
                 self._prompts.clear()
-            self._prompts[text] = self._encode(text)
+            self._prompts[text] = tuple(self._encode(text)["input_ids"])
         return self._prompts[text]
 
-    def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def _response(self, segments: list[Segment]) -> tuple[tuple[int, ...], tuple[tuple[Part, int | None], ...]]:
-        """The response's tokens with their parts; segment by segment where that equals the whole."""
+    def _response(self, segments: list[Segment]) -> _Response:
+        text = "".join(segment.text for segment in segments)
+        if text not in self._responses:
+            if len(self._responses) >= _REMEMBERED:
+                self._responses.clear()
+            self._responses[text] = self._tokenised(segments)
+        response = self._responses[text]
         self.rendered += 1
-        ids: list[int] = []
-        parts: list[tuple[Part, int | None]] = []
-        for segment in segments:
-            tokens = self._segment_ids(segment.text)
-            ids += tokens
-            parts += [(segment.part, segment.step)] * len(tokens)
-        whole = self._encode("".join(segment.text for segment in segments))
-        if tuple(ids) == whole:
-            return whole, tuple(parts)
-        self.mismatched += 1
+        self.mismatched += response.across
         if self.mismatched > MISMATCH_LIMIT * max(self.rendered, _GRACE):
             raise UserError(
-                f"{self.mismatched} of {self.rendered} responses tokenise otherwise in parts than as a whole. "
+                f"{self.mismatched} of {self.rendered} responses have a token across two of their parts. "
                 "This tokenizer does not part at line breaks; scores of steps would not be comparable."
             )
-        return self._joined(segments)
+        return response
 
-    def _segment_ids(self, text: str) -> tuple[int, ...]:
-        if text not in self._segments:
-            if len(self._segments) > 50_000:
-                self._segments.clear()
-            self._segments[text] = self._encode(text)
-        return self._segments[text]
-
-    def _joined(self, segments: list[Segment]) -> tuple[tuple[int, ...], tuple[tuple[Part, int | None], ...]]:
-        """The whole's tokens, each given to the segment in which it ends."""
-        text = "".join(segment.text for segment in segments)
-        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        bounds = []
-        reached = 0
-        for segment in segments:
-            reached += len(segment.text)
-            bounds.append(reached)
-        parts = []
-        for _, end in encoded["offset_mapping"]:
-            owner = next(segment for segment, bound in zip(segments, bounds, strict=True) if end <= bound)
-            parts.append((owner.part, owner.step))
-        return tuple(encoded["input_ids"]), tuple(parts)
+    def _tokenised(self, segments: list[Segment]) -> _Response:
+        """Tokenise a response behind the end of a prompt, and give every token to the segment in which it ends."""
+        text = self._turn.opening + "".join(segment.text for segment in segments)
+        encoded, start, skipped = (
+            self._encode(self._turn.before + text, offsets=True),
+            len(self._turn.before),
+            len(self._before),
+        )
+        joined = tuple(encoded["input_ids"][:skipped]) == self._before
+        if not joined:  # a token across prompt and response, which generation could not write
+            encoded, start, skipped = self._encode(text, offsets=True), 0, 0
+        bounds = list(accumulate((len(segment.text) for segment in segments), initial=start + len(self._turn.opening)))
+        across, parts = not joined, []
+        for begin, end in encoded["offset_mapping"][skipped:]:
+            owner = max(bisect_left(bounds, end) - 1, 0)
+            parts.append((segments[owner].part, segments[owner].step))
+            across |= owner > 0 and begin < bounds[owner]
+        return _Response(tuple(encoded["input_ids"][skipped:]), tuple(parts), across)
