@@ -23,7 +23,7 @@ from eclosure.chat.failures import CallFailure
 from eclosure.chat.model import Decoding, ReplySchema, Request
 from eclosure.chat.patience import ServiceDown
 from eclosure.chat.prices import Price
-from eclosure.chat.recorded import Noted, Recorded, call_key, replay
+from eclosure.chat.recorded import Books, IntentWriter, Noted, Recorded, call_key, replay
 from eclosure.errors import SettingError, UserError
 from eclosure.store.ledger import Ledger
 from eclosure.world.batches import BatchBehaviour, BatchDesk
@@ -139,7 +139,8 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
             assert await at.ledger.orphans() == []
             assert await at.ledger.spent() == (collected.cost, 0)
             async with Endpoint(at.route) as model:
-                online = Recorded(Noted(model, at.ledger), at.ledger)
+                books = Books(at.ledger)
+                online = Recorded(Noted(IntentWriter(model, books), books), at.ledger)
                 assert [(await online.complete(one)).text for _, one in asked] == [
                     f"question {number} of many" for number in range(5)
                 ]
@@ -454,7 +455,8 @@ def test_what_was_answered_online_meanwhile_stays_as_it_is(tmp_path):
     async def main() -> None:
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches, Endpoint(at.route) as model:
             await batches.submit(records(3))
-            await Noted(model, at.ledger).complete(request(1))
+            books = Books(at.ledger)
+            await Noted(IntentWriter(model, books), books).complete(request(1))
             collected = await batches.collect()
             assert (collected.answered, collected.cost) == (3, 2 * (4 + 2 * 4))
 

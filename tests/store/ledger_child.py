@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import deque
 from pathlib import Path
 
 from eclosure.core.identity import content_hash
-from eclosure.store.ledger import Intent, Ledger, Outcome, Settled
+from eclosure.store import ledger as ledger_module
+from eclosure.store import ledger_accounts
+from eclosure.store.ledger import Intent, Ledger, Outcome, Settled, UnderWayError
 
 
 def call(number: int) -> Intent:
@@ -32,11 +35,18 @@ async def main(place: str, folder: Path, records: int, concurrency: int) -> None
     sent, acked = (os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("sent", "acked"))
     async with Ledger.open(place, run="a") as ledger:
         done = {record_id async for record_id in ledger.concluded("judge")}
-        todo = iter([number for number in range(records) if f"r{number:06}" not in done])
+        todo = deque(number for number in range(records) if f"r{number:06}" not in done)
 
         async def work() -> None:
-            for number in todo:
-                await ledger.intend(call(number))
+            while todo:
+                number = todo.popleft()
+                try:
+                    await ledger.intend(call(number))
+                except UnderWayError:
+                    # On a server: sent by a process that was killed, whose lease still runs.
+                    todo.append(number)
+                    await asyncio.sleep(0.05)
+                    continue
                 os.write(sent, b"%d\n" % number)
                 await asyncio.sleep(0.001)
                 await ledger.settle(reply(number), outcome(number))
@@ -46,4 +56,6 @@ async def main(place: str, folder: Path, records: int, concurrency: int) -> None
 
 
 if __name__ == "__main__":
+    for module in (ledger_accounts, ledger_module):
+        module.LEASE_SECONDS = 1.0  # for a test that kills every second
     asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
