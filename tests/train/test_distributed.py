@@ -211,6 +211,7 @@ def test_two_processes_speak_with_one_voice(two):
         "manifest.json",
         "metrics.jsonl",
         "recipe.json",
+        "sessions.json",
     ]
 
 
@@ -356,6 +357,8 @@ def test_recipes_of_the_paper_say_what_it_says(name, tmp_path):
     assert config.gradient_checkpointing
     assert config.save_strategy == "epoch"
     assert config.optim.startswith("adamw_torch")
+    # "Fixed random seeds, CUDA determinism settings" (reproducibility statement).
+    assert config.full_determinism
 
 
 def test_ministral_is_adapted_in_its_language_alone():

@@ -1,5 +1,10 @@
 """Modes a Trainer offers: mixed precision, compilation, optimizers with a mode of their own, settings refused."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -165,3 +170,60 @@ def test_a_fused_optimizer_is_told_the_learning_rate(tmp_path, monkeypatch):
 def test_settings_without_effect_or_sense_are_refused(setting, reason):
     with pytest.raises(SettingError, match=reason):
         small_config("nowhere", **setting)
+
+
+# ---- weights that are partitioned before the trial ----
+
+
+def partitioned(model):
+    """The model as ZeRO-3 leaves it while it is loaded: every weight is empty, and knows its number."""
+    for number, weight in enumerate(model.parameters()):
+        weight.ds_id, weight.data = number, torch.empty(0)
+    return model
+
+
+def test_partitioned_weights_are_scored_path_by_path_with_a_sentence(tmp_path):
+    with pytest.warns(UserWarning, match=r"path by path.*ZeRO-3.*accelerate launch --config_file recipes/accelerate/"):
+        trainer = small_trainer(tmp_path, short_families(1), model=partitioned(small_model()), peft_config=None)
+    assert (trainer.choice.strategy, trainer.choice.backend) == (Strategy.DEDUP, Backend.SDPA)
+    with pytest.raises(SettingError, match=r"strategy = tree: ZeRO-3 split the weights"):
+        small_trainer(tmp_path, short_families(1), model=partitioned(small_model()), peft_config=None, strategy="tree")
+
+
+def test_an_assertion_of_a_model_is_a_failed_trial_not_a_traceback():
+    model = small_model()
+
+    def refuse(*_, **__):
+        raise AssertionError("Padding_idx must be within num_embeddings")
+
+    model.forward = refuse
+    with pytest.raises(SettingError, match="a trial failed: Padding_idx must be within num_embeddings"):
+        choose(model, Strategy.TREE, Backend.SDPA)
+
+
+@pytest.mark.slow
+def test_zero3_trains_by_flag(model_folder, family_file, tmp_path):
+    """With DeepSpeed itself, in one process on a CPU: it says nothing about sharding between processes."""
+    pytest.importorskip("deepspeed")
+    settings = {
+        "zero_optimization": {"stage": 3},
+        "zero_allow_untested_optimizer": True,
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+    }
+    (tmp_path / "zero3.json").write_text(json.dumps(settings))
+    words = ["train", str(family_file), "--out", str(tmp_path / "run"), "--model", str(model_folder), "--use-cpu"]
+    words += ["--deepspeed", str(tmp_path / "zero3.json"), "--max-steps", "2", "--families-per-update", "2"]
+    words += ["--demonstrations", "0", "--report-to", "none", "--logging-steps", "1", "--optim", "adamw_torch"]
+    environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "MASTER_PORT": "29517"}
+    environment |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    result = subprocess.run(
+        [sys.executable, "-m", "eclosure.cli.main", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert result.returncode == 0, result.stderr[-3_000:]
+    assert "path by path, not by tree: ZeRO-3" in result.stderr
+    assert "update 2/2" in result.stderr

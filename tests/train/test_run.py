@@ -367,6 +367,50 @@ def test_the_card_can_be_read(done, model_folder):
         assert "0 worked examples" in body
 
 
+def test_an_adapter_says_what_it_was_trained_on(done, model_folder, family_file):
+    """Also when it is moved away from its run."""
+    _, out, _, held_out = done
+    for folder in (out / "adapter", out / "checkpoint-3"):
+        assert (folder / "recipe.json").read_bytes() == (out / "recipe.json").read_bytes()
+        card = (folder / "README.md").read_text()
+        assert "| revision | not pinned |" in card
+        assert "| LoRA | rank 4, alpha 32, dropout 0.0 |" in card
+        assert f"| trained on | {family_file.name}, `{file_hash(family_file)}` |" in card
+        assert f"| held out | {held_out.name}, `{file_hash(held_out)}` |" in card
+
+
+def test_the_pinned_revision_is_in_the_adapter(family_file, model_folder, tmp_path):
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    train(family_file, recipe_of(model_folder, method="sft", max_steps=1, revision=commit), tmp_path / "out")
+    adapter = tmp_path / "out" / "adapter"
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    assert (config["revision"], config["r"]) == (commit, 4)
+    assert f"| revision | `{commit}` |" in (adapter / "README.md").read_text()
+
+
+def test_the_manifest_says_what_the_run_took(done, family_file, tmp_path):
+    """Over all sessions: one that was killed counts up to its last sign of life."""
+    _, finished, recipe, held_out = done
+    took = read_manifest(finished / "manifest.json").run
+    (session,) = took["sessions"]
+    assert (took["processes"], took["scoring"]) == (1, "tree, columns")
+    assert took["device"].startswith("cpu (")
+    assert took["seconds"] == took["device_seconds"] == session["seconds"] > 0
+    assert (session["first_update"], session["last_update"], session["ended"]) == (0, 6, True)
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    for name in ("manifest.json", "checkpoint-6/complete.json"):
+        (out / name).unlink()
+    killed = {**session, "seconds": 1000.0, "ended": False, "processes": 4}
+    (out / "sessions.json").write_text(json.dumps([killed]))
+    train(family_file, recipe, out, held_out)
+    took = read_manifest(out / "manifest.json").run
+    assert [row["ended"] for row in took["sessions"]] == [False, True]
+    assert (took["sessions"][1]["first_update"], took["sessions"][1]["last_update"]) == (3, 6)
+    assert took["seconds"] == pytest.approx(1000 + took["sessions"][1]["seconds"])
+    assert took["device_seconds"] == pytest.approx(4000 + took["sessions"][1]["seconds"])
+
+
 def test_the_adapter_predicts_as_the_trained_model_did(done, model_folder, family_file, tmp_path):
     """Loaded with plain peft, without a line of ours."""
     _, out, *_ = done

@@ -88,7 +88,7 @@ def column_attention(
 
 
 # Left out of torch.compile: the segments of every tree differ, so each would be compiled anew.
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _along_tree(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, segments: TreeSegments) -> Tensor:
     query, key, value = _autocast(query, key, value)
     batch, heads, length, width = query.shape

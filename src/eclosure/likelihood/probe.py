@@ -71,6 +71,11 @@ class Choice:
     message: str | None = None
     """What a user should know, where it is not what was hoped for."""
 
+    @property
+    def name(self) -> str:
+        """Strategy and backend in words."""
+        return f"{self.strategy.value}, {self.backend.value}"
+
 
 def choose(
     model: Any, strategy: Strategy | Literal["auto"] = "auto", backend: Backend | Literal["auto"] = "auto"
@@ -130,8 +135,8 @@ def probe(model: Any, backend: Backend = Backend.SDPA, seed: int = 0) -> Probe:
     model.eval()
     try:
         return _trial(model, backend, Random(seed))
-    except (UserError, RuntimeError, ValueError, TypeError) as failure:  # whatever a model or a kernel objects to
-        return _refused(f"a trial failed: {str(failure).splitlines()[0].rstrip('.')}")
+    except (UserError, RuntimeError, ValueError, TypeError, AssertionError) as failure:  # of a model or a kernel
+        return _refused(f"a trial failed: {(str(failure) or type(failure).__name__).splitlines()[0].rstrip('.')}")
     finally:
         model.train(was_training)
 

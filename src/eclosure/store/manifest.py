@@ -100,6 +100,8 @@ class Manifest:
     """The counts of every stage a record goes through, in order, where there are several."""
     calls: Mapping[str, Any] = field(default_factory=dict)
     """What was asked of models: calls, tokens, cost."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """What the work took, where it is kept: seconds of wall-clock time over all sessions, processes, device."""
     version: str = field(default_factory=lambda: eclosure.__version__)
     python: str = field(default_factory=platform.python_version)
     written_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: which are whole, and how one of them becomes the run's adapter."""
+"""Find the complete checkpoints of a run, and copy one of them to become the run's adapter."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 COMPLETE = "complete.json"
 """Written last into a checkpoint: a folder without it was torn by a crash."""
+RECIPE = "recipe.json"
+"""Every resolved setting of a run; beside its adapters too, so that one that is moved still says what it is."""
 _ADAPTER = (ADAPTER_WEIGHTS, "adapter_config.json")
-_KEPT = (*_ADAPTER, "README.md")
+_KEPT = (*_ADAPTER, RECIPE, "README.md")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
@@ -40,34 +42,33 @@ class Candidate:
 
 
 def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
-    """Every checkpoint by its step, whole or not."""
+    """Yield every checkpoint by its step, complete or not."""
     for folder in run.glob("checkpoint-*"):
         if (match := _CHECKPOINT.fullmatch(folder.name)) and folder.is_dir():
             yield int(match[1]), folder
 
 
 def find_candidates(run: Path) -> tuple[list[Candidate], list[str]]:
-    """Finished checkpoints by step, and the names of those that a crash left unfinished."""
-    found, torn = [], []
+    """Return finished checkpoints by step, and the names of those that a crash left unfinished."""
+    candidates, torn = [], []
     for step, folder in checkpoints(run):
         if not (folder / COMPLETE).is_file():
             torn.append(folder.name)
         elif missing := [name for name in _ADAPTER if not (folder / name).is_file()]:
             raise UserError(f"{folder}: is complete and holds no {missing[0]}. Only adapters are selected from.")
         else:
-            found.append(Candidate(step, folder))
-    if not found:
+            candidates.append(Candidate(step, folder))
+    if not candidates:
         ending = f"; {', '.join(sorted(torn))} broke off" if torn else ""
         raise UserError(f"{run}: holds no finished checkpoint{ending}. Train first, or name another folder.")
-    return sorted(found, key=lambda one: one.step), sorted(torn)
+    return sorted(candidates, key=lambda candidate: candidate.step), sorted(torn)
 
 
 def keep_adapter(folder: Path, target: Path) -> None:
-    """Put a copy of an adapter in its place, by renaming: whoever looks there finds an adapter whole, or none."""
+    """Copy an adapter to a folder by renaming, so that the folder holds a whole adapter or none at any moment."""
     _sweep(target)
     if target.exists():
-        if not all((target / name).is_file() for name in _ADAPTER):
-            raise UserError(f"{target}: is no adapter, so it is not replaced by one. Move it away.")
+        _require_adapter(target)
         if _adapter_hash(target) == _adapter_hash(folder):
             return
     fresh = _beside(target)
@@ -80,6 +81,20 @@ def keep_adapter(folder: Path, target: Path) -> None:
         target.rename(_beside(target))
     fresh.rename(target)
     _sweep(target)
+
+
+def drop_adapter(target: Path) -> None:
+    """Remove the copy of an adapter that an earlier selection made; its checkpoint stays."""
+    _sweep(target)
+    if target.exists():
+        _require_adapter(target)
+        target.rename(_beside(target))
+    _sweep(target)
+
+
+def _require_adapter(target: Path) -> None:
+    if not all((target / name).is_file() for name in _ADAPTER):
+        raise UserError(f"{target}: is no adapter, so it is not replaced or removed. Move it away.")
 
 
 def _beside(target: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Settings of training: a ``TrainingArguments`` with the paper's values, and the few that are ours."""
+"""Settings of training: a ``TrainingArguments`` with the paper's values, and the settings this package adds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ def _ours(default: Any, text: str) -> Any:
 
 @dataclass
 class EClosureConfig(TrainingArguments):
-    """Everything a run is decided by, apart from model and data. Defaults are the paper's (appendix D.4)."""
+    """Everything that decides a run, apart from model and data.
+
+    Defaults are the paper's where its appendix D.4 has a value. The prompt (``demonstrations``, ``order``) is in the
+    paper's code release alone, and on ``response_tokens`` the paper says two things (decision 0036).
+    """
 
     _VALID_DICT_FIELDS = (*TrainingArguments._VALID_DICT_FIELDS, "target_margin", "smoothing")  # type: ignore[assignment]
 
@@ -55,7 +59,9 @@ class EClosureConfig(TrainingArguments):
         0.1, "beta: how soft the hinge is; one number, or one per edge."
     )
     response_tokens: str = _ours(
-        "full", "Tokens of a whole response that count: full (layout and end of turn too) or content (steps, answer)."
+        "full",
+        "Tokens of a whole response that count: full (layout and end of turn too) or content (steps and answer alone). "
+        "The paper can be read either way.",
     )
     families_per_update: int = _ours(8, "Families in one optimizer update, over all processes together.")
     tokens_per_forward: int = _ours(
@@ -83,7 +89,7 @@ class EClosureConfig(TrainingArguments):
     remove_unused_columns: bool = _ours(False, "Families have no columns to remove.")
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, all of it at once."""
+        """Resolve defaults that depend on the machine; refuse everything that cannot work, at once."""
         if self.bf16 is None:
             self.bf16 = not self.use_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         if self.gradient_checkpointing and self.gradient_checkpointing_kwargs is None:
@@ -97,7 +103,7 @@ class EClosureConfig(TrainingArguments):
             raise SettingError("; ".join(problems))
 
     def hinges(self) -> dict[str, Hinge]:
-        """The hinge of each edge, and of whole responses."""
+        """Return the hinge of each edge, and of whole responses."""
         return {
             name: Hinge(_per_edge(self.target_margin, name), _per_edge(self.smoothing, name))
             for name in (*(edge.value for edge in Edge), "response")

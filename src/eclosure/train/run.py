@@ -19,8 +19,9 @@ from eclosure.store.atomic import AtomicFile
 from eclosure.store.manifest import Counts, Manifest, file_hashes, read_manifest, work_hash
 from eclosure.store.records import ReadRecord
 from eclosure.train.admit import admit
-from eclosure.train.candidates import COMPLETE, checkpoints
+from eclosure.train.candidates import COMPLETE, RECIPE, checkpoints
 from eclosure.train.recipe import Recipe, deciding, differing, resolved_settings
+from eclosure.train.sessions import Sessions
 from eclosure.train.trainer import EClosureTrainer
 from eclosure.weights import load_model, load_tokenizer
 
@@ -57,6 +58,7 @@ def train(
     run = _Run(families, resolved_settings(recipe.model, config), out, development)
     if (manifest := run.finished()) is not None:
         return Trained(out / "adapter", manifest.counts, True, None, [], {})
+    sessions = Sessions(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, Order(config.order))
     renderer = Renderer(tokenizer, prompt, config.max_length)
@@ -77,14 +79,16 @@ def train(
         held_out,
         processing_class=tokenizer,
         peft_config=_lora(recipe.model),
+        callbacks=[sessions],
     )
+    trainer.recipe = run.recipe
     if config.should_save:
         run.begin(left_out)
     checkpoint = last_complete(out)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
-        run.end(trainer, admission.tally.counts())
+        run.end(trainer, admission.tally.counts(), sessions)
     return Trained(
         out / "adapter", admission.tally.counts(), False, checkpoint, left_out, _last(trainer.state.log_history)
     )
@@ -139,9 +143,14 @@ class _Run:
         """The identity of the run: a hash of resolved settings and of the families."""
         return work_hash("train", self.deciding, self.hashes)
 
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What ``recipe.json`` holds: every resolved setting, the families, and the identity of the run."""
+        return {**self.settings, "inputs": self.inputs, "work": self.work}
+
     def finished(self) -> Manifest | None:
         """Return the manifest if this run was finished before; refuse a folder that holds another run."""
-        recipe, manifest = self.out / "recipe.json", self.out / "manifest.json"
+        recipe, manifest = self.out / RECIPE, self.out / "manifest.json"
         ended = read_manifest(manifest) if manifest.is_file() else None
         if ended is not None and ended.work == self.work:
             return ended
@@ -176,21 +185,22 @@ class _Run:
 
     def begin(self, left_out: list[ReadRecord[Family]]) -> None:
         """Write the resolved settings with the identity of the run, and the families that were left out."""
-        with AtomicFile(self.out / "recipe.json") as file:
-            recipe = {**self.settings, "inputs": self.inputs, "work": self.work}
-            file.write(json.dumps(recipe, indent=2, ensure_ascii=False).encode() + b"\n")
+        with AtomicFile(self.out / RECIPE) as file:
+            file.write(json.dumps(self.recipe, indent=2, ensure_ascii=False).encode() + b"\n")
         with AtomicFile(self.out / "left_out.jsonl") as file:
             for record in left_out:
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
-    def end(self, trainer: EClosureTrainer, counts: Counts) -> None:
+    def end(self, trainer: EClosureTrainer, counts: Counts, sessions: Sessions) -> None:
         """Write the log as records, then the manifest, which says that the run is finished."""
         with AtomicFile(self.out / "metrics.jsonl") as file:
             for line in trainer.state.log_history:
                 file.write(json.dumps(line).encode() + b"\n")
         outputs = file_hashes([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / "metrics.jsonl"])
-        Manifest("train", self.deciding, self.hashes, outputs, counts).write(self.out / "manifest.json")
+        took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
+        manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=took)
+        manifest.write(self.out / "manifest.json")
 
 
 def _named(file: dict[str, str] | None) -> str:
@@ -208,6 +218,7 @@ def _lora(settings: ModelSettings) -> Any:
 
     return LoraConfig(
         r=settings.lora_rank,
+        revision=settings.revision,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
         target_modules=settings.lora_targets,

@@ -19,14 +19,14 @@ from transformers.trainer_utils import EvalLoopOutput, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
 from eclosure.errors import SettingError
-from eclosure.likelihood.probe import choose, set_attention
+from eclosure.likelihood.probe import Choice, choose, set_attention
 from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.score import Backend, mean_logprobs, score_tree, tokens_allowed
+from eclosure.likelihood.score import Backend, Strategy, mean_logprobs, score_tree, tokens_allowed
 from eclosure.likelihood.spans import Tokens
 from eclosure.protocol.response import Order, ResponsePrompt
 from eclosure.store.atomic import AtomicFile
 from eclosure.train.averages import Averages
-from eclosure.train.candidates import COMPLETE
+from eclosure.train.candidates import COMPLETE, RECIPE
 from eclosure.train.card import model_card
 from eclosure.train.config import AUTO
 from eclosure.train.objective import Method, objective
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from eclosure.likelihood.probe import Choice
     from eclosure.train.config import EClosureConfig
     from eclosure.train.objective import Loss, Objective
     from eclosure.train.updates import Families, Forest
@@ -104,6 +103,8 @@ class EClosureTrainer(Trainer):
             self.choice = _settled(self.model, args)
         if self.choice.message and args.process_index == 0:
             warnings.warn(self.choice.message, stacklevel=2)
+        self.recipe: dict[str, Any] = {}
+        """Every setting and input of the run, where there is one: kept beside each adapter and shown on its card."""
         self._averages = Averages()
         speak_plainly(self)
 
@@ -157,8 +158,7 @@ class EClosureTrainer(Trainer):
         Follows the step of Transformers, once per forest: optimizers with a mode of their own, cache, LOMO, DeepSpeed.
         """
         model.train()
-        if callable(getattr(self.optimizer, "train", None)):
-            self.optimizer.train()
+        self._set_optimizer_mode("train")
         forests: list[Forest] = self._as_many_everywhere(inputs)
         total = torch.zeros((), device=self.args.device)
         for forest in forests:
@@ -172,6 +172,11 @@ class EClosureTrainer(Trainer):
                 self.accelerator.backward(loss, **self._backward_options())
             total += loss.detach()
         return total
+
+    def _set_optimizer_mode(self, mode: str) -> None:
+        """Tell an optimizer that has modes, as schedule-free ones do, which of them is needed."""
+        if callable(switch := getattr(self.optimizer, mode, None)):
+            switch()
 
     def _empty_cache(self) -> None:
         steps = self.args.torch_empty_cache_steps
@@ -243,8 +248,7 @@ class EClosureTrainer(Trainer):
         if model is self.model and not self.is_in_train:
             model = self.accelerator.prepare_model(model, evaluation_mode=True)
         model.eval()
-        if callable(getattr(self.optimizer, "eval", None)):
-            self.optimizer.eval()
+        self._set_optimizer_mode("eval")
         with torch.no_grad():
             for forests in dataloader:
                 for forest in self._as_many_everywhere(forests):
@@ -295,26 +299,45 @@ class EClosureTrainer(Trainer):
         (folder / "training_args.bin").unlink(missing_ok=True)
         (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
         (folder / "README.md").write_text(model_card(self), encoding="utf-8")
+        if self.recipe:
+            (folder / RECIPE).write_text(json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _settled(model: Any, args: EClosureConfig) -> Choice:
-    """How the model is scored, as the first process found it by trying.
+    """Return how the model is scored, as the first process finds by trying.
 
-    Where weights are sharded, other processes may have none to try yet, and the first has them on its CPU: what counts
-    then is where the model will run.
+    Where weights are sharded later, other processes may have none to try yet, and the first has them on its CPU: what
+    counts then is where the model will run. Where they are partitioned already, no process can try anything.
     """
+    if _partitioned(model):
+        return _untried(args)
     strategy: Any = args.strategy
     backend: Any = args.backend
     if backend == AUTO and args.device.type != "cpu" and next(model.parameters()).device.type == "cpu":
         backend = Backend.SDPA
-    found = [choose(model, strategy, backend) if args.process_index == 0 else None]
+    choices = [choose(model, strategy, backend) if args.process_index == 0 else None]
     if args.world_size > 1:
-        broadcast_object_list(found)
-    (choice,) = found
+        broadcast_object_list(choices)
+    (choice,) = choices
     assert choice is not None
     if args.process_index:
         set_attention(model, choice.backend)
     return choice
+
+
+def _partitioned(model: Any) -> bool:
+    """Return whether DeepSpeed ZeRO-3 split the weights while they were loaded; each is empty until it is gathered."""
+    return any(hasattr(weight, "ds_id") and not weight.numel() for weight in model.parameters())
+
+
+def _untried(args: EClosureConfig) -> Choice:
+    reason = "ZeRO-3 split the weights while they were loaded, so a tree cannot be tried on them"
+    launch = "accelerate launch --config_file recipes/accelerate/deepspeed_zero3.yaml"
+    if args.strategy == Strategy.TREE:
+        raise SettingError(f"strategy = tree: {reason}. Leave --deepspeed out and start with: {launch}")
+    strategy = Strategy.DEDUP if args.strategy == AUTO else Strategy(args.strategy)
+    message = f"scored path by path, not by tree: {reason}. For trees leave --deepspeed out and start with: {launch}"
+    return Choice(strategy, Backend.SDPA, message)
 
 
 def _families(dataset: Any) -> Any:
