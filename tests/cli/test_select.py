@@ -58,17 +58,22 @@ def select(run, families, *more):
 
 def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch):
     result = select(run, families)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 3, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == f"{families}: 2 received = 2 accepted + 0 rejected + 0 quarantined"
     assert lines[1].startswith("  checkpoint-12: has no complete.json")
     assert lines[3:7] == [
         "2 checkpoints on 2 families",
         "step  original  evidence  question  score  incomplete",
-        "   4       0.0       0.0       0.0    0.0           6  selected",
+        "   4       0.0       0.0       0.0    0.0           6",
         "   8       0.0       0.0       0.0    0.0           6",
     ]
-    assert lines[7] == f"checkpoint-4 is the best: {run / 'selected'}"
+    assert len(lines) == 7
+    assert result.stderr == (
+        "eclosure: no checkpoint is selected: none of 12 replies submitted an answer; "
+        "12 were cut off at the limit of new tokens, so raise --max-new-tokens.\n"
+    )
+    assert not (run / "selected").exists()
     replies = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
     assert len(replies) == 12
     assert {reply["text"] for reply in replies[:6]} != {reply["text"] for reply in replies[6:]}

@@ -166,6 +166,53 @@ def test_an_incomplete_reply_is_wrong_and_counted(text, finish, answer):
     assert accuracy.rates[GOLD] == Rate(int(answer is not None), 1)
 
 
+def silent(finish):
+    class Silent(Model):
+        def say(self, _):
+            return "1. I wonder."
+
+    return Silent({}, finish)
+
+
+@pytest.mark.parametrize(("finish", "advice"), [(Finish.STOP, ""), (Finish.LENGTH, "36 were cut off")])
+def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advice):
+    chosen_by(run, Model(BEST_IS_10))
+    assert (run / "selected").is_dir()
+    short = replace(SETTINGS, max_new_tokens=80)
+    selection = select(run, FAMILIES, short, lambda: silent(finish), force=True)
+    assert not selection.answered
+    assert not (run / "selected").exists()  # that of the selection before
+    record = json.loads((run / "selection.json").read_text())
+    assert record["selected"] is None
+    assert record["warning"].startswith("no checkpoint is selected: none of 36 replies submitted an answer")
+    assert advice in record["warning"]
+    assert [row["step"] for row in record["checkpoints"]] == [5, 10, 20]
+
+
+def test_a_doubtful_selection_says_why(run):
+    nothing = {step: right(0, 0, 0) for step in (5, 10, 20)}
+    assert chosen_by(run, Model(nothing)).warning.startswith("no reply of any checkpoint is right; the earliest")
+
+    class Terse(Model):
+        def say(self, request):
+            text = super().say(request)
+            self.count = getattr(self, "count", 0) + 1
+            return text if self.count % 4 == 0 else "1. I wonder."
+
+    selection = select(run, FAMILIES, replace(SETTINGS, max_new_tokens=9), lambda: Terse(BEST_IS_10), force=True)
+    assert selection.answered
+    assert selection.warning == f"9 of 12 replies of {selection.chosen.candidate.folder.name} submitted no answer"
+    assert json.loads((run / "selection.json").read_text())["warning"] == selection.warning
+
+
+def test_a_folder_that_is_no_adapter_is_not_removed(run):
+    (run / "selected").mkdir()
+    (run / "selected" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="is no adapter"):
+        chosen_by(run, silent(Finish.STOP))
+    assert (run / "selected" / "notes.txt").is_file()
+
+
 def test_the_record_says_everything(run):
     chosen_by(run, Model(BEST_IS_10))
     record = json.loads((run / "selection.json").read_text())

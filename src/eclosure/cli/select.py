@@ -54,6 +54,7 @@ def select(
                 the earlier checkpoint
     incomplete  replies without a submitted answer; they count as wrong
 
+    Where no reply submits an answer, no checkpoint is selected: the exit code is 3 and selection.json says why.
     Stopped at any moment, the same command goes on with the first checkpoint that is not finished.
     """
     from eclosure.train.select import Settings, read_origin
@@ -74,7 +75,7 @@ def select(
     for name in selection.torn:
         say(f"  {name}: has no complete.json, so it broke off while it was written; passed over")
     _print(selection, len(given))
-    raise typer.Exit(QUARANTINED if counts.quarantined else 0)
+    raise typer.Exit(QUARANTINED if counts.quarantined or not selection.answered else 0)
 
 
 def _families(path: Path) -> tuple[list[Family], Counts]:
@@ -143,20 +144,16 @@ def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], No
 
 def _print(selection: Selection, families: int) -> None:
     rows = []
-    for one in selection.scored:
-        accuracy = one.accuracy
+    for scored in selection.scored:
+        accuracy = scored.accuracy
         shares = [percent(rate.value) for rate in accuracy.rates.values()]
-        mark = "selected" if one is selection.chosen else ""
-        rows.append(
-            [
-                str(one.candidate.step),
-                *shares,
-                percent(float(accuracy.score)),
-                str(sum(accuracy.incomplete.values())),
-                mark,
-            ]
-        )
+        mark = "selected" if selection.answered and scored is selection.chosen else ""
+        score = percent(float(accuracy.score))
+        rows.append([str(scored.candidate.step), *shares, score, str(accuracy.unanswered), mark])
     title = f"{plural(len(rows), 'checkpoint')} on {families:,} {'family' if families == 1 else 'families'}"
     typer.echo()
     print_table(title, ["step", "original", "evidence", "question", "score", "incomplete", ""], rows)
-    say(f"{selection.chosen.candidate.folder.name} is the best: {selection.adapter}")
+    if selection.answered:
+        say(f"{selection.chosen.candidate.folder.name} is the best: {selection.adapter}")
+    if selection.warning:
+        typer.echo(f"eclosure: {selection.warning}.", err=True)

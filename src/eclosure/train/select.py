@@ -1,8 +1,9 @@
-"""Which checkpoint of a run is kept: the one that answers best under all three inputs of held-out families.
+"""Select the checkpoint of a run that answers best under all three inputs of held-out families.
 
 The rule of appendix D.4: half of the accuracy on original inputs, a quarter each on evidence-edited and question-edited
 ones, greedy decoding, the deterministic matcher, ties to the earlier checkpoint. Scores of the switch test have no part
-in it. A selection that was stopped goes on with the first checkpoint it has not finished.
+in it. Where no checkpoint submitted any answer, none is selected. A selection that was stopped goes on with the first
+checkpoint it has not finished.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import eclosure
-from eclosure.chat.model import BatchModel, Decoding
+from eclosure.chat.model import BatchModel, Decoding, Finish
 from eclosure.chat.template import TooLongError
 from eclosure.core.family import Family, ViewKind
 from eclosure.core.identity import content_hash
@@ -27,7 +28,7 @@ from eclosure.store.atomic import AtomicFile
 from eclosure.store.jsonfile import require_file
 from eclosure.store.jsontext import parse_object
 from eclosure.store.records import parse
-from eclosure.train.candidates import Candidate, find_candidates, keep_adapter
+from eclosure.train.candidates import Candidate, drop_adapter, find_candidates, keep_adapter
 from eclosure.train.replies import Answered, Asked, Replies, ask
 
 if TYPE_CHECKING:
@@ -99,15 +100,32 @@ class Accuracy:
     rates: Mapping[ViewKind, Rate]
     incomplete: Mapping[ViewKind, int]
     """Wrong for want of a submitted answer; part of the wrong ones."""
+    cut_off: int = 0
+    """Replies that reached the limit of new tokens before they submitted an answer; part of the incomplete ones."""
 
     @classmethod
-    def of(cls, asked: Sequence[Asked], answered: Sequence[Answered]) -> Accuracy:
-        """Count."""
-        pairs = list(zip(asked, answered, strict=True))
+    def of(cls, inputs: Sequence[Asked], replies: Sequence[Answered]) -> Accuracy:
+        """Count right answers and missing ones."""
+        pairs = list(zip(inputs, replies, strict=True))
+        missing = [(question, reply) for question, reply in pairs if reply.answer is None]
         return cls(
-            {kind: Rate.of(reply.correct(one) for one, reply in pairs if one.view is kind) for kind in ViewKind},
-            {kind: sum(reply.answer is None for one, reply in pairs if one.view is kind) for kind in ViewKind},
+            {
+                kind: Rate.of(reply.correct(question) for question, reply in pairs if question.view is kind)
+                for kind in ViewKind
+            },
+            {kind: sum(question.view is kind for question, _ in missing) for kind in ViewKind},
+            sum(reply.finish is Finish.LENGTH for _, reply in missing),
         )
+
+    @property
+    def replies(self) -> int:
+        """How many inputs were answered or left without an answer."""
+        return sum(rate.n for rate in self.rates.values())
+
+    @property
+    def unanswered(self) -> int:
+        """How many replies submitted no answer."""
+        return sum(self.incomplete.values())
 
     @property
     def score(self) -> Fraction:
@@ -129,16 +147,42 @@ class Scored:
 
 @dataclass(frozen=True)
 class Selection:
-    """Every candidate by step, the folders passed over, and where the chosen adapter lies."""
+    """Every candidate by step, the folders passed over, and the folder of the selected adapter."""
 
     scored: tuple[Scored, ...]
     torn: tuple[str, ...]
     adapter: Path
 
     @property
+    def answered(self) -> bool:
+        """Whether any checkpoint submitted any answer; without one there is nothing to select by."""
+        return any(scored.accuracy.unanswered < scored.accuracy.replies for scored in self.scored)
+
+    @property
     def chosen(self) -> Scored:
-        """The best; of equals the earliest."""
-        return max(self.scored, key=lambda one: (one.accuracy.score, -one.candidate.step))
+        """The best candidate; of equals the earliest."""
+        return max(self.scored, key=lambda scored: (scored.accuracy.score, -scored.candidate.step))
+
+    @property
+    def warning(self) -> str | None:
+        """Why the selection should not be trusted; None where it can be."""
+        if not self.answered:
+            accuracies = [scored.accuracy for scored in self.scored]
+            replies, cut_off = sum(one.replies for one in accuracies), sum(one.cut_off for one in accuracies)
+            return f"no checkpoint is selected: none of {replies:,} replies submitted an answer{_limit(cut_off)}"
+        accuracy = self.chosen.accuracy
+        if not accuracy.score:
+            return "no reply of any checkpoint is right; the earliest checkpoint is kept by the rule for ties"
+        if 2 * accuracy.unanswered > accuracy.replies:
+            return (
+                f"{accuracy.unanswered:,} of {accuracy.replies:,} replies of {self.chosen.candidate.folder.name} "
+                f"submitted no answer{_limit(accuracy.cut_off)}"
+            )
+        return None
+
+
+def _limit(cut_off: int) -> str:
+    return f"; {cut_off:,} were cut off at the limit of new tokens, so raise --max-new-tokens" if cut_off else ""
 
 
 def read_origin(run: Path, model: str | None = None) -> Origin:
@@ -164,13 +208,13 @@ def select(
     force: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Selection:
-    """Compare a run's checkpoints and keep the best. The model is loaded only if there is something left to ask."""
+    """Compare the checkpoints of a run and keep the best. The model is loaded only if replies are missing."""
     candidates, torn = find_candidates(run)
     prompt, decoding = settings.prompt, Decoding(max_tokens=settings.max_new_tokens)
-    asked = [one for family in families for one in ask(family, prompt, decoding)]
-    if not asked:
+    inputs = [question for family in families for question in ask(family, prompt, decoding)]
+    if not inputs:
         raise UserError("there is no family to compare checkpoints on. Give held-out families.")
-    identity = {"settings": settings.plain, "families": _families_hash(asked)}
+    identity = {"settings": settings.plain, "families": _families_hash(inputs)}
     if not force:
         _refuse_other(run / RESULT, identity)
     replies = Replies(run / REPLIES)
@@ -178,43 +222,47 @@ def select(
     scored = []
     for candidate in candidates:
         key = content_hash([candidate.hash, identity])
-        answered = replies.find(key, asked)
-        if answered is None:
+        answers = replies.find(key, inputs)
+        if answers is None:
             tell(candidate.folder.name)
             model = load() if model is None else model
-            answered = _answers(model.with_adapter(candidate.folder), asked)
-        replies.keep(key, candidate.folder.name, asked, answered)
-        scored.append(Scored(candidate, Accuracy.of(asked, answered), key))
+            answers = _answers(model.with_adapter(candidate.folder), inputs)
+        replies.keep(key, candidate.folder.name, inputs, answers)
+        scored.append(Scored(candidate, Accuracy.of(inputs, answers), key))
     selection = Selection(tuple(scored), tuple(torn), run / SELECTED)
-    keep_adapter(selection.chosen.candidate.folder, selection.adapter)
+    if selection.answered:
+        keep_adapter(selection.chosen.candidate.folder, selection.adapter)
+    else:
+        drop_adapter(selection.adapter)
     _write(run / RESULT, selection, identity, len(families))
     return selection
 
 
-def _answers(model: BatchModel, asked: Sequence[Asked]) -> list[Answered]:
+def _answers(model: BatchModel, inputs: Sequence[Asked]) -> list[Answered]:
     try:
-        replies = model.complete_all([one.request for one in asked])
+        replies = model.complete_all([question.request for question in inputs])
     except TooLongError as error:
-        one = asked[error.place]
-        raise UserError(f"family {one.family_id!r}, {one.view.value}: {str(error).partition(': ')[2]}") from error
-    return [Answered.of(*pair) for pair in zip(asked, replies, strict=True)]
+        question = inputs[error.place]
+        reason = str(error).partition(": ")[2]
+        raise UserError(f"family {question.family_id!r}, {question.view.value}: {reason}") from error
+    return [Answered.of(*pair) for pair in zip(inputs, replies, strict=True)]
 
 
-def _families_hash(asked: Iterable[Asked]) -> str:
-    """The identity of what is asked. What counts as right is left out: it is judged anew every time."""
-    return content_hash([[one.family_id, one.view.value, list(one.request.messages)] for one in asked])
+def _families_hash(inputs: Iterable[Asked]) -> str:
+    """Return the identity of the inputs. Accepted answers are left out: replies are matched anew every time."""
+    return content_hash([[row.family_id, row.view.value, list(row.request.messages)] for row in inputs])
 
 
 def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
-    """A finished selection is not replaced by one that was made otherwise, unless that is wanted."""
+    """Raise where a selection was finished with other settings or families; --force replaces it."""
     if not path.exists():
         return
     try:
         before = parse_object(path.read_bytes())
     except RecordError as error:
         raise UserError(f"{path}: {error} Move it away, or pass --force to replace it.") from error
-    told = before.get("settings", {})
-    names = sorted(name for name, value in identity["settings"].items() if told.get(name) != value)
+    settings = before.get("settings", {})
+    names = sorted(name for name, value in identity["settings"].items() if settings.get(name) != value)
     names += ["families"] if before.get("families", {}).get("hash") != identity["families"] else []
     if names:
         raise UserError(
@@ -225,17 +273,19 @@ def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
 
 def _write(path: Path, selection: Selection, identity: Mapping[str, Any], families: int) -> None:
     chosen = selection.chosen
+    selected = {
+        "checkpoint": chosen.candidate.folder.name,
+        "step": chosen.candidate.step,
+        "score": float(chosen.accuracy.score),
+        "adapter": chosen.candidate.hash,
+        "folder": selection.adapter.name,
+    }
     record = {
-        "selected": {
-            "checkpoint": chosen.candidate.folder.name,
-            "step": chosen.candidate.step,
-            "score": float(chosen.accuracy.score),
-            "adapter": chosen.candidate.hash,
-            "folder": selection.adapter.name,
-        },
+        "selected": selected if selection.answered else None,
+        "warning": selection.warning,
         "settings": identity["settings"],
         "families": {"n": families, "hash": identity["families"]},
-        "checkpoints": [_plain(one) for one in selection.scored],
+        "checkpoints": [_plain(scored) for scored in selection.scored],
         "torn": list(selection.torn),
         "replies": REPLIES,
         "eclosure": eclosure.__version__,
