@@ -14,8 +14,6 @@ from itertools import cycle, islice
 from random import Random
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from eclosure.core.response import Source
 from eclosure.diagnose import Case, diagnose
 from eclosure.world.make import make_items
@@ -54,7 +52,7 @@ def cases() -> list[Case]:
 def main() -> int:
     made = cases()
     began = time.perf_counter()
-    found = diagnose(made, rng=np.random.default_rng(42))
+    found = diagnose(made)
     seconds = time.perf_counter() - began
     print(f"{found.overall.responses:,} responses, {found.overall.questions:,} questions, {len(found.groups)} groups")
     figure = {

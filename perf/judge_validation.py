@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from eclosure.stats.agreement import MISSING
-from eclosure.stats.corrected import JudgeErrors, carried_over_rate, clustered_rate, corrected_rate, sampling_weights
+from eclosure.stats.clustered import clustered_rate
+from eclosure.stats.corrected import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 from eclosure.stats.intervals import Z_95, Interval, wilson
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def repetition(rng: np.random.Generator, design: Design, rate: float, noise: flo
         PEOPLE: (rate, wilson(int(found.sum()), len(found))),
         TEXTBOOK: (rate, textbook(run)),
         JUDGE: (rate, wilson(int(run.judge.sum()), RESPONSES)),
-        DISPUTED: (noise, clustered_rate(disputed, run.question, rng=rng, draws=DRAWS).interval),
+        DISPUTED: (noise, clustered_rate(disputed, run.question).interval),
     }
     if design.by_stratum:
         # The others take the labelled responses as they come, which says nothing of the run.

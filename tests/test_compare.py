@@ -11,7 +11,6 @@ from eclosure.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verd
 from eclosure.errors import UserError
 from eclosure.metrics.rates import Metric
 from eclosure.metrics.summary import summarize
-from eclosure.stats.intervals import Interval, wilson
 
 GOOD = Verdict(True, True, True, True, True)
 ASTRAY = Verdict(True, False, True, True, False)
@@ -57,9 +56,10 @@ def test_the_interval_is_the_paired_one():
     found = compared(rows(*run), rows(*base), resamples=2_000).overall.differences[TRR].estimate
     assert found.value == pytest.approx(0.01)
     # By hand: each resample has a Poisson-like number of the two questions, 0 to 5 of 200 in 95 % of resamples.
-    assert found.interval.low == 0
-    assert 0.02 <= found.interval.high <= 0.03
-    apart = [summarize(rows(*one), rng=np.random.default_rng(1))[0].estimates[TRR].interval for one in (run, base)]
+    # One question of a hundred has changed; another may have changed for the worse unseen.
+    assert -0.02 <= found.interval.low < 0
+    assert 0.02 <= found.interval.high <= 0.04
+    apart = [summarize(rows(*one))[0].estimates[TRR].interval for one in (run, base)]
     assert all(interval.high - interval.low > 0.1 for interval in apart)
 
 
@@ -83,28 +83,31 @@ def test_several_responses_to_a_question_travel_together():
     assert (trr.run.hits, trr.run.n) == (9, 12)
     assert trr.estimate.value == pytest.approx(9 / 12 - 2 / 3)
     assert (found.overall.run_responses, found.overall.base_responses) == (12, 3)
+    # Which of the four responses to a question the other run's goes with is not known, but for one of its id.
     assert found.run_alone == Alone(0, 0, 9)
-    assert len(found.pairs) == 3
+    assert {pair.run.response_id for pair in found.pairs} == {"r0", "r1", "r2"}
 
 
 def test_equal_runs_do_not_promise_certainty():
     verdicts = [GOOD, SHORT] * 10
     trr = compared(rows(*verdicts), rows(*verdicts)).overall.differences[TRR]
-    bound = wilson(0, 20).high
     assert trr.constant
     assert trr.estimate.value == 0
-    assert trr.estimate.interval == Interval(-bound, bound)
+    low, high = trr.estimate.interval
+    assert 0.1 < high < 0.25
+    assert low == pytest.approx(-high)
     # All against none: an unseen share of questions could say the contrary.
     one = compared(rows(*[GOOD] * 20), rows(*[SHORT] * 20)).overall.differences[TRR].estimate
     assert one.value == 1
-    assert one.interval == pytest.approx((1 - 2 * bound, 1))
+    assert one.interval == pytest.approx((1 - 2 * high, 1))
 
 
 def test_the_bound_counts_only_questions_that_count():
     """Of ten questions two have a wrong answer in both runs."""
     verdicts = [GOOD] * 8 + [SHORT] * 2
     risk = compared(rows(*verdicts), rows(*verdicts)).overall.differences[Metric.GAP_RISK]
-    assert risk.estimate.interval.high == wilson(0, 2).high
+    assert risk.estimate.interval.high > 0.5
+    assert compared(rows(*verdicts), rows(*verdicts)).overall.differences[TRR].estimate.interval.high < 0.4
 
 
 def test_what_is_undefined_in_one_run_has_no_difference():
@@ -153,18 +156,48 @@ def test_every_change_of_class_is_counted_once():
     assert sum(found.transitions.values()) == len(found.pairs) == 5
 
 
-def test_partners_are_of_one_id_then_of_one_source_then_as_they_stand():
-    def row(name, verdict, model):
-        return SettledVerdict(name, "q", verdict, "b", Source(model))
+def of_model(name, verdict, model, question="q"):
+    return SettledVerdict(name, question, verdict, "b", None if model is None else Source(model))
 
+
+def test_partners_are_of_one_id_or_of_one_source_and_never_of_one_place():
+    """What neither shares an id nor a source was paired as it stood in the files."""
+    row = of_model
     base = [row("a", GOOD, "m"), row("b", SHORT, "m"), row("c", UNSOUND, "n"), row("d", ASTRAY, "o")]
     run = [row("x", GOOD, "p"), row("y", GOOD, "n"), row("b", GOOD, "q"), row("z", GOOD, "p"), row("u", GOOD, "p")]
     found = compared(run, base)
-    assert {pair.run.response_id: pair.base.response_id for pair in found.pairs} == {
-        "b": "b", "y": "c", "x": "a", "z": "d"
-    }  # fmt: skip
-    assert found.run_alone.unpaired == 1
-    assert found.base_alone.unpaired == 0
+    assert {pair.run.response_id: pair.base.response_id for pair in found.pairs} == {"b": "b", "y": "c"}
+    assert (found.run_alone.unpaired, found.base_alone.unpaired) == (3, 2)
+    assert sum(found.transitions.values()) == 2
+
+
+@pytest.mark.parametrize("model", [None, "m"])
+def test_several_responses_of_one_source_or_of_none_are_not_paired(model):
+    base, run = ([of_model(f"{side}{n}", GOOD, model) for n in range(2)] for side in "ab")
+    found = compared(run, base)
+    assert found.pairs == ()
+    assert (found.run_alone.unpaired, found.base_alone.unpaired) == (2, 2)
+
+
+def test_the_only_responses_to_a_question_are_partners_whatever_their_models():
+    found = compared([of_model("x", GOOD, "new")], [of_model("y", SHORT, "old")])
+    assert [(pair.base.response_id, pair.run.response_id) for pair in found.pairs] == [("y", "x")]
+
+
+def test_small_datasets_are_not_trusted_with_their_own_variance():
+    """Five datasets of three questions: the interval held the truth in 86 % of cases."""
+    draw = np.random.default_rng(3)
+    covered, repetitions = 0, 200
+    for _ in range(repetitions):
+        before = draw.random(15) < 0.6
+        after = np.where(draw.random(15) < 0.4, draw.random(15) < 0.8, before)
+        run, base = (
+            [SettledVerdict(f"r{n}", f"q{n}", GOOD if hit else SHORT, f"d{n % 5}") for n, hit in enumerate(side)]
+            for side in (after, before)
+        )
+        ends = compare(run, base, rng=draw, resamples=300).overall.differences[TRR].estimate.interval
+        covered += ends.low <= 0.4 * (0.8 - 0.6) <= ends.high
+    assert covered >= 0.91 * repetitions
 
 
 def test_every_verdict_has_a_class():

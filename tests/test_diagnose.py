@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import islice
 from random import Random
 
-import numpy as np
 import pytest
 
 from eclosure.core.instance import Instance, Passage
@@ -31,7 +30,7 @@ def case(*, steps=(HOLDS,), number=0, answer="Arica", **labels):
 
 
 def diagnosed(*cases, resamples=20):
-    return diagnose(cases, rng=np.random.default_rng(1), resamples=resamples)
+    return diagnose(cases)
 
 
 def test_everything_planted_is_counted():

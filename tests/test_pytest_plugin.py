@@ -66,7 +66,7 @@ def test_a_failure_shows_the_line_of_the_test_and_the_reasons(project):
     result.stdout.fnmatch_lines([
         ">*assert_reliable(*min_trr=0.95)",
         f"E*AssertionError: {folder} is not reliable enough, 100 responses to 100 questions:",
-        "E*TRR may be as low as*: not at least 95.0 %.",
+        "E*failed: TRR at least 95.0 %: 80.0 %*, the judge's own rate.",
         "E*Look at these first, of 20:",
         "E*r80: The reasoning establishes an answer, and another answer was submitted.",
     ])  # fmt: skip

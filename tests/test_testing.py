@@ -56,10 +56,10 @@ def test_others_fail_with_the_reason_and_the_responses_to_look_at():
     worse = replace(made[90], judgment=replace(made[90].judgment, aligned=False, complete=False, correct=False))
     made[90] = worse
     with pytest.raises(AssertionError) as failed:
-        assert_reliable(made, min_trr=0.85, max_lgg=0.5, worst=3)
+        assert_reliable(made, min_trr=0.9, max_lgg=0.5, worst=3)
     first, reason, look, *responses = str(failed.value).splitlines()
     assert first == "the cases are not reliable enough, 100 responses to 100 questions:"
-    assert reason.startswith("  TRR may be as low as 7")
+    assert reason == "  failed: TRR at least 90.0 %: 80.0 % [70.8, 87.3], n = 100, the judge's own rate."
     assert look == "Look at these first, of 20:"
     assert len(responses) == 3
     # Most is against the one in which most fails.
@@ -84,10 +84,10 @@ def test_only_what_speaks_against_a_limit_is_named(limit, bad, other):
 
 def test_what_was_not_judged_is_named_with_its_reason():
     made = [*cases(90), *(unjudged(one, "refusal") for one in cases(100)[90:])]
-    with pytest.raises(AssertionError, match="C was not judged in 10 of 100") as failed:
+    with pytest.raises(AssertionError, match=r"C without a label at most 5.0 %: 10 of 100") as failed:
         assert_reliable(made, max_unjudged=0.05, worst=1)
     assert str(failed.value).endswith("Not everything was judged. Without a label: C refusal.")
-    with pytest.raises(AssertionError, match="TRR may be as low as"):
+    with pytest.raises(AssertionError, match="whatever the 10 responses without a label are"):
         assert_reliable(made, min_trr=0.95)
 
 
@@ -113,10 +113,35 @@ def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
     more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(10)]
     records.write(run / "responses.jsonl", [*(one.response for one in made), *more])
     assert_reliable(run, max_unjudged=0.1)
-    with pytest.raises(
-        AssertionError, match=r"10 of 100 responses have no judgment at all, such as more0 \(it was not"
-    ):
+    with pytest.raises(AssertionError, match=r"10 of 100 responses, such as more0 \(it was not"):
         assert_reliable(run, max_unjudged=0.09)
+    with pytest.raises(AssertionError, match=r"cannot tell whether.*\n.*whatever the 10 responses without a label"):
+        assert_reliable(run, min_trr=0.9)
+
+
+def test_too_few_responses_fail_unless_they_may_pass():
+    made = cases(19, closed=1)
+    with pytest.raises(AssertionError) as failed:
+        assert_reliable(made, min_trr=0.9)
+    first, reason, *_ = str(failed.value).splitlines()
+    assert first == "cannot tell whether the cases are reliable enough, 20 responses to 20 questions:"
+    assert reason.endswith("About 150 responses would decide it if the rate stays as it is.")
+    assert assert_reliable(made, min_trr=0.9, undecided="pass").overall.responses == 20
+    assert [line.split(",")[0] for line in testing.heard[-2:]] == ["cases: cannot tell"] * 2
+    with pytest.raises(AssertionError, match="not reliable enough"):
+        assert_reliable(cases(50, closed=50), min_trr=0.9, undecided="pass")
+
+
+def test_a_run_is_held_against_a_base_run(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "base").mkdir()
+    run = written(tmp_path / "run", cases(300, closed=100))
+    base = written(tmp_path / "base", cases(390, closed=10))
+    with pytest.raises(AssertionError, match=r"failed: TRR at most 5.0 points below .*base: -22.5 points \["):
+        assert_reliable(run, against=base, max_trr_drop=0.05)
+    assert assert_reliable(base, against=run, max_trr_drop=0.0, max_lgg_rise=0.0).overall.responses == 400
+    with pytest.raises(SettingError, match="--against"):
+        assert_reliable(run, max_trr_drop=0.05)
 
 
 def test_limits_that_hold_nothing_and_runs_that_are_none_are_refused(tmp_path):

@@ -2,7 +2,7 @@
 
 Only questions that both runs answer are compared; what stands in one alone is counted. Intervals resample those
 questions within their datasets, with all their responses in both runs, so each resample holds the two runs against each
-other on the same questions.
+other on the same questions. Their percentiles are read further out the fewer questions there are in a dataset.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from eclosure.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verd
 from eclosure.errors import UserError
 from eclosure.metrics.rates import Metric, indicators, rates
 from eclosure.metrics.summary import UNKNOWN
-from eclosure.stats.arrays import Floats, codes, sum_by
+from eclosure.stats.arrays import Floats, codes, scalar, sum_by
 from eclosure.stats.bootstrap import bootstrap_rates
-from eclosure.stats.intervals import Estimate, Interval, wilson
+from eclosure.stats.corrected import IMAGINARY
+from eclosure.stats.intervals import Estimate, Interval, expanded_level, percentile
 from eclosure.stats.rates import Rate
 from eclosure.stats.resampling import Strata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from eclosure.core.response import Source
 
 Question: TypeAlias = "tuple[str | None, str]"
 """A dataset and an id in it."""
@@ -50,7 +53,7 @@ class Difference:
     estimate: Estimate
     """The run's minus the other's; undefined where one of the two is."""
     constant: bool = False
-    """Every resample says the same, so the interval is Wilson's; see ``_believable``."""
+    """Every resample gives the same difference: no question departs from the rest."""
 
     @property
     def bounds(self) -> Interval | None:
@@ -81,7 +84,7 @@ class Alone(NamedTuple):
     responses: int
     """Responses to them."""
     unpaired: int
-    """Responses to shared questions, beyond as many as the other run has: in the rates, without a partner."""
+    """Responses to shared questions without a partner in the other run: in the rates, and in no pair."""
 
 
 class Pair(NamedTuple):
@@ -136,8 +139,8 @@ def compare(
     went = Counter(pair.kinds for pair in pairs)
     return RunComparison(
         tuple(_group(name, questions, mine, theirs, rng, resamples) for name, questions in groups.items()),
-        run_alone=_alone(mine, theirs),
-        base_alone=_alone(theirs, mine),
+        run_alone=_alone(mine, theirs, len(pairs)),
+        base_alone=_alone(theirs, mine, len(pairs)),
         pairs=pairs,
         transitions={(old, new): went[old, new] for old in KINDS for new in KINDS if went[old, new]},
     )
@@ -153,10 +156,10 @@ def _by_question(rows: Sequence[SettledVerdict]) -> _Asked:
     return dict(found)
 
 
-def _alone(mine: _Asked, other: _Asked) -> Alone:
-    lonely = [rows for question, rows in mine.items() if question not in other]
-    beyond = (max(len(rows) - len(other[question]), 0) for question, rows in mine.items() if question in other)
-    return Alone(len(lonely), sum(map(len, lonely)), sum(beyond))
+def _alone(mine: _Asked, other: _Asked, pairs: int) -> Alone:
+    sizes = [len(rows) for question, rows in mine.items() if question not in other]
+    shared = sum(map(len, mine.values())) - sum(sizes)
+    return Alone(len(sizes), sum(sizes), shared - pairs)
 
 
 def _group(
@@ -171,19 +174,49 @@ def _group(
     sizes = [len(side[question]) for side in (mine, theirs) for question in questions]
     cluster = np.repeat(np.tile(np.arange(len(questions)), 2), sizes)
     hits, counted = _columns(run, base)
-    stratum, _ = codes([benchmark for benchmark, _ in questions])
-    replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=Strata(stratum))
+    strata = _strata([benchmark for benchmark, _ in questions])
+    replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=strata)
+    freedom = max(len(questions) - len(strata.members), 1)
+    level = expanded_level(0.95, freedom, len(questions) / freedom)
     # For each column, how many questions have a response that counts.
-    asked = (sum_by(cluster, counted, len(questions)) > 0).sum(axis=0)
+    counting = (sum_by(cluster, counted, len(questions)) > 0).sum(axis=0)
+    imaginary = rng.standard_gamma(IMAGINARY, resamples)
     now, before = rates(run), rates(base)
     differences = {}
     for index, metric in enumerate(Metric):
-        estimate = replicates.difference(index, index + len(Metric))
-        constant = estimate.interval is not None and estimate.interval.low == estimate.interval.high
-        if constant:
-            estimate = _believable(estimate, int(min(asked[index], asked[index + len(Metric)])))
+        other = index + len(Metric)
+        draws = replicates.draws[:, index] - replicates.draws[:, other]
+        value = scalar(replicates.values[index] - replicates.values[other])
+        estimate = _estimate(value, draws, int(min(counting[index], counting[other])), imaginary, level)
+        constant = value is not None and bool(np.nanmin(draws) == np.nanmax(draws))
         differences[metric] = Difference(now[metric], before[metric], estimate, constant)
     return GroupComparison(group, len(questions), len(run), len(base), differences)
+
+
+def _estimate(value: float | None, draws: Floats, questions: int, imaginary: Floats, level: float) -> Estimate:
+    """Return the difference with an interval that allows for what no question was seen to do.
+
+    Each end has an imaginary question more, at -1 for the lower and at 1 for the upper one, with half the weight of a
+    real one (Jeffreys' prior). Without it, questions that nearly all say the same would promise certainty.
+    """
+    undefined = int(np.isnan(draws).sum())
+    if value is None:
+        return Estimate(None, None, undefined)
+    low, high = (percentile((questions * draws + end * imaginary) / (questions + imaginary), level) for end in (-1, 1))
+    assert low is not None
+    assert high is not None
+    return Estimate(value, Interval(low.low, high.high), undefined)
+
+
+SMALL_DATASET = 10
+"""Datasets with fewer shared questions than this are resampled together: three questions do not tell their variance."""
+
+
+def _strata(datasets: Sequence[str | None]) -> Strata:
+    """Draw questions within their datasets, those of small datasets together."""
+    sizes = Counter(datasets)
+    stratum, _ = codes([(dataset,) if sizes[dataset] >= SMALL_DATASET else () for dataset in datasets])
+    return Strata(stratum)
 
 
 def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, Floats]:
@@ -197,33 +230,27 @@ def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, F
     return hits, counted
 
 
-def _believable(estimate: Estimate, questions: int) -> Estimate:
-    """An interval where no question departs from the rest, so that every resample says the same.
-
-    The bootstrap would promise certainty. But of so many questions none was seen to depart, so up to Wilson's bound of
-    them could, and they could say anything from -1 to 1.
-    """
-    value, bound = estimate.value, wilson(0, questions)
-    assert value is not None  # as there is an interval,
-    assert bound is not None  # and so a question
-    middle = value * (1 - bound.high)
-    return estimate._replace(interval=Interval(middle - bound.high, middle + bound.high))
-
-
-_PARTNERS: tuple[Callable[[SettledVerdict], Hashable], ...] = (
-    lambda row: row.response_id,
-    lambda row: row.source,
-    lambda _: None,
-)
-
-
 def _paired(base: Sequence[SettledVerdict], run: Sequence[SettledVerdict]) -> Iterator[Pair]:
-    """Partners among the responses to one question: of the same id, then of the same source, then as they stand."""
-    old, new = dict(enumerate(base)), dict(enumerate(run))
-    for key in _PARTNERS:
-        waiting: dict[Hashable, list[int]] = defaultdict(list)
-        for place, row in old.items():
-            waiting[key(row)].append(place)
-        for place, row in list(new.items()):
-            if partners := waiting[key(row)]:
-                yield Pair(old.pop(partners.pop(0)), new.pop(place))
+    """Pair the responses to one question: those of one id, then the only ones of one source.
+
+    The only response to the question in both runs is a pair in any case. Nothing is paired by its place in a file:
+    which of several responses without a common id or source belong together is not known.
+    """
+    if len(base) == len(run) == 1:
+        yield Pair(base[0], run[0])
+        return
+    by_id = {row.response_id: row for row in base}
+    pairs = [Pair(by_id[row.response_id], row) for row in run if row.response_id in by_id]
+    yield from pairs
+    paired = {pair.run.response_id for pair in pairs}
+    mine, theirs = (_by_source(row for row in rows if row.response_id not in paired) for rows in (run, base))
+    yield from (Pair(theirs[source], row) for source, row in mine.items() if source in theirs)
+
+
+def _by_source(rows: Iterable[SettledVerdict]) -> dict[Source, SettledVerdict]:
+    """Return the responses whose source is known and gave no other of them."""
+    by_source: dict[Source, list[SettledVerdict]] = defaultdict(list)
+    for row in rows:
+        if row.source is not None:
+            by_source[row.source].append(row)
+    return {source: same[0] for source, same in by_source.items() if len(same) == 1}

@@ -23,8 +23,6 @@ from eclosure.metrics.summary import GROUPINGS, GroupSummary, summarize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy as np
-
 __all__ = ["Case", "Diagnosis", "Evidence", "Matching", "broken_link", "diagnose"]
 
 
@@ -83,18 +81,18 @@ class Diagnosis:
         return self.groups[1:]
 
 
-def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int = 2_000) -> Diagnosis:
+def diagnose(cases: Sequence[Case]) -> Diagnosis:
     """Count everything."""
     if not cases:
         raise UserError("there is no judged response to diagnose. Judge some first.")
     rows = [case.row for case in cases]
-    groups = tuple(summarize(rows, _PAIR, rng=rng, resamples=resamples))
-    by_evidence = _by_evidence(cases, rng, resamples)
+    groups = tuple(summarize(rows, _PAIR))
+    by_evidence = _by_evidence(cases)
     return Diagnosis(
         judges=tuple(sorted({case.judgment.judge for case in cases})),
         groups=groups,
-        by_model=_by(rows, "model", groups[1:], rng, resamples),
-        by_dataset=_by(rows, "benchmark", groups[1:], rng, resamples),
+        by_model=_by(rows, "model", groups[1:]),
+        by_dataset=_by(rows, "benchmark", groups[1:]),
         by_evidence=by_evidence,
         joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
         local_failures=_local_failures(cases),
@@ -112,13 +110,7 @@ def diagnose(cases: Sequence[Case], *, rng: np.random.Generator, resamples: int 
 _PAIR = ("benchmark", "model")
 
 
-def _by(
-    rows: Sequence[SettledVerdict],
-    name: str,
-    pairs: Sequence[GroupSummary],
-    rng: np.random.Generator,
-    resamples: int,
-) -> tuple[GroupSummary, ...]:
+def _by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
     """Each model over all datasets, or the other way round; nothing where these are the pairs, or all responses."""
     place = _PAIR.index(name)
     values = sorted({pair.group[place] for pair in pairs})
@@ -131,7 +123,7 @@ def _by(
             one = parts[0]
         else:
             members = [row for row in rows if GROUPINGS[name](row) == value]
-            (one,) = summarize(members, rng=rng, resamples=resamples)
+            (one,) = summarize(members)
         found.append(replace(one, group=(value,)))
     return tuple(found)
 
@@ -142,11 +134,11 @@ def _kin(cases: Sequence[Case]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((judge, model) for judge, model in met if same_family(judge, model)))
 
 
-def _by_evidence(cases: Sequence[Case], rng: np.random.Generator, resamples: int) -> dict[Evidence, GroupSummary]:
+def _by_evidence(cases: Sequence[Case]) -> dict[Evidence, GroupSummary]:
     found = {}
     for kind in Evidence:
         if rows := [case.row for case in cases if case.evidence is kind]:
-            (found[kind],) = summarize(rows, rng=rng, resamples=resamples)
+            (found[kind],) = summarize(rows)
     return found
 
 

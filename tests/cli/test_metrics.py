@@ -25,7 +25,7 @@ def run(*arguments):
 
 
 def test_tables(verdicts):
-    result = runner.invoke(app, ["metrics", str(verdicts), "--by", "model", "--resamples", "100"])
+    result = runner.invoke(app, ["metrics", str(verdicts), "--by", "model"])
     assert result.exit_code == 0, result.output
     assert "12 responses to 3 questions" in result.output
     # Twelve responses, one of them undecided; two are in the gap for want of closure, one for want of alignment: 3/11.
@@ -42,7 +42,7 @@ def test_tables(verdicts):
 def test_json_has_counts_and_null_for_what_is_undefined(tmp_path):
     path = tmp_path / "one.jsonl"
     path.write_text('{"response_id": "r", "instance_id": "i", "verdict": {"L": 1, "A": 1, "C": 1, "Acc": 1}}\n')
-    result = runner.invoke(app, ["metrics", str(path), "--json", "--resamples", "100"])
+    result = runner.invoke(app, ["metrics", str(path), "--json"])
     (group,) = json.loads(result.output)["groups"]
     assert group["metrics"]["LggShare"]["value"] is None
     assert group["metrics"]["LggShare"]["interval"] is None
@@ -50,8 +50,8 @@ def test_json_has_counts_and_null_for_what_is_undefined(tmp_path):
     assert group["metrics"]["TRR"] | {"interval": None} == {
         "value": 1.0,
         "interval": None,
-        "interval_method": "Wilson over questions",
-        "undefined_resamples": 0,
+        "interval_method": "Clopper-Pearson, clustered by question",
+        "wilson": pytest.approx([0.207, 1], abs=1e-3),
         "hits": 1,
         "n": 1,
         "unjudged": 0,
@@ -92,34 +92,29 @@ def rows(path, *labels):
     return str(path)
 
 
-def test_an_interval_without_width_is_replaced_and_marked(tmp_path):
+def test_an_interval_is_never_without_width(tmp_path):
     path = rows(tmp_path / "v.jsonl", *[(1, 1, 1, 1)] * 30, *[(0, 1, 1, 1)] * 10)
     output = runner.invoke(app, ["metrics", path]).output
-    # 40 of 40: Wilson's lower end is 40/(40 + 1.96^2) = 91.2 %.
+    # 40 of 40: the lower end of Clopper and Pearson is 0.025^(1/40) = 91.2 %.
     (accuracy,) = [line for line in output.splitlines() if line.startswith("Acc")]
-    assert accuracy.split()[:5] == ["Acc", "100.0", "[91.2,", "100.0]*", "40"]
-    assert "\n* Wilson over questions" in output
+    assert accuracy.split()[:5] == ["Acc", "100.0", "[91.2,", "100.0]", "40"]
     assert "Fewer than" not in output
-    unmarked = rows(tmp_path / "u.jsonl", *[(1, 1, 1, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0)] * 10)
-    document = json.loads(runner.invoke(app, ["metrics", unmarked, "--json"]).output)
-    assert document["groups"][0]["metrics"]["LSR"]["interval_method"] == "percentile bootstrap over questions"
 
 
-def test_undefined_resamples_are_shown(tmp_path):
-    # Two of forty are wrong, one of them in the gap: a resample without either has no LggRisk.
-    path = rows(tmp_path / "v.jsonl", *[(1, 1, 1, 1)] * 38, (1, 0, 1, 0), (0, 1, 1, 0))
-    output = runner.invoke(app, ["metrics", path]).output
-    assert "undefined: so many of 2,000 resamples had nothing to count" in output
-    (risk,) = [line for line in output.splitlines() if line.startswith("LggRisk")]
-    assert 0 < int(risk.split()[-1]) < 2_000
-
-
-def test_few_resamples_and_negative_seeds_are_refused(verdicts):
-    for option, value in (("--resamples", "99"), ("--seed", "-1")):
-        result = run("metrics", str(verdicts), option, value)
-        assert result.returncode == 2
-        assert f"Invalid value for '{option}'" in result.stderr
-        assert "Traceback" not in result.stderr
+def test_the_papers_intervals_of_the_gap_are_printed(tmp_path):
+    """Section 3.3: 145 of 313 insufficient and 132 of 484 wrong responses are in the gap, and 7.0 % of sound ones."""
+    gap, unsound, sufficient = (1, 0, 1), (0, 0, 1), (1, 1, 1)
+    labels = [(*gap, 0)] * 132 + [(*gap, 1)] * 13 + [(*unsound, 0)] * 153 + [(*unsound, 1)] * 15
+    labels += [(*sufficient, 0)] * 199 + [(*sufficient, 1)] * 1_715 + [(0, 1, 1, 1)] * 371
+    path = rows(tmp_path / "v.jsonl", *labels)
+    lines = {
+        line.split()[0]: line.split()[1:] for line in runner.invoke(app, ["metrics", path]).output.splitlines() if line
+    }
+    assert lines["LggShare"] == ["46.3", "[40.7,", "52.0]", "313", "[40.9,", "51.9]"]
+    assert lines["LggRisk"] == ["27.3", "[23.4,", "31.5]", "484", "[23.5,", "31.4]"]
+    assert lines["LggSound"][0] == "7.0"
+    document = json.loads(runner.invoke(app, ["metrics", path, "--json"]).output)
+    assert document["groups"][0]["metrics"]["LggRisk"]["wilson"] == pytest.approx([0.235, 0.314], abs=5e-4)
 
 
 @pytest.mark.parametrize(

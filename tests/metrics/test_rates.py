@@ -35,6 +35,7 @@ def defined_by(metric, sound, aligned, closed, complete, correct):
         Metric.GAP_RATE: (True, gap),
         Metric.GAP_SHARE: (not sufficient, gap),
         Metric.GAP_RISK: (not correct, gap),
+        Metric.GAP_AMONG_SOUND: (sound, gap),
     }[metric]
 
 

@@ -1,11 +1,11 @@
-import numpy as np
 import pytest
 
 from eclosure.core.response import Source
 from eclosure.core.verdict import SettledVerdict, Verdict
 from eclosure.errors import SettingError
 from eclosure.metrics.rates import Metric, composition, rates
-from eclosure.metrics.summary import GROUPINGS, IntervalMethod, summarize
+from eclosure.metrics.summary import GROUPINGS, summarize
+from eclosure.stats.clustered import QuestionCounts
 from eclosure.stats.intervals import wilson
 
 QWEN, TUNED = Source("qwen"), Source("qwen", "SFT", 42)
@@ -19,12 +19,8 @@ ROWS = [
 ]
 
 
-def summaries(rows, by=(), resamples=50):
-    return summarize(rows, by, rng=np.random.default_rng(42), resamples=resamples)
-
-
 def test_all_responses_together():
-    (summary,) = summaries(ROWS)
+    (summary,) = summarize(ROWS)
     verdicts = [row.verdict for row in ROWS]
     assert (summary.group, summary.responses, summary.questions) == ((), 5, 4)
     assert summary.rates == rates(verdicts)
@@ -54,44 +50,81 @@ def test_all_responses_together():
     ],
 )
 def test_each_group_after_the_whole(by, sizes):
-    assert {summary.group: summary.responses for summary in summaries(ROWS, by)} == sizes
+    assert {summary.group: summary.responses for summary in summarize(ROWS, by)} == sizes
 
 
-def test_intervals_resample_questions():
-    # Two responses to one question travel together, so its accuracy of 1/2 cannot move.
-    (summary,) = summaries(ROWS[:2])
-    assert summary.estimates[Metric.ACCURACY] == (0.5, (0.5, 0.5), 0)
+def judged(question, number, **labels):
+    return SettledVerdict(f"{question}/{number}", question, Verdict(**labels))
 
 
-def test_where_all_or_none_are_hits_the_interval_is_wilsons_over_questions_that_count():
-    rows = [
-        SettledVerdict(f"{question}/{number}", question, Verdict(correct=True, locally_sound=sound))
-        for question, sound in (("q1", False), ("q2", False), ("q3", None))
-        for number in range(4)
-    ]
-    (summary,) = summaries(rows)
-    assert summary.estimates[Metric.ACCURACY] == (1, wilson(3, 3), 0)
-    # The third question was not judged, so it does not count; twelve responses are no twelve questions.
-    assert summary.estimates[Metric.LOCAL_SOUNDNESS_RATE].interval == wilson(0, 2)
-    assert summary.methods[Metric.LOCAL_SOUNDNESS_RATE] is IntervalMethod.WILSON
+def test_intervals_are_over_questions():
+    rows = [judged(f"q{question}", number, correct=question > 0) for question in range(10) for number in range(4)]
+    (summary,) = summarize(rows)
+    (single,) = summarize([row for row in rows if row.response_id.endswith("/0")])
+    # Responses to one question that share their fate are one, however many there are.
+    assert summary.estimates[Metric.ACCURACY].interval == pytest.approx(
+        single.estimates[Metric.ACCURACY].interval, abs=0.01
+    )
+    assert summary.counts[Metric.ACCURACY] == QuestionCounts(((0, 4, 1), (4, 0, 9)))
 
 
-def test_every_interval_says_how_it_was_made():
-    (summary,) = summaries(ROWS[:2])
-    assert summary.methods[Metric.ACCURACY] is IntervalMethod.BOOTSTRAP
-    assert summary.methods[Metric.LOCAL_SOUNDNESS_RATE] is IntervalMethod.WILSON
-    (summary,) = summaries(ROWS[4:])
-    assert summary.methods[Metric.ALIGNMENT_RATE] is None
-    assert {metric for metric, method in summary.methods.items() if method is None} == {
-        metric for metric, estimate in summary.estimates.items() if estimate.interval is None
-    }
+def test_one_question_never_gives_certainty():
+    rows = [judged("q", number, correct=number < 45) for number in range(50)]
+    (summary,) = summarize(rows)
+    low, high = summary.estimates[Metric.ACCURACY].interval
+    assert low < 0.1
+    assert high > 0.9
+
+
+def test_unjudged_questions_do_not_narrow_an_interval():
+    rows = [judged(f"q{number}", 0, locally_sound=sound) for number, sound in enumerate((False, False, None))]
+    (summary,), (fewer,) = summarize(rows), summarize(rows[:2])
+    assert summary.estimates[Metric.LOCAL_SOUNDNESS_RATE] == fewer.estimates[Metric.LOCAL_SOUNDNESS_RATE]
+    assert summary.estimates[Metric.ALIGNMENT_RATE] == (None, None, 0)
+
+
+def test_the_widest_interval_holds_whatever_the_unjudged_are():
+    """Where the judge falls silent on exactly the bad responses, the others are no sample of all."""
+    rows = [judged(f"q{number}", 0, correct=True if number < 850 else None) for number in range(1_000)]
+    (summary,) = summarize(rows)
+    widest = summary.widest(Metric.ACCURACY)
+    (failed,) = summarize([judged(f"q{number}", 0, correct=number < 850) for number in range(1_000)])
+    assert widest.low == failed.estimates[Metric.ACCURACY].interval.low
+    assert widest.high == 1
+    assert summary.widest(Metric.LOCAL_SOUNDNESS_RATE) == pytest.approx((0, 1), abs=0.01)
+    # Responses without any judgment count in the same way.
+    (seen,) = summarize(rows[:850])
+    assert seen.widest(Metric.ACCURACY, left_out=150) == widest
+    assert seen.widest(Metric.ACCURACY) == seen.estimates[Metric.ACCURACY].interval
+
+
+def test_unjudged_responses_to_new_questions_never_raise_the_lower_end():
+    rows = [judged("q1", number, correct=number % 4 < 3) for number in range(8)]
+    (summary,) = summarize(rows)
+    for left_out in (1, 5, 20):
+        assert summary.widest(Metric.ACCURACY, left_out).low <= summary.estimates[Metric.ACCURACY].interval.low
+        assert summary.widest(Metric.ACCURACY, left_out).high >= summary.estimates[Metric.ACCURACY].interval.high
+
+
+def test_a_rate_that_may_have_no_case_at_all_has_no_widest_interval():
+    (summary,) = summarize([judged("q", 0, correct=True, locally_sound=True, aligned=True, closed=True)])
+    assert summary.widest(Metric.GAP_SHARE) is None
+    assert summary.widest(Metric.GAP_SHARE, left_out=1) is not None
+
+
+def test_the_gap_has_the_papers_intervals_beside_ours():
+    rows = [judged(f"q{n}", 0, locally_sound=True, aligned=True, closed=n > 3, correct=n > 5) for n in range(40)]
+    (summary,) = summarize(rows)
+    assert summary.rates[Metric.GAP_SHARE].wilson == wilson(4, 4)
+    assert summary.rates[Metric.GAP_RISK].wilson == wilson(4, 6)
+    assert summary.rates[Metric.GAP_AMONG_SOUND].value == 0.1
 
 
 def test_no_rows_no_summaries():
-    assert summaries([]) == []
+    assert summarize([]) == []
 
 
 def test_an_unknown_grouping_is_refused_with_the_known_ones():
     with pytest.raises(SettingError, match="cannot group by 'colour'") as error:
-        summaries(ROWS, ["benchmark", "colour"])
+        summarize(ROWS, ["benchmark", "colour"])
     assert all(name in str(error.value) for name in GROUPINGS)

@@ -131,6 +131,10 @@ def test_undefined_is_none():
     assert scores.balanced_accuracy.value is None
     assert scores.kappa.value is None
     assert scores.agreement == (1, (1, 1), 0)
+    # The paper's interval has no width here; the one of every rate has.
+    row = report([case("q", "11111", "11111")], resamples=20).overall.rows[A]
+    assert row.agreement == (1, pytest.approx((0.025, 1)), 0)
+    assert report([case("q", "11111", "-----")], resamples=20).overall.rows[A].agreement == (None, None, 0)
     assert report([case("q", "11111", "11111")]).overall.mean_failure_f1.value is None
 
 

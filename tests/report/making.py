@@ -10,8 +10,6 @@ from dataclasses import replace
 from itertools import cycle, islice
 from random import Random
 
-import numpy as np
-
 from eclosure.core.judgment import Criterion, Judgment, StepJudgment, Support
 from eclosure.core.response import Source
 from eclosure.core.verdict import FailureClass
@@ -91,7 +89,7 @@ def _quoted(step: StepJudgment, text: str, item: Item) -> StepJudgment:
 
 
 def make_diagnosis(cases: list[Case], resamples: int = 200) -> Diagnosis:
-    return diagnose(cases, rng=np.random.default_rng(1), resamples=resamples)
+    return diagnose(cases)
 
 
 def told_by_processes(program: str) -> set[str]:

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, norm, t
+from scipy.stats import norm, t
 
 from eclosure.stats.agreement import MISSING
 from eclosure.stats.corrected import (
     JudgeErrors,
     carried_over_rate,
-    clustered_rate,
     corrected_rate,
     sampling_weights,
 )
@@ -133,10 +132,6 @@ def test_neither_order_nor_copies_within_a_question_change_anything(cases, copie
     again = corrected(judge[order], human[order], question[order], draws=50)
     assert again.value == pytest.approx(plain.value, abs=1e-12)
     assert again.interval == pytest.approx(plain.interval, abs=1e-12)
-    disputed = np.where(human == X, X, judge ^ human)
-    one = clustered_rate(disputed, question, rng=rng(), draws=50)
-    two = clustered_rate(disputed[order], question[order], rng=rng(), draws=50)
-    assert two.interval == pytest.approx(one.interval, abs=1e-12)
 
 
 def test_with_one_case_a_question_the_draws_are_those_of_three_proportions():
@@ -158,20 +153,6 @@ def expanded_tail(questions, level=0.95):
     return norm.sf(t.ppf((1 + level) / 2, questions - 1) * sqrt((questions + 1) / (questions - 1)))
 
 
-@pytest.mark.parametrize("hits,n", [(0, 100), (1, 100), (2, 100), (30, 60), (59, 60), (40, 40)])
-def test_a_rate_of_single_cases_has_the_exact_limits(hits, n):
-    estimate = clustered_rate(np.repeat(codes(1, 0), [hits, n - hits]), np.arange(n), rng=rng(), draws=200_000)
-    tail = expanded_tail(n)
-    assert estimate.value == hits / n
-    low = beta.ppf(tail, hits, n - hits + 1) if hits else 0
-    high = beta.isf(tail, hits + 1, n - hits) if hits < n else 1
-    assert estimate.interval == pytest.approx((low, high), abs=1e-3)
-
-
-def test_a_rate_of_nothing_is_undefined():
-    assert clustered_rate(codes(X, X), codes(0, 1), rng=rng()) == (None, None, 0)
-
-
 def test_no_disagreement_among_a_hundred_is_no_certainty():
     judge = (np.arange(2000) % 10 == 0).astype(np.intp)
     human = np.where(np.arange(2000) < 100, judge, X)
@@ -188,18 +169,6 @@ def test_cases_of_one_question_are_not_counted_as_if_they_were_many():
     # Ninety labelled that agree: of ninety questions, and of thirty.
     many, few = corrected(judge, human), corrected(judge, human, question)
     assert np.diff(few.interval)[0] > 1.8 * np.diff(many.interval)[0]
-
-
-def test_the_fear_of_shared_errors_yields_to_what_is_seen():
-    # Twelve errors among 90 cases of 30 questions: one each in twelve questions, or three each in four.
-    question = np.arange(90) // 3
-    scattered = np.where((np.arange(90) % 3 == 0) & (question < 12), 1, 0)
-    shared = np.where(question < 4, 1, 0)
-    assert scattered.sum() == shared.sum() == 12
-    width = [np.diff(clustered_rate(one, question, rng=rng()).interval)[0] for one in (scattered, shared)]
-    single = np.diff(clustered_rate(scattered, np.arange(90), rng=rng()).interval)[0]
-    assert width[0] < 1.05 * single
-    assert width[1] > 1.4 * single
 
 
 def test_weights_say_how_many_cases_a_labelled_one_stands_for():

@@ -237,7 +237,7 @@ def say_validation(found: Validation) -> None:
             (
                 str(row.label),
                 f"{row.n:,}" + (f" of {row.labelled:,}" if row.unjudged else ""),
-                _shown(row.scores.agreement),
+                _shown(row.agreement),
                 percent(row.scores.kappa.value),
                 percent(row.scores.balanced_accuracy.value),
                 f"{row.misses:,}",

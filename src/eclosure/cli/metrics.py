@@ -28,8 +28,6 @@ def metrics(
     by: Annotated[
         list[str] | None, typer.Option(help="Also by benchmark, model, method or seed; may be given several times.")
     ] = None,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples of questions.")] = 2_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 42,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     allow_stale: AllowStale = False,
 ) -> None:
@@ -47,15 +45,16 @@ def metrics(
     LGG       the gap: locally sound, yet globally insufficient
     LggShare  the gap's share of globally insufficient responses
     LggRisk   the gap's share of wrong answers
+    LggSound  the gap's share of locally sound responses
 
     \b
     %         hits in a hundred judged cases
+    Wilson    the paper's interval of the gap's shares: takes responses
+              to one question as independent, so it may be too narrow
     n         judged cases in the denominator
     unjudged  cases that no judgement decides
     bounds    the least and greatest the rate can be, whatever they are
     """
-    import numpy as np
-
     from eclosure.metrics.summary import summarize
     from eclosure.store.jsonfile import require_file
     from eclosure.store.provenance import check_verdicts
@@ -63,14 +62,14 @@ def metrics(
     require_file(verdicts)
     stale = check_verdicts(verdicts, allow_stale=allow_stale).stale
     rows = list(_rows(verdicts))
-    summaries = summarize(rows, by or (), rng=np.random.default_rng(seed), resamples=resamples)
+    summaries = summarize(rows, by or ())
     if as_json:
-        settings = {"by": by or [], "resamples": resamples, "seed": seed}
-        typer.echo(json.dumps({"settings": settings, "stale": stale, "groups": [_plain(group) for group in summaries]}))
+        groups = [_plain(group) for group in summaries]
+        typer.echo(json.dumps({"settings": {"by": by or []}, "stale": stale, "groups": groups}))
         return
     for sentence in stale:
         say(f"STALE: {sentence}")
-    _print_overall(summaries[0], resamples)
+    _print_overall(summaries[0])
     _print_composition(summaries[0])
     if by:
         typer.echo()
@@ -95,28 +94,18 @@ def _rows(path: Path) -> Iterator[SettledVerdict]:
         raise UserError(f"{path}: there is no verdict in this file. Check that this is the file you meant.")
 
 
-def _print_overall(summary: GroupSummary, resamples: int) -> None:
-    from eclosure.metrics.summary import IntervalMethod
+def _print_overall(summary: GroupSummary) -> None:
+    from eclosure.metrics.rates import CONDITIONAL_METRICS
 
     unjudged = any(rate.unjudged for rate in summary.rates.values())
-    undefined = any(summary.estimates[metric].undefined for metric, rate in summary.rates.items() if rate.n)
-    exact = IntervalMethod.WILSON in summary.methods.values()
-    heads = ["metric", "%", "95 % interval", "n", *(["unjudged", "bounds"] if unjudged else [])]
+    heads = ["metric", "%", "95 % interval", "n", "Wilson", *(["unjudged", "bounds"] if unjudged else [])]
     lines = []
     for metric, rate in summary.rates.items():
-        estimate = summary.estimates[metric]
-        # The blank keeps the figures in line with those that have a mark.
-        mark = "*" if summary.methods[metric] is IntervalMethod.WILSON else " " if exact else ""
-        line = [metric.value, percent(rate.value), percent_range(estimate.interval) + mark, str(rate.n)]
+        line = [metric.value, percent(rate.value), percent_range(summary.estimates[metric].interval), str(rate.n)]
+        line += [percent_range(rate.wilson) if metric in CONDITIONAL_METRICS else ""]
         line += [str(rate.unjudged), percent_span(rate.bounds)] if unjudged else []
-        line += [str(estimate.undefined) if rate.n else "-"] if undefined else []
         lines.append(line)
-    title = f"{plural(summary.responses, 'response')} to {plural(summary.questions, 'question')}"
-    print_table(title, [*heads, *(["undefined"] if undefined else [])], lines)
-    if exact:
-        say("* Wilson over questions: with all hits or none, every resample says the same.")
-    if undefined:
-        say(f"undefined: so many of {resamples:,} resamples had nothing to count and are left out.")
+    print_table(f"{plural(summary.responses, 'response')} to {plural(summary.questions, 'question')}", heads, lines)
     if summary.questions < FEW_QUESTIONS:
         say(f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %.")
 
@@ -168,6 +157,8 @@ def _point_at(inconsistent: Sequence[str]) -> None:
 
 def _plain(summary: GroupSummary) -> dict[str, object]:
     """A summary as JSON: undefined is null."""
+    from eclosure.metrics.summary import INTERVAL_METHOD
+
     parts = summary.composition
     return {
         "group": list(summary.group),
@@ -177,8 +168,8 @@ def _plain(summary: GroupSummary) -> dict[str, object]:
             metric.value: {
                 "value": rate.value,
                 "interval": summary.estimates[metric].interval,
-                "interval_method": summary.methods[metric],
-                "undefined_resamples": summary.estimates[metric].undefined,
+                "interval_method": INTERVAL_METHOD if rate.n else None,
+                "wilson": rate.wilson,
                 "hits": rate.hits,
                 "n": rate.n,
                 "unjudged": rate.unjudged,

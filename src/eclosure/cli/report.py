@@ -94,8 +94,6 @@ def collect(
     allow_stale: bool = False,
 ) -> Collected:
     """Read the runs, count, and hold them against another one."""
-    import numpy as np
-
     from eclosure.cases import read_runs
     from eclosure.diagnose import diagnose
     from eclosure.report.notes import Notes
@@ -103,7 +101,7 @@ def collect(
     read = read_runs(runs, allow_stale=allow_stale)
     cases, left = read.cases, read.left_out
     say_notices(read)
-    found = diagnose(cases, rng=np.random.default_rng(seed), resamples=resamples)
+    found = diagnose(cases)
     notes = Notes(left_out=left, stale=read.stale, rejected=read.rejected, checked=read.checked)
     notes = _with_stale_validation(notes, runs, validation)
     if title is not None:

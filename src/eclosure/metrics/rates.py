@@ -1,4 +1,4 @@
-"""Verdicts to rates: Acc, LSR, GSR, TRR, LGG, LggShare, LggRisk, and what the failures are.
+"""Verdicts to rates: Acc, LSR, GSR, TRR, LGG, LggShare, LggRisk, LggSound, and what the failures are.
 
 A metric is a label of a verdict, asked of some of the responses. What was not judged is left out of a rate and
 counted beside it.
@@ -41,6 +41,8 @@ class Metric(StrEnum):
     """The gap's share of globally insufficient responses."""
     GAP_RISK = "LggRisk"
     """The gap's share of wrong answers."""
+    GAP_AMONG_SOUND = "LggSound"
+    """The gap's share of locally sound responses."""
 
 
 MAIN_METRICS = (
@@ -51,6 +53,9 @@ MAIN_METRICS = (
     Metric.GAP_RATE,
 )
 """The five columns of the main results."""
+
+CONDITIONAL_METRICS = (Metric.GAP_SHARE, Metric.GAP_RISK, Metric.GAP_AMONG_SOUND)
+"""Rates whose denominator is a matter of judgement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ _DEFINITIONS = {
     Metric.GAP_RATE: _Definition(lambda v: v.in_gap),
     Metric.GAP_SHARE: _Definition(lambda v: v.in_gap, among=lambda v: negation(v.globally_sufficient)),
     Metric.GAP_RISK: _Definition(lambda v: v.in_gap, among=lambda v: negation(v.correct)),
+    Metric.GAP_AMONG_SOUND: _Definition(lambda v: v.in_gap, among=lambda v: v.locally_sound),
 }
 
 
@@ -125,20 +131,35 @@ def rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)
 
 
 class Indicators(NamedTuple):
-    """Responses by metrics: who is a hit, and who is counted at all. What a bootstrap resamples."""
+    """Responses by metrics: which is a hit, and which is counted at all."""
 
     hits: Floats
     counted: Floats
 
 
+class Completed(NamedTuple):
+    """Indicators of the judged responses, and with the unjudged labels completed in the two extreme ways."""
+
+    judged: Indicators
+    least: Indicators
+    """Every unjudged response is a miss where it can be one, and else none of the cases: the least rate."""
+    greatest: Indicators
+
+
 def indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> Indicators:
-    """The table behind the rates."""
+    """Return the table behind the rates."""
+    return completed_indicators(verdicts, metrics).judged
+
+
+def completed_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> Completed:
+    """Return the table behind the rates and those behind the ends of their bounds."""
     which, distinct = codes(verdicts)
-    shares = [[_share(metric, verdict) for metric in metrics] for verdict in distinct]
-    shape = (len(distinct), len(metrics))
-    hits = np.array([[share.hit for share in row] for row in shares], float).reshape(shape)
-    counted = np.array([[share.counted for share in row] for row in shares], float).reshape(shape)
-    return Indicators(hits[which], counted[which])
+    shares = [_share(metric, verdict) for verdict in distinct for metric in metrics]
+    columns = np.array(shares, float).reshape(len(distinct), len(metrics), len(_Share._fields))
+    hit, counted, unjudged, never_hit, never_miss = np.moveaxis(columns, 2, 0)
+    miss, more = unjudged * (1 - never_miss), unjudged * (1 - never_hit)
+    tables = Indicators(hit, counted), Indicators(hit, counted + miss), Indicators(hit + more, counted + more)
+    return Completed(*(Indicators(table.hits[which], table.counted[which]) for table in tables))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from eclosure.errors import SettingError
-from eclosure.metrics.rates import Composition, Metric, composition, indicators, rates
+from eclosure.metrics.rates import Composition, Indicators, Metric, completed_indicators, composition, rates
 from eclosure.metrics.settings import method_of
 from eclosure.stats.arrays import codes, sum_by
-from eclosure.stats.bootstrap import bootstrap_rates
-from eclosure.stats.intervals import Estimate, wilson
+from eclosure.stats.clustered import QuestionCounts
+from eclosure.stats.intervals import Estimate, Interval
 from eclosure.stats.rates import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-
     from eclosure.core.verdict import SettledVerdict
+    from eclosure.stats.arrays import Indices
 
 UNKNOWN = "unknown"
 
@@ -32,12 +30,8 @@ GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
 """What verdicts can be grouped by."""
 
 
-class IntervalMethod(StrEnum):
-    """How an interval was made."""
-
-    BOOTSTRAP = "percentile bootstrap over questions"
-    WILSON = "Wilson over questions"
-    """Where all are hits or none is: every resample says the same, and the bootstrap would promise certainty."""
+INTERVAL_METHOD = "Clopper-Pearson, clustered by question"
+"""The name of the interval in files; see ``stats.clustered``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,52 +43,60 @@ class GroupSummary:
     responses: int
     questions: int
     rates: dict[Metric, Rate]
+    """Counts; ``Rate.wilson`` is the paper's interval of LggShare and LggRisk, which takes responses as independent."""
     estimates: dict[Metric, Estimate]
-    methods: dict[Metric, IntervalMethod | None]
-    """None where there is no interval."""
+    """Rates of the judged responses with the interval over questions; None where no response counts."""
     composition: Composition
+    counts: dict[Metric, QuestionCounts]
+    """Hits and misses by question: what the intervals are computed from."""
+    least: dict[Metric, QuestionCounts]
+    """The same with the unjudged labels completed so that the rate is least; the next: so that it is greatest."""
+    greatest: dict[Metric, QuestionCounts]
+
+    def widest(self, metric: Metric, left_out: int = 0) -> Interval | None:
+        """Return the interval over everything that unjudged responses could turn out to be.
+
+        Args:
+            metric: The rate.
+            left_out: Responses without any judgment, which are not in this summary: misses for the lower end and
+                hits for the upper one, each a question of its own.
+        """
+        judged = self.estimates[metric].interval
+        low = self.least[metric].with_single(misses=left_out).interval()
+        high = self.greatest[metric].with_single(hits=left_out).interval()
+        ends = [ends for ends in (judged, low, high) if ends is not None]
+        return Interval(min(each.low for each in ends), max(each.high for each in ends)) if ends else None
 
 
-def summarize(
-    rows: Sequence[SettledVerdict],
-    by: Sequence[str] = (),
-    *,
-    rng: np.random.Generator,
-    resamples: int = 2_000,
-) -> list[GroupSummary]:
-    """All responses together, then each group; intervals resample questions, not responses."""
+def summarize(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[GroupSummary]:
+    """Return the rates of all responses together, then of each group; intervals are over questions."""
     if unknown := [name for name in by if name not in GROUPINGS]:
         raise SettingError(f"cannot group by {unknown[0]!r}. Choose from: {', '.join(GROUPINGS)}.")
     groups: dict[tuple[str, ...], list[SettledVerdict]] = {(): list(rows)} if rows else {}
     for row in rows if by else ():
         groups.setdefault(tuple(GROUPINGS[name](row) for name in by), []).append(row)
-    return [_summary(group, members, rng, resamples) for group, members in sorted(groups.items())]
+    return [_summary(group, members) for group, members in sorted(groups.items())]
 
 
-def _summary(
-    group: tuple[str, ...], rows: Sequence[SettledVerdict], rng: np.random.Generator, resamples: int
-) -> GroupSummary:
+def _summary(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> GroupSummary:
     verdicts = [row.verdict for row in rows]
-    marks = indicators(verdicts, tuple(Metric))
     question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
-    replicates = bootstrap_rates(marks.hits, marks.counted, question, rng=rng, resamples=resamples)
-    # For each metric, how many questions have a response that counts.
-    asked = (sum_by(question, marks.counted, len(questions)) > 0).sum(axis=0)
-    results = [_result(one, int(n)) for one, n in zip(replicates.estimates(), asked, strict=True)]
+    tables = completed_indicators(verdicts, tuple(Metric))
+    judged, least, greatest = (_counts(table, question, len(questions)) for table in tables)
     return GroupSummary(
         group,
         responses=len(rows),
         questions=len(questions),
         rates=rates(verdicts),
-        estimates={metric: estimate for metric, (estimate, _) in zip(Metric, results, strict=True)},
-        methods={metric: method for metric, (_, method) in zip(Metric, results, strict=True)},
+        estimates={metric: counts.estimate() for metric, counts in judged.items()},
         composition=composition(verdicts),
+        counts=judged,
+        least=least,
+        greatest=greatest,
     )
 
 
-def _result(estimate: Estimate, questions: int) -> tuple[Estimate, IntervalMethod | None]:
-    """An estimate with an interval that can be believed, and how that was made."""
-    if estimate.value in (0, 1):
-        interval = wilson(round(estimate.value) * questions, questions)
-        return estimate._replace(interval=interval), IntervalMethod.WILSON
-    return estimate, IntervalMethod.BOOTSTRAP if estimate.interval else None
+def _counts(table: Indicators, question: Indices, questions: int) -> dict[Metric, QuestionCounts]:
+    hits, counted = (sum_by(question, part, questions) for part in table)
+    columns = zip(Metric, hits.T, counted.T, strict=True)
+    return {metric: QuestionCounts.of(hit, total - hit) for metric, hit, total in columns}

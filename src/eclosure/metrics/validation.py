@@ -17,7 +17,8 @@ from eclosure.core.labels import Label, negation
 from eclosure.metrics.rates import Metric
 from eclosure.stats import agreement as stat
 from eclosure.stats.arrays import Floats, Indices, codes, sum_by
-from eclosure.stats.corrected import JudgeErrors, clustered_rate
+from eclosure.stats.clustered import clustered_rate
+from eclosure.stats.corrected import JudgeErrors
 from eclosure.stats.intervals import Estimate, Interval
 from eclosure.stats.resampling import Replicates, Strata, bootstrap
 
@@ -133,12 +134,22 @@ class LabelRow:
     """Failures that the judge alone sees."""
     scores: Scores
     disagreement: Estimate
-    """The rate of misses and false alarms together, with an interval that holds where they are rare, too."""
+    """The rate of misses and false alarms together, with the interval of every rate: it holds where they are rare."""
 
     @property
     def unjudged(self) -> int:
         """Responses with a label by people and none by the judge."""
         return self.labelled - self.n
+
+    @property
+    def agreement(self) -> Estimate:
+        """How often judge and people agree, with the interval of every rate.
+
+        ``scores.agreement`` is the same rate with the interval of appendix D.1: too narrow where nearly all agree.
+        """
+        value, interval, _ = self.disagreement
+        turned = None if interval is None else Interval(1 - interval.high, 1 - interval.low)
+        return Estimate(None if value is None else 1 - value, turned)
 
     @property
     def rate_difference(self) -> Estimate:
@@ -182,8 +193,7 @@ def validation_report(
     groups = _Tables([layout.tables(judged, dataset) for dataset in (None, *layout.datasets)])
     replicates = groups.bootstrap(layout.strata, rng, resamples)
     overall, *each = (
-        _group(layout, dataset, groups, index, replicates, rng)
-        for index, dataset in enumerate((None, *layout.datasets))
+        _group(layout, dataset, groups, index, replicates) for index, dataset in enumerate((None, *layout.datasets))
     )
     return ValidationReport(overall, dict(zip(layout.datasets, each, strict=True)))
 
@@ -272,7 +282,6 @@ def _group(
     groups: _Tables,
     index: int,
     replicates: Replicates,
-    rng: np.random.Generator,
 ) -> GroupValidation:
     chosen = layout.within(dataset)
     cases, question = [layout.cases[one] for one in chosen], layout.question[chosen]
@@ -281,7 +290,7 @@ def _group(
         responses=len(chosen),
         questions=len(np.unique(question)),
         rows={
-            label: _row(label, cases, question, table, _scores(label, replicates.estimate, index), rng)
+            label: _row(label, cases, question, table, _scores(label, replicates.estimate, index))
             for label, table in zip(JudgedLabel, totals, strict=True)
         },
         mean_agreement=replicates.estimate(_Tables.mean_column(index, 0)),
@@ -295,7 +304,6 @@ def _row(
     question: Indices,
     table: Floats,
     scores: Scores,
-    rng: np.random.Generator,
 ) -> LabelRow:
     human, judge = (hit_codes(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
     both = (human != stat.MISSING) & (judge != stat.MISSING)
@@ -308,7 +316,7 @@ def _row(
         misses=int(misses),
         false_alarms=int(false_alarms),
         scores=scores,
-        disagreement=clustered_rate(np.where(both, human != judge, stat.MISSING), question, rng=rng),
+        disagreement=clustered_rate(np.where(both, human != judge, stat.MISSING), question),
     )
 
 

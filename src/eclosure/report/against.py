@@ -194,9 +194,10 @@ def against_tables(against: Against) -> tuple[Table, ...]:
 
 _MARKS = (
     "Percent, and points for the difference, with its 95 % interval: questions are resampled within datasets, "
-    "with their responses in both runs. * no question departs from the rest, so the interval is Wilson's. "
+    "with their responses in both runs. * no question departs from the rest. "
     "† in some resamples there was nothing to count, and these are left out. "
-    "Differences are the judge's: no labels of people correct them."
+    "Differences are the judge's: no labels of people correct them. "
+    "With as many intervals as there are here, about one in twenty leaves out 0 by chance."
 )
 
 
@@ -256,8 +257,8 @@ def _transition_table(found: RunComparison) -> Table:
     rows = [(Cell(kind_words(old)), *(_transition(found, old, new) for new in now), _was(found, old)) for old in was]
     rows.append((Cell("all"), *(_is(found, new) for new in now), Cell(f"{len(found.pairs):,}")))
     note = (
-        "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners by "
-        "id, then by model, then as they stand."
+        "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners "
+        "where they have one id, else where they are the only ones of one model and seed, or the only ones at all."
     )
     heads = ("was", *(kind_words(kind) for kind in now), "all")
     return Table("transitions", "Which class responses went to", heads, tuple(rows), note)

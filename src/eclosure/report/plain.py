@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from eclosure.diagnose import Evidence
+from eclosure.metrics.summary import INTERVAL_METHOD
 from eclosure.report.facets import kind_name
 from eclosure.report.notes import Notes
 from eclosure.report.story import headline
@@ -127,14 +128,14 @@ def _group(summary: GroupSummary, benchmark: str | None = None, model: str | Non
 
 def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
     """A rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of what was."""
-    rate, method = summary.rates[metric], summary.methods[metric]
+    rate, interval = summary.rates[metric], summary.estimates[metric].interval
     told = reading(rate)
     return {
         "hits": rate.hits,
         "n": rate.n,
         "unjudged": rate.unjudged,
         **_estimate(summary.estimates[metric] if told is not Reading.TOO_LITTLE else Estimate(None, None)),
-        "method": None if method is None else str(method),
+        "method": None if interval is None else INTERVAL_METHOD,
         "bounds": _ends(rate.bounds),
         "reading": str(told),
         "of_judged": _estimate(summary.estimates[metric]),

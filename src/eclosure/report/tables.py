@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclosure.core.judgment import MAX_UNJUDGED_SHARE
 from eclosure.metrics.rates import Metric
-from eclosure.metrics.summary import IntervalMethod
 from eclosure.metrics.validation import RATES
 from eclosure.report.words import (
     CODE_WORDS,
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from eclosure.report.notes import Notes
     from eclosure.stats.rates import Rate
 
-SHOWN_METRICS = tuple(metric for metric in Metric if metric is not Metric.COMPLETENESS_RATE)
-"""The metrics of the paper; completeness only serves to tell two failures apart."""
+SHOWN_METRICS = tuple(metric for metric in Metric if metric not in (Metric.COMPLETENESS_RATE, Metric.GAP_AMONG_SOUND))
+"""The columns of the tables; completeness only serves to tell two failures apart, and LggSound is LGG by LSR."""
 
 
 CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
@@ -87,10 +86,8 @@ def all_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
 def rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
     """``70.6``, and beneath it ``[67.9, 73.2]`` and ``n 1,998``; ``70.5 to 70.6`` where labels are missing."""
     rate, estimate = summary.rates[metric], summary.estimates[metric]
-    marks = "*" if summary.methods[metric] is IntervalMethod.WILSON else ""
-    marks += "†" if estimate.undefined and rate.n else ""
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
-    interval = f"{percent_range(estimate.interval)}{marks}" if estimate.interval else ""
+    interval = percent_range(estimate.interval) if estimate.interval else ""
     wilson = f"W {percent_range(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
     match reading(rate):
         case Reading.BOUNDS:
@@ -116,9 +113,7 @@ _RATE_NOTE = (
     "Percent, with the 95 % interval over questions and n, the judged responses in the denominator; "
     "+ counts those that are not judged. Where there are such, the rate is given as bounds (22.2 to 33.3), whatever "
     "they turn out to be, and beneath them the rate of the judged; that is left out where more than "
-    f"{MAX_UNJUDGED_SHARE:.0%} are not judged. W: the Wilson interval over responses. "
-    "* a Wilson interval over questions, where all are hits or none is. "
-    "† in some resamples there was nothing to count, and these are left out."
+    f"{MAX_UNJUDGED_SHARE:.0%} are not judged. W: the Wilson interval over responses."
 )
 
 

@@ -35,6 +35,10 @@ METRIC_WORDS: dict[Metric, tuple[str, str]] = {
         "risk of the gap",
         "Of the wrong answers, those in the gap: no check of single steps finds them.",
     ),
+    Metric.GAP_AMONG_SOUND: (
+        "the gap among sound responses",
+        "Of the responses in which every step holds, those in the gap.",
+    ),
 }
 """A name and a sentence for each letter of the paper."""
 
@@ -167,8 +171,7 @@ def complement(interval: Interval | None) -> Interval | None:
 
 def agreement_of(row: LabelRow) -> Estimate:
     """How often a judge and people agree, with the interval that holds where they nearly always do."""
-    value, interval, undefined = row.disagreement
-    return Estimate(None if value is None else 1 - value, complement(interval), undefined)
+    return row.agreement
 
 
 def signed(value: float | None) -> str:

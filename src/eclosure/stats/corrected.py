@@ -16,15 +16,13 @@ Labels are 1 for a hit, 0 for none and ``MISSING``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
-from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from eclosure.stats.agreement import MISSING
 from eclosure.stats.arrays import Floats, Indices, ratio, scalar, sum_by
-from eclosure.stats.intervals import Estimate, Interval, percentile
+from eclosure.stats.intervals import Interval, expanded_level, percentile
 
 if TYPE_CHECKING:
     from eclosure.stats.arrays import Flags
@@ -213,45 +211,14 @@ def _drawn_sums(tables: Floats, rng: np.random.Generator, draws: int) -> Floats:
 
 
 def _around(value: float, drawn: Floats, questions: int, level: float) -> Interval:
-    """The percentile interval, which holds the value in any case: at 0 and 1 the draws come near and do not arrive."""
-    interval = percentile(drawn, _expanded(level, questions))
+    """The percentile interval, which holds the value in any case: at 0 and 1 the draws come near and do not arrive.
+
+    Draws of n questions scatter less than their mean does, by (n - 1)/(n + 1) in variance.
+    """
+    freedom = max(questions - 1, 1)
+    interval = percentile(drawn, expanded_level(level, freedom, (freedom + 2) / freedom))
     assert interval is not None
     return Interval(min(interval.low, value), max(interval.high, value))
-
-
-def _expanded(level: float, questions: int) -> float:
-    """The level to read off the draws, so that few questions give no narrower interval than Student's would be.
-
-    Draws of n questions scatter less than their mean does, by (n - 1)/(n + 1) in variance, and know the scatter no
-    better than n questions can tell (Hesterberg's expanded percentiles).
-    """
-    normal, freedom = NormalDist(), max(questions - 1, 1)
-    z = normal.inv_cdf((1 + level) / 2)
-    # Student's quantile by the first two terms of its expansion: to 0.004 from ten questions on.
-    student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-    return 2 * normal.cdf(student * sqrt((freedom + 2) / freedom)) - 1
-
-
-def clustered_rate(
-    hit: Indices, question: Indices, *, rng: np.random.Generator, draws: int = DRAWS, level: float = 0.95
-) -> Estimate:
-    """The rate of hits among the known, with an interval that holds for rare hits and for cases that share a question.
-
-    Drawn as above, but the upper end has one whole imaginary question of hits and the lower one of misses: with one
-    case a question these are the exact limits of Clopper and Pearson.
-    """
-    cases = (hit[:, np.newaxis] == np.array([1, 0])).astype(float)
-    hits, misses = cases.sum(axis=0)
-    if not hits + misses:
-        return Estimate(None, None)
-    rare = np.where(hit == MISSING, MISSING, hit == int(hits <= misses))
-    drawn = _drawn_sums(sum_by(question, cases, int(question.max()) + 1), rng, draws)
-    imaginary = _imaginary_size(rare, question) * rng.standard_gamma(1, (draws, 1))
-    total = drawn.sum(axis=1, keepdims=True) + imaginary
-    ends = np.hstack([drawn[:, :1], drawn[:, :1] + imaginary]) / total
-    value, questions = float(hits / (hits + misses)), len(np.unique(question[hit != MISSING]))
-    low, high = (_around(value, end, questions, level) for end in ends.T)
-    return Estimate(value, Interval(low.low, high.high))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Rates of labels for Inspect: over what was judged, with the number of cases, a standard error and an interval.
 
-Epochs are not averaged first: every response counts once, and intervals resample questions, as in our own reports.
+Epochs are not averaged first: every response counts once, and intervals are over questions, as in our own reports.
 What does not exist (a rate over nothing, the error of a single question) is NaN, never 0.
 """
 
@@ -17,26 +17,25 @@ from eclosure.core.verdict import SettledVerdict
 from eclosure.metrics import rates
 from eclosure.metrics.summary import summarize
 from eclosure.stats.arrays import codes, sum_by
-from eclosure.stats.bootstrap import bootstrap_rates
-from eclosure.stats.intervals import Interval, wilson
+from eclosure.stats.clustered import clustered_rate
+from eclosure.stats.intervals import Interval
 from eclosure.stats.rates import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-SEED = 0
 CONDITIONAL = (rates.Metric.GAP_SHARE, rates.Metric.GAP_RISK)
 """Rates whose denominator is a matter of judgement, so that they cannot be had from one label."""
 
 
 @metric(scores="unreduced")
-def judged(resamples: int = 2_000) -> Metric:
+def judged() -> Metric:
     """The rate of one label among the responses that have it."""
 
     def compute(scores: list[SampleScore]) -> Value:
         hits = [bool(score.score.as_float()) for score in scores]
         questions = [str(score.sample_id) for score in scores]
-        interval = _interval(hits, questions, resamples)
+        interval = clustered_rate(np.array(hits, np.intp), codes(questions)[0]).interval
         return {
             "rate": sum(hits) / len(hits) if hits else nan,
             "stderr": _stderr(hits, questions),
@@ -49,7 +48,7 @@ def judged(resamples: int = 2_000) -> Metric:
 
 
 @metric(scores="unreduced")
-def gap(resamples: int = 2_000) -> Metric:
+def gap() -> Metric:
     """The gap's share of insufficient responses and of wrong answers, and how many responses there are."""
 
     def compute(scores: list[SampleScore]) -> Value:
@@ -59,7 +58,7 @@ def gap(resamples: int = 2_000) -> Metric:
         ]
         told: dict[str, float] = {"responses": len(rows)}
         told["undecided"] = sum(row.verdict.trace_group is None for row in rows)
-        for group in summarize(rows, rng=np.random.default_rng(SEED), resamples=resamples):
+        for group in summarize(rows):
             for which in CONDITIONAL:
                 told |= _told(which, group.rates[which], group.estimates[which].interval)
         return told
@@ -75,18 +74,6 @@ def _told(which: str, rate: Rate, interval: Interval | None) -> dict[str, float]
         f"{which}_n": rate.n,
         f"{which}_unjudged": rate.unjudged,
     }
-
-
-def _interval(hits: Sequence[bool], questions: Sequence[Hashable], resamples: int) -> Interval | None:
-    """95 %, over questions."""
-    which, distinct = codes(questions)
-    if not hits or all(hits) or not any(hits):
-        # Every resample would say the same, and promise certainty.
-        return wilson(len(distinct) if hits and hits[0] else 0, len(distinct))
-    column = np.array(hits, float)[:, np.newaxis]
-    rng = np.random.default_rng(SEED)
-    (estimate,) = bootstrap_rates(column, np.ones_like(column), which, rng=rng, resamples=resamples).estimates()
-    return estimate.interval
 
 
 def _stderr(hits: Sequence[bool], questions: Sequence[Hashable]) -> float:

@@ -1,0 +1,31 @@
+"""Quantiles of the beta distribution against scipy's."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from eclosure.stats.beta import beta_survival, beta_upper
+
+PARAMETERS = np.array([
+    (1, 1), (1, 10), (1, 1e5), (1.4, 0.3), (2, 0.05), (3, 3), (97, 4), (4, 97), (950, 51), (5e4, 5e4), (3e3, 9.7e4)
+]).T  # fmt: skip
+
+
+@pytest.mark.parametrize("tail", [0.025, 0.1, 0.001])
+def test_upper_quantiles_are_those_of_the_distribution(tail):
+    a, b = PARAMETERS
+    assert beta_upper(a, b, tail) == pytest.approx(stats.beta.isf(tail, a, b), abs=1e-9)
+
+
+def test_a_float_and_an_array_give_the_same():
+    for a, b in PARAMETERS.T:
+        one = beta_upper(float(a), float(b), 0.025)
+        assert isinstance(one, float)
+        assert one == pytest.approx(float(beta_upper(np.array([a]), np.array([b]), 0.025)[0]), abs=1e-12)
+
+
+def test_the_chance_of_a_greater_value():
+    a, b = PARAMETERS
+    mean = a / (a + b)
+    x = mean + np.array([[0.01], [0.3], [0.9]]) * (1 - mean)
+    assert beta_survival(x, a, b) == pytest.approx(stats.beta.sf(x, a, b), rel=1e-8, abs=1e-300)
