@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from itertools import pairwise
-from math import comb, sqrt
+from math import lgamma, log, log1p, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,11 +78,11 @@ def _rows(questions: int, failures: int) -> tuple[tuple[int, int, int], ...]:
 
 
 def _log_chance(n: int, k: int, p: float) -> float:
-    return float(np.log(float(comb(n, k))) if n < 1_000 else _log_comb(n, k)) + k * np.log(p) + (n - k) * np.log1p(-p)
+    return _log_comb(n, k) + k * log(p) + (n - k) * log1p(-p)
 
 
 def _log_comb(n: int, k: int) -> float:
-    return float(np.log(np.arange(n - k + 1, n + 1)).sum() - np.log(np.arange(1, k + 1)).sum())
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def clustered(questions: int, rate: float, sizes: Floats, name: str, rng: np.random.Generator) -> tuple[Cell, int]:
@@ -106,7 +106,8 @@ def _limits(kind: Floats, sizes: Floats) -> Floats:
     limits = np.ones(len(known))
     partly = known[:, 0] < sums.cases
     kinds = sums._replace(kind=known[partly, 0], kind_squares=known[partly, 1])
-    limits[partly] = beta_upper(*kinds.beta().parameters, TAIL)
+    a, b = kinds.beta().parameters
+    limits[partly] = beta_upper(a, b, TAIL)
     return limits[which.ravel()]
 
 
@@ -148,11 +149,12 @@ def main() -> int:
     cells, narrower = [], 0
     for questions in QUESTIONS:
         found = list(single(questions))
+        designs: dict[str, Floats] = {
+            "8 a question": np.full(questions, 8.0),
+            "1-15 a question": 1.0 + np.arange(questions, dtype=float) % 15,
+        }
         for rate in RATES:
-            for name, sizes in (
-                ("8 a question", np.full(questions, 8.0)),
-                ("1-15 a question", 1.0 + np.arange(questions) % 15),
-            ):
+            for name, sizes in designs.items():
                 made, inside = clustered(questions, rate, sizes, name, rng)
                 found.append(made)
                 narrower += inside
@@ -174,9 +176,9 @@ def main() -> int:
     holds = all(made.holds for made in cells) and not raised and not narrower and width > 0.5
     result = {
         "name": "interval of a rate",
-        "value": [round(least, 4), round(most, 4)],
-        "unit": "least coverage, most false passes",
-        "goal": f">= {COVERAGE}, <= {FALSE_PASS}, monotone, no single question without width",
+        "value": round(least, 4),
+        "unit": "least coverage",
+        "goal": f">= {COVERAGE}, false passes <= {FALSE_PASS}, monotone, no single question without width",
         "holds": holds,
     }
     print(json.dumps(result))
