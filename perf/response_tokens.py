@@ -10,6 +10,7 @@ SmolLM2-135M, whose switch rates are real ones. The same families and updates fo
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 import tempfile
@@ -24,8 +25,6 @@ from peft import LoraConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.train.small import small_model, small_tokenizer
-
 from eclosure.likelihood.render import Renderer
 from eclosure.likelihood.spans import Tokens
 from eclosure.protocol.response import ResponsePrompt
@@ -34,6 +33,8 @@ from eclosure.train.trainer import EClosureTrainer
 from eclosure.weights import load_model, load_tokenizer
 from eclosure.world.families import make_families
 from tree_cost import packaged_weights
+
+small: Any = importlib.import_module("tests.train.small")
 
 PROFILES = ("2wiki", "musique", "short-easy")
 MARGINS = ("S_o", "T_o", "C_o")
@@ -77,7 +78,7 @@ class Setup:
     def trained(self, folder: str, method: str, tokens: Tokens) -> dict[str, float]:
         """Train, then measure held-out losses by both readings and the switch rates of all three edges."""
         lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-        model = load_model(packaged_weights(), dtype="float32") if self.smollm2 else small_model()
+        model = load_model(packaged_weights(), dtype="float32") if self.smollm2 else small.small_model()
         adapter = lora if self.smollm2 else None
         trainer = self.trainer(folder, model, adapter, method=method, response_tokens=tokens.value)
         trainer.train()
@@ -110,11 +111,15 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     tokenizer = load_tokenizer(packaged_weights())
-    setup = Setup(tokenizer, True, 4, 6, 2, 3, 5e-4) if smollm2 else Setup(small_tokenizer(), False, 16, 6, 4, 16, 3e-3)
+    setup = (
+        Setup(tokenizer, True, 4, 6, 2, 3, 5e-4)
+        if smollm2
+        else Setup(small.small_tokenizer(), False, 16, 6, 4, 16, 3e-3)
+    )
     print("| profile | tokenizer | layout tokens of a response |\n| --- | --- | --- |")
     for profile in PROFILES:
         print(f"| {profile} | SmolLM2 | {100 * layout_share(tokenizer, profile):.1f} % |")
-    print(f"| short-easy | small | {100 * layout_share(small_tokenizer(), 'short-easy'):.1f} % |\n")
+    print(f"| short-easy | small | {100 * layout_share(small.small_tokenizer(), 'short-easy'):.1f} % |\n")
     names = [*(f"loss ({reading.value})" for reading in Tokens), *(f"SW {edge}" for edge in "STC")]
     print(f"{setup.updates} updates of {setup.batch} families, {setup.held_out} held out")
     print(f"| method | response_tokens | {' | '.join(names)} |\n| --- | --- | {' | '.join('---' for _ in names)} |")
