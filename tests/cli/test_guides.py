@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
 import re
 import shlex
 import subprocess
 import sys
 import types
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from tests.generating import questions, server
+from tests.test_testing import cases, written
 from typer.testing import CliRunner
 
+from eclosure import testing
 from eclosure.cli.main import app
+from eclosure.core.family import Family
+from eclosure.store import records
+from eclosure.world.families import make_families
+from eclosure.world.handlers import world_registry
+from eclosure.world.server import ServerThread
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -77,3 +86,79 @@ def test_the_lines_that_generate_from_python_run(tmp_path, monkeypatch):
         compiled = compile(code, "generate.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         asyncio.run(types.FunctionType(compiled, names)())
     assert names["done"].manifest.counts.accepted == 2
+
+
+def code_blocks(page):
+    """The Python blocks of a page that no doctest runs."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if ">>>" not in block]
+
+
+RUN_HERE = {
+    "docs/guides/construct.md": 1,
+    "docs/guides/diagnose.md": 2,
+    "docs/guides/generate.md": 1,
+    "docs/guides/train.md": 1,
+    "docs/guides/world.md": 1,
+}
+"""Pages with Python blocks that the tests of this file run, and how many."""
+
+
+def test_every_python_block_is_run():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    counts = {str(page.relative_to(ROOT)): len(code_blocks(page.relative_to(ROOT))) for page in pages}
+    assert {page: count for page, count in counts.items() if count} == RUN_HERE
+
+
+def test_the_lines_that_read_a_dataset_run(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    (code,) = code_blocks("docs/guides/construct.md")
+    families = list(islice(make_families("short-easy", 5), 3))
+    records.write(tmp_path / "run" / "families.train.jsonl", families)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(
+        app, ["families", "export", "run/families.train.jsonl", "--format", "datasets", "--out", "my-dataset"]
+    )
+    assert result.exit_code == 0, result.output
+    exec(compile(code, "construct.md", "exec"), {})
+    assert list(records.read(tmp_path / "train.jsonl", Family)) == families
+
+
+def test_the_lines_that_assert_run(tmp_path, monkeypatch):
+    code, _ = code_blocks("docs/guides/diagnose.md")
+    written(tmp_path / "runs" / "mine", cases(good=120))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(code, "diagnose.md", "exec"), names)
+    names["test_responses_are_reliable"]()
+    testing.heard.clear()
+
+
+@pytest.mark.slow
+def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
+    _, code = code_blocks("docs/guides/diagnose.md")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(code, "diagnose.md", "exec"), names)
+    with ServerThread(world_registry()) as model:
+        monkeypatch.setenv("ECLOSURE_BASE_URL", model.base_url)
+        asyncio.run(names["look"]("world"))
+    # The world cannot read passages about a bridge in Lund; what matters here is that the lines run to their end.
+    assert capsys.readouterr().out.split()[0] in {"True", "False", "None"}
+
+
+@pytest.mark.slow
+def test_the_lines_that_train_run(tmp_path, monkeypatch):
+    pytest.importorskip("peft")
+    small = importlib.import_module("tests.train.small")
+    (code,) = code_blocks("docs/guides/train.md")
+    families = small.short_families(4)
+    monkeypatch.chdir(tmp_path)
+    settings = "families_per_update=8)"
+    assert settings in code
+    code = code.replace(settings, "families_per_update=4, num_train_epochs=1, use_cpu=True, report_to='none')")
+    code = code.replace("resume_from_checkpoint=True", "resume_from_checkpoint=False")  # there is none before the first
+    model, tokenizer = small.small_model(), small.small_tokenizer()
+    names = {"model": model, "tokenizer": tokenizer, "families": families[:3], "held_out": families[3:]}
+    exec(compile(code, "train.md", "exec"), names)
+    assert names["trainer"].state.global_step == 1

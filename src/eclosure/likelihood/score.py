@@ -32,7 +32,7 @@ class Strategy(StrEnum):
     """How much of the work is shared."""
 
     NAIVE = "naive"
-    """Every score a sequence of its own: what the paper ran, and the reference for tests."""
+    """Every score a sequence of its own, as the published hours suggest the paper ran it; the reference for tests."""
     DEDUP = "dedup"
     """Every distinct path once, scores read off it."""
     TREE = "tree"
