@@ -68,7 +68,7 @@ def test_a_failure_shows_the_line_of_the_test_and_the_reasons(project):
         f"E*AssertionError: {folder} is not reliable enough, 100 responses to 100 questions:",
         "E*failed: TRR at least 95.0 %: 80.0 %*, the judge's own rate.",
         "E*Look at these first, of 20:",
-        "E*r80: The reasoning establishes an answer, and another answer was submitted.",
+        "E*r80: The reasoning establishes the reference answer, and another answer was submitted.",
     ])  # fmt: skip
     assert not [line for line in result.outlines if "eclosure/testing.py" in line], "our own frames only distract"
 

@@ -110,8 +110,8 @@ def test_the_papers_intervals_of_the_gap_are_printed(tmp_path):
     lines = {
         line.split()[0]: line.split()[1:] for line in runner.invoke(app, ["metrics", path]).output.splitlines() if line
     }
-    assert lines["LggShare"] == ["46.3", "[40.7,", "52.0]", "313", "[40.9,", "51.9]"]
-    assert lines["LggRisk"] == ["27.3", "[23.4,", "31.5]", "484", "[23.5,", "31.4]"]
+    assert lines["LggShare"][:6] == ["46.3", "[40.7,", "52.0]", "313", "[40.9,", "51.9]"]
+    assert lines["LggRisk"][:6] == ["27.3", "[23.4,", "31.5]", "484", "[23.5,", "31.4]"]
     assert lines["LggSound"][0] == "7.0"
     document = json.loads(runner.invoke(app, ["metrics", path, "--json"]).output)
     assert document["groups"][0]["metrics"]["LggRisk"]["wilson"] == pytest.approx([0.235, 0.314], abs=5e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import Judgment, StepJudgment
 from eclosure.core.response import Response, Trace
 from eclosure.core.verdict import SettledVerdict, Verdict
@@ -39,8 +40,11 @@ class Run:
         folder.mkdir()
         self.judgments = [judgment(number) for number in range(count)]
         self.responses = [Response(f"r{number}", f"q{number}", Trace.of("So."), "So") for number in range(count)]
-        records.write(folder / "responses.jsonl", self.responses)
-        stage = Stage("judge", JudgeSettings().identity, (folder / "responses.jsonl",), folder / "judgments.jsonl")
+        passages = (Passage("1", "It", "So."),)
+        inputs = (folder / "instances.jsonl", folder / "responses.jsonl")
+        records.write(inputs[0], [Instance(f"q{number}", "So?", passages, "So") for number in range(count)])
+        records.write(inputs[1], self.responses)
+        stage = Stage("judge", JudgeSettings().identity, inputs, folder / "judgments.jsonl")
         stage.write(ReadRecord(one.response_id, value=one) for one in self.judgments)
 
     def validate(self, labels, path=None):
