@@ -12,7 +12,7 @@ import pytest
 from eclosure.core.instance import Instance, Passage
 from eclosure.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclosure.core.response import Response, Source, Trace
-from eclosure.diagnose import Case, Evidence, Matching, broken_link, diagnose
+from eclosure.diagnose import Case, Evidence, Matching, Violations, broken_link, diagnose
 from eclosure.errors import UserError
 from eclosure.metrics.rates import Metric
 from eclosure.world.make import make_items
@@ -132,6 +132,29 @@ def test_where_judge_and_matching_disagree_is_counted():
     assert matched[6] is None
     found = diagnosed(*cases).matching
     assert found == Matching(1 + matched[1], 2 - matched[1], 1, 1, 2)
+
+
+def test_a_match_of_an_alias_alone_is_a_figure_of_its_own():
+    """D.5.3 holds answers against the reference alone."""
+    one = case(number=0, answer="San Marcos de Arica")
+    named = replace(one, instance=replace(one.instance, reference_answer="Morro", aliases=("Arica",)))
+    assert (named.matched, named.matched_with_aliases) == (False, True)
+    found = diagnosed(named)
+    assert found.matching == Matching(0, 1, 0, 0, 0)
+    assert found.alias_matching == Matching(1, 0, 0, 0, 0)
+    assert case(answer=None).matched_with_aliases is None
+
+
+def test_responses_are_counted_by_how_many_labels_they_violate():
+    found = diagnosed(
+        case(number=0),
+        case(number=1, aligned=False),
+        case(number=2, steps=(FAILS,), closed=False),
+        case(number=3, aligned=False, closed=False),
+        case(number=4, steps=(FAILS,), aligned=False, closed=False),
+        case(number=5, aligned=None),
+    )
+    assert found.violations == Violations(none=1, one=1, several=3, both_links=2, unknown=1)
 
 
 def test_answers_and_sufficiency_can_come_apart():

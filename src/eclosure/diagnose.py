@@ -40,6 +40,19 @@ class Matching:
 
 
 @dataclass(frozen=True, slots=True)
+class Violations:
+    """Responses by how many of L, A and C they violate."""
+
+    none: int
+    one: int
+    several: int
+    both_links: int
+    """Both global links, A and C, whatever L is."""
+    unknown: int
+    """One of the three has no label."""
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Everything there is to say of a set of responses."""
 
@@ -74,6 +87,15 @@ class Diagnosis:
     def overall(self) -> GroupSummary:
         """All responses together."""
         return self.groups[0]
+
+    @property
+    def violations(self) -> Violations:
+        """How many of L, A and C the responses violate (appendix A.4)."""
+        broken: Counter[int | None] = Counter()
+        for labels, count in self.joint.items():
+            broken[None if None in labels else labels.count(False)] += count
+        both = sum(count for labels, count in self.joint.items() if labels[1:] == (False, False))
+        return Violations(broken[0], broken[1], broken[2] + broken[3], both, broken[None])
 
     @property
     def pairs(self) -> tuple[GroupSummary, ...]:

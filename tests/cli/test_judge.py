@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -12,6 +14,7 @@ from eclosure.chat.patience import ServiceDown
 from eclosure.cli.main import app
 from eclosure.core.judgment import Criterion, Judgment
 from eclosure.core.verdict import SettledVerdict
+from eclosure.report.words import signed
 from eclosure.store import records
 from eclosure.world.faults import Behaviour, Fault
 from eclosure.world.handlers import world_registry
@@ -25,6 +28,11 @@ def command(*arguments, code=0):
     result = CliRunner().invoke(app, [*map(str, arguments)])
     assert result.exit_code == code, (result.output, result.exception)
     return result.output
+
+
+def points(text):
+    """A number with a sign as it is printed."""
+    return float(text.replace("−", "-"))
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +61,22 @@ def test_a_judge_is_held_against_people(judged):
     run, verdicts = judged
     output = command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--resamples", 200)
     assert f"{len(verdicts)} of {len(verdicts)} responses were labelled" in output
-    lines = {line.split()[0]: line for line in output.splitlines() if line.strip()}
+    table = output[: output.index("What it misses")]
+    lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
     assert {"L", "A", "C", "K", "Acc", "G", "TRR", "LGG"} <= lines.keys()
     told = json.loads((run / "validation.json").read_text())
+    # Label, n, n0, then agreement, F1 of failures, balanced accuracy, kappa and the difference of failure rates.
+    failures = sum(row.verdict.locally_sound is False for row in verdicts)
+    estimate, difference = r" +\d+\.\d % \[\d+\.\d, \d+\.\d\]", r" +[+−]?\d+\.\d \[[+−]?\d+\.\d, [+−]?\d+\.\d\]$"
+    assert re.match(rf"L +{len(verdicts)} +{failures}{4 * estimate}{difference}", lines["L"])
+    scores = told["overall"]["rows"]["L"]["scores"]
+    assert f"{100 * scores['failure_f1'][0]:.1f} %" in lines["L"]
+    assert f"{signed(scores['failure_difference'][0])} [" in lines["L"]
+    whole = output[output.index("The judge as a whole") :].splitlines()[2]
+    differences = [abs(told["overall"]["rows"][label]["scores"]["failure_difference"][0]) for label in "LACK"]
+    differences.append(abs(told["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
+    assert told["overall"]["largest_failure_difference"] == max(differences)
+    assert f"  {100 * max(differences):.1f}  " in whole
     assert (told["judge"], told["labelled"]) == ("127.0.0.1/world", len(verdicts))
     disagreement = told["overall"]["rows"]["A"]["misses"] + told["overall"]["rows"]["A"]["false_alarms"]
     assert 0 < disagreement < 0.3 * len(verdicts)
@@ -159,15 +180,23 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
     with ServerThread(world_registry()) as server:
         command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
     words = ("--verdicts", run / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
-    output = command("judge", "validate", run, *words, "--against", tmp_path)
-    table = output[output.index("Beside the other judge") :]
-    lines = {line.split()[0]: line.split() for line in table.splitlines() if line.strip()}
+    output = command("judge", "validate", run, *words, "--against", tmp_path, "--against", run)
+    first, second = output.split("Beside the other judge (")[1:]
+    lines = {line.split()[0]: line.split() for line in first.splitlines() if line.strip()}
     # The other one never errs, so the one that errs in a tenth of the cases is worse on every label.
     for label in ("L", "A", "C", "K", "Acc"):
         assert lines[label][1] == f"{len(verdicts)}"
-        assert lines[label][3] == "100.0"
-        assert -20 < float(lines[label][4]) < 0
-    assert float(lines["mean"][1]) < 0
+        assert lines[label][4:6] == ["100.0", "%"]
+        assert -20 < points(lines[label][6]) < 0
+    assert points(lines["mean"][1]) < 0
+    assert "0.0 [0.0, 0.0]" in second
+    whole = output[output.index("The judges as a whole") : output.index("Beside the other judge")]
+    exact = next(line for line in whole.splitlines() if line.startswith(str(tmp_path)))
+    assert exact.split()[1:4] == [f"{len(verdicts)}", "100.0", "%"]
+    assert exact.count("0.0 [0.0, 0.0]") == 2
+    others = json.loads((tmp_path / "v.json").read_text())["others"]
+    assert others[str(tmp_path)]["largest_failure_difference"] == 0
+    assert others[str(run)]["largest_failure_difference"] > 0
 
 
 def unreadable_judge():
@@ -211,3 +240,37 @@ def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_p
         # What was not to be judged is listed, and is no reason to fail.
         free = command(*words[:-1], tmp_path / "free", "--reference-free", "--max-unjudged-share", 0)
     assert "Acc    judged without the reference" in free
+
+
+def test_each_dataset_is_told_on_its_own(judged, tmp_path):
+    run, verdicts = judged
+    rows = [replace(row, benchmark=f"part-{number % 2}") for number, row in enumerate(verdicts)]
+    records.write(tmp_path / "people.jsonl", rows)
+    words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
+    output = command("judge", "validate", run, *words)
+    table = output[output.index("By dataset") :].splitlines()
+    assert re.split(r"  +", table[1])[-2:] == ["TRR", "LGG"]
+    assert [line.split()[0] for line in table[2:4]] == ["part-0", "part-1"]
+    told = json.loads((tmp_path / "v.json").read_text())["datasets"]["part-0"]["rows"]["TRR"]["scores"]
+    # The rate of reliable responses: the other way round than that of failures.
+    assert re.split(r"  +", table[2])[-2].startswith(f"{signed(-told['failure_difference'][0])} [")
+
+
+def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):
+    run, verdicts = judged
+    records.write(tmp_path / "people.jsonl", verdicts[:6])
+    words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
+    output = command("judge", "validate", run, *words)
+    assert "6 of at least 30 labels" in output
+    assert "Fewer than 30 labels: the judge does not count as validated" in output
+
+
+def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_path):
+    run, _ = judged
+    output = command("diagnose", run, "--out", tmp_path, "--resamples", 200, "--validation", _validated(run))
+    corrected = json.loads((tmp_path / "diagnosis.json").read_text())["corrected"]["TRR"]
+    line = next(line for line in output.splitlines() if line.startswith("TRR"))
+    low, high = (f"{100 * end:.1f}" for end in corrected["interval"])
+    assert line.endswith(f"{100 * corrected['value']:.1f} % [{low}, {high}]")
+    assert line.count(" % [") == 2
+    assert "How many labels are violated" in output

@@ -63,7 +63,7 @@ def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
         assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
     assert "24 responses to 6 questions\n" in told
     assert "24 responses" not in written
-    assert written.splitlines()[-1].endswith("figures: 8 figure files")
+    assert written.splitlines()[-1].endswith("figures: 10 figure files")
 
 
 def test_only_the_formats_asked_for_are_written(runs, tmp_path):

@@ -99,6 +99,15 @@ def test_the_means_are_over_the_five_labels_a_judge_gives():
     assert (overall.responses, overall.questions) == (5, 3)
 
 
+def test_the_largest_difference_of_failure_rates_is_over_the_same_five():
+    """Only K differs, by one of four; TRR and LGG, which differ more, are not among the five."""
+    overall = report(SMALL).overall
+    assert overall.largest_failure_difference == 1 / 4
+    assert overall.rows[K].failures == 1
+    # Without a label of K there is no largest of five.
+    assert report([case("q1", "111-1", "11111")]).overall.largest_failure_difference is None
+
+
 def test_rates_differ_in_their_own_direction():
     rows = report(SMALL).overall.rows
     # TRR: one of four by the judge, three of four by people. LGG: two of four, and one.

@@ -12,10 +12,11 @@ from tests.report.making import make_diagnosis, told_by_processes
 from tests.report.test_against import BEFORE, NOW, held
 from tests.test_diagnose import case
 
+from eclosure.core.response import Source
 from eclosure.report import figures as module
 from eclosure.report.figures import figures
 from eclosure.report.notes import Notes
-from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
+from eclosure.report.plots import PANEL_METRICS, composition_bars, difference_plot, flow_rows, metric_panels, rate_plot
 from eclosure.report.story import flow
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -25,6 +26,7 @@ def drawn(diagnosis, against):
     """The figures before they are written."""
     return {
         "rates": module._rates(rate_plot(diagnosis, Notes())),
+        "metrics": module._metrics(metric_panels(diagnosis)),
         "flow": module._flow(flow_rows(flow(diagnosis))),
         "failures": module._compositions(composition_bars(diagnosis)),
         "differences": module._differences(difference_plot(against.comparison), against.name),
@@ -83,9 +85,43 @@ def test_figures_say_what_the_page_says(diagnosis):
         assert dot.label in told["differences"]
 
 
+def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
+    panels = metric_panels(diagnosis)
+    datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
+    assert [panel.name for panel in panels] == [*datasets, "all datasets"]
+    pooled = {group.group[0]: group for group in diagnosis.by_model}
+    for model, dots in panels[-1].models:
+        values = [pooled[model].rates[metric].value for metric in PANEL_METRICS]
+        assert [metric.value for metric in PANEL_METRICS] == ["Acc", "LSR", "GSR", "TRR", "LGG", "LggShare", "LggRisk"]
+        assert [dot.value for dot in dots] == [None if one is None else round(100 * one, 3) for one in values]
+        assert dots[5].n == pooled[model].rates[PANEL_METRICS[5]].n
+    figure = module._metrics(panels)
+    bars = [len([patch for patch in axes.patches if patch.get_height() > 0]) for axes in figure.axes]
+    drawn = [sum(bool(dot.value) + bool(dot.band and dot.band[1] > dot.band[0]) for _, dots in panel.models
+                 for dot in dots) for panel in panels]  # fmt: skip
+    assert bars == drawn
+    told = " ".join(one.get_text() for one in words(figure))
+    assert all(model in told for model in pooled)
+
+
+def test_one_model_or_one_dataset_is_pooled_once():
+    def of(model, dataset, number):
+        made = case(number=number)
+        source = replace(made.response, source=Source(model))
+        return replace(made, response=source, instance=replace(made.instance, benchmark=dataset))
+
+    single = metric_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
+    assert [(panel.name, len(panel.models)) for panel in single] == [("a", 2)]
+    one = metric_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
+    assert [(panel.name, len(panel.models)) for panel in one] == [("a", 1), ("b", 1), ("all datasets", 1)]
+    assert one[-1].models[0][1][0].n == 2
+    apart = metric_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
+    assert [model for model, _ in apart[-1].models] == ["m", "n"]
+
+
 def test_what_is_not_there_is_not_drawn():
     found = figures(make_diagnosis([case()], resamples=5), Notes())
-    assert list(found) == ["rates.pdf", "rates.svg", "flow.pdf", "flow.svg"]
+    assert list(found) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
     assert "differences.pdf" in figures(make_diagnosis(NOW, resamples=5), Notes(against=held(NOW, BEFORE)))
 
 

@@ -18,6 +18,7 @@ from tests.test_diagnose import FAILS, case
 from eclosure.metrics.rates import Metric
 from eclosure.report import figures
 from eclosure.report.formats import Written
+from eclosure.report.headline import headline
 from eclosure.report.junit import junit
 from eclosure.report.latex import escape as latex_escape
 from eclosure.report.latex import latex
@@ -26,7 +27,6 @@ from eclosure.report.markdown import markdown
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.plain import diagnosis_json
 from eclosure.report.render import write_all
-from eclosure.report.story import headline
 from eclosure.report.words import one_line, unbroken
 from eclosure.stats.intervals import Estimate, Interval
 
@@ -237,7 +237,7 @@ def test_the_keys_of_the_json_stay(diagnosis):
     assert told["format"] == "eclosure-diagnosis-1"
     assert list(told) == [
         "format", "title", "about", "stale", "provenance", "judges", "headline", "validation", "validated", "corrected",
-        "agreement", "responses", "questions", "groups", "by_model", "by_dataset", "by_evidence", "joint",
+        "agreement", "responses", "questions", "groups", "by_model", "by_dataset", "by_evidence", "joint", "violations",
         "local_failures", "matching", "alias_matching", "correct_but_insufficient", "incorrect_but_sufficient",
         "inconsistent", "unjudged", "flips", "same_family", "left_out", "rejected", "comparison",
     ]  # fmt: skip
@@ -255,7 +255,9 @@ def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
     diagnosis = make_diagnosis(hostile, resamples=5)
     written = [write_all(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")]
     figures = [
-        f"figures/{name}.{kind}" for name in ("rates", "flow", "failures", "differences") for kind in ("pdf", "svg")
+        f"figures/{name}.{kind}"
+        for name in ("rates", "metrics", "flow", "failures", "differences")
+        for kind in ("pdf", "svg")
     ]
     assert list(written[0]) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", *figures]
     for name, path in written[0].items():

@@ -14,13 +14,14 @@ from tests.test_diagnose import FAILS, case
 from eclosure.core.judgment import MAX_UNJUDGED_SHARE, Criterion
 from eclosure.metrics.rates import Metric
 from eclosure.report.against import against_sentences, against_tables, hold_against
+from eclosure.report.headline import headline
 from eclosure.report.html import page
 from eclosure.report.latex import latex
 from eclosure.report.markdown import markdown
 from eclosure.report.notes import Notes
 from eclosure.report.plain import diagnosis_json
 from eclosure.report.plots import difference_plot, rate_plot
-from eclosure.report.story import cautions, headline
+from eclosure.report.story import cautions
 from eclosure.report.tables import rate_cell
 from eclosure.report.words import Reading, between, percent_span, reading
 from eclosure.stats.intervals import Interval
@@ -88,7 +89,7 @@ def test_corrected_rates_say_no_more_than_the_labels_they_rest_on(found):
     for statement in headline(found, notes)[:3]:
         assert str(statement.figure) == "too little judged"
     assert "corrected by people" not in visible(page(found, responses(56), notes))
-    assert [dot.label for dot in rate_plot(found, notes).rows[0][2]][1:] == ["–", "–"]
+    assert [dot.label for dot in rate_plot(found, notes).rows[0][2]][1:] == ["too little judged"] * 2
 
 
 def test_the_top_of_a_report_says_what_is_missing_and_why():

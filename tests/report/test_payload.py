@@ -18,9 +18,10 @@ from eclosure.core.instance import Passage
 from eclosure.core.judgment import Criterion, StepJudgment, Support
 from eclosure.diagnose import broken_link
 from eclosure.report.facets import FACETS, OUTCOMES, seen
+from eclosure.report.headline import headline
 from eclosure.report.notes import Notes
 from eclosure.report.payload import EVIDENCE_A_CHUNK, RESPONSES_A_CHUNK, make_payload, pack
-from eclosure.report.story import flow, headline
+from eclosure.report.story import flow
 
 
 def unpack(block):

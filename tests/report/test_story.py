@@ -14,6 +14,7 @@ from eclosure.core.judgment import Criterion
 from eclosure.core.response import Source
 from eclosure.metrics.rates import Metric
 from eclosure.metrics.validation import Compared, validation_report
+from eclosure.report.headline import headline
 from eclosure.report.markdown import markdown
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.plots import flow_rows, rate_plot
@@ -24,7 +25,6 @@ from eclosure.report.story import (
     evidence_sentences,
     flip_sentences,
     flow,
-    headline,
 )
 from eclosure.report.tables import Cell, all_tables, flips_table, levels, metrics_tables
 from eclosure.report.words import unbroken

@@ -31,7 +31,7 @@ def diagnose(
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
-    from eclosure.report.tables import flips_table
+    from eclosure.report.tables import flips_table, violations_table
 
     made = collect(
         runs,
@@ -43,6 +43,7 @@ def diagnose(
         allow_stale=allow_stale,
     )
     _say(made.diagnosis, made.notes)
+    _say_table(violations_table(made.diagnosis))
     if (steadiness := flips_table(made.diagnosis)).rows:
         _say_table(steadiness)
     if made.notes.against is not None:
@@ -52,7 +53,8 @@ def diagnose(
 
 def _say(diagnosis: Diagnosis, notes: Notes) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
-    from eclosure.report.story import cautions, corrected_figure
+    from eclosure.report.headline import corrected_figure
+    from eclosure.report.story import cautions
     from eclosure.report.words import TOO_LITTLE, UNDEFINED, Reading, reading
 
     overall = diagnosis.overall
@@ -76,7 +78,7 @@ def _say(diagnosis: Diagnosis, notes: Notes) -> None:
         say(f"  {caution}")
 
 
-_LIMIT = f"With more than {MAX_UNJUDGED_SHARE:.0%} of them, too little is judged to give a rate."
+_LIMIT = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
 
 
 def _say_against(against: Against) -> None:

@@ -17,13 +17,15 @@ from eclosure.cli.runs import say_run
 from eclosure.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eclosure.chat.connect import CallSettings
     from eclosure.chat.inquiry import Finished
     from eclosure.chat.named import Named
     from eclosure.judge.settings import JudgeSettings
     from eclosure.judge.sources import Sources
     from eclosure.judge.validate import Validation
-    from eclosure.metrics.validation import JudgeComparison
+    from eclosure.metrics.validation import GroupValidation, JudgeComparison, LabelRow
     from eclosure.stats.intervals import Estimate
 
 
@@ -174,43 +176,57 @@ def validate(
     ],
     *,
     against: Annotated[
-        Path | None,
-        typer.Option(help="The same responses judged by another, or with another effort: which is better?"),
+        list[Path] | None,
+        typer.Option(
+            help="A run with the same responses judged by another model or effort; may be given several times.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="[default: validation.json in the run]", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(help="For the intervals.")] = 42,
+    seed: Annotated[int, typer.Option(help="Seed of the intervals.")] = 42,
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2_000,
     allow_stale: AllowStale = False,
 ) -> None:
-    """Hold a judge against people: agreement, what it misses, what it finds that is not there, and corrected rates.
+    """Compare a judge with people: agreement, what it misses, what it finds that is not there, and corrected rates.
 
-    People need to have labelled only some of the responses, but these must be a random sample. Writes a small file that
-    later reports print beside every rate of this judge.
+    People need to have labelled only some of the responses, but these must be a random sample, and at least 30 of them
+    to correct a rate. Writes a small file that later reports print beside every rate of this judge.
     """
     import numpy as np
 
-    from eclosure.judge.validate import compare, read_judgments, read_verdicts, validate_run, write
+    from eclosure.cases import run_names
+    from eclosure.judge.validate import (
+        compare,
+        read_judgments,
+        read_verdicts,
+        validate_judgments,
+        validate_run,
+        write,
+    )
     from eclosure.store.folder import JUDGMENTS, VALIDATION
     from eclosure.store.provenance import check_verdicts
 
     rng = np.random.default_rng(seed)
     labels = check_verdicts(verdicts, allow_stale=allow_stale)
     people = read_verdicts(verdicts)
-    found = validate_run(run, people, rng=rng, resamples=resamples, allow_stale=allow_stale)
-    found = replace(found, stale=(*found.stale, *labels.stale))
-    for sentence in found.stale:
+    others = dict(zip(run_names([run, *(against or ())])[1:], against or (), strict=True))
+    for other in others.values():
+        _refuse_other_responses(run, other, allow_stale=allow_stale)
+    validation = validate_run(run, people, rng=rng, resamples=resamples, allow_stale=allow_stale)
+    validation = replace(validation, stale=(*validation.stale, *labels.stale))
+    for sentence in validation.stale:
         say(f"STALE: {sentence}")
-    if against is not None:
-        _refuse_other_responses(run, against, allow_stale=allow_stale)
-    place = out or run / VALIDATION
-    write(place, found)
-    say_validation(found)
-    if against is not None:
-        judgments, other = read_judgments(run / JUDGMENTS), read_judgments(against / JUDGMENTS)
-        _say_comparison(compare(judgments, other, people, rng=rng, resamples=resamples))
-    say(f"{place}: written")
+    compared = {name: validate_judgments(other, people, rng=rng, resamples=resamples) for name, other in others.items()}
+    validation = replace(validation, others={name: other.overall for name, other in compared.items()})
+    path = out or run / VALIDATION
+    write(path, validation)
+    say_validation(validation)
+    for name, other in others.items():
+        judgments, judged_again = read_judgments(run / JUDGMENTS), read_judgments(other / JUDGMENTS)
+        _say_comparison(name, compare(judgments, judged_again, people, rng=rng, resamples=resamples))
+    say(f"{path}: written")
 
 
 def _refuse_other_responses(run: Path, against: Path, *, allow_stale: bool) -> None:
@@ -226,46 +242,111 @@ def _refuse_other_responses(run: Path, against: Path, *, allow_stale: bool) -> N
         say(f"STALE: {against}: {sentence}")
 
 
-def say_validation(found: Validation) -> None:
-    """One line for each label: how far the judge agrees, where it errs, and what the rates come to."""
-    say(f"{found.judge}: {found.labelled:,} of {found.judged:,} responses were labelled")
-    head = ("label", "n", "agreement", "kappa", "balanced", "misses", "false alarms", "judge", "corrected")
-    rows = []
-    for row in found.overall.rows.values():
-        corrected = found.corrected[row.label]
-        rows.append(
+def say_validation(validation: Validation) -> None:
+    """Print how far the judge agrees with people, label by label, what the rates come to, and each dataset."""
+    from eclosure.judge.correction import MIN_LABELS, why_not
+
+    say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses were labelled")
+    rows = validation.overall.rows.values()
+    print_table(
+        "How far the judge agrees with people; n0: failures that people see; failure rate: judge minus people",
+        (
+            "label",
+            "n",
+            "n0",
+            "agreement",
+            "F1 of failures",
+            "balanced accuracy",
+            "kappa",
+            "difference of failure rates, points",
+        ),
+        [_agreement_row(row) for row in rows],
+    )
+    say("")
+    rates = {row.label: validation.corrected[row.label] for row in rows}
+    print_table(
+        "What it misses, what it finds that is not there, and the rates of all responses",
+        ("label", "misses", "false alarms", "to the judge", "corrected"),
+        [
             (
                 str(row.label),
-                f"{row.n:,}" + (f" of {row.labelled:,}" if row.unjudged else ""),
-                _shown(row.agreement),
-                percent(row.scores.kappa.value),
-                percent(row.scores.balanced_accuracy.value),
                 f"{row.misses:,}",
                 f"{row.false_alarms:,}",
-                percent(corrected.judge),
-                figure(corrected.value, corrected.interval),
+                figure(rates[row.label].judge, None),
+                why_not(rates[row.label]) or figure(rates[row.label].value, rates[row.label].interval),
             )
+            for row in rows
+        ],
+    )
+    if validation.labelled < MIN_LABELS:
+        say(f"Fewer than {MIN_LABELS} labels: the judge does not count as validated, and reports correct no rate.")
+    groups = {validation.judge: validation.overall, **validation.others}
+    _say_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
+    if len(validation.datasets) > 1:
+        _say_groups("By dataset", "dataset", validation.datasets)
+
+
+def _agreement_row(row: LabelRow) -> tuple[str, ...]:
+    from eclosure.report.words import agreement_of
+
+    scores = row.scores
+    return (
+        str(row.label),
+        f"{row.n:,}" + (f" of {row.labelled:,}" if row.unjudged else ""),
+        f"{row.failures:,}",
+        # Where the two hardly ever disagree, a bootstrap would promise certainty: this interval does not.
+        _shown(agreement_of(row)),
+        *map(_shown, (scores.failure_f1, scores.balanced_accuracy, scores.kappa)),
+        _points(scores.failure_difference),
+    )
+
+
+def _say_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) -> None:
+    """Print one line for each judge or dataset: means and extremes over the five labels, and differences of rates."""
+    from eclosure.metrics.validation import JudgedLabel
+
+    rows = [
+        (
+            key,
+            f"{group.responses:,}",
+            _shown(group.mean_agreement),
+            _shown(group.mean_failure_f1),
+            "-" if group.largest_failure_difference is None else percent(group.largest_failure_difference),
+            _points(group.rows[JudgedLabel.RELIABILITY].rate_difference),
+            _points(group.rows[JudgedLabel.GAP].rate_difference),
         )
-    print_table("How far to trust it, in percent; a failure is the event to be found", head, rows)
+        for key, group in groups.items()
+    ]
+    say("")
+    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of failure rates")
+    print_table(f"{title}; differences are judge minus people, in points", (*heads, "TRR", "LGG"), rows)
 
 
-def _say_comparison(found: JudgeComparison) -> None:
-    """One line for each label: what both get right, and the difference with its interval."""
+def _say_comparison(name: str, comparison: JudgeComparison) -> None:
+    """Print one line for each label: what both judges get right, and the difference with its interval."""
     rows = [
         (
             str(label),
             f"{n:,}",
-            percent(found.first[label].agreement.value),
-            percent(found.second[label].agreement.value),
-            _shown(found.difference[label].agreement),
-            _shown(found.difference[label].failure_f1),
+            figure(comparison.first[label].agreement.value, None),
+            figure(comparison.second[label].agreement.value, None),
+            _points(comparison.difference[label].agreement),
+            _points(comparison.difference[label].failure_f1),
         )
-        for label, n in found.n.items()
+        for label, n in comparison.n.items()
     ]
-    rows.append(("mean", "", "", "", _shown(found.mean_agreement), _shown(found.mean_failure_f1)))
-    head = ("label", "n", "agreement", "of the other", "difference", "difference of failure F1")
-    print_table("Beside the other judge, on the same responses, in percent", head, rows)
+    rows.append(("mean", "", "", "", _points(comparison.mean_agreement), _points(comparison.mean_failure_f1)))
+    head = ("label", "n", "agreement", "of the other", "difference, points", "difference of failure F1, points")
+    say("")
+    print_table(f"Beside the other judge ({name}), on the same responses", head, rows)
 
 
 def _shown(estimate: Estimate) -> str:
     return figure(estimate.value, estimate.interval)
+
+
+def _points(estimate: Estimate) -> str:
+    """``+2.2 [+1.0, +3.1]``; a dash for what is undefined."""
+    from eclosure.report.words import signed, signed_range
+
+    return "-" if estimate.value is None else f"{signed(estimate.value)} {signed_range(estimate.interval)}".rstrip()

@@ -35,7 +35,7 @@ AllowStale = Annotated[
     ),
 ]
 
-_NUMERIC = re.compile(r"\[?-?(?:\d|\s|$)")
+_NUMERIC = re.compile(r"\[?[-−+]?(?:\d|\s|$)")
 _GAP = 2
 
 

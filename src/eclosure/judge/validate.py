@@ -7,7 +7,7 @@ rates of the run it was made on, and may carry the correction over to other runs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -69,6 +69,8 @@ class Validation:
     """The rates of the run, as people would see them. The labelled responses must be a random sample of it."""
     errors: Mapping[JudgedLabel, JudgeErrors]
     """How the judge errs, question by question: what carries the correction over to other runs."""
+    others: Mapping[str, GroupValidation] = field(default_factory=dict)
+    """Other judges, or other efforts, against the same verdicts, by the name of their run."""
     stratified: bool = False
     """Whether the labelled ones were drawn by what the judge said of them. The corrected rates allow for that; how
     far the judge agrees and errs is then told of the labelled ones alone, and corrects no other run."""
@@ -158,19 +160,33 @@ def validate_run(
     resamples: int = 2_000,
     allow_stale: bool = False,
 ) -> Validation:
-    """Validate the judge of a run's folder; raises where its judgments are of other files, unless ``allow_stale``."""
+    """Compare the judge of a run's folder with people; raise where its judgments are stale, unless ``allow_stale``."""
     require_file(run / JUDGMENTS)
     provenance = check_run(run, allow_stale=allow_stale)
-    validation = validate(
+    responses = read_records(run / RESPONSES, Response)
+    validation = validate_judgments(run, verdicts, responses, rng=rng, strata=strata, resamples=resamples)
+    return replace(validation, stale=provenance.stale)
+
+
+def validate_judgments(
+    run: Path,
+    verdicts: Iterable[SettledVerdict],
+    responses: Iterable[Response] = (),
+    *,
+    rng: np.random.Generator,
+    strata: Mapping[str, str] | None = None,
+    resamples: int = 2_000,
+) -> Validation:
+    """Compare the judgments in a folder with people, where the responses are elsewhere."""
+    return validate(
         read_judgments(run / JUDGMENTS),
         verdicts,
-        read_records(run / RESPONSES, Response),
+        responses,
         settings=read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings,
         rng=rng,
         strata=strata,
         resamples=resamples,
     )
-    return replace(validation, stale=provenance.stale)
 
 
 def _refuse_other_questions(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> None:

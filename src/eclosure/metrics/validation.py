@@ -137,6 +137,11 @@ class LabelRow:
     """The rate of misses and false alarms together, with the interval of every rate: it holds where they are rare."""
 
     @property
+    def failures(self) -> int:
+        """Failures that people see among the compared responses: n0."""
+        return self.found + self.misses
+
+    @property
     def unjudged(self) -> int:
         """Responses with a label by people and none by the judge."""
         return self.labelled - self.n
@@ -175,6 +180,8 @@ class GroupValidation:
     mean_agreement: Estimate
     """Over the five labels a judge gives; undefined where one of them is."""
     mean_failure_f1: Estimate
+    largest_failure_difference: float | None = None
+    """The largest difference of failure rates, judge and people, over the same labels; sign left out."""
 
 
 class ValidationReport(NamedTuple):
@@ -286,15 +293,19 @@ def _group(
     chosen = layout.within(dataset)
     cases, question = [layout.cases[one] for one in chosen], layout.question[chosen]
     totals = groups.groups[index].sum(axis=0)
+    rows = {
+        label: _row(label, cases, question, table, _scores(label, replicates.estimate, index))
+        for label, table in zip(JudgedLabel, totals, strict=True)
+    }
+    differences = [rows[label].scores.failure_difference.value for label in DIRECT]
+    known = [abs(value) for value in differences if value is not None]
     return GroupValidation(
         responses=len(chosen),
         questions=len(np.unique(question)),
-        rows={
-            label: _row(label, cases, question, table, _scores(label, replicates.estimate, index))
-            for label, table in zip(JudgedLabel, totals, strict=True)
-        },
+        rows=rows,
         mean_agreement=replicates.estimate(_Tables.mean_column(index, 0)),
         mean_failure_f1=replicates.estimate(_Tables.mean_column(index, 1)),
+        largest_failure_difference=max(known) if len(known) == len(DIRECT) else None,
     )
 
 

@@ -11,8 +11,16 @@ from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
+from eclosure.report.plots import (
+    PANEL_METRICS,
+    composition_bars,
+    difference_plot,
+    flow_rows,
+    metric_panels,
+    rate_plot,
+)
 from eclosure.report.story import flow
+from eclosure.report.tables import CONDITIONAL
 from eclosure.report.words import one_line
 
 if TYPE_CHECKING:
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 
     from eclosure.diagnose import Diagnosis
     from eclosure.report.notes import Notes
-    from eclosure.report.plots import Axis, Bars, DifferencePlot, Dot, FlowRow, RatePlot, Segment
+    from eclosure.report.plots import Axis, Bars, DifferencePlot, Dot, FlowRow, Panel, RatePlot, Segment
 
 WIDTH = 7.0
 """Inches: the text of a page."""
@@ -76,6 +84,7 @@ def figures(diagnosis: Diagnosis, notes: Notes) -> dict[str, bytes]:
     """Every figure in both formats, by the name of its file. What there is nothing to draw of is left out."""
     drawn: dict[str, Callable[[], Figure]] = {
         "rates": lambda: _rates(rate_plot(diagnosis, notes)),
+        "metrics": lambda: _metrics(metric_panels(diagnosis)),
         "flow": lambda: _flow(flow_rows(flow(diagnosis))),
     }
     if compositions := composition_bars(diagnosis):
@@ -168,6 +177,71 @@ def _dot(axes: Axes, row: int, dot: Dot, colour: str) -> None:
         axes.plot(dot.whisker, (row, row), color=colour, linewidth=2, alpha=0.6, solid_capstyle="round")
     if dot.value is not None:
         axes.plot([dot.value], [row], "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
+
+
+_MODEL_COLOURS = ("#1f6fb2", "#d55e00", "#3d8b37", "#a3478f", "#c98a00", "#4a4f5c", "#8db8d9", "#8a6d1f")
+_LABELLED_MODELS = 4
+"""With more models than this, bars are too thin for a number above each."""
+
+
+def _metrics(panels: Sequence[Panel]) -> Figure:
+    """Bars of every metric for each dataset and model, and a row pooled over datasets (Figure 2 of the paper)."""
+    made, rows = _figure_rows(0.75 + 1.25 * len(panels), len(panels))
+    names = list(dict.fromkeys(model for panel in panels for model, _ in panel.models))
+    for axes, panel in zip(rows, panels, strict=True):
+        width = 0.84 / max(len(panel.models), 1)
+        for number, (model, dots) in enumerate(panel.models):
+            colour = _MODEL_COLOURS[names.index(model) % len(_MODEL_COLOURS)]
+            for place, dot in enumerate(dots):
+                at = place + (number - (len(panel.models) - 1) / 2) * width
+                numbered = len(panel.models) <= _LABELLED_MODELS
+                _metric_bar(axes, at, width * 0.9, dot, colour, conditional=PANEL_METRICS[place] in CONDITIONAL,
+                            numbered=numbered)  # fmt: skip
+        axes.set_title(_short(panel.name), fontsize=8, loc="left")
+        axes.set_xticks(range(len(PANEL_METRICS)), [metric.value for metric in PANEL_METRICS], fontsize=7)
+        axes.set_ylim(0, 125)
+        axes.set_yticks([0, 50, 100])
+        axes.tick_params(axis="y", labelsize=6.5)
+        axes.grid(axis="y", color=_TRACK)
+        _bare(axes)
+    handles = [_patch(_MODEL_COLOURS[place % len(_MODEL_COLOURS)], _short(name)) for place, name in enumerate(names)]
+    made.legend(handles=handles, loc="outside upper left", ncols=min(len(names), 3), frameon=False, fontsize=7)
+    made.supxlabel(
+        "Percent. Line: 95 % interval over questions. Pale: where a rate could lie, whatever the responses without a\n"
+        "label are. n: denominator of LggShare (responses that fail as a whole) and LggRisk (wrong answers).",
+        fontsize=6.5, color=_SOFT,
+    )  # fmt: skip
+    return made
+
+
+def _figure_rows(height: float, rows: int) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    made = Figure((WIDTH, height), layout="constrained")
+    return made, [row[0] for row in made.subplots(rows, 1, squeeze=False)]
+
+
+def _patch(colour: str, label: str) -> Any:
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    return Patch(color=colour, label=label)
+
+
+def _metric_bar(
+    axes: Axes, at: float, width: float, dot: Dot, colour: str, *, conditional: bool, numbered: bool
+) -> None:
+    """One bar with its whisker; of a rate that may not be given, the band of its bounds alone."""
+    if dot.band:
+        axes.bar(at, dot.band[1] - dot.band[0], width, bottom=dot.band[0], color=_LINE, alpha=0.7)
+    if dot.value is not None:
+        axes.bar(at, dot.value, width, color=colour, alpha=0.85)
+    if dot.whisker:
+        axes.plot((at, at), dot.whisker, color=_INK, linewidth=0.8)
+    if numbered:
+        ends = (dot.whisker or (0, 0))[1], (dot.band or (0, 0))[1], dot.value or 0
+        value = f"{dot.value:.1f}" if dot.value is not None else "–"
+        words = f"{value}\nn {dot.n:,}" if conditional else value
+        axes.annotate(words, (at, max(ends)), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=5)
 
 
 def _flow(rows: Sequence[FlowRow]) -> Figure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclosure.report.against import against_sentences, against_tables
+from eclosure.report.headline import headline
 from eclosure.report.notes import NOT_VALIDATED, Notes
 from eclosure.report.payload import make_payload
 from eclosure.report.plots import composition_bars, difference_plot, flow_rows, rate_plot
@@ -21,7 +22,6 @@ from eclosure.report.story import (
     evidence_sentences,
     flip_sentences,
     flow,
-    headline,
 )
 from eclosure.report.tables import all_tables, glossary
 from eclosure.report.template import page_text, source_hash, template

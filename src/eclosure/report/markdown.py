@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from eclosure.diagnose import broken_link
 from eclosure.report.against import against_sentences, against_tables
 from eclosure.report.facets import OUTCOMES, seen
+from eclosure.report.headline import headline
 from eclosure.report.notes import Notes
 from eclosure.report.story import (
     EVIDENCE_NOTE,
@@ -22,7 +23,6 @@ from eclosure.report.story import (
     evidence_sentences,
     flip_sentences,
     flow,
-    headline,
 )
 from eclosure.report.tables import Cell, Table, all_tables, glossary
 from eclosure.report.words import one_line, plural, unbroken
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from eclosure.diagnose import Case, Diagnosis
     from eclosure.report.against import Against
-    from eclosure.report.story import Stage, Statement
+    from eclosure.report.headline import Statement
+    from eclosure.report.story import Stage
 
 NAMED = 10
 """How many failing responses are told one by one."""

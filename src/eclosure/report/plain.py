@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from eclosure.diagnose import Evidence
 from eclosure.metrics.summary import INTERVAL_METHOD
 from eclosure.report.facets import kind_name
+from eclosure.report.headline import headline
 from eclosure.report.notes import Notes
-from eclosure.report.story import headline
 from eclosure.report.words import Reading, agreement_of, reading
 from eclosure.stats.intervals import Estimate
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eclosure.metrics.summary import GroupSummary
     from eclosure.metrics.validation import LabelRow
     from eclosure.report.against import Against
-    from eclosure.report.story import Statement
+    from eclosure.report.headline import Statement
     from eclosure.stats.intervals import Interval
     from eclosure.stats.rates import Rate
 
@@ -62,6 +62,7 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
             {"L": labels[0], "A": labels[1], "C": labels[2], "responses": count}
             for labels, count in sorted(diagnosis.joint.items(), key=str)
         ],
+        "violations": asdict(diagnosis.violations),
         "local_failures": {code.value: count for code, count in diagnosis.local_failures.items()},
         "matching": asdict(diagnosis.matching),
         "alias_matching": asdict(diagnosis.alias_matching),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclosure.metrics.rates import Metric
+from eclosure.metrics.rates import MAIN_METRICS, Metric
 from eclosure.report.tables import SHOWN_METRICS, levels
 from eclosure.report.words import (
     CODE_WORDS,
@@ -173,13 +173,14 @@ def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> Dot:
     if estimate is None or estimate.value is None or estimate.interval is None:
         return Dot(DASH, "", 0, None, None, None)
     if reading(rate) is Reading.TOO_LITTLE:
-        return Dot(DASH, TOO_LITTLE, 0, None, None, None)
+        return Dot(TOO_LITTLE, "", 0, None, None, None)
     if not rate.unjudged:
         label, interval, band = percent(estimate.value), estimate.interval, None
+        words = percent_range(interval)
     else:
         span, interval = widened(rate, estimate.value, estimate.value), widened(rate, *estimate.interval)
-        label, band = percent_span(span), _span(span, scale)
-    return Dot(label, percent_range(interval), 0, _place(estimate.value / scale), _span(interval, scale), band)
+        label, words, band = percent_span(span), "", _span(span, scale)
+    return Dot(label, words, 0, _place(estimate.value / scale), _span(interval, scale), band)
 
 
 def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
@@ -193,7 +194,7 @@ def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
     else:
         label, band = percent_span(rate.bounds), _span(rate.bounds, scale)
     if reading(rate) is Reading.TOO_LITTLE:
-        return Dot(label, TOO_LITTLE, rate.n, None, None, band)
+        return Dot(TOO_LITTLE, "", rate.n, None, None, band)
     return Dot(
         label,
         "" if band else percent_range(estimate.interval),
@@ -202,6 +203,40 @@ def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
         _span(estimate.interval, scale),
         band,
     )
+
+
+PANEL_METRICS = (*MAIN_METRICS, Metric.GAP_SHARE, Metric.GAP_RISK)
+"""The metrics of the paper's Figure 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Every metric of one dataset, or of all together: a bar for each model."""
+
+    name: str
+    models: tuple[tuple[str, tuple[Dot, ...]], ...]
+    """Each model with a dot for each metric, on a scale that ends at 100 %."""
+
+
+def metric_panels(diagnosis: Diagnosis) -> tuple[Panel, ...]:
+    """Return a panel for each dataset, and behind them one pooled over datasets where there are several."""
+    datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
+    panels = [
+        Panel(name, tuple(_model_dots(pair, pair.group[1]) for pair in diagnosis.pairs if pair.group[0] == name))
+        for name in datasets
+    ]
+    if len(datasets) > 1:
+        pooled = {group.group[0]: group for group in diagnosis.by_model}
+        models = sorted({pair.group[1] for pair in diagnosis.pairs})
+        if not pooled:  # one model over all datasets, or every model on a dataset of its own
+            alone = {pair.group[1]: pair for pair in diagnosis.pairs}
+            pooled = {models[0]: diagnosis.overall} if len(models) == 1 else alone
+        panels.append(Panel("all datasets", tuple(_model_dots(pooled[model], model) for model in models)))
+    return tuple(panels)
+
+
+def _model_dots(group: GroupSummary, model: str) -> tuple[str, tuple[Dot, ...]]:
+    return model, tuple(_dot(group, metric, 1.0) for metric in PANEL_METRICS)
 
 
 @dataclass(frozen=True, slots=True)

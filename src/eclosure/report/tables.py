@@ -74,6 +74,7 @@ def all_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
         evidence_table(diagnosis),
         _failure_table(diagnosis),
         _joint_table(diagnosis),
+        violations_table(diagnosis),
         _code_table(diagnosis),
         _answer_table(diagnosis),
         _unjudged_table(diagnosis),
@@ -113,7 +114,7 @@ _RATE_NOTE = (
     "Percent, with the 95 % interval over questions and n, the judged responses in the denominator; "
     "+ counts those that are not judged. Where there are such, the rate is given as bounds (22.2 to 33.3), whatever "
     "they turn out to be, and beneath them the rate of the judged; that is left out where more than "
-    f"{MAX_UNJUDGED_SHARE:.0%} are not judged. W: the Wilson interval over responses."
+    f"{100 * MAX_UNJUDGED_SHARE:.0f} % are not judged. W: the Wilson interval over responses."
 )
 
 
@@ -207,6 +208,21 @@ def _joint_table(diagnosis: Diagnosis) -> Table:
     )
     note = "1: yes, 0: no, –: not judged. 1 1 1 is reliable; 1 with a 0 behind it is the gap."
     return Table("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
+
+
+def violations_table(diagnosis: Diagnosis) -> Table:
+    """How many of L, A and C responses violate."""
+    violations, total = diagnosis.violations, diagnosis.overall.responses
+    violating = violations.one + violations.several
+    rows = (
+        (Cell("none of L, A and C"), _share(violations.none, total), Cell("")),
+        (Cell("exactly one"), _share(violations.one, total), _share(violations.one, violating)),
+        (Cell("several"), _share(violations.several, total), _share(violations.several, violating)),
+        (Cell("both global links, A and C"), _share(violations.both_links, total), Cell("")),
+        (Cell("not known: one has no label"), _share(violations.unknown, total), Cell("")),
+    )
+    heads = ("violated", "responses", "of those with a violation")
+    return Table("violations", "How many labels are violated", heads, rows)
 
 
 def _label_rank(label: Label) -> int:
