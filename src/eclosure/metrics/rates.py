@@ -118,16 +118,21 @@ def rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
     >>> rate(Metric.GAP_SHARE, [moonstruck])
     Rate(hits=1, n=1, unjudged=0)
     """
+    return _rate(metric, Counter(verdicts))
+
+
+def _rate(metric: Metric, verdicts: Counter[Verdict]) -> Rate:
     # There are 243 different verdicts at most, however many responses: each is looked at once.
     total: Counter[str] = Counter()
-    for verdict, count in Counter(verdicts).items():
+    for verdict, count in verdicts.items():
         total.update({name: count for name, holds in _share(metric, verdict)._asdict().items() if holds})
     return Rate(total["hit"], total["counted"], total["unjudged"], total["never_hit"], total["never_miss"])
 
 
 def rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
     """Several metrics of a set of verdicts."""
-    return {metric: rate(metric, verdicts) for metric in metrics}
+    counted = Counter(verdicts)
+    return {metric: _rate(metric, counted) for metric in metrics}
 
 
 class Indicators(NamedTuple):

@@ -34,9 +34,11 @@ class QuestionCounts:
     @classmethod
     def of(cls, hits: Floats, misses: Floats) -> QuestionCounts:
         """Count questions, given the hits and misses of each; those without a case are left out."""
-        counts = np.stack([hits, misses], axis=1)[hits + misses > 0].astype(int)
-        distinct, times = np.unique(counts, axis=0, return_counts=True)
-        return cls(tuple((int(h), int(m), int(n)) for (h, m), n in zip(distinct, times, strict=True)))
+        # Pairs as single numbers: sorting rows of an array takes twenty times as long.
+        base = int(misses.max(initial=0)) + 1
+        distinct, times = np.unique((hits * base + misses).astype(int), return_counts=True)
+        rows = ((*divmod(int(code), base), int(count)) for code, count in zip(distinct, times, strict=True) if code)
+        return cls(tuple(rows))
 
     @property
     def questions(self) -> int:
