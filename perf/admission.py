@@ -49,7 +49,7 @@ def ratio(profile: str, folder: Path) -> float:
         baseline, whole = timed(lambda: admission.admit(path, Renderer(tokenizer)))
     finally:
         admission._LengthEstimate.surely_fits = estimate  # type: ignore[method-assign]
-    if not quick.index.ids == kept.index.ids == whole.index.ids:
+    if not quick.families.ids == kept.families.ids == whole.families.ids:
         sys.exit(f"{profile}: the decisions differ")
     each = [f"{1_000 * seconds / FAMILIES:.1f}" for seconds in (baseline, ours, again)]
     print(f"{profile}: every path {each[0]} ms a family, now {each[1]}, when started again {each[2]}", flush=True)

@@ -88,7 +88,7 @@ def test_families_far_below_the_limit_are_not_tokenized(tmp_path, monkeypatch):
     path = tmp_path / "families.jsonl"
     write(path, short_families(4))
     monkeypatch.setattr(admission, "_fits", lambda *_: pytest.fail("a family was tokenized as a whole"))
-    assert len(admit(path, renderer(8_192)).index) == 4
+    assert len(admit(path, renderer(8_192)).families) == 4
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1, 40, 120])
@@ -100,7 +100,7 @@ def test_the_estimate_changes_no_decision(tmp_path, monkeypatch, limit):
     quick = admit(path, renderer(limit))
     monkeypatch.setattr(admission._LengthEstimate, "surely_fits", lambda *_: False)
     whole = admit(path, renderer(limit))
-    assert quick.index.ids == whole.index.ids
+    assert quick.families.ids == whole.families.ids
     assert quick.left_out == whole.left_out
 
 
@@ -116,8 +116,8 @@ def test_the_decision_is_read_again_and_not_made_again(tmp_path):
     first = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
     again = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
     assert ticks["t"] == 4
-    assert again.index.ids == first.index.ids
-    assert [again.index[place] for place in range(2)] == [first.index[place] for place in range(2)]
+    assert again.families.ids == first.families.ids
+    assert [again.families[place] for place in range(2)] == [first.families[place] for place in range(2)]
     assert again.tally.counts() == first.tally.counts()
     assert again.tally.counts().conserved
     reasons = [
@@ -143,4 +143,4 @@ def test_a_decision_about_something_else_is_made_anew(tmp_path, change):
     ticks = Counter()
     admitted = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
     assert ticks["t"] == {"limit": 4, "families": 2, "damage": 4}[change]
-    assert len(admitted.index) == {"limit": 2, "families": 2, "damage": 4}[change]
+    assert len(admitted.families) == {"limit": 2, "families": 2, "damage": 4}[change]

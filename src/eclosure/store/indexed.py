@@ -16,7 +16,7 @@ from eclosure.store.records import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD,
 from eclosure.store.seen import SeenIds, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _BOM = b"\xef\xbb\xbf"
@@ -42,17 +42,18 @@ class IndexedFile(Generic[T]):
         self.ids: list[str] = []
 
     @classmethod
-    def restored(cls, path: Path, kind: type[T], offsets: Sequence[int], ids: Sequence[str]) -> IndexedFile[T]:
-        """Return an index of records whose positions in the file are known already."""
+    def restored(cls, path: Path, kind: type[T], rows: Iterable[tuple[str, int, int]]) -> IndexedFile[T]:
+        """Return an index made of the rows of another index of the same file."""
         index = cls(path, kind)
-        index._offsets.extend(offsets)
-        index.ids.extend(ids)
+        for record_id, offset, line_digest in rows:
+            index.ids.append(record_id)
+            index._offsets.append(offset)
+            index._digests.append(line_digest)
         return index
 
-    @property
-    def offsets(self) -> Sequence[int]:
-        """Position of each accepted record in the file, in bytes."""
-        return self._offsets
+    def rows(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the id of each accepted record, its position in the file in bytes, and the digest of its line."""
+        return zip(self.ids, self._offsets, self._digests, strict=True)
 
     def __len__(self) -> int:
         """How many records were accepted."""

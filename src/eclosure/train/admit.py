@@ -38,7 +38,7 @@ _SLACK_SHARE, _SLACK_TOKENS = 0.05, 32
 class Admission(NamedTuple):
     """Families of a file that can be trained on, the counts, and the records left out with their reasons."""
 
-    index: IndexedFile[Family]
+    families: IndexedFile[Family]
     tally: Tally
     left_out: list[ReadRecord[Family]]
 
@@ -63,7 +63,7 @@ def admit(
     if admission is not None:
         return admission
     admission = _decide(path, renderer, tick)
-    if not len(admission.index):
+    if not len(admission.families):
         raise UserError(f"{path}: there is no family to train on ({admission.tally.counts()}).")
     if record is not None:
         _write(record, key, admission)
@@ -155,7 +155,7 @@ def _recorded(record: Path, key: str | None, path: Path) -> Admission | None:
         return None
     counts = kept["counts"]
     tally = Tally(counts["received"], counts["accepted"], *(Counter(counts[name]) for name in _REASONS))
-    index = IndexedFile.restored(path, Family, kept["offsets"], kept["ids"])
+    index = IndexedFile.restored(path, Family, kept["families"])
     return Admission(index, tally, [_left_out(row) for row in kept["left_out"]])
 
 
@@ -180,8 +180,7 @@ def _write(record: Path, key: str | None, admission: Admission) -> None:
         "key": key,
         "counts": {name: getattr(counts, name) for name in ("received", "accepted", *_REASONS)},
         "left_out": rows,
-        "offsets": list(admission.index.offsets),
-        "ids": admission.index.ids,
+        "families": list(admission.families.rows()),
     }
     with AtomicFile(record) as file:
         file.write(json.dumps(kept).encode() + b"\n")

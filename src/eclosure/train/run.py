@@ -68,14 +68,14 @@ def train(
         held_out: IndexedFile[Family] | None = None
         if development:
             held_out_admission = admit(development, renderer, tick, record=out / "admission.development.json")
-            held_out = held_out_admission.index
+            held_out = held_out_admission.families
             left_out += [
                 replace(record, where=f"{development.name} {record.where}") for record in held_out_admission.left_out
             ]
     trainer = EClosureTrainer(
         _model(recipe.model),
         config,
-        admission.index,
+        admission.families,
         held_out,
         processing_class=tokenizer,
         peft_config=_lora(recipe.model),
