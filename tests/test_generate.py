@@ -546,7 +546,7 @@ def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
 def test_a_served_adapter_is_known_by_its_backbone_method_and_seed(base_model, recipe, expected):
     found = find_model("tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={})
     assert found.source == expected
-    assert found.name == "10.0.0.5/tuned"  # calls are still kept by server
+    assert found.name == "10.0.0.5:8000/tuned"  # calls are still kept by server
 
 
 def test_a_served_adapter_has_the_source_of_the_same_adapter_loaded_here(tmp_path, weights, adapter):

@@ -128,7 +128,7 @@ def test_two_servers_are_two_models(tmp_path, monkeypatch):
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
         asyncio.run(inquire(inquiry(tmp_path, seen), named, CallSettings(unpriced=True)))
         assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
-    assert len({name for name, _ in seen}) == len({model.source for model in named}) == 2
+    assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
 
 
 def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name(tmp_path, monkeypatch):

@@ -49,6 +49,7 @@ def inquire_on_ray(
         raise SettingError(f"{here[0]}: workers of a cluster ask a model that is served. Give its base URL.")
     if (done := done_before(inquiry.stage, retry=retry, force=force)) is not None:
         inquiry.beforehand()
+        inquiry.afterwards()
         return done
     refuse_file(ledger)
     # As in one process: the same command with the same --out waits for its turn. With another it shares the records.

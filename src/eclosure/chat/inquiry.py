@@ -74,6 +74,8 @@ class Inquiry(Generic[T]):
     """What else the manifest should tell, found in the ledger when all is done."""
     beforehand: Callable[[], None] = lambda: None
     """Writes other files beside the result before a model is called; does nothing where that is done."""
+    afterwards: Callable[[], None] = lambda: None
+    """Writes what follows from the result beside it; does nothing where that is done."""
     sources: Mapping[str, Counts] = field(default_factory=dict)
     """Where the records of files that are read beside the main one went; filled when ``records`` is opened."""
 
@@ -111,6 +113,7 @@ async def inquire(
     stage = inquiry.stage
     if (done := done_before(stage, retry=retry, force=force)) is not None:
         inquiry.beforehand()
+        inquiry.afterwards()  # an earlier run may have ended before it came to that
         return done
     where = ledger or stage.out.with_name(LEDGER)
     async with AsyncExitStack() as stack:
@@ -158,6 +161,7 @@ async def finish(
     notes = {**(await books.usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
     names = inquiry.job_names(models, books)
     manifest = await export(books, inquiry.stage, names, received, notes, inquiry.sources)
+    inquiry.afterwards()
     forget_start(inquiry.stage)
     return manifest
 

@@ -207,7 +207,7 @@ class Plan:
 
         _refuse_strangers(self.stage, force=force)
         finish = partial(_complete, self.stage.out.parent, force=force)
-        return Inquiry(self.stage, self.sources, lambda source: source.id, self.jobs, notes, finish)
+        return Inquiry(self.stage, self.sources, lambda source: source.id, self.jobs, notes, afterwards=finish)
 
     def jobs(self, constructor: ChatModel, verifier: ChatModel, reverifier: ChatModel) -> Sequence[Job[Any, Any]]:
         """The parts, one after the other."""

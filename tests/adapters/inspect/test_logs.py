@@ -290,7 +290,7 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
     # The responses are the same, with the name they had, and each has its judgment.
     back = content(tmp_path / "back")
     assert back[RESPONSES] == {records.encode(response) for response in records.read(run / RESPONSES, Response)}
-    judged = {case.response.id: case.verdict for case in read_cases(tmp_path / "back")[0]}
+    judged = {case.response.id: case.verdict for case in read_cases(tmp_path / "back").cases}
     assert judged == {made.response.id: made.verdict for _, made in cases}
 
 
