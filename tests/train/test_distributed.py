@@ -204,6 +204,8 @@ def test_two_processes_speak_with_one_voice(two):
     assert said.count("7 received = 7 accepted") == 1
     assert sorted(path.name for path in out.iterdir()) == [
         "adapter",
+        "admission.development.json",
+        "admission.json",
         "checkpoint-2",
         "checkpoint-4",
         "checkpoint-6",
