@@ -228,7 +228,10 @@ def check_run(run: Path, *, allow_stale: bool = False) -> Provenance:
 
     Raises where the judgments were made from other files, unless ``allow_stale``.
     """
-    provenance = check_result(run / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
+    inputs = (run / INSTANCES, run / RESPONSES)
+    for path in inputs:
+        require_file(path)
+    provenance = check_result(run / JUDGMENTS, inputs)
     remedy = f"Judge these responses (eclosure judge {run} --judge MODEL)"
     return provenance.refuse_stale(run, remedy, allow_stale=allow_stale)
 

@@ -18,6 +18,7 @@ from eclosure.core.judgment import Judgment, Screening
 from eclosure.core.response import Response
 from eclosure.errors import SettingError, UserError
 from eclosure.protocol.judging import QUESTIONS
+from eclosure.store.manifest import file_hashes
 from eclosure.store.records import read, write
 from eclosure.store.stage import beside
 
@@ -118,15 +119,23 @@ def test_every_new_export_is_in_the_log_once(tmp_path):
 
 
 def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_path):
-    assert "5 responses to" in run("metrics", exported / "verdicts.jsonl", "--resamples", 100, of=whole)
+    assert "5 responses to" in run("metrics", exported / "verdicts.jsonl", of=whole)
     run("report", exported, "--out", tmp_path / "report", "--format", "markdown", "--resamples", 100, of=whole)
     assert (tmp_path / "report" / "report.md").is_file()
     judged = tmp_path / "judged"
     write(judged / "judgments.jsonl", read(exported / "judgments.jsonl", Judgment))
-    (judged / "responses.jsonl").write_bytes((exported / "responses.jsonl").read_bytes())
+    inputs = [judged / "instances.jsonl", judged / "responses.jsonl"]
+    for path in inputs:
+        path.write_bytes((exported / path.name).read_bytes())
     guidelines = dict.fromkeys(map(str, QUESTIONS.values()), "sha256:0")
     counts = {"received": 5, "accepted": 5}
-    manifest = {"stage": "judge", "settings": {"guidelines": guidelines}, "inputs": {}, "outputs": {}, "counts": counts}
+    manifest = {
+        "stage": "judge",
+        "settings": {"guidelines": guidelines},
+        "inputs": file_hashes(inputs),
+        "outputs": file_hashes([judged / "judgments.jsonl"]),
+        "counts": counts,
+    }
     beside(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
     output = run("judge", "validate", judged, "--verdicts", exported / "verdicts.jsonl", "--resamples", 100, of=whole)
     assert "people: 5 of 5 responses were labelled" in output

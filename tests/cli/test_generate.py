@@ -356,7 +356,9 @@ def connection(failed=0, limit=64, **sums):
     for name, amount in sums.items():
         setattr(budget, name, amount)
     limiter = SimpleNamespace(in_flight=limit, limit=limit)
-    return SimpleNamespace(model=SimpleNamespace(limiter=limiter, met=Counter(failed=failed)), budget=budget)
+    return SimpleNamespace(
+        model=SimpleNamespace(limiter=limiter, met=Counter(failed=failed), trouble=None), budget=budget
+    )
 
 
 def test_a_line_says_what_was_spent_apart_from_what_may_be_billed():

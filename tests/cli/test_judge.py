@@ -145,8 +145,8 @@ def test_a_gate_lets_pass_or_tells_why_not(judged):
     run, verdicts = judged
     assert "passed" in command("gate", run, "--min-trr", 0.01, "--max-unjudged", 0.0)
     output = command("gate", run, "--min-trr", 0.99, "--max-lgg", 0.001, code=100)
-    assert "TRR may be as low as" in output
-    assert "LGG may be as high as" in output
+    assert "failed: TRR at least 99.0 %: " in output
+    assert "failed: LGG at most 0.1 %: " in output
     assert f"failed, {len(verdicts)} responses" in output
 
 

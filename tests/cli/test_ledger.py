@@ -67,11 +67,13 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
     assert all("not of the wanted shape" in call["problem"] and "unexpected" in call["reply"] for call in refused)
     assert {call["records"][0]["record"] for call in refused} <= {judgment.response_id for judgment in before}
     assert command("ledger", "show", ledger, "--kind", "refused", "--reason", "WANTED SHAPE", "--json", "--limit", 1)
-    record = refused[0]["records"][0]["record"]
+    open_labels = {judgment.response_id for judgment in before if judgment.unjudged}
+    shown = next(call for call in refused if call["records"][0]["record"] in open_labels)
+    record = shown["records"][0]["record"]
     told = command("ledger", "show", ledger, "--kind", "invalid", "--record", record, "--stage", "judge", "--limit", 1)
-    for part in (refused[0]["key"], "not of the wanted shape", f"judge of {record}", "labels missing", "unexpected"):
+    for part in (shown["key"], "not of the wanted shape", f"judge of {record}", "labels missing", "unexpected"):
         assert part in told
-    assert refused[0]["request"]["messages"][0]["content"].splitlines()[0][:40] in told
+    assert shown["request"]["messages"][0]["content"].splitlines()[0][:40] in told
 
     planned = command("ledger", "prune", ledger, "--kind", "invalid", "--dry-run")
     assert f"{len(refused)} call" in planned

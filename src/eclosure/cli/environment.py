@@ -30,8 +30,9 @@ _SECRETS = re.compile(r"[A-Z0-9_]+_API_KEY")
 _ADDRESSES = {"ECLOSURE_BASE_URL": _KEY, "OPENAI_BASE_URL": "OPENAI_API_KEY"}
 _MODELS = frozenset(f"ECLOSURE_{role}" for role in ("MODEL", "JUDGE", "CONSTRUCTOR", "VERIFIER", "REVERIFIER"))
 _LEDGER = "ECLOSURE_LEDGER"
-# Ray runs our code on the cluster it is given. A price of zero would lift the user's own budget.
-_FLAG_ONLY = frozenset({"ECLOSURE_ENGINE", "ECLOSURE_RAY_ADDRESS", "ECLOSURE_PRICES"})
+# Ray runs our code on the cluster it is given. A price of zero would lift the user's own budget. A server's name would
+# let replies of one server be taken for another's.
+_FLAG_ONLY = frozenset({"ECLOSURE_ENGINE", "ECLOSURE_RAY_ADDRESS", "ECLOSURE_PRICES", "ECLOSURE_SERVER_NAME"})
 _SETTINGS = frozenset(
     f"ECLOSURE_{name}"
     for name in (
