@@ -63,7 +63,7 @@ def test_it_says_how_far_it_is_and_where_to_go_on(made):
 
 def test_the_truth_it_tells_is_that_of_all_responses(made):
     folder, output = made
-    found = re.search(r"^TRR +(\S+) +(\S+) \[\S+\] +(\S+)$", output, re.MULTILINE)
+    found = re.search(r"^TRR +(\S+) % +(\S+) % \[[^]]+\] +(\S+) %$", output, re.MULTILINE)
     rows = list(read(folder / "planted.jsonl", SettledVerdict))
     assert len(rows) == 120
     known = [row.verdict.reliable for row in rows if row.verdict.reliable is not None]
@@ -83,7 +83,7 @@ def test_again_there_is_nothing_to_do(made):
 
 def test_what_the_report_says_to_try_works(made, tmp_path):
     folder, _ = made
-    assert "TRR may be as low as" in command("gate", folder, "--min-trr", "0.85", "--max-lgg", "0.05", code=100)
+    assert "failed: TRR at least 85.0 %: " in command("gate", folder, "--min-trr", "0.85", "--max-lgg", "0.05", code=100)
     assert "passed" in command("gate", folder, "--min-trr", "0.3", "--max-unjudged", "0.05")
     command("diagnose", folder, "--out", tmp_path / "report")
     assert (tmp_path / "report" / "report.html").exists()

@@ -108,7 +108,7 @@ def test_every_family_is_accounted_for(model_folder, tmp_path):
     assert counts.conserved
     assert (counts.received, counts.accepted) == (9, 3)
     assert counts.rejected == {"duplicate": 1, "longer than max_length": 1, "fails question_changed": 1}
-    assert counts.quarantined == {"not JSON": 1, "wrong record": 2}
+    assert counts.quarantined == {"not JSON": 1, "wrong record": 1, "id used twice": 1}
     told = lines_of(tmp_path / "out" / "left_out.jsonl")
     assert [line["where"] for line in told] == [f"line {number}" for number in (3, 4, 6, 7, 8, 9)]
     assert told[0]["reason"] == "duplicate"
