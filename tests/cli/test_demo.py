@@ -83,7 +83,9 @@ def test_again_there_is_nothing_to_do(made):
 
 def test_what_the_report_says_to_try_works(made, tmp_path):
     folder, _ = made
-    assert "failed: TRR at least 85.0 %: " in command("gate", folder, "--min-trr", "0.85", "--max-lgg", "0.05", code=100)
+    assert "failed: TRR at least 85.0 %: " in command(
+        "gate", folder, "--min-trr", "0.85", "--max-lgg", "0.05", code=100
+    )
     assert "passed" in command("gate", folder, "--min-trr", "0.3", "--max-unjudged", "0.05")
     command("diagnose", folder, "--out", tmp_path / "report")
     assert (tmp_path / "report" / "report.html").exists()
