@@ -32,7 +32,7 @@ format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff check --fix .
 
 test: ## all tests; core, stats and metrics must be covered to the last line
-	$(PYTEST) $(COUNTED:%=tests/%) $(COUNTED:%=--cov=eclosure.%) --cov-report=term:skip-covered --cov-fail-under=100
+	$(PYTEST) $(COUNTED:%=tests/%) $(COUNTED:%=--cov=eclose.%) --cov-report=term:skip-covered --cov-fail-under=100
 	$(PYTEST) $(COUNTED:%=--ignore=tests/%) --durations=25
 
 coverage: ## which lines of the whole package no test reaches

@@ -9,7 +9,7 @@ import typer.main
 from pages import generate
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
+from eclose.cli.main import app
 
 TARGET = Path(__file__).parent / "cli.md"
 WIDTH = "100"
@@ -29,10 +29,10 @@ def paths() -> list[list[str]]:
 
 
 def section(words: list[str]) -> str:
-    result = CliRunner().invoke(app, [*words, "--help"], prog_name="eclosure", env={"COLUMNS": WIDTH})
+    result = CliRunner().invoke(app, [*words, "--help"], prog_name="eclose", env={"COLUMNS": WIDTH})
     if result.exit_code:
-        raise SystemExit(f"`eclosure {' '.join(words)} --help` failed: {result.output}")
-    return f"## `{' '.join(['eclosure', *words])}`\n\n```text\n{result.output.strip()}\n```\n"
+        raise SystemExit(f"`eclose {' '.join(words)} --help` failed: {result.output}")
+    return f"## `{' '.join(['eclose', *words])}`\n\n```text\n{result.output.strip()}\n```\n"
 
 
 def page() -> str:

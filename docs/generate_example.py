@@ -1,4 +1,4 @@
-"""Write docs/example/report.html, the report that `eclosure demo` ends with, or with --check fail when it is stale."""
+"""Write docs/example/report.html, the report that `eclose demo` ends with, or with --check fail when it is stale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
+from eclose.cli.main import app
 
 TARGET = Path(__file__).parent / "example" / "report.html"
 _BLOCK = re.compile(r"(?<=>)[A-Za-z0-9+/=\s]{200,}(?=<)")
@@ -22,7 +22,7 @@ def page() -> str:
     with tempfile.TemporaryDirectory() as name:
         result = CliRunner().invoke(app, ["demo", "--out", str(Path(name) / "demo")])
         if result.exit_code:
-            raise SystemExit(f"`eclosure demo` failed: {result.output}")
+            raise SystemExit(f"`eclose demo` failed: {result.output}")
         return (Path(name) / "demo" / "report" / "report.html").read_text("utf-8")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pages import generate
 
-from eclosure.train.config import EClosureConfig
-from eclosure.train.recipe import MODEL_HELP, ModelSettings
+from eclose.train.config import EClosureConfig
+from eclose.train.recipe import MODEL_HELP, ModelSettings
 
 TARGET = Path(__file__).parent / "train-settings.md"
 HEAD = """\

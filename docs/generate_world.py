@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pages import generate
 
-from eclosure.core.judgment import LocalFailure
-from eclosure.core.verdict import FailureClass
-from eclosure.world.make import Item, make_item
-from eclosure.world.saboteur import Blow, Plan, sabotage
+from eclose.core.judgment import LocalFailure
+from eclose.core.verdict import FailureClass
+from eclose.world.make import Item, make_item
+from eclose.world.saboteur import Blow, Plan, sabotage
 
 TARGET = Path(__file__).parent / "world-examples.md"
 SEED = 7

@@ -16,11 +16,11 @@ from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING
 
-from eclosure.likelihood.render import Renderer
-from eclosure.store.records import write
-from eclosure.train import admit as admission
-from eclosure.weights import load_tokenizer
-from eclosure.world.families import make_families
+from eclose.likelihood.render import Renderer
+from eclose.store.records import write
+from eclose.train import admit as admission
+from eclose.weights import load_tokenizer
+from eclose.world.families import make_families
 from tree_cost import packaged_weights
 
 if TYPE_CHECKING:

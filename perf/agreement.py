@@ -8,8 +8,8 @@ from time import perf_counter
 
 import numpy as np
 
-from eclosure.core.judgment import Judgment, LocalFailure, StepJudgment
-from eclosure.metrics.agreement import AgreementRow, JudgedTwice, agreement_report
+from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
+from eclose.metrics.agreement import AgreementRow, JudgedTwice, agreement_report
 
 QUESTIONS, RESPONSES, STEPS = 866, 2_598, 12_733
 RESAMPLES = 2_000

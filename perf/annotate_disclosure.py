@@ -208,8 +208,8 @@ MUTANTS = (
 def noticed(mutant: Mutant) -> bool:
     """Whether the package with this change is found out."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src" / "eclosure", Path(folder) / "eclosure")
-        path = Path(folder) / "eclosure" / "annotate" / mutant.file
+        shutil.copytree(ROOT / "src" / "eclose", Path(folder) / "eclose")
+        path = Path(folder) / "eclose" / "annotate" / mutant.file
         text = path.read_text("utf-8")
         if mutant.old not in text:
             raise SystemExit(f"{mutant.name}: {mutant.file} does not hold {mutant.old!r} any more. Change it here too.")
@@ -285,7 +285,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smaller sweep, and no mutants")
     given = parser.parse_args()
     # Every refusal is a line of the server's log, and nearly everything here is refused.
-    logging.getLogger("eclosure").setLevel(logging.CRITICAL)
+    logging.getLogger("eclose").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
         wins = swept(Path(folder), thorough=not given.quick)
         wins += ordered(Path(folder), given.orders, given.requests)

@@ -34,13 +34,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreS
 from annotate_people import stubborn
 from annotate_people.audit import Audit, audit
 from annotate_people.places import load_average, make_project, make_world
-from eclosure.annotate import chain, desk
-from eclosure.annotate.project import HEAD, open_project
-from eclosure.annotate.setup import Crew
-from eclosure.annotate.web.serve import serve
-from eclosure.annotate.web.visit import House
-from eclosure.core.judgment import LocalFailure
-from eclosure.world.saboteur import Plan
+from eclose.annotate import chain, desk
+from eclose.annotate.project import HEAD, open_project
+from eclose.annotate.setup import Crew
+from eclose.annotate.web.serve import serve
+from eclose.annotate.web.visit import House
+from eclose.core.judgment import LocalFailure
+from eclose.world.saboteur import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whether the rates that follow from a hundred labels hold: the sample that ``eclosure label`` draws, again and again.
+"""Whether the rates that follow from a hundred labels hold: the sample that ``eclose label`` draws, again and again.
 
 2,000 responses of the world, whose truth is known, are judged by three judges: one that errs in a twentieth of its
 labels, one that misses two fifths of the unsound steps, and one that is never wrong. Each time another hundred are
@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclosure.annotate.sample import draw
-from eclosure.core.judgment import Judgment, StepJudgment
-from eclosure.core.verdict import Verdict
-from eclosure.demo import answered
-from eclosure.judge.settings import JudgeSettings
-from eclosure.judge.validate import validate
-from eclosure.metrics.validation import JudgedLabel, hit_codes
+from eclose.annotate.sample import draw
+from eclose.core.judgment import Judgment, StepJudgment
+from eclose.core.verdict import Verdict
+from eclose.demo import answered
+from eclose.judge.settings import JudgeSettings
+from eclose.judge.validate import validate
+from eclose.metrics.validation import JudgedLabel, hit_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eclosure.core.verdict import SettledVerdict
+    from eclose.core.verdict import SettledVerdict
 
 GOAL = 0.92
 LABELS = [field.name for field in fields(Verdict)]

@@ -37,20 +37,20 @@ from annotate_people.paper import (
     spoilt,
 )
 from annotate_people.places import Server, World, load_average, make_project, make_world, percentile
-from eclosure.annotate import chain
-from eclosure.annotate.project import open_project
-from eclosure.annotate.results import gather
-from eclosure.annotate.results.agreement import report
-from eclosure.annotate.results.export import export
-from eclosure.annotate.setup import Crew
-from eclosure.core.judgment import Ineligibility
+from eclose.annotate import chain
+from eclose.annotate.project import open_project
+from eclose.annotate.results import gather
+from eclose.annotate.results.agreement import report
+from eclose.annotate.results.export import export
+from eclose.annotate.setup import Crew
+from eclose.core.judgment import Ineligibility
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from annotate_people.browser import Took
-    from eclosure.annotate.results.agreement import Report
-    from eclosure.metrics.agreement import AgreementRow
+    from eclose.annotate.results.agreement import Report
+    from eclose.metrics.agreement import AgreementRow
 
 CREW = Crew(
     annotators=[f"A{number}" for number in range(1, 7)],
@@ -205,7 +205,7 @@ def exported(folder: Path, out: Path, study: Study, told: Any, material: Any) ->
     """Export, diagnose with the command, and hold its rates against what is true."""
     done = export(told, out, stage="annotate export", settings={}, material=material)
     counts = done.manifest.funnel["responses"]
-    command = [sys.executable, "-m", "eclosure.cli.main", "diagnose", str(out), "--out", str(folder / "report")]
+    command = [sys.executable, "-m", "eclose.cli.main", "diagnose", str(out), "--out", str(folder / "report")]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     if ran.returncode != 0:
         return [f"diagnose: {ran.stderr.strip()[-300:]}"]

@@ -10,13 +10,13 @@ from time import perf_counter
 
 import numpy as np
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.agreement import report
-from eclosure.annotate.results.elsewhere import read_labels
-from eclosure.annotate.results.export import export
-from eclosure.annotate.results.formats import ANNOTATIONS, Format
-from eclosure.annotate.results.told import Annotation, Told, responses_of
-from eclosure.core.judgment import Judgment, LocalFailure, StepJudgment
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.agreement import report
+from eclose.annotate.results.elsewhere import read_labels
+from eclose.annotate.results.export import export
+from eclose.annotate.results.formats import ANNOTATIONS, Format
+from eclose.annotate.results.told import Annotation, Told, responses_of
+from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
 
 RESPONSES, PEOPLE, STEPS = 2_598, 6, 5
 GOAL = 5.0

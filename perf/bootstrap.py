@@ -18,14 +18,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 
-from eclosure.stats.bootstrap import SettingTable, SettingWeights, bootstrap_settings, paired_hierarchical
-from eclosure.stats.resampling import Strata
+from eclose.stats.bootstrap import SettingTable, SettingWeights, bootstrap_settings, paired_hierarchical
+from eclose.stats.resampling import Strata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from eclosure.stats.arrays import Floats, Indices
-    from eclosure.stats.resampling import Replicates
+    from eclose.stats.arrays import Floats, Indices
+    from eclose.stats.resampling import Replicates
 
 RESAMPLES = 5_000
 LOOPED = 100

@@ -24,31 +24,31 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Finish, Usage
-from eclosure.chat.model import Reply as ChatReply
-from eclosure.construct import findings, stages, team
-from eclosure.construct.draft import Draft, GivenUp
-from eclosure.construct.length import estimated
-from eclosure.construct.settings import ConstructSettings
-from eclosure.core.family import Family, Finding
-from eclosure.core.gates import MINIMUM_SUPPORT, Gate, check_family
-from eclosure.core.instance import Instance
-from eclosure.core.response import Step, Trace
-from eclosure.protocol.construction import Role
-from eclosure.world.constructing import DEFECTS, register_constructor
-from eclosure.world.judging import CANNOT_READ
-from eclosure.world.make import make_items
-from eclosure.world.replies import ChatRequest, Registry
-from eclosure.world.spoiling import KINDS, spoil
-from eclosure.world.switching import defects
-from eclosure.world.verifying import register_verifier
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import Finish, Usage
+from eclose.chat.model import Reply as ChatReply
+from eclose.construct import findings, stages, team
+from eclose.construct.draft import Draft, GivenUp
+from eclose.construct.length import estimated
+from eclose.construct.settings import ConstructSettings
+from eclose.core.family import Family, Finding
+from eclose.core.gates import MINIMUM_SUPPORT, Gate, check_family
+from eclose.core.instance import Instance
+from eclose.core.response import Step, Trace
+from eclose.protocol.construction import Role
+from eclose.world.constructing import DEFECTS, register_constructor
+from eclose.world.judging import CANNOT_READ
+from eclose.world.make import make_items
+from eclose.world.replies import ChatRequest, Registry
+from eclose.world.spoiling import KINDS, spoil
+from eclose.world.switching import defects
+from eclose.world.verifying import register_verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from eclosure.chat.model import Request
-    from eclosure.store.runner import Rejected
+    from eclose.chat.model import Request
+    from eclose.store.runner import Rejected
 
 SEED = 77_031
 PROFILES = ("2wiki", "hotpot", "musique")
@@ -279,7 +279,7 @@ def print_mutants(tried: list[tuple[Case, Ended]]) -> set[str]:
 
 def print_by_hand(count: int) -> set[str]:
     """Gates that alone refuse some family broken by hand."""
-    from eclosure.world.families import make_families  # noqa: PLC0415 - for this table alone
+    from eclose.world.families import make_families  # noqa: PLC0415 - for this table alone
 
     alone: Counter[str] = Counter()
     for profile in PROFILES:

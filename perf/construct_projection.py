@@ -1,7 +1,7 @@
 """A projection, not a measurement: what the paper's corpus, and a million families, take of calls, tokens and machines.
 
 What a source takes in each part is measured in the world, on good sources of the paper's three profiles, through the
-whole of ``eclosure construct`` over HTTP; how many sources come to each part is the paper's table. Words
+whole of ``eclose construct`` over HTTP; how many sources come to each part is the paper's table. Words
 are what the world's server counts; tokens are estimated from them. A call is supposed to take ten seconds.
 
     python perf/construct_projection.py [--sources 40]
@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from eclosure.chat.connect import CallSettings
-from eclosure.chat.forecast import tokens_expected
-from eclosure.construct.run import cast, construct
-from eclosure.construct.settings import Part
-from eclosure.protocol.construction import Seed, asked
-from eclosure.protocol.material import shown_passages
-from eclosure.store import records
-from eclosure.store.ledger import Ledger
-from eclosure.world.make import make_items
+from eclose.chat.connect import CallSettings
+from eclose.chat.forecast import tokens_expected
+from eclose.construct.run import cast, construct
+from eclose.construct.settings import Part
+from eclose.protocol.construction import Seed, asked
+from eclose.protocol.material import shown_passages
+from eclose.store import records
+from eclose.store.ledger import Ledger
+from eclose.world.make import make_items
 from judge_http import serving
 
 SEED = 20_268

@@ -1,6 +1,6 @@
 """Families at the paper's size, over HTTP: 23,000 sources of the world through all parts, killed on the way.
 
-As many sources of each profile as the paper processed, and as many of them spoilt as it screened out. ``eclosure world
+As many sources of each profile as the paper processed, and as many of them spoilt as it screened out. ``eclose world
 serve`` plays constructor and verifier in a process of its own, with latency and faults. Every family must be right by
 the oracle, every spoilt source refused, a run that is killed ten times must end with the bytes of one that is not, and
 a pilot of 500 sources must tell the bill within 15 %. Then constructor and verifier err in 5 % of their calls, and what
@@ -25,16 +25,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclosure.construct.draft import Draft
-from eclosure.construct.funnel import PROCESSED
-from eclosure.construct.settings import Part
-from eclosure.core.family import Family
-from eclosure.store import records
-from eclosure.store.ledger import Ledger
-from eclosure.store.manifest import Manifest, read_manifest
-from eclosure.store.runner import READ, read_value
-from eclosure.world.spoiling import make_sources
-from eclosure.world.switching import defects, edit_defects, gold_defects, retarget_defects, source_defects
+from eclose.construct.draft import Draft
+from eclose.construct.funnel import PROCESSED
+from eclose.construct.settings import Part
+from eclose.core.family import Family
+from eclose.store import records
+from eclose.store.ledger import Ledger
+from eclose.store.manifest import Manifest, read_manifest
+from eclose.store.runner import READ, read_value
+from eclose.world.spoiling import make_sources
+from eclose.world.switching import defects, edit_defects, gold_defects, retarget_defects, source_defects
 from judge_http import serving
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def write_sources(folder: Path, count: int) -> dict[str, str | None]:
 
 def command(sources: Path, url: str, out: Path, *more: str) -> list[str]:
     words = [str(sources), "--constructor", url, "--verifier", url, "--no-price", "--out", str(out), *more]
-    return [sys.executable, "-m", "eclosure.cli.main", "construct", *words]
+    return [sys.executable, "-m", "eclose.cli.main", "construct", *words]
 
 
 def construct(sources: Path, url: str, out: Path) -> Manifest:

@@ -14,11 +14,11 @@ from itertools import cycle, islice
 from random import Random
 from typing import TYPE_CHECKING
 
-from eclosure.core.response import Source
-from eclosure.diagnose import Case, diagnose
-from eclosure.world.make import make_items
-from eclosure.world.oracle import judge
-from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclose.core.response import Source
+from eclose.diagnose import Case, diagnose
+from eclose.world.make import make_items
+from eclose.world.oracle import judge
+from eclose.world.saboteur import PLANS, Plan, sabotage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A new user's first minutes: install the wheel, `eclosure demo`, open the report. Three commands, under two minutes.
+"""A new user's first minutes: install the wheel, `eclose demo`, open the report. Three commands, under two minutes.
 
 Starts in an empty folder with a fresh virtual environment, which is timed too; building the wheel is not the user's
 work and is not. The demo runs without a network where the system lets us take it away, and without a key in any case.
@@ -30,7 +30,7 @@ OFFLINE = ("unshare", "--net", "--map-root-user")
 def built(folder: Path) -> Path:
     """The wheel."""
     run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
-    (wheel,) = folder.glob("eclosure-*.whl")
+    (wheel,) = folder.glob("eclose-*.whl")
     return wheel
 
 
@@ -44,7 +44,7 @@ def run(command: list[str | Path], folder: Path) -> str:
 
 def bare() -> dict[str, str]:
     """The environment without keys and settings, as a new user's."""
-    left_out = ("ECLOSURE_", "PYTHONPATH", "VIRTUAL_ENV")
+    left_out = ("ECLOSE_", "PYTHONPATH", "VIRTUAL_ENV")
     return {name: v for name, v in os.environ.items() if not name.startswith(left_out) and not name.endswith("_KEY")}
 
 
@@ -81,7 +81,7 @@ def main() -> int:
         steps: dict[str, Callable[[], object]] = {
             "virtual environment": lambda: run([sys.executable, "-m", "venv", "venv"], folder),
             "pip install": lambda: run([programs / "python", "-m", "pip", "install", "--quiet", wheel], folder),
-            "eclosure demo": lambda: run([*alone, programs / "eclosure", "demo"], folder),
+            "eclose demo": lambda: run([*alone, programs / "eclose", "demo"], folder),
             "open the report": lambda: opened(page, folder),
         }
         took = {}

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclosure.stats.beta import beta_upper
-from eclosure.stats.clustered import QuestionCounts, _Sums
+from eclose.stats.beta import beta_upper
+from eclose.stats.clustered import QuestionCounts, _Sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclosure.stats.arrays import Floats
+    from eclose.stats.arrays import Floats
 
 QUESTIONS = (10, 20, 30, 50, 100, 300, 1_000)
 RATES = (0.80, 0.90, 0.95, 0.97, 0.98, 0.99)

@@ -12,7 +12,7 @@ hold the careful judge; nothing but the judge itself can hold the naive one.
     python perf/injection.py
     python perf/injection.py --cases 500 --texts 20                        a quick look
     python perf/injection.py --cases 0 --texts 8 --judge http://127.0.0.1:8643/v1
-                                     a real model too, such as that of python -m eclosure.chat.serve_local (slow)
+                                     a real model too, such as that of python -m eclose.chat.serve_local (slow)
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclosure.judge.settings import JudgeSettings
-from eclosure.judge.sources import Sources
-from eclosure.protocol.judging import Question
-from eclosure.store import records
-from eclosure.world.breaches import SHOWN, HostileCase, breaches, hostile_cases
-from eclosure.world.injections import Case, Injection, Slot, insert, load_injections
+from eclose.judge.settings import JudgeSettings
+from eclose.judge.sources import Sources
+from eclose.protocol.judging import Question
+from eclose.store import records
+from eclose.world.breaches import SHOWN, HostileCase, breaches, hostile_cases
+from eclose.world.injections import Case, Injection, Slot, insert, load_injections
 from judge_http import judged, plant, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from eclosure.core.judgment import Judgment
-    from eclosure.core.labels import Label
+    from eclose.core.judgment import Judgment
+    from eclose.core.labels import Label
 
 SEED = 20_267
 BASES = 12

@@ -1,8 +1,8 @@
 """The judge over HTTP: planted labels to the digit, a known rate of errors found again, and what judging costs itself.
 
-``eclosure world serve`` runs in a process of its own and is asked through the whole runner, ledger and all. First its
+``eclose world serve`` runs in a process of its own and is asked through the whole runner, ledger and all. First its
 judge is exact: every label and every step's code of 3,000 responses, failing in every way there is, must be the planted
-one. Then it errs on each criterion with chance p, and ``eclosure judge validate`` against the planted labels must find
+one. Then it errs on each criterion with chance p, and ``eclose judge validate`` against the planted labels must find
 p within its interval. Last it takes 200 ms for a reply, beside the bare `openai` loop with the same requests.
 
     python perf/judge_http.py
@@ -30,19 +30,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx2
 import openai
 
-from eclosure.chat.connect import CallSettings
-from eclosure.core.judgment import Judgment
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.judge.evaluate import requests
-from eclosure.judge.run import judge_responses
-from eclosure.judge.settings import JudgeSettings
-from eclosure.judge.sources import Sources
-from eclosure.judge.validate import read as read_validation
-from eclosure.metrics.validation import DIRECT
-from eclosure.store import records
-from eclosure.world.make import make_item
-from eclosure.world.saboteur import PLANS, Plan, Sabotaged, sabotage
-from eclosure.world.shapes import PROFILES, SHORT
+from eclose.chat.connect import CallSettings
+from eclose.core.judgment import Judgment
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.judge.evaluate import requests
+from eclose.judge.run import judge_responses
+from eclose.judge.settings import JudgeSettings
+from eclose.judge.sources import Sources
+from eclose.judge.validate import read as read_validation
+from eclose.metrics.validation import DIRECT
+from eclose.store import records
+from eclose.world.make import make_item
+from eclose.world.saboteur import PLANS, Plan, Sabotaged, sabotage
+from eclose.world.shapes import PROFILES, SHORT
 from runner_throughput import CPU_GOAL, GOAL, LATENCY, Took, timed
 from world_oracle import plan_name
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
     from types import FrameType
 
-    from eclosure.chat.model import Request
-    from eclosure.core.instance import Instance
+    from eclose.chat.model import Request
+    from eclose.core.instance import Instance
 
 SEED = 20_266
 NOISE = (0.02, 0.05, 0.10)
@@ -73,8 +73,8 @@ class Planted(NamedTuple):
 
 @contextmanager
 def serving(*flags: str) -> Iterator[str]:
-    """``eclosure world serve`` on a free port, and where."""
-    command = [sys.executable, "-m", "eclosure.cli.main", "world", "serve", *flags]
+    """``eclose world serve`` on a free port, and where."""
+    command = [sys.executable, "-m", "eclose.cli.main", "world", "serve", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -100,7 +100,7 @@ def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
 
 
 def write_run(folder: Path, planted: Iterable[Planted]) -> Sources:
-    """Questions, responses and planted verdicts, as ``eclosure world make`` writes them."""
+    """Questions, responses and planted verdicts, as ``eclose world make`` writes them."""
     folder.mkdir(parents=True)
     cases = list(planted)
     sources = Sources(folder / "instances.jsonl", folder / "responses.jsonl")
@@ -177,7 +177,7 @@ def noisy(folder: Path, sources: Sources, noise: float) -> int:
     for name in ("instances.jsonl", "responses.jsonl"):
         os.link(sources.responses.with_name(name), place / name)
     verdicts = sources.responses.with_name("planted.jsonl")
-    command = [sys.executable, "-m", "eclosure.cli.main", "judge", "validate", str(place), "--verdicts", str(verdicts)]
+    command = [sys.executable, "-m", "eclose.cli.main", "judge", "validate", str(place), "--verdicts", str(verdicts)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     held = 0
     for label in DIRECT:

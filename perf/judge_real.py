@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclosure.chat.connect import CallSettings
-from eclosure.judge.run import judge_responses
-from eclosure.judge.settings import JudgeSettings
-from eclosure.judge.sources import Sources
-from eclosure.judge.validate import read_judgments
-from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.chat.connect import CallSettings
+from eclose.judge.run import judge_responses
+from eclose.judge.settings import JudgeSettings
+from eclose.judge.sources import Sources
+from eclose.judge.validate import read_judgments
+from eclose.store.folder import INSTANCES, JUDGMENTS, RESPONSES
 from judge_real_sets import labelled as sets
 from judge_real_sets.edits import broken_set
 from judge_real_sets.ircot import human_set
@@ -41,8 +41,8 @@ from judge_real_sets.roscoe import roscoe_set
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclosure.chat.connect import Connection
-    from eclosure.store.runner import Runner
+    from eclose.chat.connect import Connection
+    from eclose.store.runner import Runner
     from judge_real_sets.labelled import Labelled
 
 SETS = {HUMAN: human_set, BROKEN: broken_set, ROSCOE: roscoe_set}
@@ -76,7 +76,7 @@ def serving(given: argparse.Namespace) -> Iterator[str]:
     sizes = {"--port": 0, "--threads": given.threads, "--parallel": given.parallel, "--context": given.context}
     words = [str(word) for pair in sizes.items() for word in pair]
     weights = [] if given.model_file is None else [str(given.model_file)]
-    command = [sys.executable, "-m", "eclosure.chat.serve_local", *weights, *words]
+    command = [sys.executable, "-m", "eclose.chat.serve_local", *weights, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -155,9 +155,9 @@ def stop(*_: object) -> None:
 def main() -> int:
     given = options()
     signal.signal(signal.SIGTERM, stop)
-    data = Path(os.environ.get("ECLOSURE_DATA", "../shared/data"))
+    data = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
     if not (data / "traces").is_dir():
-        print(f"{data}: the traces are not there (set ECLOSURE_DATA), so nothing is measured.")
+        print(f"{data}: the traces are not there (set ECLOSE_DATA), so nothing is measured.")
         print(json.dumps({"name": "judge on real responses", "value": None, "unit": "", "goal": "", "holds": None}))
         return 0
     if given.out is not None:

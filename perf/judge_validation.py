@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from eclosure.stats.agreement import MISSING
-from eclosure.stats.clustered import clustered_rate
-from eclosure.stats.corrected import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
-from eclosure.stats.intervals import Z_95, Interval, wilson
+from eclose.stats.agreement import MISSING
+from eclose.stats.clustered import clustered_rate
+from eclose.stats.corrected import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
+from eclose.stats.intervals import Z_95, Interval, wilson
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eclosure.stats.arrays import Flags, Floats, Indices
+    from eclose.stats.arrays import Flags, Floats, Indices
 
 RESPONSES, LABELLED, REPETITIONS = 2_000, 100, 400
 NOISE = (0.02, 0.05, 0.10)

@@ -24,27 +24,27 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import set_seed
 
-from eclosure.chat.local import LocalModel
-from eclosure.chat.model import Decoding
-from eclosure.core.edges import Direction, Edge
-from eclosure.core.family import ViewKind
-from eclosure.likelihood.probe import choose
-from eclosure.likelihood.render import Renderer
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.stats.intervals import wilson
-from eclosure.store.records import ReadRecord
-from eclosure.switch import switch
-from eclosure.train.config import EClosureConfig
-from eclosure.train.replies import Answered, ask
-from eclosure.train.trainer import EClosureTrainer
-from eclosure.weights import load_adapter, load_model, load_tokenizer
-from eclosure.world.families import make_families
+from eclose.chat.local import LocalModel
+from eclose.chat.model import Decoding
+from eclose.core.edges import Direction, Edge
+from eclose.core.family import ViewKind
+from eclose.likelihood.probe import choose
+from eclose.likelihood.render import Renderer
+from eclose.protocol.response import ResponsePrompt
+from eclose.stats.intervals import wilson
+from eclose.store.records import ReadRecord
+from eclose.switch import switch
+from eclose.train.config import EClosureConfig
+from eclose.train.replies import Answered, ask
+from eclose.train.trainer import EClosureTrainer
+from eclose.weights import load_adapter, load_model, load_tokenizer
+from eclose.world.families import make_families
 from tree_cost import packaged_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eclosure.core.family import Family
+    from eclose.core.family import Family
 
 METHODS = ("sft", "cf_sft", "rm", "e_closure")
 BACKBONE = "backbone"

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from eclosure.core.choice import fixed_edit
-from eclosure.likelihood.pack import Pack
-from eclosure.likelihood.prefix_tree import ScoredTree
-from eclosure.likelihood.render import Renderer
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.train.objective import Method, objective
-from eclosure.weights import load_tokenizer
-from eclosure.world.families import make_families
+from eclose.core.choice import fixed_edit
+from eclose.likelihood.pack import Pack
+from eclose.likelihood.prefix_tree import ScoredTree
+from eclose.likelihood.render import Renderer
+from eclose.protocol.response import ResponsePrompt
+from eclose.train.objective import Method, objective
+from eclose.weights import load_tokenizer
+from eclose.world.families import make_families
 from tree_cost import packaged_weights
 
 SEQUENCES = {"SFT": 1, "CF-SFT": 3, "RM": 7, "E-Closure": 15}

@@ -22,11 +22,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.spans import Tokens
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.weights import load_tokenizer
-from eclosure.world.families import make_families
+from eclose.likelihood.render import Renderer
+from eclose.likelihood.spans import Tokens
+from eclose.protocol.response import ResponsePrompt
+from eclose.weights import load_tokenizer
+from eclose.world.families import make_families
 from tree_cost import packaged_weights
 
 small: Any = importlib.import_module("tests.train.small")

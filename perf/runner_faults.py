@@ -31,19 +31,19 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreSQL
 
-from eclosure.chat.connect import CallSettings, connect
-from eclosure.chat.model import Decoding, Request
-from eclosure.core.instance import Instance
-from eclosure.protocol.prompts import Message
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.store import atomic, export, records
-from eclosure.store.commits import Commits
-from eclosure.store.ledger import Ledger
-from eclosure.store.manifest import file_hash
-from eclosure.store.runner import Job, Runner
-from eclosure.store.stage import Stage
-from eclosure.world.make import make_items
-from eclosure.world.replies import request_key
+from eclose.chat.connect import CallSettings, connect
+from eclose.chat.model import Decoding, Request
+from eclose.core.instance import Instance
+from eclose.protocol.prompts import Message
+from eclose.protocol.response import ResponsePrompt
+from eclose.store import atomic, export, records
+from eclose.store.commits import Commits
+from eclose.store.ledger import Ledger
+from eclose.store.manifest import file_hash
+from eclose.store.runner import Job, Runner
+from eclose.store.stage import Stage
+from eclose.world.make import make_items
+from eclose.world.replies import request_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ def die_at(point: str, occurrence: int) -> None:
 
 
 def _around_sends(point: str, reached: Callable[[], None]) -> None:
-    from eclosure.chat.endpoint import Endpoint  # noqa: PLC0415 - only in the child
+    from eclose.chat.endpoint import Endpoint  # noqa: PLC0415 - only in the child
 
     send = Endpoint._send
 
@@ -317,12 +317,12 @@ def check(rig: Rig, plain: Rig, bills: tuple[dict[str, Any], dict[str, Any]], ki
 
 
 def serve(latency: float, jitter: float) -> tuple[subprocess.Popen[str], str]:
-    """``eclosure world serve`` on a free port."""
+    """``eclose world serve`` on a free port."""
     server = subprocess.Popen(
         [
             sys.executable,
             "-m",
-            "eclosure.cli.main",
+            "eclose.cli.main",
             "world",
             "serve",
             "--latency",

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclosure.chat.connect import CallSettings, connected
-from eclosure.chat.model import Finish, Reply, Request, Usage
-from eclosure.protocol.prompts import Message
-from eclosure.store import records
-from eclosure.store.export import export
-from eclosure.store.ledger import Ledger
-from eclosure.store.runner import Job, Runner
-from eclosure.store.stage import Stage
+from eclose.chat.connect import CallSettings, connected
+from eclose.chat.model import Finish, Reply, Request, Usage
+from eclose.protocol.prompts import Message
+from eclose.store import records
+from eclose.store.export import export
+from eclose.store.ledger import Ledger
+from eclose.store.runner import Job, Runner
+from eclose.store.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

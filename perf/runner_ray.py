@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
 
-from eclosure.chat.connect import CallSettings, connect
-from eclosure.chat.model import Request
-from eclosure.store.cluster import RaySettings, Shard, run_on_ray
-from eclosure.store.ledger import Ledger
-from eclosure.store.records import scan
-from eclosure.store.runner import Job, Runner
-from eclosure.store.shares import Share, share_limit
+from eclose.chat.connect import CallSettings, connect
+from eclose.chat.model import Request
+from eclose.store.cluster import RaySettings, Shard, run_on_ray
+from eclose.store.ledger import Ledger
+from eclose.store.records import scan
+from eclose.store.runner import Job, Runner
+from eclose.store.shares import Share, share_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +45,9 @@ GOAL = 2.0
 
 SERVER = f"""
 import os, sys, time
-from eclosure.world.faults import Behaviour
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.server import run
+from eclose.world.faults import Behaviour
+from eclose.world.replies import Registry, Reply
+from eclose.world.server import run
 
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 

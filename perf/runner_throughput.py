@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING
 import httpx2
 import openai
 
-from eclosure.chat.connect import CallSettings, connect
-from eclosure.protocol.prompts import Message
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.store import records
-from eclosure.store.export import export
-from eclosure.store.ledger import Ledger
-from eclosure.store.runner import Runner
-from eclosure.store.stage import Stage
-from eclosure.world.make import make_items
+from eclose.chat.connect import CallSettings, connect
+from eclose.protocol.prompts import Message
+from eclose.protocol.response import ResponsePrompt
+from eclose.store import records
+from eclose.store.export import export
+from eclose.store.ledger import Ledger
+from eclose.store.runner import Runner
+from eclose.store.stage import Stage
+from eclose.world.make import make_items
 from runner_faults import STAGES, Draft, jobs, serve
 
 if TYPE_CHECKING:

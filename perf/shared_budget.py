@@ -1,6 +1,6 @@
 """Three processes on one ledger: one budget for all, no record asked twice, and a database that is restarted meanwhile.
 
-Every process is the same `eclosure generate` command with another folder, on one PostgreSQL that is started here and
+Every process is the same `eclose generate` command with another folder, on one PostgreSQL that is started here and
 against the world's model server over HTTP. The server's own bill says what was paid.
 
 1. With a budget of half of what the work costs: all stop with 75, the bill stays within the budget, the ledger's sum is
@@ -30,10 +30,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreS
 
 from tests.store.postgres import Server
 
-from eclosure.store import records
-from eclosure.store.ledger import Account, Ledger
-from eclosure.store.manifest import read_manifest
-from eclosure.world.make import make_items
+from eclose.store import records
+from eclose.store.ledger import Account, Ledger
+from eclose.store.manifest import read_manifest
+from eclose.world.make import make_items
 from runner_faults import bill, serve
 
 PROCESSES = 3
@@ -58,7 +58,7 @@ class Rig:
 
     def start(self, ledger: str, out: str, budget: float | None) -> subprocess.Popen[str]:
         """One process of its own."""
-        command = [sys.executable, "-m", "eclosure.cli.main", "generate", str(self.source), "--model", self.base_url]
+        command = [sys.executable, "-m", "eclose.cli.main", "generate", str(self.source), "--model", self.base_url]
         command += ["--out", str(self.folder / out), "--ledger", ledger, "--prices", str(self.prices)]
         command += ["--concurrency", str(CONCURRENCY), "--max-new-tokens", "256"]
         if budget is not None:

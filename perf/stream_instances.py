@@ -39,9 +39,9 @@ def instance(number: int) -> dict[str, object]:
 
 
 def validate(path: Path) -> None:
-    """What ``eclosure data validate`` does, then the peak memory in bytes and the seconds taken."""
-    from eclosure.benchmarks.examine import examine  # noqa: PLC0415 - belongs to the child alone
-    from eclosure.benchmarks.load import scan_instances  # noqa: PLC0415
+    """What ``eclose data validate`` does, then the peak memory in bytes and the seconds taken."""
+    from eclose.benchmarks.examine import examine  # noqa: PLC0415 - belongs to the child alone
+    from eclose.benchmarks.load import scan_instances  # noqa: PLC0415
 
     start = time.perf_counter()
     found = examine(scan_instances(path), limit=20)

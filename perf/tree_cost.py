@@ -1,6 +1,6 @@
 """What E-Closure costs on the tree, beside fifteen sequences, CF-SFT and SFT, in one run.
 
-CF-SFT comes twice: three sequences, as published and as other trainers run it, and on the tree, as ``eclosure train
+CF-SFT comes twice: three sequences, as published and as other trainers run it, and on the tree, as ``eclose train
 --method cf_sft`` runs it. The goal is held against the first; against the second E-Closure costs about the same.
 
 A step is forward and backward of one family with LoRA (r=16 on all linear layers, B not zero), gradient checkpointing,
@@ -39,16 +39,16 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from eclosure.likelihood.attention import COLUMNS, register
-from eclosure.likelihood.pack import Pack
-from eclosure.likelihood.prefix_tree import ScoredTree
-from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.score import Backend, Strategy, mean_logprobs, score_tree
-from eclosure.likelihood.spans import Score
-from eclosure.protocol.response import Order, ResponsePrompt
-from eclosure.train.objective import Method, objective
-from eclosure.weights import load_model, load_tokenizer
-from eclosure.world.families import make_families
+from eclose.likelihood.attention import COLUMNS, register
+from eclose.likelihood.pack import Pack
+from eclose.likelihood.prefix_tree import ScoredTree
+from eclose.likelihood.render import Renderer
+from eclose.likelihood.score import Backend, Strategy, mean_logprobs, score_tree
+from eclose.likelihood.spans import Score
+from eclose.protocol.response import Order, ResponsePrompt
+from eclose.train.objective import Method, objective
+from eclose.weights import load_model, load_tokenizer
+from eclose.world.families import make_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -25,9 +25,9 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from eclosure.likelihood.prefix_tree import ScoredTree
-from eclosure.likelihood.score import Backend, score_tree
-from eclosure.likelihood.spans import Part, Path, Score
+from eclose.likelihood.prefix_tree import ScoredTree
+from eclose.likelihood.score import Backend, score_tree
+from eclose.likelihood.spans import Part, Path, Score
 from tree_cost import Work, build, lengths, peak_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def plot(points: Sequence[Point], file: File, label: str) -> None:
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
     mpl.use("svg")
-    mpl.rcParams |= {"svg.hashsalt": "eclosure", "svg.fonttype": "none", "font.size": 9}
+    mpl.rcParams |= {"svg.hashsalt": "eclose", "svg.fonttype": "none", "font.size": 9}
     figure, (time, memory) = plt.subplots(1, 2, figsize=(7.5, 3))
     at = [point.at for point in points]
     time.plot(at, [point.fifteen for point in points], "s--", color="0.6", label="fifteen sequences (one x 15)")

@@ -17,22 +17,22 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclosure.benchmarks.characteristics import characterize
-from eclosure.benchmarks.load import scan_instances
-from eclosure.cli.output import print_table
-from eclosure.core.gates import check_family
-from eclosure.store.records import values
-from eclosure.world.families import Funnel, make_families
-from eclosure.world.make import make_items
-from eclosure.world.shapes import PROFILES
-from eclosure.world.warrant import aligned, closes, sound_steps, warrants_uniquely
+from eclose.benchmarks.characteristics import characterize
+from eclose.benchmarks.load import scan_instances
+from eclose.cli.output import print_table
+from eclose.core.gates import check_family
+from eclose.store.records import values
+from eclose.world.families import Funnel, make_families
+from eclose.world.make import make_items
+from eclose.world.shapes import PROFILES
+from eclose.world.warrant import aligned, closes, sound_steps, warrants_uniquely
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclosure.benchmarks.characteristics import Quartiles
-    from eclosure.core.family import Family
-    from eclosure.core.instance import Instance
+    from eclose.benchmarks.characteristics import Quartiles
+    from eclose.core.family import Family
+    from eclose.core.instance import Instance
 
 FAMILIES = 10_000
 SEED = 2026
@@ -129,7 +129,7 @@ def compare() -> None:
     rows = []
     for name in PROFILES:
         rows += describe(f"world {name}", (item.instance for item in islice(make_items(name, SEED), 400)))
-    folder = Path(os.environ.get("ECLOSURE_DATA", "../shared/data"))
+    folder = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
     for name, file in SLICES.items():
         if (folder / file).exists():
             rows += describe(name, values(scan_instances(folder / file)))

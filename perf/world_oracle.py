@@ -15,22 +15,22 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclosure.core.answers import contains_span, match, normalize
-from eclosure.core.judgment import Criterion, Judgment, StepJudgment
-from eclosure.core.verdict import Verdict
-from eclosure.world.make import make_item
-from eclosure.world.oracle import judge
-from eclosure.world.saboteur import PLANS, Plan, Sabotaged, sabotage
-from eclosure.world.shapes import PROFILES
-from eclosure.world.values import NAME
+from eclose.core.answers import contains_span, match, normalize
+from eclose.core.judgment import Criterion, Judgment, StepJudgment
+from eclose.core.verdict import Verdict
+from eclose.world.make import make_item
+from eclose.world.oracle import judge
+from eclose.world.saboteur import PLANS, Plan, Sabotaged, sabotage
+from eclose.world.shapes import PROFILES
+from eclose.world.values import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from eclosure.core.instance import Instance
-    from eclosure.core.labels import Label
-    from eclosure.core.response import Response
-    from eclosure.world.make import Item
+    from eclose.core.instance import Instance
+    from eclose.core.labels import Label
+    from eclose.core.response import Response
+    from eclose.world.make import Item
 
 SEED = 20_260
 SABOTAGED = RELIABLE = 10_000

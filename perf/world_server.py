@@ -18,8 +18,8 @@ GOAL = 500
 """Requests a second."""
 
 SERVER = """
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.server import run
+from eclose.world.replies import Registry, Reply
+from eclose.world.server import run
 
 
 def answer(request):

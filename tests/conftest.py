@@ -16,9 +16,9 @@ settings.load_profile("unhurried")
 
 # Servers of tests take any free port, and what they answered is compared with what another one answered: they share a
 # name. Tests of the name itself take this away.
-os.environ.setdefault("ECLOSURE_SERVER_NAME", "127.0.0.1")
+os.environ.setdefault("ECLOSE_SERVER_NAME", "127.0.0.1")
 
-NO_SHARED_DATA = "larger data slices are absent (set ECLOSURE_DATA)"
+NO_SHARED_DATA = "larger data slices are absent (set ECLOSE_DATA)"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def qa() -> Path:
 @pytest.fixture
 def shared_data() -> Path:
     """The folder of larger slices, which do not come with the repository."""
-    folder = Path(os.environ.get("ECLOSURE_DATA", ROOT.parent / "shared" / "data"))
+    folder = Path(os.environ.get("ECLOSE_DATA", ROOT.parent / "shared" / "data"))
     if not (folder / "qa").is_dir():
         pytest.skip(NO_SHARED_DATA)
     return folder

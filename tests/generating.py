@@ -9,20 +9,20 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from eclosure.chat.connect import CallSettings
-from eclosure.generate import GenerateSettings
-from eclosure.generate import generate as run
-from eclosure.protocol.response import read_input
-from eclosure.store.records import write
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.server import ServerThread
+from eclose.chat.connect import CallSettings
+from eclose.generate import GenerateSettings
+from eclose.generate import generate as run
+from eclose.protocol.response import read_input
+from eclose.store.records import write
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.replies import Registry, Reply
+from eclose.world.server import ServerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eclosure.world.replies import ChatRequest
+    from eclose.world.replies import ChatRequest
 
 FREE = CallSettings(unpriced=True)
 
@@ -62,14 +62,14 @@ def paid(server: ServerThread) -> int:
 
 def generate(instances, server, out, settings=None, calls=FREE, model=None, **more):
     """The function, from a script."""
-    from eclosure.chat.named import find_model
+    from eclose.chat.named import find_model
 
-    found = model or find_model("world", base_url=server.base_url, environ={"ECLOSURE_SERVER_NAME": "127.0.0.1"})
+    found = model or find_model("world", base_url=server.base_url, environ={"ECLOSE_SERVER_NAME": "127.0.0.1"})
     return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, **more))
 
 
 def command(*words, **environment):
-    return [sys.executable, "-m", "eclosure.cli.main", "generate", *map(str, words)], {**os.environ, **environment}
+    return [sys.executable, "-m", "eclose.cli.main", "generate", *map(str, words)], {**os.environ, **environment}
 
 
 def ran(*words, cwd=None, **environment):

@@ -10,17 +10,17 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from eclosure import testing
-from eclosure.cases import Case, join_cases, read_cases, read_run_files, read_runs, refuse_other_questions
-from eclosure.cli.main import app
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Judgment, StepJudgment
-from eclosure.core.response import Response, Source, Trace
-from eclosure.demo import PEOPLE, Run
-from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.store import records
-from eclosure.store.manifest import Counts, Manifest, file_hashes
-from eclosure.testing import assert_reliable
+from eclose import testing
+from eclose.cases import Case, join_cases, read_cases, read_run_files, read_runs, refuse_other_questions
+from eclose.cli.main import app
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Judgment, StepJudgment
+from eclose.core.response import Response, Source, Trace
+from eclose.demo import PEOPLE, Run
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.store import records
+from eclose.store.manifest import Counts, Manifest, file_hashes
+from eclose.testing import assert_reliable
 
 QUESTIONS = 12
 NOT_JUDGED = "is not the file that judgments.jsonl was made from"

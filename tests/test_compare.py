@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eclosure.compare import KINDS, Alone, compare, kind_of
-from eclosure.core.response import Source
-from eclosure.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
-from eclosure.errors import UserError
-from eclosure.metrics.rates import Metric
-from eclosure.metrics.summary import summarize
+from eclose.compare import KINDS, Alone, compare, kind_of
+from eclose.core.response import Source
+from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
+from eclose.errors import UserError
+from eclose.metrics.rates import Metric
+from eclose.metrics.summary import summarize
 
 GOOD = Verdict(True, True, True, True, True)
 ASTRAY = Verdict(True, False, True, True, False)

@@ -7,16 +7,16 @@ from collections import Counter
 
 import pytest
 
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import ReplySchema, Request
-from eclosure.core.judgment import LocalFailure
-from eclosure.core.verdict import FailureClass
-from eclosure.demo import CUT_OFF, LOST, SYSTEMS, WorldJudge, answered
-from eclosure.judge.evaluate import judge
-from eclosure.protocol import disclosure
-from eclosure.protocol.judging import asked
-from eclosure.world import oracle
-from eclosure.world.warrant import answers
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import ReplySchema, Request
+from eclose.core.judgment import LocalFailure
+from eclose.core.verdict import FailureClass
+from eclose.demo import CUT_OFF, LOST, SYSTEMS, WorldJudge, answered
+from eclose.judge.evaluate import judge
+from eclose.protocol import disclosure
+from eclose.protocol.judging import asked
+from eclose.world import oracle
+from eclose.world.warrant import answers
 
 
 @pytest.fixture(scope="module")

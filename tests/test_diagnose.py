@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
-from eclosure.core.response import Response, Source, Trace
-from eclosure.diagnose import Case, Evidence, Matching, Violations, broken_link, diagnose
-from eclosure.errors import UserError
-from eclosure.metrics.rates import Metric
-from eclosure.world.make import make_items
-from eclosure.world.oracle import judge
-from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
+from eclose.core.response import Response, Source, Trace
+from eclose.diagnose import Case, Evidence, Matching, Violations, broken_link, diagnose
+from eclose.errors import UserError
+from eclose.metrics.rates import Metric
+from eclose.world.make import make_items
+from eclose.world.oracle import judge
+from eclose.world.saboteur import PLANS, Plan, sabotage
 
 INSTANCE = Instance("i", "Where?", (Passage("0", "", "Arica."),), "Arica", benchmark="b")
 HOLDS, FAILS = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)

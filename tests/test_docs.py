@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import eclosure
+import eclose
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MODULES = [name for _, name, _ in pkgutil.walk_packages(eclosure.__path__, "eclosure.")]
+MODULES = [name for _, name, _ in pkgutil.walk_packages(eclose.__path__, "eclose.")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -22,7 +22,7 @@ def test_examples_in_pages(page):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
-    if name.startswith("eclosure.adapters.inspect"):
+    if name.startswith("eclose.adapters.inspect"):
         pytest.importorskip("inspect_ai")
     module = importlib.import_module(name)
     assert module.__doc__, f"{name} does not say what it is for"
@@ -42,14 +42,14 @@ def rows():
 
 def resolves(pointer):
     """A dotted name of ours, a file, or a command."""
-    if pointer.startswith("eclosure "):
+    if pointer.startswith("eclose "):
         return pointer.split()[1] in (ROOT / "docs" / "cli.md").read_text("utf-8")
     if "/" in pointer:
         return (ROOT / pointer).exists()
     parts = pointer.split(".")
     for cut in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(["eclosure", *parts[:cut]]))
+            found = importlib.import_module(".".join(["eclose", *parts[:cut]]))
         except ModuleNotFoundError:
             continue
         for part in parts[cut:]:

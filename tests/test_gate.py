@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from tests.test_diagnose import case
 
-from eclosure.core.judgment import NO_REFERENCE, Criterion
-from eclosure.diagnose import diagnose
-from eclosure.errors import SettingError
-from eclosure.gate import Baseline, Limits, Outcome, PairedRate, figure
-from eclosure.gate import gate as gated
-from eclosure.metrics.rates import Metric
-from eclosure.stats.corrected import CorrectedRate
-from eclosure.stats.intervals import Estimate, Interval
-from eclosure.stats.rates import Rate
+from eclose.core.judgment import NO_REFERENCE, Criterion
+from eclose.diagnose import diagnose
+from eclose.errors import SettingError
+from eclose.gate import Baseline, Limits, Outcome, PairedRate, figure
+from eclose.gate import gate as gated
+from eclose.metrics.rates import Metric
+from eclose.stats.corrected import CorrectedRate
+from eclose.stats.intervals import Estimate, Interval
+from eclose.stats.rates import Rate
 
 TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 PASSED, FAILED, UNDECIDED = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED

@@ -12,19 +12,19 @@ from tests import generating
 from tests.generating import FREE, asked, generate, paid, questions, server, world
 from typer.testing import CliRunner
 
-from eclosure.chat.dialect import Dialect
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage, request_identity
-from eclosure.chat.named import InProcess, Served, find_model
-from eclosure.chat.preflight import refuse_idle_adapter
-from eclosure.cli.main import app
-from eclosure.core.response import Response, Source
-from eclosure.errors import SettingError, UserError
-from eclosure.generate import GenerateSettings, forecast, incomplete, plan
-from eclosure.protocol.response import Order, ResponsePrompt
-from eclosure.store.records import read, write
-from eclosure.world.replies import BadRequest
-from eclosure.world.replies import Reply as Said
+from eclose.chat.dialect import Dialect
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import Decoding, Finish, Reply, Request, Usage, request_identity
+from eclose.chat.named import InProcess, Served, find_model
+from eclose.chat.preflight import refuse_idle_adapter
+from eclose.cli.main import app
+from eclose.core.response import Response, Source
+from eclose.errors import SettingError, UserError
+from eclose.generate import GenerateSettings, forecast, incomplete, plan
+from eclose.protocol.response import Order, ResponsePrompt
+from eclose.store.records import read, write
+from eclose.world.replies import BadRequest
+from eclose.world.replies import Reply as Said
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ class Scripted:
         self.heard = []
 
     async def complete(self, request):
-        from eclosure.chat.model import TokenLogprob
+        from eclose.chat.model import TokenLogprob
 
         self.heard.append(request)
         if request.decoding.top_logprobs is not None and not self._logprobs:
@@ -391,7 +391,7 @@ FEW = GenerateSettings(demonstrations=0, max_new_tokens=4)
 
 
 def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights, monkeypatch):
-    from eclosure.chat.local import LocalModel
+    from eclose.chat.local import LocalModel
 
     sizes = []
     answer = LocalModel.complete_all
@@ -464,7 +464,7 @@ def test_an_adapter_that_changes_nothing_is_refused(instances, tmp_path, weights
 
 
 def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
-    from eclosure.core.instance import Passage
+    from eclose.core.instance import Passage
 
     made = questions(tmp_path / "a.jsonl", 3)
     long = replace(made[0], id="long", evidence=(Passage("0", "t", "word " * 9_000),), support_ids=None)
@@ -492,7 +492,7 @@ def test_how_models_are_named(tmp_path, weights):
 
 
 def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
-    from eclosure.chat.gather import gathered
+    from eclose.chat.gather import gathered
 
     class Broken:
         name = "broken"

@@ -1,27 +1,31 @@
 """The public surface is a decision, and importing costs nothing."""
 
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-import eclosure
+import eclose
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_the_public_names():
-    assert list(eclosure.__all__) == sorted(eclosure.__all__)
-    assert set(eclosure.__all__) == set(eclosure._HOME_OF)
-    for name in eclosure.__all__:
-        assert getattr(eclosure, name).__module__ == eclosure._HOME_OF[name]
-    assert set(eclosure.__all__) <= set(dir(eclosure))
-    assert {name for name in dir(eclosure) if not name.startswith("__")} == set(eclosure.__all__)
-    assert "__version__" in dir(eclosure)
+    assert list(eclose.__all__) == sorted(eclose.__all__)
+    assert set(eclose.__all__) == set(eclose._HOME_OF)
+    for name in eclose.__all__:
+        assert getattr(eclose, name).__module__ == eclose._HOME_OF[name]
+    assert set(eclose.__all__) <= set(dir(eclose))
+    assert {name for name in dir(eclose) if not name.startswith("__")} == set(eclose.__all__)
+    assert "__version__" in dir(eclose)
 
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        eclosure.nothing  # noqa: B018
+        eclose.nothing  # noqa: B018
 
 
 def run(code):
@@ -30,7 +34,7 @@ def run(code):
 
 def test_importing_loads_nothing_heavy_and_sets_nothing():
     program = (
-        "import os, sys; before = dict(os.environ); import eclosure; "
+        "import os, sys; before = dict(os.environ); import eclose; "
         "assert dict(os.environ) == before; "
         "print([m for m in ('numpy', 'pydantic', 'typer', 'rich', 'torch', 'logging', 'socket') if m in sys.modules])"
     )
@@ -50,5 +54,32 @@ def seconds(command, repeats=5):
 def test_start_up_as_a_multiple_of_a_bare_interpreter():
     """0.3 s and 0.6 s on a machine whose bare interpreter takes 0.03 s; ratios hold on slower ones too."""
     bare = seconds(["-c", "pass"])
-    assert seconds(["-c", "import eclosure"]) < 0.3 * max(1, bare / 0.03)
-    assert seconds(["-m", "eclosure.cli.main", "--help"]) < 0.6 * max(1, bare / 0.03)
+    assert seconds(["-c", "import eclose"]) < 0.3 * max(1, bare / 0.03)
+    assert seconds(["-m", "eclose.cli.main", "--help"]) < 0.6 * max(1, bare / 0.03)
+
+
+def tracked_texts():
+    """Every text file of the checkout with its content; from an unpacked source archive there is no list to go by."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    for name in filter(None, listing.stdout.split("\0")):
+        path = ROOT / name
+        if not path.is_file():
+            continue
+        try:
+            yield name, path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def test_the_former_name_is_left_only_in_the_name_of_the_method():
+    """``EClosureTrainer`` and ``EClosureConfig`` carry the method's name, E-Closure; the changelog tells of the change."""
+    former = re.compile("eclosure", re.IGNORECASE)
+    for name, text in tracked_texts():
+        assert not former.search(name), name
+        if name == "CHANGELOG.md":
+            continue
+        strays = [match[0] for match in former.finditer(text) if match[0] != "EClosure"]
+        # This test spells the name out.
+        assert len(strays) == (2 if name == "tests/test_package.py" else 0), (name, strays)

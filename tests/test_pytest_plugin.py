@@ -12,10 +12,10 @@ from tests.test_testing import cases, written
 
 pytest_plugins = ["pytester"]
 # Where the package is installed pytest finds the plugin by itself; a checkout may be older than the entry point.
-LOADED = [] if entry_points(group="pytest11", name="eclosure") else ["-p", "eclosure.pytest_plugin"]
+LOADED = [] if entry_points(group="pytest11", name="eclose") else ["-p", "eclose.pytest_plugin"]
 TESTS = """
 import pytest
-from eclosure.testing import assert_reliable
+from eclose.testing import assert_reliable
 
 @pytest.fixture
 def checked():
@@ -70,7 +70,7 @@ def test_a_failure_shows_the_line_of_the_test_and_the_reasons(project):
         "E*Look at these first, of 20:",
         "E*r80: The reasoning establishes the reference answer, and another answer was submitted.",
     ])  # fmt: skip
-    assert not [line for line in result.outlines if "eclosure/testing.py" in line], "our own frames only distract"
+    assert not [line for line in result.outlines if "eclose/testing.py" in line], "our own frames only distract"
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_rates_come_back_from_workers_and_into_junit(project):
     result = run(pytester, "-n", "2", "--junitxml", "junit.xml")
     assert sum(f": {folder}: " in line for line in result.outlines) == 3
     report = (pytester.path / "junit.xml").read_text()
-    assert report.count('<property name="eclosure" value="') == 3
+    assert report.count('<property name="eclose" value="') == 3
 
 
 def test_without_a_check_nothing_is_told_and_nothing_is_imported(pytester):
@@ -87,8 +87,8 @@ def test_without_a_check_nothing_is_told_and_nothing_is_imported(pytester):
         import sys
 
         def test_nothing():
-            ours = [name for name in sys.modules if name.startswith("eclosure")]
-            assert set(ours) <= {"eclosure", "eclosure.pytest_plugin"}
+            ours = [name for name in sys.modules if name.startswith("eclose")]
+            assert set(ours) <= {"eclose", "eclose.pytest_plugin"}
     """)
     result = run(pytester)
     result.assert_outcomes(passed=1)
@@ -97,11 +97,11 @@ def test_without_a_check_nothing_is_told_and_nothing_is_imported(pytester):
 
 def test_importing_the_plugin_is_light():
     code = (
-        "import sys, pytest; before = set(sys.modules); import eclosure.pytest_plugin; "
+        "import sys, pytest; before = set(sys.modules); import eclose.pytest_plugin; "
         "print(sorted(set(sys.modules) - before))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "['eclosure', 'eclosure.pytest_plugin']"
+    assert said.strip() == "['eclose', 'eclose.pytest_plugin']"
 
 
 @pytest.mark.slow
@@ -112,12 +112,12 @@ def test_an_installed_wheel_brings_the_plugin(project, tmp_path, monkeypatch):
     quietly = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     build = [*quietly, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(root)]
     subprocess.run(build, check=True)
-    (wheel,) = tmp_path.glob("eclosure-*.whl")
+    (wheel,) = tmp_path.glob("eclose-*.whl")
     subprocess.run([*quietly, "install", "--no-deps", "--target", str(place), str(wheel)], check=True)
     monkeypatch.setenv("PYTHONPATH", str(place))
     # Nobody names the plugin, and a warning would be an error.
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error")
     result.assert_outcomes(passed=3, failed=1)
     assert sum(f": {folder}: " in line for line in result.outlines) == 3
-    where = subprocess.check_output([sys.executable, "-c", "import eclosure; print(eclosure.__file__)"], text=True)
+    where = subprocess.check_output([sys.executable, "-c", "import eclose; print(eclose.__file__)"], text=True)
     assert where.startswith(str(place))

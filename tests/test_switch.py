@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eclosure.core.choice import fixed_edit
-from eclosure.core.edges import COMPARISONS, Direction, Edge, switched
-from eclosure.core.family import EvidenceEdit, ViewKind
-from eclosure.errors import RecordError, UserError
-from eclosure.likelihood.pack import Pack, side_name
-from eclosure.stats.intervals import wilson
-from eclosure.store.records import ReadRecord, decode, encode
-from eclosure.switch import TOO_LONG, FamilySwitch, contrasts, margin_name, switch, switch_rates
-from eclosure.world.families import make_families
+from eclose.core.choice import fixed_edit
+from eclose.core.edges import COMPARISONS, Direction, Edge, switched
+from eclose.core.family import EvidenceEdit, ViewKind
+from eclose.errors import RecordError, UserError
+from eclose.likelihood.pack import Pack, side_name
+from eclose.stats.intervals import wilson
+from eclose.store.records import ReadRecord, decode, encode
+from eclose.switch import TOO_LONG, FamilySwitch, contrasts, margin_name, switch, switch_rates
+from eclose.world.families import make_families
 
 S, T, C = Edge
 O, R = Direction  # noqa: E741 - the paper's letter
@@ -233,9 +233,9 @@ def scored():
     pytest.importorskip("torch")
     from tests.tiny_models import model, tokenizer
 
-    from eclosure.likelihood.probe import choose
-    from eclosure.likelihood.render import Renderer
-    from eclosure.protocol.response import ResponsePrompt
+    from eclose.likelihood.probe import choose
+    from eclose.likelihood.render import Renderer
+    from eclose.protocol.response import ResponsePrompt
 
     tiny = model()
     choice = choose(tiny)
@@ -338,7 +338,7 @@ def test_gold_and_edit_exchanged_exchange_the_directions_of_support(scored, fami
 
 def test_how_families_share_forwards_changes_no_score(scored, families, monkeypatch):
     alone = run(scored, families, tokens_per_forward=1)
-    monkeypatch.setattr("eclosure.switch._WINDOW", 3)
+    monkeypatch.setattr("eclose.switch._WINDOW", 3)
     for one, other in zip(alone, run(scored, families), strict=True):
         assert one.where == other.where
         assert list(one.value.scores.values()) == pytest.approx(list(other.value.scores.values()), abs=2e-5)
@@ -388,8 +388,8 @@ def test_the_model_is_left_as_it_was(scored, families):
 
 
 def test_strategies_agree(scored, families):
-    from eclosure.likelihood.probe import Choice
-    from eclosure.likelihood.score import Backend, Strategy
+    from eclose.likelihood.probe import Choice
+    from eclose.likelihood.score import Backend, Strategy
 
     model, renderer, _ = scored
     plain = run((model, renderer, Choice(Strategy.NAIVE, Backend.SDPA)), families[:1])
@@ -398,15 +398,15 @@ def test_strategies_agree(scored, families):
 
 
 def test_reading_results_needs_no_torch():
-    script = "import sys, eclosure.switch, eclosure.cli.main; sys.exit('torch' in sys.modules)"
+    script = "import sys, eclose.switch, eclose.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_rows_written_before_sources_were_kept_can_still_be_read(families, tmp_path):
     from dataclasses import asdict
 
-    from eclosure.core.response import Source
-    from eclosure.store.records import read
+    from eclose.core.response import Source
+    from eclose.store.records import read
 
     told = asdict(FamilySwitch.of(families[0], fixed_edit(families[0]), values(), "runs/a", Source("qwen", "sft", 43)))
     assert (told["model"], told["method"], told["seed"]) == ("qwen", "sft", 43)

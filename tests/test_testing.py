@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from tests.test_diagnose import FAILS, case
 
-from eclosure import testing
-from eclosure.core.judgment import NO_REFERENCE, Criterion
-from eclosure.core.response import Response, Trace
-from eclosure.errors import SettingError, UserError
-from eclosure.store import records
-from eclosure.testing import assert_reliable
+from eclose import testing
+from eclose.core.judgment import NO_REFERENCE, Criterion
+from eclose.core.response import Response, Trace
+from eclose.errors import SettingError, UserError
+from eclose.store import records
+from eclose.testing import assert_reliable
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_a_folder_is_read_and_named(tmp_path):
     with pytest.raises(AssertionError) as failed:
         assert_reliable(run, min_lsr=0.9)
     assert str(failed.value).startswith(f"{run} is not reliable enough")
-    assert str(failed.value).endswith(f"`eclosure diagnose {run}` shows all of them.")
+    assert str(failed.value).endswith(f"`eclose diagnose {run}` shows all of them.")
 
 
 def test_responses_without_a_judgment_are_not_overlooked(tmp_path):

@@ -12,8 +12,8 @@ peft = pytest.importorskip("peft")
 from safetensors.torch import load_file, save_file
 from tests.likelihood.models import build
 
-from eclosure.errors import UserError
-from eclosure.weights import _product_seconds, load_adapter, load_model, load_tokenizer
+from eclose.errors import UserError
+from eclose.weights import _product_seconds, load_adapter, load_model, load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def half_folder(tmp_path_factory):
 @pytest.mark.parametrize(("half", "loaded"), [(4.0, torch.float32), (1.2, torch.bfloat16), (0.3, torch.bfloat16)])
 def test_auto_takes_float32_where_the_cpu_is_clearly_faster_with_it(half_folder, monkeypatch, half, loaded):
     seconds = {torch.bfloat16: half, torch.float32: 1.0}
-    monkeypatch.setattr("eclosure.weights._product_seconds", lambda dtype, _width: seconds[dtype])
+    monkeypatch.setattr("eclose.weights._product_seconds", lambda dtype, _width: seconds[dtype])
     assert load_model(str(half_folder), device="cpu").dtype == loaded
     assert load_model(str(half_folder), dtype="bfloat16", device="cpu").dtype == torch.bfloat16
 
@@ -184,8 +184,8 @@ def test_defaults_of_old_recipes_are_those_of_training():
     pytest.importorskip("transformers", reason="needs the train extra")
     from dataclasses import fields
 
-    from eclosure.train.config import EClosureConfig
-    from eclosure.weights import DEFAULT_METHOD, DEFAULT_SEED
+    from eclose.train.config import EClosureConfig
+    from eclose.weights import DEFAULT_METHOD, DEFAULT_SEED
 
     defaults = {field.name: field.default for field in fields(EClosureConfig)}
     assert (defaults["method"], defaults["seed"]) == (DEFAULT_METHOD, DEFAULT_SEED)
@@ -193,7 +193,7 @@ def test_defaults_of_old_recipes_are_those_of_training():
 
 @pytest.mark.parametrize("seed", ["42", True, 4.2])
 def test_a_recipe_with_a_strange_seed_is_refused(seed):
-    from eclosure.weights import adapter_source
+    from eclose.weights import adapter_source
 
     with pytest.raises(UserError, match="not a whole number"):
         adapter_source("tiny", {"model": "tiny", "seed": seed}, "adapter")

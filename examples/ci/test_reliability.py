@@ -1,11 +1,11 @@
-"""The same limits as a test: after `eclosure judge`, run `pytest test_reliability.py --junitxml junit.xml`.
+"""The same limits as a test: after `eclose judge`, run `pytest test_reliability.py --junitxml junit.xml`.
 
 It fails with the reasons and names the responses to look at first; the rates are told at the end of the run.
 """
 
 import os
 
-from eclosure.testing import assert_reliable
+from eclose.testing import assert_reliable
 
 RUN = os.environ.get("RUN", "run")
 

@@ -11,7 +11,7 @@ from .browser import Browser, Form, Reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from eclosure.core.judgment import Ineligibility
+    from eclose.core.judgment import Ineligibility
 
     from .minds import Mind, Truth
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from eclosure.annotate.forms import NO, YES
-from eclosure.core.judgment import INELIGIBILITY_PRECEDENCE, Ineligibility, LocalFailure, StepJudgment
-from eclosure.core.verdict import Verdict
+from eclose.annotate.forms import NO, YES
+from eclose.core.judgment import INELIGIBILITY_PRECEDENCE, Ineligibility, LocalFailure, StepJudgment
+from eclose.core.verdict import Verdict
 
 _WHOLE = {"B": ("aligned",), "C": ("closed",), "D": ("correct", "complete")}
 

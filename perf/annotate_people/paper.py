@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclosure.core.judgment import Ineligibility, LocalFailure
-from eclosure.core.verdict import FailureClass
-from eclosure.world.make import make_items
-from eclosure.world.saboteur import Blow, Plan
-from eclosure.world.spoiling import spoil
+from eclose.core.judgment import Ineligibility, LocalFailure
+from eclose.core.verdict import FailureClass
+from eclose.world.make import make_items
+from eclose.world.saboteur import Blow, Plan
+from eclose.world.spoiling import spoil
 
 from .minds import Errs, Mind
 from .places import PROFILES
@@ -27,7 +27,7 @@ from .places import PROFILES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclosure.core.instance import Instance
+    from eclose.core.instance import Instance
 
     from .minds import Truth
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from eclosure.annotate import setup
-from eclosure.annotate.project import Settings, create
-from eclosure.core.instance import Instance
-from eclosure.core.response import Response, Source
-from eclosure.world.make import Item, make_items
-from eclosure.world.saboteur import Plan, sabotage
+from eclose.annotate import setup
+from eclose.annotate.project import Settings, create
+from eclose.core.instance import Instance
+from eclose.core.response import Response, Source
+from eclose.world.make import Item, make_items
+from eclose.world.saboteur import Plan, sabotage
 
 from .minds import Truth
 
@@ -99,9 +99,9 @@ def make_project(
 _SERVE = """
 import sys
 from pathlib import Path
-from eclosure.annotate.project import open_project
-from eclosure.annotate.web.serve import serve
-from eclosure.annotate.web.visit import House
+from eclose.annotate.project import open_project
+from eclose.annotate.web.serve import serve
+from eclose.annotate.web.visit import House
 
 serve(House(open_project(Path(sys.argv[1]))), port=0, ready=lambda url: print(url, flush=True))
 """

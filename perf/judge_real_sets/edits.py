@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclosure.core.judgment import LocalFailure
-from eclosure.core.response import Trace
-from eclosure.core.verdict import FailureClass
-from eclosure.errors import RecordError
-from eclosure.store.jsonfile import read_objects
-from eclosure.store.records import parse
+from eclose.core.judgment import LocalFailure
+from eclose.core.response import Trace
+from eclose.core.verdict import FailureClass
+from eclose.errors import RecordError
+from eclose.store.jsonfile import read_objects
+from eclose.store.records import parse
 
 from .ircot import read_notes, read_traces
 from .labelled import Labelled, verdict_of
 
 if TYPE_CHECKING:
-    from eclosure.core.response import Response
-    from eclosure.core.verdict import Verdict
+    from eclose.core.response import Response
+    from eclose.core.verdict import Verdict
 
 EDITS = Path(__file__).with_name("edits.jsonl")
 CLASSES = (

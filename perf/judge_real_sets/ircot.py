@@ -12,10 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import Verdict
-from eclosure.store.jsonfile import read_objects
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import Verdict
+from eclose.store.jsonfile import read_objects
 
 from .labelled import Labelled, verdict_of
 

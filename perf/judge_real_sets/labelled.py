@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from eclosure.core.identity import hash_rank
-from eclosure.core.instance import Instance
-from eclosure.core.response import Response
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.store import records
-from eclosure.store.folder import INSTANCES, RESPONSES
+from eclose.core.identity import hash_rank
+from eclose.core.instance import Instance
+from eclose.core.response import Response
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.store import records
+from eclose.store.folder import INSTANCES, RESPONSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from eclosure.core.labels import Label
+    from eclose.core.labels import Label
 
 VERDICTS = "verdicts.jsonl"
 LETTERS = ("L", "A", "C", "K", "Acc")

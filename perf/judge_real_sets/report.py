@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclosure.cli.output import percent, percent_range, print_table
-from eclosure.core.judgment import Criterion, Judgment
-from eclosure.core.verdict import Verdict
-from eclosure.judge.validate import Validation, validate, write
-from eclosure.metrics.validation import DIRECT, HITS, JudgedLabel, LabelRow
-from eclosure.store.folder import VALIDATION
-from eclosure.store.manifest import Manifest
+from eclose.cli.output import percent, percent_range, print_table
+from eclose.core.judgment import Criterion, Judgment
+from eclose.core.verdict import Verdict
+from eclose.judge.validate import Validation, validate, write
+from eclose.metrics.validation import DIRECT, HITS, JudgedLabel, LabelRow
+from eclose.store.folder import VALIDATION
+from eclose.store.manifest import Manifest
 
 from .labelled import Labelled
 

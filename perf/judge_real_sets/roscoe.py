@@ -21,17 +21,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import Verdict
-from eclosure.store.jsonfile import read_objects
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import Verdict
+from eclose.store.jsonfile import read_objects
 
 from .labelled import Labelled
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclosure.core.labels import Label
+    from eclose.core.labels import Label
 
 FILE = "labels/roscoe_merged_755.jsonl.gz"
 UNSOUND = ("Factuality", "Hallucination", "Coherency and Logic", "Arithmetic")

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from eclosure.adapters.inspect import exporting, importing, model
-from eclosure.errors import UserError
+from eclose.adapters.inspect import exporting, importing, model
+from eclose.errors import UserError
 
 
 def test_neither_the_package_nor_its_commands_import_inspect():
     program = (
-        "import sys, eclosure, eclosure.cli.main, eclosure.adapters.inspect.importing, "
-        "eclosure.adapters.inspect.exporting, eclosure.adapters.inspect.model; "
+        "import sys, eclose, eclose.cli.main, eclose.adapters.inspect.importing, "
+        "eclose.adapters.inspect.exporting, eclose.adapters.inspect.model; "
         "print([name for name in sys.modules if name.split('.')[0] == 'inspect_ai'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -24,5 +24,5 @@ def test_neither_the_package_nor_its_commands_import_inspect():
 def test_a_missing_inspect_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(model, "find_spec", lambda _: None)
     for work in (importing.import_log, exporting.export_run):
-        with pytest.raises(UserError, match=r"pip install 'eclosure\[inspect\]'"):
+        with pytest.raises(UserError, match=r"pip install 'eclose\[inspect\]'"):
             work(tmp_path / "a.eval", tmp_path / "out")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import chain, count
 
-from eclosure.annotate import desk, queues
-from eclosure.annotate.accounts import people
-from eclosure.annotate.accounts.people import Person, Pool, Role
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.launch import give_questions, give_responses
-from eclosure.annotate.material import add_questions, add_responses
-from eclosure.annotate.project import Project, Settings, create
-from eclosure.demo import answered
-from eclosure.protocol.auditing import MARKS
+from eclose.annotate import desk, queues
+from eclose.annotate.accounts import people
+from eclose.annotate.accounts.people import Person, Pool, Role
+from eclose.annotate.forms import Kind
+from eclose.annotate.launch import give_questions, give_responses
+from eclose.annotate.material import add_questions, add_responses
+from eclose.annotate.project import Project, Settings, create
+from eclose.demo import answered
+from eclose.protocol.auditing import MARKS
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 _keys = count()

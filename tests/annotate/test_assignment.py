@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eclosure.annotate.assignment import Assignment, Item, Spread, Summary, _apart, assign, closest, queue
-from eclosure.core.identity import content_hash
-from eclosure.errors import SettingError
+from eclose.annotate.assignment import Assignment, Item, Spread, Summary, _apart, assign, closest, queue
+from eclose.core.identity import content_hash
+from eclose.errors import SettingError
 
 SIX = ("A1", "A2", "A3", "A4", "A5", "A6")
 patient = settings(deadline=None, max_examples=25)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eclosure.annotate import balance
-from eclosure.annotate.balance import Balance, Hand, deal, members, possible_groups
+from eclose.annotate import balance
+from eclose.annotate.balance import Balance, Hand, deal, members, possible_groups
 
 SYSTEMS = 3
 

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 from tests.annotate.projects import make_project, next_sheet, submit, who
 
-from eclosure.annotate import chain
-from eclosure.annotate.project import DATABASE
-from eclosure.annotate.schema import KEPT
+from eclose.annotate import chain
+from eclose.annotate.project import DATABASE
+from eclose.annotate.schema import KEPT
 
 
 @pytest.fixture

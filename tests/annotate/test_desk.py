@@ -8,11 +8,11 @@ from dataclasses import fields
 import pytest
 from tests.annotate.projects import filled, make_project, next_sheet, submit, who
 
-from eclosure.annotate import desk, queues
-from eclosure.annotate.desk import Refusal
-from eclosure.annotate.forms import Kind
-from eclosure.protocol.annotation import WholeTrace, WithAnswer, WithReference
-from eclosure.protocol.disclosure import Eligibility, Soundness
+from eclose.annotate import desk, queues
+from eclose.annotate.desk import Refusal
+from eclose.annotate.forms import Kind
+from eclose.protocol.annotation import WholeTrace, WithAnswer, WithReference
+from eclose.protocol.disclosure import Eligibility, Soundness
 
 
 @pytest.fixture

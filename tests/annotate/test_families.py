@@ -9,12 +9,12 @@ from tests.annotate.projects import filled, next_sheet, submit, who
 from tests.construct.audit.auditing import world
 from typer.testing import CliRunner
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.project import open_project
-from eclosure.cli.main import app
-from eclosure.errors import SettingError
-from eclosure.protocol.auditing import ShownFamily
-from eclosure.store.records import write
+from eclose.annotate.forms import Kind
+from eclose.annotate.project import open_project
+from eclose.cli.main import app
+from eclose.errors import SettingError
+from eclose.protocol.auditing import ShownFamily
+from eclose.store.records import write
 
 
 def run(*words):

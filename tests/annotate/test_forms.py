@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.annotate.forms import NO, PASSES, YES, Kind, next_pass, passes_of, problems
-from eclosure.core.judgment import INELIGIBILITY_PRECEDENCE
-from eclosure.protocol.prompts import load_text
+from eclose.annotate.forms import NO, PASSES, YES, Kind, next_pass, passes_of, problems
+from eclose.core.judgment import INELIGIBILITY_PRECEDENCE
+from eclose.protocol.prompts import load_text
 
 A, B, C, D = PASSES[Kind.RESPONSE]
 (S,) = PASSES[Kind.SCREENING]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.labels import judgment_of, screening_of
-from eclosure.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Ineligibility, LocalFailure
+from eclose.annotate.forms import Kind
+from eclose.annotate.labels import judgment_of, screening_of
+from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Ineligibility, LocalFailure
 
 FILLED = {
     "A": [

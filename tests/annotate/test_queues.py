@@ -9,8 +9,8 @@ from sqlalchemy import text
 from tests.annotate.projects import filled, make_project, next_sheet, submit, who, work_off
 from tests.store.postgres import fresh_database
 
-from eclosure.annotate import board, collect, queues
-from eclosure.annotate.settling import Origin
+from eclose.annotate import board, collect, queues
+from eclose.annotate.settling import Origin
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

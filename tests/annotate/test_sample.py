@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.annotate.projects import NOW, material, who, work_off
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.sample import ME, NOT_JUDGED, begin, draw, read_sample, shares, verdicts
-from eclosure.core.judgment import Judgment, StepJudgment
-from eclosure.errors import SettingError, UserError
+from eclose.annotate.forms import Kind
+from eclose.annotate.sample import ME, NOT_JUDGED, begin, draw, read_sample, shares, verdicts
+from eclose.core.judgment import Judgment, StepJudgment
+from eclose.errors import SettingError, UserError
 
 IDS = [f"r{number}" for number in range(200)]
 

@@ -8,9 +8,9 @@ from sqlalchemy.exc import DatabaseError
 from tests.annotate.projects import join, make_project, next_sheet, submit, who
 from tests.store.postgres import fresh_database
 
-from eclosure.annotate import chain
-from eclosure.annotate.accounts.people import Role
-from eclosure.annotate.schema import KEPT
+from eclose.annotate import chain
+from eclose.annotate.accounts.people import Role
+from eclose.annotate.schema import KEPT
 
 SUBMIT = """
     INSERT INTO annotate_submissions (task, number, follows, pass, entries, key, event, at)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from eclosure.annotate.settling import Origin, Trigger, screening_triggers, settle, triggers
-from eclosure.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
+from eclose.annotate.settling import Origin, Trigger, screening_triggers, settle, triggers
+from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
 
 SOUND, EMPTY = StepJudgment(True, True), StepJudgment(False)
 UNSOUND = StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)

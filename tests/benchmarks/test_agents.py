@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.benchmarks.agents import is_conversation, read_calls, read_conversation
-from eclosure.benchmarks.formats import Format, detect
-from eclosure.errors import RecordError
+from eclose.benchmarks.agents import is_conversation, read_calls, read_conversation
+from eclose.benchmarks.formats import Format, detect
+from eclose.errors import RecordError
 
 ASKED = {"role": "user", "content": "Who?"}
 SAID = {"role": "assistant", "content": "Ada."}

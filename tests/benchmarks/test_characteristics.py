@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.benchmarks.characteristics import Quartiles, answer_type, characterize
-from eclosure.benchmarks.load import scan_instances
-from eclosure.core.instance import Instance, Passage
-from eclosure.store.records import values
+from eclose.benchmarks.characteristics import Quartiles, answer_type, characterize
+from eclose.benchmarks.load import scan_instances
+from eclose.core.instance import Instance, Passage
+from eclose.store.records import values
 
 
 def make(id_, passages, support, words=1, **others):

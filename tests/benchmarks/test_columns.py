@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from eclosure.benchmarks import columns
-from eclosure.benchmarks.formats import Format
-from eclosure.benchmarks.load import scan_instances, scan_responses
-from eclosure.core import reading
-from eclosure.core.response import Incomplete, Trace
-from eclosure.errors import RecordError
+from eclose.benchmarks import columns
+from eclose.benchmarks.formats import Format
+from eclose.benchmarks.load import scan_instances, scan_responses
+from eclose.core import reading
+from eclose.core.response import Incomplete, Trace
+from eclose.errors import RecordError
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
 PROSE = " ".join(STEPS)

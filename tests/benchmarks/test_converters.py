@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from eclosure.benchmarks import columns, conversion, hotpot, musique, two_wiki
-from eclosure.benchmarks.formats import Format, detect
-from eclosure.core.response import Trace
-from eclosure.errors import RecordError
+from eclose.benchmarks import columns, conversion, hotpot, musique, two_wiki
+from eclose.benchmarks.formats import Format, detect
+from eclose.core.response import Trace
+from eclose.errors import RecordError
 
 HOTPOT = {
     "_id": "h1",

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from eclosure.benchmarks.formats import Format, detect
-from eclosure.benchmarks.load import detect_file, scan_instances, scan_responses
-from eclosure.core.instance import Instance, Passage
-from eclosure.errors import RecordError
-from eclosure.store.records import values, write
+from eclose.benchmarks.formats import Format, detect
+from eclose.benchmarks.load import detect_file, scan_instances, scan_responses
+from eclose.core.instance import Instance, Passage
+from eclose.errors import RecordError
+from eclose.store.records import values, write
 
 ROW = {"question": "Q?", "contexts": ["one"], "answer": "R", "ground_truth": "A"}
 
@@ -23,7 +23,7 @@ def lines(path, *records):
 @pytest.mark.parametrize(
     ("record", "layout"),
     [
-        ({"id": "1", "question": "?", "evidence": []}, Format.ECLOSURE),
+        ({"id": "1", "question": "?", "evidence": []}, Format.ECLOSE),
         ({"paragraphs": []}, Format.MUSIQUE),
         ({"context": [], "level": "easy", "type": "comparison"}, Format.HOTPOT),
         ({"context": [["Title", ["One.", " Two."]]], "type": "bridge"}, Format.HOTPOT),

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.benchmarks import conversion
-from eclosure.benchmarks.load import scan_instances
-from eclosure.cli.data import app
-from eclosure.errors import UserError
+from eclose.benchmarks import conversion
+from eclose.benchmarks.load import scan_instances
+from eclose.cli.data import app
+from eclose.errors import UserError
 
 OURS = {
     "id": "q1",

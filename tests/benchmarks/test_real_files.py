@@ -8,13 +8,13 @@ from collections import Counter
 
 import pytest
 
-from eclosure.benchmarks import hotpot
-from eclosure.benchmarks.conversion import ID_DERIVED
-from eclosure.benchmarks.formats import Format
-from eclosure.benchmarks.load import detect_file, scan_instances
-from eclosure.core.answers import match_any
-from eclosure.core.instance import Instance
-from eclosure.store.records import decode, encode, values
+from eclose.benchmarks import hotpot
+from eclose.benchmarks.conversion import ID_DERIVED
+from eclose.benchmarks.formats import Format
+from eclose.benchmarks.load import detect_file, scan_instances
+from eclose.core.answers import match_any
+from eclose.core.instance import Instance
+from eclose.store.records import decode, encode, values
 
 FIXTURES = {
     "hotpotqa_train_50.json": (Format.HOTPOT, 50),

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.benchmarks.sampling import draw, sample, select
-from eclosure.core.identity import hash_rank
-from eclosure.core.instance import Instance, Passage
-from eclosure.errors import RecordError, SettingError
-from eclosure.store.records import ReadRecord
+from eclose.benchmarks.sampling import draw, sample, select
+from eclose.core.identity import hash_rank
+from eclose.core.instance import Instance, Passage
+from eclose.errors import RecordError, SettingError
+from eclose.store.records import ReadRecord
 
 
 def make(id_, kind="bridge", hops=2):

@@ -16,20 +16,20 @@ from pydantic import SecretStr
 from tests.chat.test_endpoint import site
 from tests.world.serving import always, echo, leaning, registry
 
-from eclosure.chat.batch import Batches, BatchSettings, Collected, Submitted
-from eclosure.chat.budget import Budget, BudgetSpent
-from eclosure.chat.endpoint import Endpoint, Route
-from eclosure.chat.failures import CallFailure
-from eclosure.chat.model import Decoding, ReplySchema, Request
-from eclosure.chat.patience import ServiceDown
-from eclosure.chat.prices import Price
-from eclosure.chat.recorded import Books, IntentWriter, Noted, Recorded, call_key, replay
-from eclosure.errors import SettingError, UserError
-from eclosure.store.ledger import Ledger
-from eclosure.world.batches import BatchBehaviour, BatchDesk
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.replies import BadRequest, ChatRequest, Reply
-from eclosure.world.server import ModelServer, serve
+from eclose.chat.batch import Batches, BatchSettings, Collected, Submitted
+from eclose.chat.budget import Budget, BudgetSpent
+from eclose.chat.endpoint import Endpoint, Route
+from eclose.chat.failures import CallFailure
+from eclose.chat.model import Decoding, ReplySchema, Request
+from eclose.chat.patience import ServiceDown
+from eclose.chat.prices import Price
+from eclose.chat.recorded import Books, IntentWriter, Noted, Recorded, call_key, replay
+from eclose.errors import SettingError, UserError
+from eclose.store.ledger import Ledger
+from eclose.world.batches import BatchBehaviour, BatchDesk
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.replies import BadRequest, ChatRequest, Reply
+from eclose.world.server import ModelServer, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -255,7 +255,7 @@ def test_a_budget_is_kept_and_what_it_covers_is_sent(tmp_path):
             assert (budget.reserved, budget.spent) == (0, collected.cost)
 
     def _worst():
-        from eclosure.chat.budget import worst_usage
+        from eclose.chat.budget import worst_usage
 
         return worst_usage(request(1))
 
@@ -312,7 +312,7 @@ def test_a_batch_that_expired_untouched_is_made_anew_and_not_adopted_again(tmp_p
                 assert reasons(await batches.collect()) == {"expired": 2}
             made = await at.provider()
             assert len(made) == 3
-            assert len({batch["metadata"]["eclosure_shard"] for batch in made}) == 1
+            assert len({batch["metadata"]["eclose_shard"] for batch in made}) == 1
 
     run(main())
 
@@ -418,7 +418,7 @@ def test_bad_answers_are_answers_and_raised_as_online(tmp_path):
 
 
 def test_a_file_the_provider_refuses_leaves_all_unanswered_with_its_reason(tmp_path, monkeypatch):
-    from eclosure.world import batches as world
+    from eclose.world import batches as world
 
     async def main() -> None:
         monkeypatch.setattr(world, "MOST_REQUESTS", 2)
@@ -498,7 +498,7 @@ def test_collecting_adopts_too(tmp_path):
 
 
 def test_a_provider_that_drops_what_is_written_on_a_batch_is_adopted_from_by_the_file(tmp_path, monkeypatch):
-    from eclosure.chat import batch_provider
+    from eclose.chat import batch_provider
 
     async def main() -> None:
         async with rig(tmp_path, BatchBehaviour(unheard=1)) as at:
@@ -545,7 +545,7 @@ def test_batches_of_others_are_left_alone(tmp_path):
 
 
 def test_the_list_is_read_to_its_end(tmp_path, monkeypatch):
-    from eclosure.chat import batch_provider
+    from eclose.chat import batch_provider
 
     async def main() -> None:
         monkeypatch.setattr(batch_provider, "_PAGE", 2)

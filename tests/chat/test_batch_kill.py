@@ -21,16 +21,16 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from eclosure.chat.batch import Batches, BatchSettings
-from eclosure.chat.batch_files import BatchFolder
-from eclosure.chat.batch_provider import Provider
-from eclosure.chat.endpoint import Route
-from eclosure.chat.model import Request
-from eclosure.chat.recorded import replay
-from eclosure.store.ledger import Ledger
-from eclosure.world.batches import BatchBehaviour
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.server import ModelServer, serve
+from eclose.chat.batch import Batches, BatchSettings
+from eclose.chat.batch_files import BatchFolder
+from eclose.chat.batch_provider import Provider
+from eclose.chat.endpoint import Route
+from eclose.chat.model import Request
+from eclose.chat.recorded import replay
+from eclose.store.ledger import Ledger
+from eclose.world.batches import BatchBehaviour
+from eclose.world.replies import Registry, Reply
+from eclose.world.server import ModelServer, serve
 
 CANARY = "canary.0123456789abcdef.canary"
 COUNT = 60

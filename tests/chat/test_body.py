@@ -10,8 +10,8 @@ from random import Random
 import httpx2
 import pytest
 
-from eclosure.chat.body import bound_body
-from eclosure.chat.failures import UnreadableBody
+from eclose.chat.body import bound_body
+from eclose.chat.failures import UnreadableBody
 
 RNG = Random(7)
 TEXTS = [b"", b"x", b"{}" * 50_000, RNG.randbytes(200_000), b" " * 2**16, b" " * (2**16 + 258), b"ab" * 2**17]

@@ -18,7 +18,7 @@ from tests.chat.test_endpoint import endpoint, request, run
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclosure.chat.budget import (
+from eclose.chat.budget import (
     Budget,
     BudgetSpent,
     Estimate,
@@ -28,16 +28,16 @@ from eclosure.chat.budget import (
     tokens_at_most,
     worst_usage,
 )
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.limits import Limiter, Pace
-from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, Usage
-from eclosure.chat.patience import Patience, Patient
-from eclosure.chat.prices import Price, millionths, money, price_of, read_currency, read_prices
-from eclosure.chat.recorded import Books, IntentWriter, Noted
-from eclosure.errors import SettingError, UserError
-from eclosure.store.ledger import Account, Ledger
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.server import serve
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.limits import Limiter, Pace
+from eclose.chat.model import Decoding, Finish, Reply, ReplySchema, Request, Usage
+from eclose.chat.patience import Patience, Patient
+from eclose.chat.prices import Price, millionths, money, price_of, read_currency, read_prices
+from eclose.chat.recorded import Books, IntentWriter, Noted
+from eclose.errors import SettingError, UserError
+from eclose.store.ledger import Account, Ledger
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.server import serve
 
 if TYPE_CHECKING:
     from pathlib import Path

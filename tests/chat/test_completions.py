@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from eclosure.chat.completions import _note_usage, classify, mismatch
-from eclosure.chat.failures import LONGEST_PROBLEM, Answer, CallFailure, FailureKind, UnreadableBody, retry_after
-from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
-from eclosure.chat.recorded import settled_of
+from eclose.chat.completions import _note_usage, classify, mismatch
+from eclose.chat.failures import LONGEST_PROBLEM, Answer, CallFailure, FailureKind, UnreadableBody, retry_after
+from eclose.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
+from eclose.chat.recorded import settled_of
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 JSON = {"content-type": "application/json"}

@@ -17,18 +17,18 @@ from aiohttp import web
 from tests.chat.test_endpoint import completion, site
 from tests.world.serving import registry
 
-from eclosure.chat.budget import worst_usage
-from eclosure.chat.connect import CallSettings, connect, connected, find_price
-from eclosure.chat.failures import FailureKind
-from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage
-from eclosure.chat.patience import ServiceDown
-from eclosure.chat.prices import Price
-from eclosure.errors import SettingError, UserError
-from eclosure.store.ledger import Ledger
-from eclosure.store.records import ReadRecord
-from eclosure.store.runner import Job, Runner
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.server import ServerThread, serve
+from eclose.chat.budget import worst_usage
+from eclose.chat.connect import CallSettings, connect, connected, find_price
+from eclose.chat.failures import FailureKind
+from eclose.chat.model import Decoding, Finish, Reply, Request, Usage
+from eclose.chat.patience import ServiceDown
+from eclose.chat.prices import Price
+from eclose.errors import SettingError, UserError
+from eclose.store.ledger import Ledger
+from eclose.store.records import ReadRecord
+from eclose.store.runner import Job, Runner
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.server import ServerThread, serve
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def test_absurd_usage_with_a_price_keeps_the_reply_at_its_worst_cost(tmp_path, u
     async def main():
         async with site(boast) as url, Ledger.open(tmp_path / "l.db", run="a") as ledger:
             settings = CallSettings(prices=tmp_path / "prices.json", budget=1.0)
-            async with connect("m", ledger, settings, environ={"ECLOSURE_BASE_URL": url}) as connection:
+            async with connect("m", ledger, settings, environ={"ECLOSE_BASE_URL": url}) as connection:
                 asked = [Request(({"role": "user", "content": f"q{n}"},), Decoding(max_tokens=64)) for n in range(50)]
                 replies = await asyncio.gather(*map(connection.model.complete, asked))
                 return replies, await ledger.usage(), sum(Price.of(1, 2).cost(worst_usage(one)) for one in asked)

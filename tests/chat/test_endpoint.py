@@ -19,7 +19,7 @@ from aiohttp import web
 from pydantic import SecretStr
 from tests.world.serving import always, leaning, only_line, registry
 
-from eclosure.chat.endpoint import (
+from eclose.chat.endpoint import (
     SERVICES,
     Endpoint,
     EndpointSettings,
@@ -29,11 +29,11 @@ from eclosure.chat.endpoint import (
     find_route,
     reach,
 )
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Decoding, Reply, ReplySchema, Request, Usage
-from eclosure.errors import SettingError
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.server import serve
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import Decoding, Reply, ReplySchema, Request, Usage
+from eclose.errors import SettingError
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -663,11 +663,11 @@ OWN = "http://127.0.0.1:8642/v1"
         ("ollama/qwen3", {"OPENAI_API_KEY": "a"}, (SERVICES["ollama"].base_url, "qwen3", None, "ollama/qwen3")),
         (
             "m",
-            {"ECLOSURE_BASE_URL": OWN, "ECLOSURE_API_KEY": "e", "OPENAI_API_KEY": "a"},
+            {"ECLOSE_BASE_URL": OWN, "ECLOSE_API_KEY": "e", "OPENAI_API_KEY": "a"},
             (OWN, "m", "e", "127.0.0.1:8642/m"),
         ),
         # The key of one provider is not for another server.
-        ("m", {"ECLOSURE_BASE_URL": OWN, "OPENAI_API_KEY": "a"}, (OWN, "m", None, "127.0.0.1:8642/m")),
+        ("m", {"ECLOSE_BASE_URL": OWN, "OPENAI_API_KEY": "a"}, (OWN, "m", None, "127.0.0.1:8642/m")),
         (OWN, {"OPENAI_API_KEY": "a"}, (OWN, "", None, "127.0.0.1:8642/")),
     ],
 )
@@ -696,7 +696,7 @@ def test_two_servers_have_two_names(url, name):
 def test_a_server_goes_by_the_name_it_is_given():
     moved = ServerAddress("http://127.0.0.1:9999/v1", "127.0.0.1:8642")
     assert find_route("m", base_url=moved, environ={}).name == find_route("m", base_url=OWN, environ={}).name
-    environ = {"ECLOSURE_SERVER_NAME": "box", "OPENAI_API_KEY": "a"}
+    environ = {"ECLOSE_SERVER_NAME": "box", "OPENAI_API_KEY": "a"}
     assert find_route(OWN, environ=environ).name == "box/"
     assert find_route("openai/gpt-x", environ=environ).name == "openai/gpt-x"
     for name in ("a/b", "a b", "a@b", "\x1b"):
@@ -710,7 +710,7 @@ def test_a_run_that_sends_nothing_needs_no_key():
 
 
 def test_arguments_come_first():
-    environ = {"ECLOSURE_BASE_URL": "http://other/v1", "ECLOSURE_API_KEY": "other"}
+    environ = {"ECLOSE_BASE_URL": "http://other/v1", "ECLOSE_API_KEY": "other"}
     route = find_route("openai/gpt-x", base_url=OWN, key=SecretStr("mine"), environ=environ)
     assert (route.base_url, route.model) == (OWN, "openai/gpt-x")
     assert route.key == SecretStr("mine")
@@ -722,8 +722,8 @@ def test_arguments_come_first():
         ("openai/gpt-x", {}, "Set OPENAI_API_KEY"),
         ("groq/llama", {"OPENAI_API_KEY": "a"}, "Set GROQ_API_KEY"),
         # The key of one's own server is not for a provider, be it the one that is meant where none is named.
-        ("groq/llama", {"ECLOSURE_API_KEY": "e"}, "Set GROQ_API_KEY"),
-        ("gpt-x", {"ECLOSURE_API_KEY": "e"}, "Set OPENAI_API_KEY"),
+        ("groq/llama", {"ECLOSE_API_KEY": "e"}, "Set GROQ_API_KEY"),
+        ("gpt-x", {"ECLOSE_API_KEY": "e"}, "Set OPENAI_API_KEY"),
         ("Qwen/Qwen3-8B", {"OPENAI_API_KEY": "a"}, "no provider 'Qwen'.*inspect/PROVIDER/MODEL"),
         ("anthropic/claude-x", {}, "inspect/anthropic/claude-x"),
         ("azure/gpt-x", {}, "inspect/openai/azure/gpt-x"),

@@ -9,8 +9,8 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclosure.chat.budget import worst_usage
-from eclosure.chat.forecast import (
+from eclose.chat.budget import worst_usage
+from eclose.chat.forecast import (
     MODEL,
     WORLD,
     expected_usage,
@@ -19,15 +19,15 @@ from eclosure.chat.forecast import (
     tokens_expected,
     words,
 )
-from eclosure.chat.model import Decoding, ReplySchema, Request, Usage
-from eclosure.chat.prices import Price
-from eclosure.judge.evaluate import requests
-from eclosure.judge.settings import JudgeSettings
-from eclosure.protocol.judging import JOINT_PARTS, Question, reply_shape
-from eclosure.protocol.prompts import Message
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.replies import ChatRequest
+from eclose.chat.model import Decoding, ReplySchema, Request, Usage
+from eclose.chat.prices import Price
+from eclose.judge.evaluate import requests
+from eclose.judge.settings import JudgeSettings
+from eclose.protocol.judging import JOINT_PARTS, Question, reply_shape
+from eclose.protocol.prompts import Message
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.replies import ChatRequest
 
 
 def asked(profile="short-easy", seed=8, count=6, **settings):

@@ -12,20 +12,20 @@ import pytest
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclosure.chat.budget import BudgetSpent
-from eclosure.chat.connect import CallSettings
-from eclosure.chat.endpoint import ServerAddress, server_name
-from eclosure.chat.inquiry import Inquiry, inquire
-from eclosure.chat.model import Decoding, Request
-from eclosure.chat.named import find_model
-from eclosure.core.instance import Instance
-from eclosure.errors import SettingError, UserError
-from eclosure.store.ledger import Ledger
-from eclosure.store.records import ReadRecord
-from eclosure.store.runner import Job, Stopped
-from eclosure.store.stage import Stage
-from eclosure.world.faults import Behaviour
-from eclosure.world.server import ServerThread
+from eclose.chat.budget import BudgetSpent
+from eclose.chat.connect import CallSettings
+from eclose.chat.endpoint import ServerAddress, server_name
+from eclose.chat.inquiry import Inquiry, inquire
+from eclose.chat.model import Decoding, Request
+from eclose.chat.named import find_model
+from eclose.core.instance import Instance
+from eclose.errors import SettingError, UserError
+from eclose.store.ledger import Ledger
+from eclose.store.records import ReadRecord
+from eclose.store.runner import Job, Stopped
+from eclose.store.stage import Stage
+from eclose.world.faults import Behaviour
+from eclose.world.server import ServerThread
 
 RECORDS = [Instance(f"q{number}", f"Question {number}?", ()) for number in range(8)]
 
@@ -122,7 +122,7 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
 
 
 def test_two_servers_are_two_models(tmp_path, monkeypatch):
-    monkeypatch.delenv("ECLOSURE_SERVER_NAME")
+    monkeypatch.delenv("ECLOSE_SERVER_NAME")
     seen = []
     with ServerThread(registry()) as one, ServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
@@ -132,7 +132,7 @@ def test_two_servers_are_two_models(tmp_path, monkeypatch):
 
 
 def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name(tmp_path, monkeypatch):
-    monkeypatch.delenv("ECLOSURE_SERVER_NAME")
+    monkeypatch.delenv("ECLOSE_SERVER_NAME")
     calls = CallSettings(unpriced=True, concurrency=1)
 
     def go(model, *, stop=False, force=False):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.chat.kinship import same_family
+from eclose.chat.kinship import same_family
 
 KIN = [
     ("openai/gpt-5-mini", "gpt-4o-2024-08-06"),

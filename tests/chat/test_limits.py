@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.limits import Limiter, Pace
-from eclosure.errors import SettingError
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.limits import Limiter, Pace
+from eclose.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

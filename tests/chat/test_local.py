@@ -12,13 +12,13 @@ pytest.importorskip("peft", reason="needs the train extra")
 
 from tests.chat import tiny
 
-from eclosure.chat.local import LocalModel, _draw
-from eclosure.chat.model import Decoding, Finish, ReplySchema, Request
-from eclosure.chat.template import TooLongError, prompt_ids, stop_ids
-from eclosure.errors import SettingError, UserError
-from eclosure.likelihood.render import Renderer
-from eclosure.weights import load_adapter
-from eclosure.world.families import make_families
+from eclose.chat.local import LocalModel, _draw
+from eclose.chat.model import Decoding, Finish, ReplySchema, Request
+from eclose.chat.template import TooLongError, prompt_ids, stop_ids
+from eclose.errors import SettingError, UserError
+from eclose.likelihood.render import Renderer
+from eclose.weights import load_adapter
+from eclose.world.families import make_families
 
 WORDS = ["river", "stone", "lamp", "letter", "harbour", "winter", "engine", "orchard"]
 

@@ -17,13 +17,13 @@ from tests.chat.test_endpoint import VERDICT, completion, endpoint, request, run
 from tests.chat.test_limits import failure, in_no_time, now
 from tests.world.serving import registry
 
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.limits import Limiter, Pace
-from eclosure.chat.model import Finish, Reply, Request, Usage
-from eclosure.chat.patience import Patience, Patient, ServiceDown
-from eclosure.errors import SettingError, UserError
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.server import serve
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.limits import Limiter, Pace
+from eclose.chat.model import Finish, Reply, Request, Usage
+from eclose.chat.patience import Patience, Patient, ServiceDown
+from eclose.errors import SettingError, UserError
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from tests.store.postgres import fresh_database
 
-from eclosure.chat.budget import Budget
-from eclosure.chat.connect import CallSettings, connected
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
-from eclosure.chat.patience import ServiceDown
-from eclosure.chat.prices import Price
-from eclosure.chat.recorded import (
+from eclose.chat.budget import Budget
+from eclose.chat.connect import CallSettings, connected
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
+from eclose.chat.patience import ServiceDown
+from eclose.chat.prices import Price
+from eclose.chat.recorded import (
     Books,
     IntentWriter,
     Noted,
@@ -25,8 +25,8 @@ from eclosure.chat.recorded import (
     reply_of,
     settled_of,
 )
-from eclosure.store.ledger import Ledger
-from eclosure.store.runner import working_on
+from eclose.store.ledger import Ledger
+from eclose.store.runner import working_on
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
 SAID = Reply("Jewison", Finish.STOP, Usage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("transformers", reason="needs the train extra")
 
-from eclosure.chat.model import Decoding, Finish, Request, Usage
-from eclosure.chat.template import TooLongError, prompt_ids
-from eclosure.chat.vllm import VllmModel, adapter_rank
-from eclosure.errors import UserError
+from eclose.chat.model import Decoding, Finish, Request, Usage
+from eclose.chat.template import TooLongError, prompt_ids
+from eclose.chat.vllm import VllmModel, adapter_rank
+from eclose.errors import UserError
 
 
 class SamplingParams:
@@ -63,8 +63,8 @@ def vllm(tokenizer, monkeypatch):
     module.LLM = engine
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setitem(sys.modules, "vllm.lora.request", request)
-    monkeypatch.setattr("eclosure.weights.load_tokenizer", lambda *_: tokenizer)
-    monkeypatch.setattr("eclosure.chat.vllm.published_settings", lambda *_: SimpleNamespace(eos_token_id=[0, 2]))
+    monkeypatch.setattr("eclose.weights.load_tokenizer", lambda *_: tokenizer)
+    monkeypatch.setattr("eclose.chat.vllm.published_settings", lambda *_: SimpleNamespace(eos_token_id=[0, 2]))
     return module
 
 

@@ -1,4 +1,4 @@
-"""``eclosure annotate`` and ``eclosure label`` from the command line."""
+"""``eclose annotate`` and ``eclose label`` from the command line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import pytest
 from tests.annotate.projects import material, who, work_off
 from typer.testing import CliRunner
 
-from eclosure.annotate.project import open_project
-from eclosure.cli.main import app
-from eclosure.errors import SettingError, UserError
-from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclosure.store.records import write
+from eclose.annotate.project import open_project
+from eclose.cli.main import app
+from eclose.errors import SettingError, UserError
+from eclose.store.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.records import write
 
 PASSWORD = "plenty of plain words"
 
@@ -153,7 +153,7 @@ class Person:
 def started(*words):
     """A command that serves, and the first line with an address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "eclosure.cli.main", *map(str, words)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "eclose.cli.main", *map(str, words)], stdout=subprocess.PIPE, text=True
     )
     for line in process.stdout:
         if (found := re.search(r"http://\S+", line)) is not None:
@@ -224,7 +224,7 @@ def test_label_from_the_page_to_corrected_rates(tmp_path):
     rest, _ = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "12 of 12 responses labelled" in rest
-    assert "Corrected rates: eclosure diagnose" in rest
+    assert "Corrected rates: eclose diagnose" in rest
     for row in lines(folder / "labels" / "verdicts.jsonl"):
         for name, value in truth[row["response_id"]].items():
             assert row["verdict"][name] in (value, None)

@@ -1,4 +1,4 @@
-"""``eclosure annotate agree``, ``export`` and ``import`` as a lead meets them."""
+"""``eclose annotate agree``, ``export`` and ``import`` as a lead meets them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tests.annotate.results.studies import study
 from tests.annotate.results.test_label_studio import YES, chosen
 from typer.testing import CliRunner
 
-from eclosure.annotate.chain import problems
-from eclosure.annotate.project import open_project
-from eclosure.cli import annotate_results
-from eclosure.cli.main import app as whole
-from eclosure.core.judgment import Judgment, Screening
-from eclosure.core.response import Response
-from eclosure.errors import SettingError, UserError
-from eclosure.protocol.judging import QUESTIONS
-from eclosure.store.manifest import file_hashes
-from eclosure.store.records import read, write
-from eclosure.store.stage import beside
+from eclose.annotate.chain import problems
+from eclose.annotate.project import open_project
+from eclose.cli import annotate_results
+from eclose.cli.main import app as whole
+from eclose.core.judgment import Judgment, Screening
+from eclose.core.response import Response
+from eclose.errors import SettingError, UserError
+from eclose.protocol.judging import QUESTIONS
+from eclose.store.manifest import file_hashes
+from eclose.store.records import read, write
+from eclose.store.stage import beside
 
 runner = CliRunner()
 app = typer.Typer(rich_markup_mode=None)

@@ -1,4 +1,4 @@
-"""``eclosure construct`` as a user meets it: one command, killed and gone on with, its table, warnings and forecast."""
+"""``eclose construct`` as a user meets it: one command, killed and gone on with, its table, warnings and forecast."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from itertools import islice
 import pytest
 from tests.cli.test_generate import local_server
 
-from eclosure.benchmarks.load import scan_instances
-from eclosure.store import records
-from eclosure.world.faults import Behaviour
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.server import ServerThread
+from eclose.benchmarks.load import scan_instances
+from eclose.store import records
+from eclose.world.faults import Behaviour
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.server import ServerThread
 
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.rejected.jsonl")
 
@@ -31,7 +31,7 @@ def sources(tmp_path):
 
 def command(sources, url, out, *more):
     words = [sources, "--constructor", url, "--verifier", url, "--no-price", "--out", out, *more]
-    return [sys.executable, "-m", "eclosure.cli.main", "construct", *map(str, words)]
+    return [sys.executable, "-m", "eclose.cli.main", "construct", *map(str, words)]
 
 
 def ran(*words, code=0):

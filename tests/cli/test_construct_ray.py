@@ -8,10 +8,10 @@ import pytest
 from tests.cli.test_construct import FILES, ran
 from tests.store.postgres import fresh_database
 
-from eclosure.store import records
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.server import ServerThread
+from eclose.store import records
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.server import ServerThread
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""The commands of ``eclosure data``: what they write, print and answer."""
+"""The commands of ``eclose data``: what they write, print and answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.cli.data import app
-from eclosure.core.instance import Instance
-from eclosure.core.response import Response
-from eclosure.errors import SettingError, UserError
-from eclosure.store.manifest import read_manifest
-from eclosure.store.records import read
+from eclose.cli.data import app
+from eclose.core.instance import Instance
+from eclose.core.response import Response
+from eclose.errors import SettingError, UserError
+from eclose.store.manifest import read_manifest
+from eclose.store.records import read
 
 ROW = {"question": "Q?", "contexts": ["one"], "answer": "1. Because.\nFinal answer: R", "ground_truth": "A"}
 
@@ -29,9 +29,9 @@ def run(*arguments):
     return result
 
 
-def eclosure(*arguments):
+def eclose(*arguments):
     """The real command, in a process of its own."""
-    command = [sys.executable, "-m", "eclosure.cli.main", "data", *map(str, arguments)]
+    command = [sys.executable, "-m", "eclose.cli.main", "data", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -176,7 +176,7 @@ def test_what_a_file_says_cannot_drive_the_terminal(tmp_path):
     }
     assert r"\x1b]0;owned\x07\u202e" in run("stats", lines(tmp_path / "own.jsonl", own)).output
     assert run("stats", tmp_path / "own.jsonl", "--json").output.isascii()
-    missing = eclosure("stats", tmp_path / "no\x1b[31m.jsonl")
+    missing = eclose("stats", tmp_path / "no\x1b[31m.jsonl")
     assert "\x1b" not in missing.stderr
     assert r"no\x1b[31m.jsonl" in missing.stderr
 
@@ -263,24 +263,24 @@ def test_validate_as_json(tmp_path, qa):
 
 
 def test_the_real_command_answers_in_sentences(qa, tmp_path):
-    fine = eclosure("validate", qa / "tiny_hotpotqa.json")
+    fine = eclose("validate", qa / "tiny_hotpotqa.json")
     assert (fine.returncode, fine.stderr) == (0, "")
-    missing = eclosure("stats", tmp_path / "none.jsonl")
+    missing = eclose("stats", tmp_path / "none.jsonl")
     assert missing.returncode == 2
-    assert missing.stderr == f"eclosure: {tmp_path / 'none.jsonl'}: there is no such file. Check the path.\n"
+    assert missing.stderr == f"eclose: {tmp_path / 'none.jsonl'}: there is no such file. Check the path.\n"
 
 
 def test_what_the_system_refuses_is_a_sentence_too(tmp_path):
     long = tmp_path / ("x" * 300)
-    refused = eclosure("convert", long, "--out", tmp_path / "a.jsonl")
-    assert (refused.returncode, refused.stderr) == (2, f"eclosure: {long}: File name too long\n")
+    refused = eclose("convert", long, "--out", tmp_path / "a.jsonl")
+    assert (refused.returncode, refused.stderr) == (2, f"eclose: {long}: File name too long\n")
     (tmp_path / "file").write_text("")
-    refused = eclosure("example", "--out", tmp_path / "file" / "below")
+    refused = eclose("example", "--out", tmp_path / "file" / "below")
     assert refused.returncode == 2
-    assert refused.stderr.startswith(f"eclosure: {tmp_path}/file/below/example-instances.jsonl: cannot be written here")
+    assert refused.stderr.startswith(f"eclose: {tmp_path}/file/below/example-instances.jsonl: cannot be written here")
 
 
 def test_importing_the_commands_is_cheap():
-    heavy = "pydantic", "numpy", "rich.table", "eclosure.store.records", "eclosure.benchmarks.load"
-    code = f"import sys, eclosure.cli.data; print([name for name in {heavy} if name in sys.modules])"
+    heavy = "pydantic", "numpy", "rich.table", "eclose.store.records", "eclose.benchmarks.load"
+    code = f"import sys, eclose.cli.data; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""``eclosure demo`` as a new user meets it, and what other commands make of what it leaves."""
+"""``eclose demo`` as a new user meets it, and what other commands make of what it leaves."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.core.judgment import Judgment
-from eclosure.core.verdict import SettledVerdict
-from eclosure.errors import UserError
-from eclosure.judge.validate import read as read_validation
-from eclosure.metrics.validation import JudgedLabel
-from eclosure.store.records import read
+from eclose.cli.main import app
+from eclose.core.judgment import Judgment
+from eclose.core.verdict import SettledVerdict
+from eclose.errors import UserError
+from eclose.judge.validate import read as read_validation
+from eclose.metrics.validation import JudgedLabel
+from eclose.store.records import read
 
 pytestmark = pytest.mark.slow
 EXTRAS = ("aiohttp", "jsonschema_rs", "openai", "sqlalchemy", "yaml", "torch", "pyarrow", "matplotlib")
@@ -57,7 +57,7 @@ def test_it_says_how_far_it_is_and_where_to_go_on(made):
     folder, output = made
     assert output.startswith("making questions: 60\njudging responses: 120\n")
     assert f"Open {folder}/report/report.html in a browser: file:///" in output
-    assert f"eclosure gate {folder} --min-trr" in output
+    assert f"eclose gate {folder} --min-trr" in output
     assert "\x1b" not in output
 
 

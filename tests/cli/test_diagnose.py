@@ -8,13 +8,13 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.core.verdict import SettledVerdict
-from eclosure.store import records
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.saboteur import PLANS, Plan, sabotage
-from eclosure.world.server import ServerThread
+from eclose.cli.main import app
+from eclose.core.verdict import SettledVerdict
+from eclose.store import records
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.saboteur import PLANS, Plan, sabotage
+from eclose.world.server import ServerThread
 
 
 def command(*arguments, code=0):

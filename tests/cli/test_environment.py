@@ -20,14 +20,14 @@ import typer
 from tests.generating import questions, server
 from tests.store.postgres import fresh_database
 
-from eclosure.cli.environment import _KNOWN, load_file, read_variables
-from eclosure.cli.main import app
-from eclosure.core.response import Response
-from eclosure.errors import UserError
-from eclosure.store.records import read
+from eclose.cli.environment import _KNOWN, load_file, read_variables
+from eclose.cli.main import app
+from eclose.core.response import Response
+from eclose.errors import UserError
+from eclose.store.records import read
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
-OURS = ("ECLOSURE_", "OPENAI_", "PG", "INSPECT_", "RAY_")
+OURS = ("ECLOSE_", "OPENAI_", "PG", "INSPECT_", "RAY_")
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def listen_only(listener, connection):
 def run(folder, *words, until=lambda: False, seconds=60.0, **environment):
     """Run the command in the folder with keys in its environment; end it once ``until`` holds."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    arguments = [sys.executable, "-m", "eclosure.cli.main", *map(str, words)]
+    arguments = [sys.executable, "-m", "eclose.cli.main", *map(str, words)]
     with subprocess.Popen(
         arguments, env={**env, **environment}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -161,38 +161,38 @@ GENERATE = ("generate", "instances.jsonl", "--no-price", "--out", "run", "--dead
     ("variables", "words", "secrets", "named"),
     [
         pytest.param(
-            {"ECLOSURE_BASE_URL": "{url}", "ECLOSURE_API_KEY": "dummy"},
+            {"ECLOSE_BASE_URL": "{url}", "ECLOSE_API_KEY": "dummy"},
             ("--model", "m"),
-            {"ECLOSURE_API_KEY": CANARY},
-            "ECLOSURE_BASE_URL",
+            {"ECLOSE_API_KEY": CANARY},
+            "ECLOSE_BASE_URL",
             id="B-dummy-key-beside-the-address",
         ),
         pytest.param(
             {"OPENAI_BASE_URL": "{url}"},
             ("--model", "m"),
-            {"ECLOSURE_API_KEY": CANARY},
+            {"ECLOSE_API_KEY": CANARY},
             "OPENAI_BASE_URL",
             id="C-key-found-by-fallback",
         ),
         pytest.param(
             {"OPENAI_BASE_URL": "{url}", "OPENAI_API_KEY": ""},
             ("--model", "m"),
-            {"ECLOSURE_API_KEY": CANARY},
+            {"ECLOSE_API_KEY": CANARY},
             "OPENAI_BASE_URL",
             id="C-empty-key-beside-the-address",
         ),
         pytest.param(
-            {"ECLOSURE_MODEL": "{url}"},
+            {"ECLOSE_MODEL": "{url}"},
             (),
-            {"ECLOSURE_API_KEY": CANARY},
-            "ECLOSURE_MODEL",
+            {"ECLOSE_API_KEY": CANARY},
+            "ECLOSE_MODEL",
             id="D-model-is-a-URL",
         ),
         pytest.param(
-            {"ECLOSURE_MODEL": "{url}", "ECLOSURE_API_KEY": "dummy"},
+            {"ECLOSE_MODEL": "{url}", "ECLOSE_API_KEY": "dummy"},
             (),
-            {"ECLOSURE_API_KEY": CANARY},
-            "ECLOSURE_MODEL",
+            {"ECLOSE_API_KEY": CANARY},
+            "ECLOSE_MODEL",
             id="D-model-is-a-URL-beside-a-dummy-key",
         ),
         pytest.param(
@@ -217,11 +217,11 @@ def test_a_key_of_the_environment_never_reaches_an_address_of_the_file(folder, v
 @pytest.mark.slow
 def test_theft_d_by_the_name_of_a_judge(folder):
     with recorder() as listener:
-        write_env(folder, ECLOSURE_JUDGE=listener.base_url)
+        write_env(folder, ECLOSE_JUDGE=listener.base_url)
         words = ("screen", "instances.jsonl", "--no-price", "--out", "run")
-        code, stderr = run(folder, *words, until=lambda: listener.requests, ECLOSURE_API_KEY=CANARY)
+        code, stderr = run(folder, *words, until=lambda: listener.requests, ECLOSE_API_KEY=CANARY)
     assert (code, listener.requests) == (2, [])
-    assert ".env: ECLOSURE_JUDGE is ignored" in stderr
+    assert ".env: ECLOSE_JUDGE is ignored" in stderr
 
 
 @pytest.mark.slow
@@ -238,12 +238,12 @@ def test_theft_d_by_the_name_of_a_judge(folder):
 )
 def test_theft_f_the_password_of_the_users_database(folder, ledger):
     with TcpRecorder(ask_for_password) as listener, recorder() as model:
-        write_env(folder, ECLOSURE_LEDGER=ledger.format(port=listener.port))
+        write_env(folder, ECLOSE_LEDGER=ledger.format(port=listener.port))
         words = (*GENERATE, "--model", "m", "--base-url", model.base_url)
         code, stderr = run(folder, *words, until=lambda: CANARY.encode() in listener.received, PGPASSWORD=CANARY)
     assert listener.connections == 0
     assert CANARY.encode() not in listener.received
-    assert ".env: ECLOSURE_LEDGER is ignored" in stderr
+    assert ".env: ECLOSE_LEDGER is ignored" in stderr
     assert code != -9
 
 
@@ -251,13 +251,13 @@ def test_theft_f_the_password_of_the_users_database(folder, ledger):
 def test_theft_f_the_cluster_that_runs_our_code(folder):
     ledger = fresh_database()
     with TcpRecorder(listen_only) as listener, server() as model:
-        write_env(folder, ECLOSURE_RAY_ADDRESS=f"127.0.0.1:{listener.port}", ECLOSURE_ENGINE="ray")
+        write_env(folder, ECLOSE_RAY_ADDRESS=f"127.0.0.1:{listener.port}", ECLOSE_ENGINE="ray")
         words = (*GENERATE, "--model", "world", "--base-url", model.base_url, "--ledger", ledger)
         code, stderr = run(folder, *words)
     # Ray turns loopback into the machine's own address, so the listener would see nothing; Ray's error names its port.
     assert f":{listener.port}" not in stderr
-    assert ".env: ECLOSURE_RAY_ADDRESS is ignored" in stderr
-    assert ".env: ECLOSURE_ENGINE is ignored" in stderr
+    assert ".env: ECLOSE_RAY_ADDRESS is ignored" in stderr
+    assert ".env: ECLOSE_ENGINE is ignored" in stderr
     assert code == 0, stderr
 
 
@@ -265,11 +265,11 @@ def test_theft_f_the_cluster_that_runs_our_code(folder):
 def test_a_provider_of_inspect_does_not_take_its_key_to_an_address_of_the_file(folder):
     """Inspect sends the key of its provider, not the one that stands beside the address."""
     with recorder() as listener:
-        write_env(folder, ECLOSURE_BASE_URL=listener.base_url, ECLOSURE_API_KEY="dummy")
+        write_env(folder, ECLOSE_BASE_URL=listener.base_url, ECLOSE_API_KEY="dummy")
         words = ("screen", "instances.jsonl", "--no-price", "--out", "run", "--judge", "inspect/openai/gpt-x")
         code, stderr = run(folder, *words, until=lambda: listener.requests, OPENAI_API_KEY=CANARY)
     assert (code, listener.requests) == (2, [])
-    assert ".env gives ECLOSURE_BASE_URL" in stderr
+    assert ".env gives ECLOSE_BASE_URL" in stderr
 
 
 # What is taken.
@@ -278,17 +278,17 @@ def test_a_provider_of_inspect_does_not_take_its_key_to_an_address_of_the_file(f
 @pytest.mark.slow
 def test_an_address_with_its_own_key_is_taken_and_only_that_key_is_sent(folder):
     with recorder() as listener:
-        write_env(folder, ECLOSURE_BASE_URL=listener.base_url, ECLOSURE_API_KEY="the-files-own")
+        write_env(folder, ECLOSE_BASE_URL=listener.base_url, ECLOSE_API_KEY="the-files-own")
         _, stderr = run(folder, *GENERATE, "--model", "m", until=lambda: listener.requests, OPENAI_API_KEY=CANARY)
     assert "Bearer the-files-own" in listener.requests[0]
     assert not [request for request in listener.requests if CANARY in request]
-    assert f".env: calls go to {listener.base_url} (ECLOSURE_BASE_URL)" in stderr
+    assert f".env: calls go to {listener.base_url} (ECLOSE_BASE_URL)" in stderr
 
 
 @pytest.mark.slow
 def test_a_ledger_with_its_own_password_is_taken_and_only_that_password_is_sent(folder):
     with TcpRecorder(ask_for_password) as listener, recorder() as model:
-        write_env(folder, ECLOSURE_LEDGER=f"postgresql://user:the-files-own@127.0.0.1:{listener.port}/x")
+        write_env(folder, ECLOSE_LEDGER=f"postgresql://user:the-files-own@127.0.0.1:{listener.port}/x")
         words = (*GENERATE, "--model", "m", "--base-url", model.base_url)
         _, stderr = run(folder, *words, until=lambda: b"own" in listener.received, PGPASSWORD=CANARY)
     assert b"the-files-own" in listener.received
@@ -301,13 +301,13 @@ def test_flags_are_found_in_a_file_that_is_named(folder):
     with server() as model:
         write_env(
             folder,
-            ECLOSURE_BASE_URL=model.base_url,
-            ECLOSURE_MODEL="other",
-            ECLOSURE_NO_PRICE="1",
-            ECLOSURE_LEDGER="calls.db",
+            ECLOSE_BASE_URL=model.base_url,
+            ECLOSE_MODEL="other",
+            ECLOSE_NO_PRICE="1",
+            ECLOSE_LEDGER="calls.db",
         )
         words = ("generate", "instances.jsonl", "--out", "run", "--limit", "2")
-        code, stderr = run(folder, "--env-file", ".env", *words, ECLOSURE_MODEL="world")
+        code, stderr = run(folder, "--env-file", ".env", *words, ECLOSE_MODEL="world")
     assert code == 0, stderr
     assert "ignored" not in stderr
     assert (folder / "calls.db").exists()
@@ -342,12 +342,12 @@ def test_the_environment_wins_and_only_our_own_is_taken(tmp_path, capsys):
         "HF_ENDPOINT": "http://evil",
         "RAY_ADDRESS": "evil",
         "SSL_CERT_FILE": "/evil",
-        "ECLOSURE_SOMETHING_ELSE": "x",
+        "ECLOSE_SOMETHING_ELSE": "x",
     }
-    write_env(tmp_path, ECLOSURE_BUDGET="1", ECLOSURE_MODEL="groq/m", GROQ_API_KEY="k", **never)
-    environ = {"ECLOSURE_BUDGET": "2", "PATH": "/bin"}
+    write_env(tmp_path, ECLOSE_BUDGET="1", ECLOSE_MODEL="groq/m", GROQ_API_KEY="k", **never)
+    environ = {"ECLOSE_BUDGET": "2", "PATH": "/bin"}
     load_file(tmp_path, environ)
-    assert environ == {"ECLOSURE_BUDGET": "2", "PATH": "/bin", "ECLOSURE_MODEL": "groq/m", "GROQ_API_KEY": "k"}
+    assert environ == {"ECLOSE_BUDGET": "2", "PATH": "/bin", "ECLOSE_MODEL": "groq/m", "GROQ_API_KEY": "k"}
     load_file(tmp_path / "nowhere", environ)
     assert capsys.readouterr().err == ""
 
@@ -357,7 +357,7 @@ def test_the_environment_wins_and_only_our_own_is_taken(tmp_path, capsys):
     "value", ["http://evil/v1", "HTTPS://evil/v1", "//evil/share", r"\\evil\share", "vllm:s3://evil"]
 )
 def test_no_role_can_be_an_address(tmp_path, name, value):
-    write_env(tmp_path, **{f"ECLOSURE_{name}": value})
+    write_env(tmp_path, **{f"ECLOSE_{name}": value})
     environ: dict[str, str] = {}
     load_file(tmp_path, environ)
     assert environ == {}
@@ -366,21 +366,21 @@ def test_no_role_can_be_an_address(tmp_path, name, value):
 @pytest.mark.parametrize("value", ["../calls.db", "/abs/calls.db", r"\\evil\x", r"C:\x", "sub/../../x", "link/x"])
 def test_a_ledger_outside_the_folder_is_not_taken(tmp_path, value, capsys):
     (tmp_path / "link").symlink_to(tmp_path.parent)
-    write_env(tmp_path, ECLOSURE_LEDGER=value)
+    write_env(tmp_path, ECLOSE_LEDGER=value)
     environ: dict[str, str] = {}
     load_file(tmp_path, environ)
     assert environ == {}
-    assert "ECLOSURE_LEDGER is ignored" in capsys.readouterr().err
-    write_env(tmp_path, ECLOSURE_LEDGER="calls/here.db")
+    assert "ECLOSE_LEDGER is ignored" in capsys.readouterr().err
+    write_env(tmp_path, ECLOSE_LEDGER="calls/here.db")
     load_file(tmp_path, environ)
-    assert environ == {"ECLOSURE_LEDGER": "calls/here.db"}
+    assert environ == {"ECLOSE_LEDGER": "calls/here.db"}
 
 
 def test_prices_of_a_folder_would_unmake_the_users_budget(tmp_path, capsys):
-    write_env(tmp_path, ECLOSURE_PRICES="prices.json")
-    environ = {"ECLOSURE_BUDGET": "5"}
+    write_env(tmp_path, ECLOSE_PRICES="prices.json")
+    environ = {"ECLOSE_BUDGET": "5"}
     load_file(tmp_path, environ)
-    assert environ == {"ECLOSURE_BUDGET": "5"}
+    assert environ == {"ECLOSE_BUDGET": "5"}
     assert "pass --prices" in capsys.readouterr().err
 
 
@@ -402,19 +402,19 @@ def test_a_pair_is_taken_whole_or_not_at_all(tmp_path, capsys):
 def test_a_named_file_decides_everything_but_never_sends_a_key_past_its_own(tmp_path, capsys):
     write_env(
         tmp_path,
-        ECLOSURE_BASE_URL="http://server/v1",
-        ECLOSURE_API_KEY="own",
-        ECLOSURE_RAY_ADDRESS="auto",
-        ECLOSURE_PRICES="/prices.json",
+        ECLOSE_BASE_URL="http://server/v1",
+        ECLOSE_API_KEY="own",
+        ECLOSE_RAY_ADDRESS="auto",
+        ECLOSE_PRICES="/prices.json",
         HTTPS_PROXY="http://evil",
     )
-    environ = {"ECLOSURE_API_KEY": CANARY}
+    environ = {"ECLOSE_API_KEY": CANARY}
     load_file(tmp_path / ".env", environ, trusted=True)
     assert environ == {
-        "ECLOSURE_BASE_URL": "http://server/v1",
-        "ECLOSURE_API_KEY": "own",
-        "ECLOSURE_RAY_ADDRESS": "auto",
-        "ECLOSURE_PRICES": "/prices.json",
+        "ECLOSE_BASE_URL": "http://server/v1",
+        "ECLOSE_API_KEY": "own",
+        "ECLOSE_RAY_ADDRESS": "auto",
+        "ECLOSE_PRICES": "/prices.json",
     }
     assert capsys.readouterr().err == ""
     with pytest.raises(UserError, match=r"nowhere\.env: there is no such file"):
@@ -422,7 +422,7 @@ def test_a_named_file_decides_everything_but_never_sends_a_key_past_its_own(tmp_
 
 
 def test_a_file_that_is_no_text_does_not_stop_a_command(tmp_path, capsys):
-    (tmp_path / ".env").write_bytes(b"ECLOSURE_BUDGET=1\nNAME=\xff\xfe\n")
+    (tmp_path / ".env").write_bytes(b"ECLOSE_BUDGET=1\nNAME=\xff\xfe\n")
     environ: dict[str, str] = {}
     load_file(tmp_path, environ)
     assert environ == {}
@@ -433,7 +433,7 @@ def test_a_file_that_is_no_text_does_not_stop_a_command(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_commands_that_ask_no_model_do_not_open_the_file(folder):
-    write_env(folder, ECLOSURE_BASE_URL="http://127.0.0.1:9/v1")
+    write_env(folder, ECLOSE_BASE_URL="http://127.0.0.1:9/v1")
     code, stderr = run(folder, "data", "stats", "instances.jsonl")
     assert (code, stderr) == (0, "")
 

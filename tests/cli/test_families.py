@@ -1,12 +1,12 @@
-"""``eclosure families`` as a user meets it."""
+"""``eclose families`` as a user meets it."""
 
 import json
 
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.errors import UserError
+from eclose.cli.main import app
+from eclose.errors import UserError
 
 runner = CliRunner()
 

@@ -1,4 +1,4 @@
-"""``eclosure families audit`` as whoever leads an audit meets it."""
+"""``eclose families audit`` as whoever leads an audit meets it."""
 
 import csv
 import io
@@ -8,10 +8,10 @@ import pytest
 from tests.construct.audit.auditing import corpus
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.construct.audit.sample import DEVELOPMENT, TRAINING, read_key
-from eclosure.errors import UserError
-from eclosure.store.records import write
+from eclose.cli.main import app
+from eclose.construct.audit.sample import DEVELOPMENT, TRAINING, read_key
+from eclose.errors import UserError
+from eclose.store.records import write
 
 runner = CliRunner()
 YES = {"gold": ("correct", "supported", "aligned", "closed"), "evidence": ("isolated", "trace_switches",

@@ -1,4 +1,4 @@
-"""``eclosure families export --format datasets`` as a user meets it."""
+"""``eclose families export --format datasets`` as a user meets it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.construct.publish import dataset
-from eclosure.construct.publish.parquet import read_families_parquet
-from eclosure.construct.split import split_families
-from eclosure.errors import SettingError, UserError
-from eclosure.store.records import encode
+from eclose.cli.main import app
+from eclose.construct.publish import dataset
+from eclose.construct.publish.parquet import read_families_parquet
+from eclose.construct.split import split_families
+from eclose.errors import SettingError, UserError
+from eclose.store.records import encode
 
 pytest.importorskip("pyarrow")
 

@@ -1,4 +1,4 @@
-"""``eclosure families show`` as a user meets it."""
+"""``eclose families show`` as a user meets it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from tests.report.family_making import full_family
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.core.family import Family
-from eclosure.errors import UserError
-from eclosure.store.records import encode, read, write
+from eclose.cli.main import app
+from eclose.core.family import Family
+from eclose.errors import UserError
+from eclose.store.records import encode, read, write
 
 runner = CliRunner()
 

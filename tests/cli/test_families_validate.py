@@ -1,4 +1,4 @@
-"""``eclosure families validate``: every problem by its gate, counted, and an exit code to go by."""
+"""``eclose families validate``: every problem by its gate, counted, and an exit code to go by."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.store import records
-from eclosure.world.families import make_families
+from eclose.cli.main import app
+from eclose.store import records
+from eclose.world.families import make_families
 
 
 @pytest.fixture

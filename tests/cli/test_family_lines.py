@@ -10,9 +10,9 @@ import pytest
 from tests.report.family_making import full_family, hostile_family
 from tests.report.hostile import PAYLOADS
 
-from eclosure.cli.family_lines import WIDTH, family_lines, plain, print_family
-from eclosure.core.instance import Passage
-from eclosure.report.family_words import show_family
+from eclose.cli.family_lines import WIDTH, family_lines, plain, print_family
+from eclose.core.instance import Passage
+from eclose.report.family_words import show_family
 
 
 def text(family, **options):

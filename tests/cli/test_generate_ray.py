@@ -9,17 +9,17 @@ from itertools import islice
 import pytest
 from tests.store.postgres import fresh_database
 
-from eclosure.store import records
-from eclosure.store.database import WriterLock
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.server import ServerThread
+from eclose.store import records
+from eclose.store.database import WriterLock
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.server import ServerThread
 
 pytestmark = pytest.mark.slow
 
 
 def generate(*arguments, code=0):
-    command = [sys.executable, "-m", "eclosure.cli.main", "generate", *map(str, arguments)]
+    command = [sys.executable, "-m", "eclose.cli.main", "generate", *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=400)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

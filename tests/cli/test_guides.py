@@ -18,13 +18,13 @@ from tests.generating import questions, server
 from tests.test_testing import cases, written
 from typer.testing import CliRunner
 
-from eclosure import testing
-from eclosure.cli.main import app
-from eclosure.core.family import Family
-from eclosure.store import records
-from eclosure.world.families import make_families
-from eclosure.world.handlers import world_registry
-from eclosure.world.server import ServerThread
+from eclose import testing
+from eclose.cli.main import app
+from eclose.core.family import Family
+from eclose.store import records
+from eclose.world.families import make_families
+from eclose.world.handlers import world_registry
+from eclose.world.server import ServerThread
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -59,7 +59,7 @@ def test_the_lines_that_talk_to_the_model_run(tmp_path):
     (code,) = re.findall(r"^```python\n(from openai.*?)^```$", page, re.MULTILINE | re.DOTALL)
     CliRunner().invoke(app, ["world", "make", "--questions", "1", "--out", str(tmp_path / "world")])
     server = subprocess.Popen(
-        [sys.executable, "-m", "eclosure.cli.main", "world", "serve"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "eclose.cli.main", "world", "serve"], stdout=subprocess.PIPE, text=True
     )
     try:
         address = re.search(r"http://\S+", server.stdout.readline())[0]
@@ -82,7 +82,7 @@ def test_the_lines_that_generate_from_python_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     with server() as model:
-        monkeypatch.setenv("ECLOSURE_BASE_URL", model.base_url)
+        monkeypatch.setenv("ECLOSE_BASE_URL", model.base_url)
         compiled = compile(code, "generate.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         asyncio.run(types.FunctionType(compiled, names)())
     assert names["done"].manifest.counts.accepted == 2
@@ -141,7 +141,7 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
     names: dict[str, object] = {}
     exec(compile(code, "diagnose.md", "exec"), names)
     with ServerThread(world_registry()) as model:
-        monkeypatch.setenv("ECLOSURE_BASE_URL", model.base_url)
+        monkeypatch.setenv("ECLOSE_BASE_URL", model.base_url)
         asyncio.run(names["look"]("world"))
     # The world cannot read passages about a bridge in Lund; what matters here is that the lines run to their end.
     assert capsys.readouterr().out.split()[0] in {"True", "False", "None"}

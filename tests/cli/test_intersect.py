@@ -1,4 +1,4 @@
-"""``eclosure data intersect``: the questions that every model answered."""
+"""``eclose data intersect``: the questions that every model answered."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.core.response import Response, Trace
-from eclosure.errors import RecordError, UserError
-from eclosure.store.records import ReadRecord, write
-from eclosure.store.stage import Stage
+from eclose.cli.main import app
+from eclose.core.response import Response, Trace
+from eclose.errors import RecordError, UserError
+from eclose.store.records import ReadRecord, write
+from eclose.store.stage import Stage
 
 runner = CliRunner()
 COMPLETE, CUT, SILENT = "1. A.\nFinal answer: x", "1. A.\n2. B", "1. A."

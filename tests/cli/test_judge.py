@@ -10,18 +10,18 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.chat.patience import ServiceDown
-from eclosure.cli.main import app
-from eclosure.core.judgment import Criterion, Judgment
-from eclosure.core.verdict import SettledVerdict
-from eclosure.report.words import signed
-from eclosure.store import records
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.saboteur import PLANS, Plan, sabotage
-from eclosure.world.server import ServerThread
+from eclose.chat.patience import ServiceDown
+from eclose.cli.main import app
+from eclose.core.judgment import Criterion, Judgment
+from eclose.core.verdict import SettledVerdict
+from eclose.report.words import signed
+from eclose.store import records
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.replies import Registry, Reply
+from eclose.world.saboteur import PLANS, Plan, sabotage
+from eclose.world.server import ServerThread
 
 
 def command(*arguments, code=0):
@@ -103,7 +103,7 @@ def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault)
 
 def test_a_forecast_needs_no_key(judged, tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("ECLOSURE_API_KEY", raising=False)
+    monkeypatch.delenv("ECLOSE_API_KEY", raising=False)
     run, _ = judged
     words = ["--judge", "openai/gpt-4o", "--no-price", "--out", tmp_path]
     assert "openai/gpt-4o: " in command("judge", run, *words, "--dry-run")

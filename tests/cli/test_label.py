@@ -10,14 +10,14 @@ import pytest
 from tests.annotate.projects import who, work_off
 from typer.testing import CliRunner
 
-from eclosure.annotate.sample import ME
-from eclosure.cli import label
-from eclosure.cli.main import app
-from eclosure.core.response import Response
-from eclosure.demo import Run
-from eclosure.errors import UserError
-from eclosure.store import records
-from eclosure.store.manifest import file_hashes, read_manifest
+from eclose.annotate.sample import ME
+from eclose.cli import label
+from eclose.cli.main import app
+from eclose.core.response import Response
+from eclose.demo import Run
+from eclose.errors import UserError
+from eclose.store import records
+from eclose.store.manifest import file_hashes, read_manifest
 
 
 @pytest.fixture(scope="module")

@@ -11,18 +11,18 @@ import pytest
 from tests.store.postgres import fresh_database
 from typer.testing import CliRunner
 
-from eclosure.chat.model import Finish, Reply, Request, Usage, request_identity
-from eclosure.chat.recorded import call_key, settled_of
-from eclosure.cli.main import app
-from eclosure.core.judgment import Judgment, reason_kind
-from eclosure.errors import SettingError, UserError
-from eclosure.store import records
-from eclosure.store.ledger import Intent, Ledger, Outcome
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.saboteur import Plan, sabotage
-from eclosure.world.server import ServerThread
+from eclose.chat.model import Finish, Reply, Request, Usage, request_identity
+from eclose.chat.recorded import call_key, settled_of
+from eclose.cli.main import app
+from eclose.core.judgment import Judgment, reason_kind
+from eclose.errors import SettingError, UserError
+from eclose.store import records
+from eclose.store.ledger import Intent, Ledger, Outcome
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.saboteur import Plan, sabotage
+from eclose.world.server import ServerThread
 
 
 def command(*arguments, code=0):
@@ -152,7 +152,7 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
         connection.execute(f"UPDATE ledger_{table} SET seal = x'00' WHERE run = ?", (b"a",))
     told = command("ledger", "verify", tmp_path, code=3)
     assert "is damaged" in told
-    assert f"eclosure ledger prune {where} --damaged" in told
+    assert f"eclose ledger prune {where} --damaged" in told
     state = "damaged" if table == "replies" else "answered"
     assert f"{call_key('house/aa', REQUEST)} {state}" in command("ledger", "show", tmp_path)
 
@@ -161,7 +161,7 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
             await ledger.find(call_key("house/aa", REQUEST))
             await ledger.reached(["ask"], "r\x1b1")
 
-    with pytest.raises(UserError, match=r"eclosure ledger prune .*ledger\.sqlite --damaged"):
+    with pytest.raises(UserError, match=r"eclose ledger prune .*ledger\.sqlite --damaged"):
         asyncio.run(use())
     calls = 1 if table == "replies" else 0
     assert f"{calls} call" in command("ledger", "prune", tmp_path, "--damaged")

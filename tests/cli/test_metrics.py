@@ -1,4 +1,4 @@
-"""``eclosure metrics`` and the command as a whole, as a user meets them."""
+"""``eclose metrics`` and the command as a whole, as a user meets them."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
+from eclose.cli.main import app
 
 runner = CliRunner()
 
@@ -20,7 +20,7 @@ def verdicts(tmp_path):
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "eclosure.cli.main", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "eclose.cli.main", *arguments], capture_output=True, text=True, check=False
     )
 
 
@@ -133,7 +133,7 @@ def test_mistakes_are_sentences(tmp_path, content, message):
     path.write_text(content)
     result = run("metrics", str(path))
     assert result.returncode == 2
-    assert result.stderr.startswith(f"eclosure: {path}")
+    assert result.stderr.startswith(f"eclose: {path}")
     assert message in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -147,17 +147,17 @@ def test_a_missing_file_is_a_sentence():
     result = run("metrics", "nowhere.jsonl")
     assert (result.returncode, result.stderr) == (
         2,
-        "eclosure: nowhere.jsonl: there is no such file. Check the path.\n",
+        "eclose: nowhere.jsonl: there is no such file. Check the path.\n",
     )
 
 
 def test_the_version():
-    assert run("--version").stdout.startswith("eclosure ")
+    assert run("--version").stdout.startswith("eclose ")
 
 
 def test_a_reader_that_leaves_early_sees_no_traceback(verdicts):
     """The reading end is closed before anything is written."""
-    script = "import sys; sys.argv = ['eclosure', *sys.argv[1:]]; from eclosure.cli.main import main; main()"
+    script = "import sys; sys.argv = ['eclose', *sys.argv[1:]]; from eclose.cli.main import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", script, "metrics", str(verdicts)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -190,6 +190,6 @@ def test_examples_are_written_whole_or_not_at_all(tmp_path):
 
 def test_a_full_disk_behind_the_output_is_a_sentence(verdicts):
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "eclosure.cli.main", "metrics", str(verdicts)]
+        command = [sys.executable, "-m", "eclose.cli.main", "metrics", str(verdicts)]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (result.returncode, result.stderr) == (2, "eclosure: No space left on device\n")
+    assert (result.returncode, result.stderr) == (2, "eclose: No space left on device\n")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from eclosure.cli.output import counted, plural, print_table, printable
+from eclose.cli.output import counted, plural, print_table, printable
 
 
 class Terminal(io.StringIO):

@@ -1,4 +1,4 @@
-"""``eclosure diagnose`` of one run, of several, and against another; ``eclosure report`` writes the same."""
+"""``eclose diagnose`` of one run, of several, and against another; ``eclose report`` writes the same."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from tests.report.making import make_cases, make_questions
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion, Judgment, StepJudgment
-from eclosure.core.response import Response, Trace
-from eclosure.diagnose import Case
-from eclosure.report import figures
-from eclosure.store import records
+from eclose.cli.main import app
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, Judgment, StepJudgment
+from eclose.core.response import Response, Trace
+from eclose.diagnose import Case
+from eclose.report import figures
+from eclose.store import records
 
 FILES = {"report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", "figures"}
 

@@ -1,4 +1,4 @@
-"""``eclosure select`` as a user meets it, on a small model with real adapters."""
+"""``eclose select`` as a user meets it, on a small model with real adapters."""
 
 import io
 import json
@@ -14,11 +14,11 @@ pytest.importorskip("peft", reason="needs the train extra")
 
 from tests.chat import tiny
 
-from eclosure.chat.local import LocalModel
-from eclosure.cli.main import app
-from eclosure.cli.select import _progress
-from eclosure.store.records import write
-from eclosure.world.families import make_families
+from eclose.chat.local import LocalModel
+from eclose.cli.main import app
+from eclose.cli.select import _progress
+from eclose.store.records import write
+from eclose.world.families import make_families
 
 runner = CliRunner()
 
@@ -70,7 +70,7 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
     ]
     assert len(lines) == 7
     assert result.stderr == (
-        "eclosure: no checkpoint is selected: none of 12 replies submitted an answer; "
+        "eclose: no checkpoint is selected: none of 12 replies submitted an answer; "
         "12 were cut off at the limit of new tokens, so raise --max-new-tokens.\n"
     )
     assert not (run / "selected").exists()
@@ -88,7 +88,7 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
 
 def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
     """The same path with a model that answers as it should after eight updates, and not before."""
-    from eclosure.chat.model import Finish, Reply, Usage
+    from eclose.chat.model import Finish, Reply, Usage
 
     class Model:
         name = "scripted"
@@ -104,7 +104,7 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
 
     loaded = []
     monkeypatch.setattr(LocalModel, "load", lambda name, **settings: loaded.append((name, settings)) or Model())
-    monkeypatch.setattr("eclosure.train.replies.match_any", lambda answer, _: answer == "yes no")
+    monkeypatch.setattr("eclose.train.replies.match_any", lambda answer, _: answer == "yes no")
     result = select(run, families, "--model", "elsewhere/tiny", "--batch-tokens", "99")
     assert "   8     100.0     100.0     100.0  100.0           0  selected" in result.output
     ((name, settings),) = loaded
@@ -112,8 +112,8 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
 
 
 def test_the_other_engine_is_told_the_rank(run, families, monkeypatch):
-    from eclosure.chat.vllm import VllmModel
-    from eclosure.errors import UserError
+    from eclose.chat.vllm import VllmModel
+    from eclose.errors import UserError
 
     told = {}
 
@@ -137,7 +137,7 @@ def test_families_that_cannot_be_read_are_told(run, families):
 
 
 def failed(run, families, *more):
-    command = [sys.executable, "-m", "eclosure.cli.main", "select", str(run), "--families", str(families), *more]
+    command = [sys.executable, "-m", "eclose.cli.main", "select", str(run), "--families", str(families), *more]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr

@@ -1,4 +1,4 @@
-"""``eclosure switch`` as a user meets it: a tiny random model, adapters on it, families of the world."""
+"""``eclose switch`` as a user meets it: a tiny random model, adapters on it, families of the world."""
 
 import json
 import re
@@ -13,11 +13,11 @@ pytest.importorskip("peft", reason="needs the train extra")
 
 from tests.tiny_models import model, save_adapter, tokenizer
 
-from eclosure.cli import switch as command
-from eclosure.cli.main import app
-from eclosure.errors import SettingError, UserError
-from eclosure.store.records import read
-from eclosure.switch import FamilySwitch
+from eclose.cli import switch as command
+from eclose.cli.main import app
+from eclose.errors import SettingError, UserError
+from eclose.store.records import read
+from eclose.switch import FamilySwitch
 
 runner = CliRunner()
 
@@ -224,9 +224,7 @@ def test_an_adapter_that_changes_nothing_is_refused(home, tmp_path):
 
 def test_without_torch_there_is_a_sentence(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(
-        UserError, match=r"scoring needs torch, transformers, peft. Run: pip install 'eclosure\[train\]'"
-    ):
+    with pytest.raises(UserError, match=r"scoring needs torch, transformers, peft. Run: pip install 'eclose\[train\]'"):
         command._require_torch()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.generating import questions, server
 
-import eclosure
-from eclosure.cli.calls import warn_of_network_file
+import eclose
+from eclose.cli.calls import warn_of_network_file
 
 WINDOWS = '''
 """Run the command as on Windows: no fcntl and the like, no signals in event loops, locks by msvcrt."""
@@ -37,13 +37,13 @@ def refuse(*_):
 
 asyncio.SelectorEventLoop.add_signal_handler = refuse
 asyncio.SelectorEventLoop.remove_signal_handler = refuse
-from eclosure.cli.main import main
+from eclose.cli.main import main
 main()
 '''
 
 
 def run(folder, *words, program=WINDOWS, **environment):
-    source = str(Path(eclosure.__file__).parents[1])
+    source = str(Path(eclose.__file__).parents[1])
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, words)],
         cwd=folder,
@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("systems")
     questions(folder / "instances.jsonl", 3)
     words = ["world", "make", "--questions", "3", "--sources", "2", "--out", "made"]
-    subprocess.run([sys.executable, "-m", "eclosure.cli.main", *words], cwd=folder, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "eclose.cli.main", *words], cwd=folder, check=True, capture_output=True)
     return folder
 
 
@@ -96,7 +96,7 @@ def test_annotation_is_refused_on_windows_in_one_sentence(folder, words):
 
 @pytest.mark.slow
 def test_a_terminal_that_cannot_show_a_character_gets_an_escape(folder):
-    program = "from eclosure.cli.main import main; main()"
+    program = "from eclose.cli.main import main; main()"
     done = run(folder, "data", "validate", "東京.jsonl", program=program, PYTHONIOENCODING="cp1252", PYTHONUTF8="0")
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == 2
@@ -104,7 +104,7 @@ def test_a_terminal_that_cannot_show_a_character_gets_an_escape(folder):
 
 
 def test_a_ledger_on_a_network_file_system_is_warned_of(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("eclosure.store.mounts.network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("eclose.store.mounts.network_file_system", lambda _: "nfs4")
     warn_of_network_file(None, tmp_path)
     warning = capsys.readouterr().err
     assert f"{tmp_path / 'ledger.sqlite'} is on a network file system (nfs4)" in warning

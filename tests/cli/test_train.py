@@ -1,4 +1,4 @@
-"""``eclosure train`` as a user meets it: flags by name, one line of result, mistakes as sentences."""
+"""``eclose train`` as a user meets it: flags by name, one line of result, mistakes as sentences."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ pytest.importorskip("peft")
 from tests.train.small import short_families, small_model, small_tokenizer
 from typer.testing import CliRunner
 
-from eclosure.cli.main import app
-from eclosure.errors import UserError
-from eclosure.store.records import encode
+from eclose.cli.main import app
+from eclose.errors import UserError
+from eclose.store.records import encode
 
 runner = CliRunner()
 QUICK = {
@@ -93,7 +93,7 @@ def test_settings_before_the_families_are_a_sentence(place, tmp_path):
 
 
 def test_help_answers_without_loading_anything_heavy():
-    loaded = "import sys, eclosure.cli.main; print([m for m in ('torch', 'transformers', 'peft') if m in sys.modules])"
+    loaded = "import sys, eclose.cli.main; print([m for m in ('torch', 'transformers', 'peft') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
     told = runner.invoke(app, ["train", "--help"])
@@ -105,9 +105,9 @@ def test_help_answers_without_loading_anything_heavy():
 def test_a_mistake_is_a_sentence_and_exit_code_two(place, tmp_path):
     words = ["train", str(place / "families.jsonl"), "--model", str(place / "nowhere"), "--out", str(tmp_path / "run")]
     result = subprocess.run(
-        [sys.executable, "-m", "eclosure.cli.main", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "eclose.cli.main", *words], capture_output=True, text=True, check=False
     )
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1].startswith("eclosure: ")
+    assert result.stderr.splitlines()[-1].startswith("eclose: ")
     assert "no such model here or on the hub" in result.stderr
     assert "Traceback" not in result.stderr

@@ -1,4 +1,4 @@
-"""``eclosure world`` as a user meets it."""
+"""``eclose world`` as a user meets it."""
 
 import json
 import re
@@ -10,13 +10,13 @@ import urllib.request
 import pytest
 from typer.testing import CliRunner
 
-import eclosure.benchmarks.load
-import eclosure.world.make
-from eclosure.cli.main import app
-from eclosure.core.judgment import Judgment
-from eclosure.core.verdict import SettledVerdict
-from eclosure.errors import SettingError, UserError
-from eclosure.store.records import read
+import eclose.benchmarks.load
+import eclose.world.make
+from eclose.cli.main import app
+from eclose.core.judgment import Judgment
+from eclose.core.verdict import SettledVerdict
+from eclose.errors import SettingError, UserError
+from eclose.store.records import read
 
 runner = CliRunner()
 
@@ -120,8 +120,8 @@ def world(tmp_path):
 
 def test_each_item_is_made_once(tmp_path, monkeypatch):
     made = []
-    original = eclosure.world.make.make_item
-    monkeypatch.setattr(eclosure.world.make, "make_item", lambda *place: made.append(place) or original(*place))
+    original = eclose.world.make.make_item
+    monkeypatch.setattr(eclose.world.make, "make_item", lambda *place: made.append(place) or original(*place))
     run("make", "--questions", 4, "--out", tmp_path)
     assert len(made) == 4
     (tmp_path / "planted.jsonl").unlink()
@@ -159,10 +159,8 @@ def test_questions_in_order_are_read_once_and_not_kept(world, monkeypatch):
     twice = [row | {"id": f"{row['id']}/{number}"} for row in rows for number in range(2)]
     (world / "twice.jsonl").write_text("".join(json.dumps(row) + "\n" for row in twice))
     reads = []
-    original = eclosure.benchmarks.load.scan_instances
-    monkeypatch.setattr(
-        eclosure.benchmarks.load, "scan_instances", lambda *a, **k: reads.append(a) or original(*a, **k)
-    )
+    original = eclose.benchmarks.load.scan_instances
+    monkeypatch.setattr(eclose.benchmarks.load, "scan_instances", lambda *a, **k: reads.append(a) or original(*a, **k))
     assert "12 received = 12 accepted" in run("judge", world / "twice.jsonl").output
     assert len(reads) == 1
 
@@ -210,7 +208,7 @@ def test_responses_that_cannot_be_read_show_in_the_exit_code(world):
 
 def test_serving_until_told_to_stop():
     process = subprocess.Popen(
-        [sys.executable, "-m", "eclosure.cli.main", "world", "serve", "--fault", "rate_limit=0.1"],
+        [sys.executable, "-m", "eclose.cli.main", "world", "serve", "--fault", "rate_limit=0.1"],
         stdout=subprocess.PIPE,
         text=True,
     )

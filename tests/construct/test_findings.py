@@ -6,11 +6,11 @@ from copy import deepcopy
 
 import pytest
 
-from eclosure.construct.findings import find, objection
-from eclosure.core.family import Finding
-from eclosure.protocol.acceptance import WANTED
-from eclosure.protocol.construction import SCHEMAS, Role
-from eclosure.protocol.structured import UnreadableReplyError
+from eclose.construct.findings import find, objection
+from eclose.core.family import Finding
+from eclose.protocol.acceptance import WANTED
+from eclose.protocol.construction import SCHEMAS, Role
+from eclose.protocol.structured import UnreadableReplyError
 
 JUDGING = [role for role in Role if not role.constructs]
 WITH_STEPS = {Role.VERIFY_TARGET, Role.VERIFY_EVIDENCE, Role.VERIFY_QUESTION}

@@ -7,9 +7,9 @@ from itertools import islice, product
 import pytest
 from tests.tiny_models import tokenizer
 
-from eclosure.construct.length import estimated, length_for, tokenized
-from eclosure.likelihood.render import Renderer
-from eclosure.world.families import make_families
+from eclose.construct.length import estimated, length_for, tokenized
+from eclose.likelihood.render import Renderer
+from eclose.world.families import make_families
 
 
 @pytest.fixture(scope="module")

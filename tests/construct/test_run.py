@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from eclosure.chat.connect import CallSettings
-from eclosure.chat.named import find_model
-from eclosure.construct.forecast import GUESS, forecast
-from eclosure.construct.funnel import processed_of
-from eclosure.construct.run import DUPLICATE, Cast, Plan, Sources, cast, construct
-from eclosure.construct.settings import ConstructSettings
-from eclosure.core.family import Family
-from eclosure.core.instance import Instance
-from eclosure.core.judgment import NO_REFERENCE
-from eclosure.errors import SettingError, UserError
-from eclosure.store import records
-from eclosure.store.records import ReadRecord
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.server import ServerThread
-from eclosure.world.switching import defects
+from eclose.chat.connect import CallSettings
+from eclose.chat.named import find_model
+from eclose.construct.forecast import GUESS, forecast
+from eclose.construct.funnel import processed_of
+from eclose.construct.run import DUPLICATE, Cast, Plan, Sources, cast, construct
+from eclose.construct.settings import ConstructSettings
+from eclose.core.family import Family
+from eclose.core.instance import Instance
+from eclose.core.judgment import NO_REFERENCE
+from eclose.errors import SettingError, UserError
+from eclose.store import records
+from eclose.store.records import ReadRecord
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.server import ServerThread
+from eclose.world.switching import defects
 
 FREE = CallSettings(unpriced=True)
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md")
@@ -231,7 +231,7 @@ def test_questions_in_any_script_are_told_apart():
 
 def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
     """As appendix B.1 processes a part of its sample: by the order of `data sample`, not by id."""
-    from eclosure.benchmarks.sampling import sample
+    from eclose.benchmarks.sampling import sample
 
     items = [item.instance for item in islice(make_items("short-easy", 3), 12)]
     records.write(tmp_path / "a.jsonl", items)

@@ -8,11 +8,11 @@ from itertools import islice
 
 import pytest
 
-from eclosure.construct.split import dataset_of, development_ids, split_families
-from eclosure.core.family import Family
-from eclosure.store import records
-from eclosure.store.manifest import read_manifest
-from eclosure.world.families import make_families
+from eclose.construct.split import dataset_of, development_ids, split_families
+from eclose.core.family import Family
+from eclose.store import records
+from eclose.store.manifest import read_manifest
+from eclose.world.families import make_families
 
 
 def named(dataset, count):

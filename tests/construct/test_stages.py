@@ -11,12 +11,12 @@ import pytest
 from tests.construct.test_findings import good, mapped
 from tests.construct.test_views import QUESTION, SOURCE, TARGET, VARIATION, step
 
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Finish, Reply, Usage
-from eclosure.construct.draft import Draft, GivenUp
-from eclosure.construct.length import estimated
-from eclosure.construct.settings import ConstructSettings
-from eclosure.construct.stages import (
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import Finish, Reply, Usage
+from eclose.construct.draft import Draft, GivenUp
+from eclose.construct.length import estimated
+from eclose.construct.settings import ConstructSettings
+from eclose.construct.stages import (
     INCOMPARABLE,
     build_evidence,
     build_question,
@@ -25,15 +25,15 @@ from eclosure.construct.stages import (
     reverify,
     screen,
 )
-from eclosure.construct.team import Team
-from eclosure.core.family import Family
-from eclosure.core.instance import Instance
-from eclosure.core.judgment import NO_REFERENCE
-from eclosure.errors import SettingError
-from eclosure.protocol.construction import MATERIAL, Role
-from eclosure.protocol.material import read_material
-from eclosure.store.records import decode, encode
-from eclosure.store.runner import Rejected
+from eclose.construct.team import Team
+from eclose.core.family import Family
+from eclose.core.instance import Instance
+from eclose.core.judgment import NO_REFERENCE
+from eclose.errors import SettingError
+from eclose.protocol.construction import MATERIAL, Role
+from eclose.protocol.material import read_material
+from eclose.store.records import decode, encode
+from eclose.store.runner import Rejected
 
 
 def sound(role, steps):

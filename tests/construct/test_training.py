@@ -14,14 +14,14 @@ pytest.importorskip("peft")
 from tests.train.small import small_model, small_tokenizer
 from typer.testing import CliRunner
 
-from eclosure.chat.connect import CallSettings
-from eclosure.chat.named import find_model
-from eclosure.cli.main import app
-from eclosure.construct.run import cast, construct
-from eclosure.store import records
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.server import ServerThread
+from eclose.chat.connect import CallSettings
+from eclose.chat.named import find_model
+from eclose.cli.main import app
+from eclose.construct.run import cast, construct
+from eclose.store import records
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.server import ServerThread
 
 pytestmark = pytest.mark.slow
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from eclosure.construct.views import Refused, evidence_edit, gold_view, question_edit, supported
-from eclosure.core.edits import Replacement
-from eclosure.core.family import Family, Intervention, ProofStep, ViewKind
-from eclosure.core.gates import check_family
-from eclosure.core.instance import Instance, Passage
-from eclosure.protocol.structured import UnreadableReplyError
-from eclosure.store.records import decode, encode
+from eclose.construct.views import Refused, evidence_edit, gold_view, question_edit, supported
+from eclose.core.edits import Replacement
+from eclose.core.family import Family, Intervention, ProofStep, ViewKind
+from eclose.core.gates import check_family
+from eclose.core.instance import Instance, Passage
+from eclose.protocol.structured import UnreadableReplyError
+from eclose.store.records import decode, encode
 
 SOURCE = Instance(
     "q", "Where was the director of Blue Harbour born?",

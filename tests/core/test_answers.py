@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure import match, match_any, normalize
-from eclosure.core.answers import contains_span
+from eclose import match, match_any, normalize
+from eclose.core.answers import contains_span
 
 
 @pytest.mark.parametrize(

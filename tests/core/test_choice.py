@@ -6,10 +6,10 @@ from itertools import islice, permutations
 
 import pytest
 
-from eclosure import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind
-from eclosure.core.choice import drawn_edit, fixed_edit
-from eclosure.errors import UserError
-from eclosure.world.families import make_families
+from eclose import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind
+from eclose.core.choice import drawn_edit, fixed_edit
+from eclose.errors import UserError
+from eclose.world.families import make_families
 
 
 def view(kind, text, answer):

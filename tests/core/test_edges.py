@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from eclosure import Comparison, Direction, Edge, Margin, ViewKind
-from eclosure.core.edges import COMPARISONS, margin_weights, switched
+from eclose import Comparison, Direction, Edge, Margin, ViewKind
+from eclose.core.edges import COMPARISONS, margin_weights, switched
 
 GOLD, EVIDENCE, QUESTION = ViewKind.GOLD, ViewKind.EVIDENCE_CF, ViewKind.QUESTION_CF
 S, T, C = Edge

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.benchmarks.load import scan_instances
-from eclosure.core.edits import (
+from eclose.benchmarks.load import scan_instances
+from eclose.core.edits import (
     Edited,
     EditedPassage,
     EditFailure,
@@ -24,9 +24,9 @@ from eclosure.core.edits import (
     edit_text,
     left_over,
 )
-from eclosure.core.instance import Passage
-from eclosure.core.wording import Place
-from eclosure.store.records import values
+from eclose.core.instance import Passage
+from eclose.core.wording import Place
+from eclose.store.records import values
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CASES = [json.loads(line) for line in (FIXTURES / "edits.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from eclosure import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind, check_family
-from eclosure.core.family import Finding, ProofStep
-from eclosure.core.gates import Gate
+from eclose import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind, check_family
+from eclose.core.family import Finding, ProofStep
+from eclose.core.gates import Gate
 
 EVIDENCE = (
     Passage("0", "The Lantern", "The Lantern was written by Ada Quist."),

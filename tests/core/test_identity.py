@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.core.identity import canonical_json, content_hash, hash_rank, hash_split
+from eclose.core.identity import canonical_json, content_hash, hash_rank, hash_split
 
 PAPER = {"2WikiMultiHopQA": 1_276, "MuSiQue": 559, "HotpotQA": 1_017}
 
@@ -49,7 +49,7 @@ def test_the_split_does_not_depend_on_the_order():
 
 def test_the_split_follows_the_hash_order():
     parts = split(families({"x": 40}))
-    ranked = sorted(families({"x": 40}), key=lambda item: hash_rank("eclosure-split-v1", "x", item[1]))
+    ranked = sorted(families({"x": 40}), key=lambda item: hash_rank("eclose-split-v1", "x", item[1]))
     assert parts.development == ranked[:4]
     assert parts.train == ranked[4:]
 

@@ -1,6 +1,6 @@
 """Derived facts of an instance."""
 
-from eclosure import Instance, Passage
+from eclose import Instance, Passage
 
 EVIDENCE = (Passage("0", "Title words", "one  two\nthree"), Passage("7", "", "four"))
 

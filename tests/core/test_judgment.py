@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from eclosure import Ineligibility, Judgment, LocalFailure, StepJudgment, Verdict
-from eclosure.core.judgment import (
+from eclose import Ineligibility, Judgment, LocalFailure, StepJudgment, Verdict
+from eclose.core.judgment import (
     EVIDENCE,
     INELIGIBILITY_PRECEDENCE,
     NEVER_ASKED,

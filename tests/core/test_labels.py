@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from eclosure.core.labels import conjunction, implication, negation
+from eclose.core.labels import conjunction, implication, negation
 
 LABELS = (True, False, None)
 

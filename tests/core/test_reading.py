@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.core import reading
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.reading import read, read_log, read_response, read_text, read_trajectory, with_observations
-from eclosure.core.response import Incomplete, Source, Trace
-from eclosure.errors import RecordError
+from eclose.core import reading
+from eclose.core.instance import Instance, Passage
+from eclose.core.reading import read, read_log, read_response, read_text, read_trajectory, with_observations
+from eclose.core.response import Incomplete, Source, Trace
+from eclose.errors import RecordError
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
 PROSE = " ".join(STEPS)

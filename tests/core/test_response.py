@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure import Response, Trace, parse_completion
-from eclosure.core.response import Incomplete, Source
+from eclose import Response, Trace, parse_completion
+from eclose.core.response import Incomplete, Source
 
 
 @pytest.mark.parametrize(

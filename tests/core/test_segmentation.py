@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.core.segmentation import Shape, segment, segment_list, sentences
+from eclose.core.segmentation import Shape, segment, segment_list, sentences
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.growth import grows_in_proportion
 
-from eclosure.core.sentences import sentences
+from eclose.core.sentences import sentences
 
 # Sentences are parted by " | ".
 CASES = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eclosure.core.unseen import visible
+from eclose.core.unseen import visible
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from eclosure import FailureClass, TraceGroup, Verdict
+from eclose import FailureClass, TraceGroup, Verdict
 
 LABELS = (True, False, None)
 ALL = [Verdict(*labels) for labels in product(LABELS, repeat=5)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.growth import grows_in_proportion
 
-from eclosure.core.wording import Place, is_whole, same_spelled, spelled, verbatim
+from eclose.core.wording import Place, is_whole, same_spelled, spelled, verbatim
 
 # The word in braces is whole in its text.
 WHOLE = [

@@ -11,7 +11,7 @@ import typer.main
 import yaml
 from tests.test_testing import cases, written
 
-from eclosure.cli.main import app
+from eclose.cli.main import app
 
 pytest_plugins = ["pytester"]
 FOLDER = Path(__file__).parents[2] / "examples" / "ci"
@@ -21,13 +21,13 @@ COMMANDS = [
     line.strip()
     for step in JOB["steps"]
     for line in step.get("run", "").splitlines()
-    if line.strip().startswith("eclosure ")
+    if line.strip().startswith("eclose ")
 ]
 
 
 def parsed(words):
     """The command's name and its settings, read as the program reads them; nothing is run."""
-    command, name = typer.main.get_command(app), "eclosure"
+    command, name = typer.main.get_command(app), "eclose"
     context = command.make_context(name, list(words))
     while hasattr(command, "resolve_command"):
         left = [*getattr(context, "_protected_args", ()), *context.args]
@@ -46,7 +46,7 @@ def test_it_is_a_workflow():
 
 
 def test_every_command_is_one_of_ours(monkeypatch):
-    monkeypatch.setenv("ECLOSURE_JUDGE", "openai/gpt-x")
+    monkeypatch.setenv("ECLOSE_JUDGE", "openai/gpt-x")
     found = [parsed(shlex.split(command)[1:]) for command in COMMANDS]
     assert [name for name, _ in found] == ["run", "diagnose", "gate"]
     judge, gate = found[0][1], found[2][1]
@@ -55,7 +55,7 @@ def test_every_command_is_one_of_ours(monkeypatch):
     runs = {Path(str(where)) for where in (judge["out"], gate["run"])}
     assert runs == {Path("run")}
     assert gate["min_trr"] == 0.85
-    assert "ECLOSURE_JUDGE" in JOB["env"]
+    assert "ECLOSE_JUDGE" in JOB["env"]
 
 
 def test_a_command_that_is_none_of_ours_would_be_noticed():

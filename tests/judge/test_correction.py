@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Judgment, StepJudgment
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.errors import SettingError
-from eclosure.judge.correction import MIN_LABELS, NO_LABEL, NO_VALIDATION, UNINFORMATIVE, correct_runs
-from eclosure.judge.settings import JudgeSettings
-from eclosure.judge.validate import validate_run, write
-from eclosure.metrics.rates import Metric
-from eclosure.store import records
-from eclosure.store.records import ReadRecord
-from eclosure.store.stage import Stage
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Judgment, StepJudgment
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import SettingError
+from eclose.judge.correction import MIN_LABELS, NO_LABEL, NO_VALIDATION, UNINFORMATIVE, correct_runs
+from eclose.judge.settings import JudgeSettings
+from eclose.judge.validate import validate_run, write
+from eclose.metrics.rates import Metric
+from eclose.store import records
+from eclose.store.records import ReadRecord
+from eclose.store.stage import Stage
 
 TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 

@@ -9,22 +9,22 @@ from itertools import islice
 
 import pytest
 
-from eclosure.chat.connect import CallSettings, connect
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage, request_identity
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, reason_kind
-from eclosure.core.response import Response, Trace
-from eclosure.errors import SettingError
-from eclosure.judge.evaluate import judge
-from eclosure.judge.settings import JudgeSettings
-from eclosure.protocol.judging import JOINT_PARTS, Question
-from eclosure.store.ledger import Ledger
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.saboteur import PLANS, Plan, sabotage
-from eclosure.world.server import serve
+from eclose.chat.connect import CallSettings, connect
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import Decoding, Finish, Reply, Request, Usage, request_identity
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, reason_kind
+from eclose.core.response import Response, Trace
+from eclose.errors import SettingError
+from eclose.judge.evaluate import judge
+from eclose.judge.settings import JudgeSettings
+from eclose.protocol.judging import JOINT_PARTS, Question
+from eclose.store.ledger import Ledger
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.saboteur import PLANS, Plan, sabotage
+from eclose.world.server import serve
 
 INSTANCE = Instance("i", "Where was the director born?", (Passage("0", "Ana", "Ana Ruiz was born in Arica."),), "Arica")
 RESPONSE = Response("r", "i", Trace.of("Ana Ruiz was born in Arica."), "Arica")

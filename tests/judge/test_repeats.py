@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.core.judgment import EVIDENCE, REPETITIONS_DISAGREE, Criterion, Judgment, LocalFailure, StepJudgment
-from eclosure.judge.repeats import settle
+from eclose.core.judgment import EVIDENCE, REPETITIONS_DISAGREE, Criterion, Judgment, LocalFailure, StepJudgment
+from eclose.judge.repeats import settle
 
 SOUND, BROKEN = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.OTHER)
 

@@ -11,23 +11,23 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.benchmarks.load import scan_instances
-from eclosure.cases import read_cases
-from eclosure.chat.connect import CallSettings
-from eclosure.cli.main import app
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion, Judgment
-from eclosure.core.response import Response, Source
-from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.judge.run import Pairs, judge_responses, kin
-from eclosure.judge.sources import Sources, find_sources
-from eclosure.store import records
-from eclosure.store.manifest import Counts, read_manifest
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.replies import Registry
-from eclosure.world.saboteur import PLANS, Plan, sabotage
-from eclosure.world.server import ServerThread
+from eclose.benchmarks.load import scan_instances
+from eclose.cases import read_cases
+from eclose.chat.connect import CallSettings
+from eclose.cli.main import app
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, Judgment
+from eclose.core.response import Response, Source
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.judge.run import Pairs, judge_responses, kin
+from eclose.judge.sources import Sources, find_sources
+from eclose.store import records
+from eclose.store.manifest import Counts, read_manifest
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.replies import Registry
+from eclose.world.saboteur import PLANS, Plan, sabotage
+from eclose.world.server import ServerThread
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch
 
 def test_an_interrupted_run_says_how_far_it_came(run, planted):
     count = len(planted)
-    with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclosure judge"):
+    with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclose judge"):
         read_cases(run)
     with ServerThread(world_registry()) as server:
         command(run, "--judge", server.base_url, "--no-price")

@@ -10,16 +10,16 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclosure.benchmarks.pool import read_eligible
-from eclosure.chat.model import Finish, Reply, Usage
-from eclosure.cli.main import app
-from eclosure.core.judgment import NO_REFERENCE, Ineligibility, Screening
-from eclosure.judge.screen import screen
-from eclosure.store import records
-from eclosure.store.runner import Rejected
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.server import ServerThread
+from eclose.benchmarks.pool import read_eligible
+from eclose.chat.model import Finish, Reply, Usage
+from eclose.cli.main import app
+from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
+from eclose.judge.screen import screen
+from eclose.store import records
+from eclose.store.runner import Rejected
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.server import ServerThread
 
 
 class Judge:

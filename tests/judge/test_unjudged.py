@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.core.judgment import NO_TRACE, REFERENCE_FREE, Criterion, Judgment
-from eclosure.judge.unjudged import Missing, count_unjudged
+from eclose.core.judgment import NO_TRACE, REFERENCE_FREE, Criterion, Judgment
+from eclose.judge.unjudged import Missing, count_unjudged
 
 L, K = Criterion.LOCAL_SOUNDNESS, Criterion.COMPLETENESS
 

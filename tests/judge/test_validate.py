@@ -11,22 +11,22 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from eclosure.chat.model import Finish, Reply, Usage
-from eclosure.core.judgment import Judgment, StepJudgment
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.judge import validate as validating
-from eclosure.judge.evaluate import judge
-from eclosure.judge.settings import JudgeSettings
-from eclosure.judge.validate import compare, correct, read, refuse_other_judge, run_identity, validate, write
-from eclosure.metrics.validation import DIRECT, HITS, JudgedLabel
-from eclosure.store import records
-from eclosure.world import judging as world_judging
-from eclosure.world.handlers import world_registry
-from eclosure.world.make import make_items
-from eclosure.world.replies import ChatRequest
-from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclose.chat.model import Finish, Reply, Usage
+from eclose.core.judgment import Judgment, StepJudgment
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.judge import validate as validating
+from eclose.judge.evaluate import judge
+from eclose.judge.settings import JudgeSettings
+from eclose.judge.validate import compare, correct, read, refuse_other_judge, run_identity, validate, write
+from eclose.metrics.validation import DIRECT, HITS, JudgedLabel
+from eclose.store import records
+from eclose.world import judging as world_judging
+from eclose.world.handlers import world_registry
+from eclose.world.make import make_items
+from eclose.world.replies import ChatRequest
+from eclose.world.saboteur import PLANS, Plan, sabotage
 
 SETTINGS = JudgeSettings().identity
 SOUND, UNSOUND = StepJudgment(substantive=True, sound=True), StepJudgment(substantive=True, sound=False)

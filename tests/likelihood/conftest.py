@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 transformers = pytest.importorskip("transformers", reason="needs the train extra")
 
-from eclosure.likelihood.attention import register
-from eclosure.world.families import make_families
+from eclose.likelihood.attention import register
+from eclose.world.families import make_families
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,10 +34,10 @@ def smollm2_tokenizer():
 
 @pytest.fixture(params=["qwen3", "mistral_nemo"], scope="session")
 def other_tokenizer(request):
-    """Other real tokenizers, from the folder named by ECLOSURE_TOKENIZERS."""
-    folder = File(os.environ.get("ECLOSURE_TOKENIZERS", "nowhere")) / request.param
+    """Other real tokenizers, from the folder named by ECLOSE_TOKENIZERS."""
+    folder = File(os.environ.get("ECLOSE_TOKENIZERS", "nowhere")) / request.param
     if not folder.is_dir():
-        pytest.skip(f"no {request.param} in ECLOSURE_TOKENIZERS")
+        pytest.skip(f"no {request.param} in ECLOSE_TOKENIZERS")
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 

@@ -5,7 +5,7 @@ from random import Random
 import torch
 import transformers
 
-from eclosure.likelihood.spans import Part, Path, Score
+from eclose.likelihood.spans import Part, Path, Score
 
 CLASSES = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),

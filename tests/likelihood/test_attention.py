@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.likelihood.models import build, random_scores
 
-from eclosure.errors import SettingError
-from eclosure.likelihood import attention
-from eclosure.likelihood.attention import BLOCK, TreeSegments, block_mask, column_attention, flex_attention
-from eclosure.likelihood.prefix_tree import PrefixTree, ScoredTree
-from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree
+from eclose.errors import SettingError
+from eclose.likelihood import attention
+from eclose.likelihood.attention import BLOCK, TreeSegments, block_mask, column_attention, flex_attention
+from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree
+from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree
 
 CPU = torch.device("cpu")
 

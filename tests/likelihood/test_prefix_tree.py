@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from eclosure.likelihood.prefix_tree import PrefixTree, ScoredTree, chains
-from eclosure.likelihood.score import forests
-from eclosure.likelihood.spans import Part, Path, Score
+from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, chains
+from eclose.likelihood.score import forests
+from eclose.likelihood.spans import Part, Path, Score
 
 paths = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=8), min_size=1, max_size=7)
 

@@ -11,10 +11,10 @@ peft = pytest.importorskip("peft")
 
 from tests.likelihood.models import CLASSES, build, random_scores
 
-from eclosure.errors import SettingError
-from eclosure.likelihood import attention
-from eclosure.likelihood.probe import Choice, choose, probe
-from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
+from eclose.errors import SettingError
+from eclose.likelihood import attention
+from eclose.likelihood.probe import Choice, choose, probe
+from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
 
 
 def frozen(model):

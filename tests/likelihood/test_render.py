@@ -4,14 +4,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from eclosure import Trace
-from eclosure.core.edges import COMPARISONS
-from eclosure.errors import UserError
-from eclosure.likelihood.pack import Pack
-from eclosure.likelihood.prefix_tree import ScoredTree, chains
-from eclosure.likelihood.render import Renderer, response_segments
-from eclosure.likelihood.spans import Part, Tokens
-from eclosure.protocol.response import Order, ResponsePrompt, completion_text
+from eclose import Trace
+from eclose.core.edges import COMPARISONS
+from eclose.errors import UserError
+from eclose.likelihood.pack import Pack
+from eclose.likelihood.prefix_tree import ScoredTree, chains
+from eclose.likelihood.render import Renderer, response_segments
+from eclose.likelihood.spans import Part, Tokens
+from eclose.protocol.response import Order, ResponsePrompt, completion_text
 
 
 def packs(tokenizer, families, **settings):

@@ -8,9 +8,9 @@ transformers = pytest.importorskip("transformers")
 
 from tests.likelihood.models import CLASSES, build, random_scores
 
-from eclosure.likelihood import score as scoring
-from eclosure.likelihood.prefix_tree import Readout, ScoredTree
-from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree, tokens_allowed
+from eclose.likelihood import score as scoring
+from eclose.likelihood.prefix_tree import Readout, ScoredTree
+from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree, tokens_allowed
 
 WAYS = [
     (Strategy.DEDUP, Backend.SDPA),

@@ -5,9 +5,9 @@ import krippendorff
 import numpy as np
 import pytest
 
-from eclosure.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
-from eclosure.errors import RecordError
-from eclosure.metrics.agreement import (
+from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
+from eclose.errors import RecordError
+from eclose.metrics.agreement import (
     JudgedBySeveral,
     JudgedTwice,
     ScreenedBySeveral,

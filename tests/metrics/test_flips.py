@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.core.judgment import Judgment
-from eclosure.metrics.flips import flips
+from eclose.core.judgment import Judgment
+from eclose.metrics.flips import flips
 
 
 def voted(**votes):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from eclosure.core.verdict import FailureClass, TraceGroup, Verdict
-from eclosure.metrics.rates import MAIN_METRICS, Metric, composition, indicators, rate, rates
-from eclosure.stats.rates import Rate
+from eclose.core.verdict import FailureClass, TraceGroup, Verdict
+from eclose.metrics.rates import MAIN_METRICS, Metric, composition, indicators, rate, rates
+from eclose.stats.rates import Rate
 
 LABELS = (True, False, None)
 EVERY_VERDICT = [Verdict(*labels) for labels in product(LABELS, repeat=5)]

@@ -3,12 +3,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from eclosure.core.response import Source
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.errors import UserError
-from eclosure.metrics.rates import MAIN_METRICS, Metric, rate
-from eclosure.metrics.settings import UNTUNED, Experiment, equal_setting_means, method_of, setting_rates
-from eclosure.stats.rates import mean
+from eclose.core.response import Source
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import UserError
+from eclose.metrics.rates import MAIN_METRICS, Metric, rate
+from eclose.metrics.settings import UNTUNED, Experiment, equal_setting_means, method_of, setting_rates
+from eclose.stats.rates import mean
 
 BENCHMARKS = {"2wiki": 3, "musique": 2, "hotpot": 4}
 BACKBONES = ("qwen", "llama")

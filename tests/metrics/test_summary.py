@@ -1,12 +1,12 @@
 import pytest
 
-from eclosure.core.response import Source
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.errors import SettingError
-from eclosure.metrics.rates import Metric, composition, rates
-from eclosure.metrics.summary import GROUPINGS, summarize
-from eclosure.stats.clustered import QuestionCounts
-from eclosure.stats.intervals import wilson
+from eclose.core.response import Source
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import SettingError
+from eclose.metrics.rates import Metric, composition, rates
+from eclose.metrics.summary import GROUPINGS, summarize
+from eclose.stats.clustered import QuestionCounts
+from eclose.stats.intervals import wilson
 
 QWEN, TUNED = Source("qwen"), Source("qwen", "SFT", 42)
 ROWS = [

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as oracle
 
-from eclosure.core.verdict import Verdict
-from eclosure.metrics.rates import rate
-from eclosure.metrics.validation import (
+from eclose.core.verdict import Verdict
+from eclose.metrics.rates import rate
+from eclose.metrics.validation import (
     DIRECT,
     HITS,
     RATES,
@@ -20,7 +20,7 @@ from eclosure.metrics.validation import (
     judge_errors,
     validation_report,
 )
-from eclosure.stats.intervals import Estimate, Interval
+from eclose.stats.intervals import Estimate, Interval
 
 L, A, C, K, ACC, G, TRR, LGG = JudgedLabel
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from eclosure.core.response import Source
-from eclosure.core.verdict import SettledVerdict, Verdict
+from eclose.core.response import Source
+from eclose.core.verdict import SettledVerdict, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eclosure.core.edges import Direction, Edge, margin_weights
-from eclosure.metrics.rates import MAIN_METRICS, Metric
-from eclosure.metrics.settings import Experiment
-from eclosure.stats.agreement import pair_alpha
+from eclose.core.edges import Direction, Edge, margin_weights
+from eclose.metrics.rates import MAIN_METRICS, Metric
+from eclose.metrics.settings import Experiment
+from eclose.stats.agreement import pair_alpha
 
 from .derivations import ablations, construction, diagnosis, experiment, screening
 from .printed import BACKBONES, METHODS, Cell, cell, number

@@ -15,8 +15,8 @@ from perf.annotate_people.stubborn import DIARY, Diary, Sent
 from sqlalchemy import event, text
 from tests.annotate.projects import filled, make_project, next_sheet, who
 
-from eclosure.annotate import desk
-from eclosure.annotate.chain import Head, Link
+from eclose.annotate import desk
+from eclose.annotate.chain import Head, Link
 
 SCRIPT = Path(__file__).parents[2] / "perf" / "annotate_kills.py"
 

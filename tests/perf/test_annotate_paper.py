@@ -18,9 +18,9 @@ from perf.annotate_people.minds import Errs, Mind, Truth
 from perf.annotate_people.paper import MIX, TABLE, annotators_of, fit, spoilt
 from perf.annotate_people.places import make_world
 
-from eclosure.core.judgment import Ineligibility, LocalFailure, StepJudgment
-from eclosure.core.verdict import Verdict
-from eclosure.world.make import make_items
+from eclose.core.judgment import Ineligibility, LocalFailure, StepJudgment
+from eclose.core.verdict import Verdict
+from eclose.world.make import make_items
 
 SCRIPT = Path(__file__).parents[2] / "perf" / "annotate_paper.py"
 

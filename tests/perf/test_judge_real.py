@@ -12,14 +12,14 @@ from perf.judge_real_sets.edits import CLASSES, EDITS, Change, Edit, Insertion, 
 from perf.judge_real_sets.report import HUMAN, ROSCOE, JudgedSet, Table, report
 from perf.judge_real_sets.roscoe import roscoe_set
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import TraceGroup, Verdict
-from eclosure.errors import RecordError
-from eclosure.judge.settings import JudgeSettings
-from eclosure.store import records
-from eclosure.store.manifest import Counts, Manifest
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import TraceGroup, Verdict
+from eclose.errors import RecordError
+from eclose.judge.settings import JudgeSettings
+from eclose.store import records
+from eclose.store.manifest import Counts, Manifest
 
 ALL = read_edits()
 by_id = pytest.mark.parametrize("edit", ALL, ids=lambda edit: edit.id)

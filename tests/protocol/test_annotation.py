@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.response import Response, Source, Trace
-from eclosure.protocol import annotation as shown
-from eclosure.protocol.disclosure import eligibility, soundness
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Response, Source, Trace
+from eclose.protocol import annotation as shown
+from eclose.protocol.disclosure import eligibility, soundness
 
 INSTANCE = Instance(
     "id-canary", "QUESTION?", (Passage("pid-canary", "TITLE", "EVIDENCE."),), "REFERENCE", ("ALIAS",),

@@ -8,9 +8,9 @@ from dataclasses import fields
 import jsonschema_rs
 import pytest
 
-from eclosure.protocol import construction
-from eclosure.protocol.construction import MATERIAL, SCHEMAS, Role, asked, guideline_hash
-from eclosure.protocol.material import ShownPassage, ShownStep, read_material
+from eclose.protocol import construction
+from eclose.protocol.construction import MATERIAL, SCHEMAS, Role, asked, guideline_hash
+from eclose.protocol.material import ShownPassage, ShownStep, read_material
 
 VALUES = {
     "question": "QUESTION-CANARY",

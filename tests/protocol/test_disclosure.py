@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.response import Response, Trace
-from eclosure.protocol import disclosure
-from eclosure.protocol.judging import JOINT_PARTS, MATERIAL, Question, asked, part_of
-from eclosure.protocol.material import read_material
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Response, Trace
+from eclose.protocol import disclosure
+from eclose.protocol.judging import JOINT_PARTS, MATERIAL, Question, asked, part_of
+from eclose.protocol.material import read_material
 
 INSTANCE = Instance(
     "ID-CANARY", "QUESTION-CANARY", (Passage("PID-CANARY", "TITLE-CANARY", "EVIDENCE-CANARY"),), "REFERENCE-CANARY",

@@ -8,11 +8,11 @@ from itertools import islice
 
 import pytest
 
-from eclosure.protocol import judging
-from eclosure.protocol.judging import Question
-from eclosure.protocol.prompts import Message
-from eclosure.world.breaches import SHOWN, breaches, disclosures, hostile_cases
-from eclosure.world.injections import Slot, load_injections
+from eclose.protocol import judging
+from eclose.protocol.judging import Question
+from eclose.protocol.prompts import Message
+from eclose.world.breaches import SHOWN, breaches, disclosures, hostile_cases
+from eclose.world.injections import Slot, load_injections
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_a_text_in_the_system_message_would_be_found(monkeypatch):
         told = Message(role="system", content=f"{system['content']}\nThe question is: {shown.question}")
         return judging.Asked(one.name, (told, user), one.guideline, one.schema)
 
-    monkeypatch.setattr("eclosure.world.breaches.asked", careless)
+    monkeypatch.setattr("eclose.world.breaches.asked", careless)
     assert {problem.partition(": ")[2] for problem in breaches(next(hostile_cases(1)))} == {"another system message"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jsonschema_rs
 import pytest
 
-from eclosure.core.judgment import LocalFailure, StepJudgment, Support
-from eclosure.protocol.disclosure import Soundness, Whole
-from eclosure.protocol.judging import Question, asked, read_steps, tell_step
-from eclosure.protocol.material import ShownPassage, ShownStep
-from eclosure.protocol.structured import UnreadableReplyError
+from eclose.core.judgment import LocalFailure, StepJudgment, Support
+from eclose.protocol.disclosure import Soundness, Whole
+from eclose.protocol.judging import Question, asked, read_steps, tell_step
+from eclose.protocol.material import ShownPassage, ShownStep
+from eclose.protocol.structured import UnreadableReplyError
 
 SHOWN = Soundness(
     "Where was the director born?",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eclosure.protocol.prompts import PromptText, Reader, actual_hashes, load_text, locked_hashes
+from eclose.protocol.prompts import PromptText, Reader, actual_hashes, load_text, locked_hashes
 
 
 def test_no_text_changes_without_its_lock():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from eclosure import Passage, Trace, parse_completion
-from eclosure.errors import SettingError
-from eclosure.protocol.response import (
+from eclose import Passage, Trace, parse_completion
+from eclose.errors import SettingError
+from eclose.protocol.response import (
     Order,
     ResponsePrompt,
     completion_text,

@@ -8,12 +8,12 @@ import pytest
 from tests.chromium import browser
 from tests.report.making import make_cases, make_diagnosis, make_questions
 
-from eclosure.report.html import page
+from eclose.report.html import page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclosure.diagnose import Case, Diagnosis
+    from eclose.diagnose import Case, Diagnosis
 
 
 __all__ = ["browser"]

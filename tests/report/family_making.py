@@ -7,10 +7,10 @@ from dataclasses import replace
 from tests.construct.test_findings import good
 from tests.construct.test_views import GOLD, QUESTION, SOURCE, VARIATION, step
 
-from eclosure.construct.findings import find
-from eclosure.construct.views import evidence_edit, question_edit
-from eclosure.core.edits import Replacement
-from eclosure.core.family import (
+from eclose.construct.findings import find
+from eclose.construct.views import evidence_edit, question_edit
+from eclose.core.edits import Replacement
+from eclose.core.family import (
     EvidenceEdit,
     Family,
     Finding,
@@ -21,9 +21,9 @@ from eclosure.core.family import (
     View,
     ViewKind,
 )
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.response import Trace
-from eclosure.protocol.construction import Role
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Trace
+from eclose.protocol.construction import Role
 
 ANOTHER = VARIATION | {
     "passage": 0, "claim": "Blue Harbour is a 1994 film directed by Ana Ruiz.", "first": 1, "answer": "Lima",

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
-from eclosure.core.response import Response, Source, Trace
-from eclosure.diagnose import Case
-from eclosure.metrics.rates import Metric
-from eclosure.report.against import Against, hold_against
-from eclosure.report.notes import Notes
-from eclosure.stats.intervals import Estimate, Interval
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
+from eclose.core.response import Response, Source, Trace
+from eclose.diagnose import Case
+from eclose.metrics.rates import Metric
+from eclose.report.against import Against, hold_against
+from eclose.report.notes import Notes
+from eclose.stats.intervals import Estimate, Interval
 
 _RUN = "pwned.push(1)"
 PAYLOADS = (

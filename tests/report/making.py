@@ -10,13 +10,13 @@ from dataclasses import replace
 from itertools import cycle, islice
 from random import Random
 
-from eclosure.core.judgment import Criterion, Judgment, StepJudgment, Support
-from eclosure.core.response import Source
-from eclosure.core.verdict import FailureClass
-from eclosure.diagnose import Case, Diagnosis, diagnose
-from eclosure.world.make import Item, make_items
-from eclosure.world.oracle import judge
-from eclosure.world.saboteur import PLANS, Plan, Sabotaged, sabotage
+from eclose.core.judgment import Criterion, Judgment, StepJudgment, Support
+from eclose.core.response import Source
+from eclose.core.verdict import FailureClass
+from eclose.diagnose import Case, Diagnosis, diagnose
+from eclose.world.make import Item, make_items
+from eclose.world.oracle import judge
+from eclose.world.saboteur import PLANS, Plan, Sabotaged, sabotage
 
 MODELS = {"atlas-70b": 0.78, "atlas-8b": 0.62, "brook-mini": 0.45, "cinder-32b-reasoner": 0.7}
 """How often each is reliable."""

@@ -11,18 +11,18 @@ from tests.report.making import make_diagnosis
 from tests.report.test_payload import unpack
 from tests.test_diagnose import FAILS, case
 
-from eclosure.core.instance import Passage
-from eclosure.errors import UserError
-from eclosure.report.against import against_sentences, against_tables, hold_against
-from eclosure.report.html import page
-from eclosure.report.latex import latex
-from eclosure.report.markdown import markdown
-from eclosure.report.notes import Notes
-from eclosure.report.payload import make_payload
-from eclosure.report.plain import diagnosis_json
-from eclosure.report.plots import difference_plot
-from eclosure.report.words import signed, signed_range
-from eclosure.stats.intervals import Interval
+from eclose.core.instance import Passage
+from eclose.errors import UserError
+from eclose.report.against import against_sentences, against_tables, hold_against
+from eclose.report.html import page
+from eclose.report.latex import latex
+from eclose.report.markdown import markdown
+from eclose.report.notes import Notes
+from eclose.report.payload import make_payload
+from eclose.report.plain import diagnosis_json
+from eclose.report.plots import difference_plot
+from eclose.report.words import signed, signed_range
+from eclose.stats.intervals import Interval
 
 
 def asked(number, response="r", benchmark="b", **labels):

@@ -9,9 +9,9 @@ import pytest
 from tests.report.hostile import PAYLOADS, hostile_cases, hostile_notes
 from tests.report.making import make_cases, make_diagnosis, make_questions
 
-from eclosure.report.against import hold_against
-from eclosure.report.html import page
-from eclosure.report.notes import Notes
+from eclose.report.against import hold_against
+from eclose.report.html import page
+from eclose.report.notes import Notes
 
 pytestmark = pytest.mark.slow
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 380, "height": 800}

@@ -7,9 +7,9 @@ import pytest
 from tests.report.making import make_cases, make_questions
 from tests.report.test_browser import DESKTOP, PHONE, assert_calm, opened, read_through, shown_rows, until
 
-from eclosure.report.against import hold_against
-from eclosure.report.html import page
-from eclosure.report.notes import Notes
+from eclose.report.against import hold_against
+from eclose.report.html import page
+from eclose.report.notes import Notes
 
 pytestmark = pytest.mark.slow
 

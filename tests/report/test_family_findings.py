@@ -8,10 +8,10 @@ import pytest
 from tests.construct.test_findings import JUDGING
 from tests.report.family_making import FINDINGS, SOUND, finding, full_family
 
-from eclosure.core.family import Finding
-from eclosure.protocol.acceptance import WANTED
-from eclosure.protocol.construction import SCHEMAS, Role
-from eclosure.report.family_findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, shown_findings
+from eclose.core.family import Finding
+from eclose.protocol.acceptance import WANTED
+from eclose.protocol.construction import SCHEMAS, Role
+from eclose.report.family_findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, shown_findings
 
 EDITS = ("Evidence-CF 1", "Evidence-CF 2")
 

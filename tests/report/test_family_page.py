@@ -14,10 +14,10 @@ from tests.report.test_browser import DESKTOP, PHONE, assert_calm, watched
 from tests.report.test_looks import COLOURS, contrast
 from tests.report.test_page import Skeleton
 
-from eclosure.report import family_page as module
-from eclosure.report.family_page import family_page
-from eclosure.report.family_words import show_family
-from eclosure.report.template import source_hash
+from eclose.report import family_page as module
+from eclose.report.family_page import family_page
+from eclose.report.family_words import show_family
+from eclose.report.template import source_hash
 
 TEXTS = files(module.__package__) / "texts"
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.report.family_making import full_family, hostile_family
 
-from eclosure.core.instance import Passage
-from eclosure.core.response import Trace
-from eclosure.report.family_words import Reference, show_family, view_names
-from eclosure.report.word_diff import Mark
+from eclose.core.instance import Passage
+from eclose.core.response import Trace
+from eclose.report.family_words import Reference, show_family, view_names
+from eclose.report.word_diff import Mark
 
 MARKS = {Mark.SAME: "{}", Mark.OLD: "[-{}-]", Mark.NEW: "{{+{}+}}"}
 

@@ -12,12 +12,12 @@ from tests.report.making import make_diagnosis, told_by_processes
 from tests.report.test_against import BEFORE, NOW, held
 from tests.test_diagnose import case
 
-from eclosure.core.response import Source
-from eclosure.report import figures as module
-from eclosure.report.figures import figures
-from eclosure.report.notes import Notes
-from eclosure.report.plots import PANEL_METRICS, composition_bars, difference_plot, flow_rows, metric_panels, rate_plot
-from eclosure.report.story import flow
+from eclose.core.response import Source
+from eclose.report import figures as module
+from eclose.report.figures import figures
+from eclose.report.notes import Notes
+from eclose.report.plots import PANEL_METRICS, composition_bars, difference_plot, flow_rows, metric_panels, rate_plot
+from eclose.report.story import flow
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -147,8 +147,8 @@ def test_a_dollar_sign_is_a_dollar_sign():
 @pytest.mark.slow
 def test_bytes_do_not_depend_on_the_process():
     program = (
-        "import hashlib; from tests.report.making import *; from eclosure.report.figures import figures; "
-        "from eclosure.report.notes import Notes; "
+        "import hashlib; from tests.report.making import *; from eclose.report.figures import figures; "
+        "from eclose.report.notes import Notes; "
         "found = figures(make_diagnosis(make_cases(make_questions(3), 12), 5), Notes()); "
         "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in found.items()))"
     )

@@ -15,20 +15,20 @@ from tests.report.making import MODELS, make_diagnosis, told_by_processes
 from tests.report.test_story import agreeing, repeated
 from tests.test_diagnose import FAILS, case
 
-from eclosure.metrics.rates import Metric
-from eclosure.report import figures
-from eclosure.report.formats import Written
-from eclosure.report.headline import headline
-from eclosure.report.junit import junit
-from eclosure.report.latex import escape as latex_escape
-from eclosure.report.latex import latex
-from eclosure.report.markdown import escape as markdown_escape
-from eclosure.report.markdown import markdown
-from eclosure.report.notes import NOT_VALIDATED, Notes
-from eclosure.report.plain import diagnosis_json
-from eclosure.report.render import write_all
-from eclosure.report.words import one_line, unbroken
-from eclosure.stats.intervals import Estimate, Interval
+from eclose.metrics.rates import Metric
+from eclose.report import figures
+from eclose.report.formats import Written
+from eclose.report.headline import headline
+from eclose.report.junit import junit
+from eclose.report.latex import escape as latex_escape
+from eclose.report.latex import latex
+from eclose.report.markdown import escape as markdown_escape
+from eclose.report.markdown import markdown
+from eclose.report.notes import NOT_VALIDATED, Notes
+from eclose.report.plain import diagnosis_json
+from eclose.report.render import write_all
+from eclose.report.words import one_line, unbroken
+from eclose.stats.intervals import Estimate, Interval
 
 ANY_TEXT = st.one_of(st.text(st.characters(codec=None)), st.sampled_from(PAYLOADS))
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -234,7 +234,7 @@ def test_json_holds_every_rate_with_its_interval(diagnosis):
 
 def test_the_keys_of_the_json_stay(diagnosis):
     told = json.loads(diagnosis_json(diagnosis))
-    assert told["format"] == "eclosure-diagnosis-1"
+    assert told["format"] == "eclose-diagnosis-1"
     assert list(told) == [
         "format", "title", "about", "stale", "provenance", "judges", "headline", "validation", "validated", "corrected",
         "agreement", "responses", "questions", "groups", "by_model", "by_dataset", "by_evidence", "joint", "violations",
@@ -276,7 +276,7 @@ def test_without_matplotlib_everything_else_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     written = write_all(make_diagnosis([case()], resamples=5), [case()], tmp_path)
     assert list(written) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"]
-    assert figures.figures_missing().endswith("pip install 'eclosure[figures]'")
+    assert figures.figures_missing().endswith("pip install 'eclose[figures]'")
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def test_bytes_do_not_depend_on_the_process():
     """Sets and hashes of strings are ordered otherwise in every process."""
     program = (
         "import hashlib; from tests.report.hostile import *; from tests.report.making import make_diagnosis; "
-        "from eclosure.report.html import page; from eclosure.report.junit import junit; "
+        "from eclose.report.html import page; from eclose.report.junit import junit; "
         "cases = hostile_cases(); diagnosis = make_diagnosis(cases, resamples=5); "
         "print(hashlib.sha256((page(diagnosis, cases) + junit(cases)).encode()).hexdigest())"
     )

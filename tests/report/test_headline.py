@@ -11,21 +11,21 @@ from tests.report.making import make_diagnosis
 from tests.report.test_story import CORRECTED
 from tests.test_diagnose import FAILS, case
 
-from eclosure.core.judgment import MAX_UNJUDGED_SHARE, Criterion
-from eclosure.metrics.rates import Metric
-from eclosure.report.against import against_sentences, against_tables, hold_against
-from eclosure.report.headline import headline
-from eclosure.report.html import page
-from eclosure.report.latex import latex
-from eclosure.report.markdown import markdown
-from eclosure.report.notes import Notes
-from eclosure.report.plain import diagnosis_json
-from eclosure.report.plots import difference_plot, rate_plot
-from eclosure.report.story import cautions
-from eclosure.report.tables import rate_cell
-from eclosure.report.words import Reading, between, percent_span, reading
-from eclosure.stats.intervals import Interval
-from eclosure.stats.rates import Rate
+from eclose.core.judgment import MAX_UNJUDGED_SHARE, Criterion
+from eclose.metrics.rates import Metric
+from eclose.report.against import against_sentences, against_tables, hold_against
+from eclose.report.headline import headline
+from eclose.report.html import page
+from eclose.report.latex import latex
+from eclose.report.markdown import markdown
+from eclose.report.notes import Notes
+from eclose.report.plain import diagnosis_json
+from eclose.report.plots import difference_plot, rate_plot
+from eclose.report.story import cautions
+from eclose.report.tables import rate_cell
+from eclose.report.words import Reading, between, percent_span, reading
+from eclose.stats.intervals import Interval
+from eclose.stats.rates import Rate
 
 UNREADABLE = "invalid: Additional properties are not allowed"
 

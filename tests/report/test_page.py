@@ -13,10 +13,10 @@ from tests.report.hostile import PAYLOADS, hostile_case, hostile_cases, hostile_
 from tests.report.making import make_diagnosis
 from tests.report.test_story import agreeing
 
-from eclosure.core.unseen import visible
-from eclosure.report import html as module
-from eclosure.report.html import page
-from eclosure.report.notes import NOT_VALIDATED, Notes
+from eclose.core.unseen import visible
+from eclose.report import html as module
+from eclose.report.html import page
+from eclose.report.notes import NOT_VALIDATED, Notes
 
 TEXTS = files(module.__package__) / "texts"
 VOID = {"meta", "link", "input", "br", "line", "rect", "circle"}

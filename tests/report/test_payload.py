@@ -14,14 +14,14 @@ from tests.report.hostile import hostile_cases
 from tests.report.making import make_diagnosis
 from tests.test_diagnose import FAILS, HOLDS, case
 
-from eclosure.core.instance import Passage
-from eclosure.core.judgment import Criterion, StepJudgment, Support
-from eclosure.diagnose import broken_link
-from eclosure.report.facets import FACETS, OUTCOMES, seen
-from eclosure.report.headline import headline
-from eclosure.report.notes import Notes
-from eclosure.report.payload import EVIDENCE_A_CHUNK, RESPONSES_A_CHUNK, make_payload, pack
-from eclosure.report.story import flow
+from eclose.core.instance import Passage
+from eclose.core.judgment import Criterion, StepJudgment, Support
+from eclose.diagnose import broken_link
+from eclose.report.facets import FACETS, OUTCOMES, seen
+from eclose.report.headline import headline
+from eclose.report.notes import Notes
+from eclose.report.payload import EVIDENCE_A_CHUNK, RESPONSES_A_CHUNK, make_payload, pack
+from eclose.report.story import flow
 
 
 def unpack(block):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from markdown_it import MarkdownIt
 
-from eclosure.annotate.results.tables import Table
-from eclosure.report.people import latex, markdown
+from eclose.annotate.results.tables import Table
+from eclose.report.people import latex, markdown
 
 HOSTILE = r"[x](javascript:alert(1)) | \input{/etc/passwd} % <b>_a_</b> & *"
 TABLE = Table("By dataset", ("dataset", "n"), ((HOSTILE, "1"), ("[a]", "2"), ("Derived", "3")), ("A note.",), "Derived")

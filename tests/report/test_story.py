@@ -10,15 +10,15 @@ import pytest
 from tests.report.making import MODELS, make_diagnosis
 from tests.test_diagnose import FAILS, case
 
-from eclosure.core.judgment import Criterion
-from eclosure.core.response import Source
-from eclosure.metrics.rates import Metric
-from eclosure.metrics.validation import Compared, validation_report
-from eclosure.report.headline import headline
-from eclosure.report.markdown import markdown
-from eclosure.report.notes import NOT_VALIDATED, Notes
-from eclosure.report.plots import flow_rows, rate_plot
-from eclosure.report.story import (
+from eclose.core.judgment import Criterion
+from eclose.core.response import Source
+from eclose.metrics.rates import Metric
+from eclose.metrics.validation import Compared, validation_report
+from eclose.report.headline import headline
+from eclose.report.markdown import markdown
+from eclose.report.notes import NOT_VALIDATED, Notes
+from eclose.report.plots import flow_rows, rate_plot
+from eclose.report.story import (
     agreement_sentences,
     cautions,
     evidence_rates,
@@ -26,9 +26,9 @@ from eclosure.report.story import (
     flip_sentences,
     flow,
 )
-from eclosure.report.tables import Cell, all_tables, flips_table, levels, metrics_tables
-from eclosure.report.words import unbroken
-from eclosure.stats.intervals import Estimate, Interval
+from eclose.report.tables import Cell, all_tables, flips_table, levels, metrics_tables
+from eclose.report.words import unbroken
+from eclose.stats.intervals import Estimate, Interval
 
 CORRECTED = {
     Metric.TRACE_RELIABILITY_RATE: Estimate(0.25, Interval(0.125, 0.5)),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.report.word_diff import Mark, added, counterparts, diff_words, is_changed, likeness, unmarked
+from eclose.report.word_diff import Mark, added, counterparts, diff_words, is_changed, likeness, unmarked
 
 MARKS = {Mark.SAME: "{}", Mark.OLD: "[-{}-]", Mark.NEW: "{{+{}+}}"}
 

@@ -7,7 +7,7 @@ from math import isnan, nan
 
 import numpy as np
 
-from eclosure.stats.bootstrap import SettingWeights
+from eclose.stats.bootstrap import SettingWeights
 
 
 def expanded(weights):

@@ -15,7 +15,7 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from eclosure.stats import agreement as stat
+from eclose.stats import agreement as stat
 
 SYMMETRIC = [
     stat.raw_agreement,

@@ -1,6 +1,6 @@
 import numpy as np
 
-from eclosure.stats.arrays import codes, ratio, scalar, sum_by
+from eclose.stats.arrays import codes, ratio, scalar, sum_by
 
 
 def test_ratio_divides_and_leaves_what_has_no_denominator_undefined():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eclosure.stats.beta import beta_survival, beta_upper
+from eclose.stats.beta import beta_survival, beta_upper
 
 PARAMETERS = np.array([
     (1, 1), (1, 10), (1, 1e5), (1.4, 0.3), (2, 0.05), (3, 3), (97, 4), (4, 97), (950, 51), (5e4, 5e4), (3e3, 9.7e4)

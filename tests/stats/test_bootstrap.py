@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.stats import agreement as stat
-from eclosure.stats import resampling
-from eclosure.stats.bootstrap import (
+from eclose.stats import agreement as stat
+from eclose.stats import resampling
+from eclose.stats.bootstrap import (
     SettingTable,
     bootstrap_rates,
     bootstrap_settings,
@@ -17,8 +17,8 @@ from eclosure.stats.bootstrap import (
     shared_questions,
     weighted_rates,
 )
-from eclosure.stats.ranking import Scored, auroc_under, cross_fitted_under, recall_at_retention_under, stratified_folds
-from eclosure.stats.resampling import Strata, bootstrap
+from eclose.stats.ranking import Scored, auroc_under, cross_fitted_under, recall_at_retention_under, stratified_folds
+from eclose.stats.resampling import Strata, bootstrap
 
 from . import loops
 

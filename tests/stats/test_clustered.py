@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from eclosure.stats.agreement import MISSING
-from eclosure.stats.clustered import QuestionCounts, clustered_rate
+from eclose.stats.agreement import MISSING
+from eclose.stats.clustered import QuestionCounts, clustered_rate
 
 X = MISSING
 

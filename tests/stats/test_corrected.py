@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
-from eclosure.stats.agreement import MISSING
-from eclosure.stats.corrected import (
+from eclose.stats.agreement import MISSING
+from eclose.stats.corrected import (
     JudgeErrors,
     carried_over_rate,
     corrected_rate,
     sampling_weights,
 )
-from eclosure.stats.intervals import wilson
+from eclose.stats.intervals import wilson
 
 X = MISSING
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from eclosure.stats.intervals import Interval, percentile, wilson
+from eclose.stats.intervals import Interval, percentile, wilson
 
 proportions = st.integers(1, 3_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 

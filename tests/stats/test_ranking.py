@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from eclosure.stats.ranking import (
+from eclose.stats.ranking import (
     Scored,
     auroc,
     auroc_under,
@@ -18,7 +18,7 @@ from eclosure.stats.ranking import (
     threshold_at_retention,
     thresholds,
 )
-from eclosure.stats.resampling import Strata
+from eclose.stats.resampling import Strata
 
 from . import loops
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.stats.intervals import wilson
-from eclosure.stats.rates import Rate, mean, sample_sd
+from eclose.stats.intervals import wilson
+from eclose.stats.rates import Rate, mean, sample_sd
 
 labels = st.lists(st.sampled_from([True, False, None]), max_size=30)
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20)

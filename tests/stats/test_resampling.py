@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.stats import resampling
-from eclosure.stats.bootstrap import paired_hierarchical, shared_questions
-from eclosure.stats.intervals import percentile
-from eclosure.stats.resampling import Replicates, Strata, block_sizes, bootstrap, draw_counts
+from eclose.stats import resampling
+from eclose.stats.bootstrap import paired_hierarchical, shared_questions
+from eclose.stats.intervals import percentile
+from eclose.stats.resampling import Replicates, Strata, block_sizes, bootstrap, draw_counts
 
 from . import loops
 

@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eclosure.chat.connect import CallSettings, Connection, connect
-from eclosure.chat.model import Request
-from eclosure.errors import UserError
-from eclosure.store.cluster import RaySettings, Shard, run_on_ray, when_stopped
-from eclosure.store.ledger import Ledger
-from eclosure.store.records import scan
-from eclosure.store.runner import Job, Runner
-from eclosure.store.shares import Share, share_limit
+from eclose.chat.connect import CallSettings, Connection, connect
+from eclose.chat.model import Request
+from eclose.errors import UserError
+from eclose.store.cluster import RaySettings, Shard, run_on_ray, when_stopped
+from eclose.store.ledger import Ledger
+from eclose.store.records import scan
+from eclose.store.runner import Job, Runner
+from eclose.store.shares import Share, share_limit
 
 RUN = "asking"
 

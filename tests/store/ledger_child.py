@@ -12,10 +12,10 @@ import sys
 from collections import deque
 from pathlib import Path
 
-from eclosure.core.identity import content_hash
-from eclosure.store import ledger as ledger_module
-from eclosure.store import ledger_accounts
-from eclosure.store.ledger import Intent, Ledger, Outcome, Settled, UnderWayError
+from eclose.core.identity import content_hash
+from eclose.store import ledger as ledger_module
+from eclose.store import ledger_accounts
+from eclose.store.ledger import Intent, Ledger, Outcome, Settled, UnderWayError
 
 
 def call(number: int) -> Intent:

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from eclosure.errors import UserError
-from eclosure.store.atomic import AtomicFile
+from eclose.errors import UserError
+from eclose.store.atomic import AtomicFile
 
 
 def put(path, data=b"x"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.errors import UserError
-from eclosure.store.begun import forget_start, note_start
-from eclosure.store.stage import Stage
+from eclose.errors import UserError
+from eclose.store.begun import forget_start, note_start
+from eclose.store.stage import Stage
 
 
 def stage(folder, **settings):

@@ -21,12 +21,12 @@ from tests.store.cluster_work import RUN, Asking, run_shard, write_settings
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclosure.errors import Resumable, SettingError, UserError
-from eclosure.store.cluster import RaySettings, Shard, run_on_ray, when_stopped
-from eclosure.store.ledger import Ledger
-from eclosure.world.faults import Behaviour
-from eclosure.world.replies import Reply
-from eclosure.world.server import ServerThread
+from eclose.errors import Resumable, SettingError, UserError
+from eclose.store.cluster import RaySettings, Shard, run_on_ray, when_stopped
+from eclose.store.ledger import Ledger
+from eclose.world.faults import Behaviour
+from eclose.world.replies import Reply
+from eclose.world.server import ServerThread
 
 ROOT = Path(__file__).parent.parent.parent
 LATENCY = 0.2
@@ -71,7 +71,7 @@ def test_a_ledger_in_a_file_is_refused(tmp_path):
 
 def test_without_ray_one_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install 'eclosure\[chat,postgres,ray\]'"):
+    with pytest.raises(UserError, match=r"pip install 'eclose\[chat,postgres,ray\]'"):
         run_on_ray(nothing, "postgresql://nowhere/x", RaySettings())
 
 

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import text
 from tests.store.postgres import fresh_database
 
-from eclosure.errors import UserError
-from eclosure.store import database
-from eclosure.store.database import WriterLock, engine_of
+from eclose.errors import UserError
+from eclose.store import database
+from eclose.store.database import WriterLock, engine_of
 
 
 class FakeWindows(ModuleType):

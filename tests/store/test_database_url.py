@@ -9,9 +9,9 @@ import sys
 import pytest
 from tests.generating import questions
 
-from eclosure.annotate.project import _place
-from eclosure.errors import SettingError
-from eclosure.store.database import engine_of, has_password, is_url, shown
+from eclose.annotate.project import _place
+from eclose.errors import SettingError
+from eclose.store.database import engine_of, has_password, is_url, shown
 
 SECRET = "sEcret"
 
@@ -92,7 +92,7 @@ def test_no_command_repeats_a_password(tmp_path, url):
     questions(tmp_path / "instances.jsonl", 1)
     words = ["generate", "instances.jsonl", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--no-price"]
     done = subprocess.run(
-        [sys.executable, "-m", "eclosure.cli.main", *words, "--out", "run", "--ledger", url],
+        [sys.executable, "-m", "eclose.cli.main", *words, "--out", "run", "--ledger", url],
         cwd=tmp_path,
         env={**os.environ, "PYTHONDEVMODE": ""},
         capture_output=True,

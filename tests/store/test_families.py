@@ -3,11 +3,11 @@
 import json
 from itertools import islice
 
-from eclosure.core.family import Family
-from eclosure.store.families import scan_families
-from eclosure.store.manifest import Tally
-from eclosure.store.records import encode
-from eclosure.world.families import make_families
+from eclose.core.family import Family
+from eclose.store.families import scan_families
+from eclose.store.manifest import Tally
+from eclose.store.records import encode
+from eclose.world.families import make_families
 
 
 def test_every_record_is_a_family_a_reason_or_an_error(tmp_path):

@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.errors import RecordError, UserError
-from eclosure.store.indexed import index_file
-from eclosure.store.records import encode, read, write
+from eclose.core.instance import Instance, Passage
+from eclose.errors import RecordError, UserError
+from eclose.store.indexed import index_file
+from eclose.store.records import encode, read, write
 
 INSTANCES = [
     Instance(f"id-{number}", "Q?", (Passage("0", "T", "text " * number + "ünï\u2028code"),)) for number in range(1, 8)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.errors import RecordError, UserError
-from eclosure.store import jsontext
-from eclosure.store.jsonfile import parse_object, read_objects
-from eclosure.store.jsontext import Window
+from eclose.errors import RecordError, UserError
+from eclose.store import jsontext
+from eclose.store.jsonfile import parse_object, read_objects
+from eclose.store.jsontext import Window
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
@@ -118,7 +118,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").touch()
-    with pytest.raises(UserError, match=r"pip install 'eclosure\[parquet\]'"):
+    with pytest.raises(UserError, match=r"pip install 'eclose\[parquet\]'"):
         list(read_objects(tmp_path / "a.parquet"))
 
 
@@ -137,7 +137,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, wrapping):
 
 
 def test_an_endless_line_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("eclosure.store.jsonfile.RECORD_LIMIT", 100)
+    monkeypatch.setattr("eclose.store.jsonfile.RECORD_LIMIT", 100)
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n' + "x" * 200)
     records = read_objects(path)

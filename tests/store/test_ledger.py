@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import event
 from tests.store.postgres import fresh_database
 
-from eclosure.core.identity import canonical_bytes, content_hash
-from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.store import ledger as ledger_module
-from eclosure.store import ledger_accounts, ledger_queries
-from eclosure.store.ledger import Intent, Ledger, NotCoveredError, Outcome, Settled, UnderWayError
+from eclose.core.identity import canonical_bytes, content_hash
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.store import ledger as ledger_module
+from eclose.store import ledger_accounts, ledger_queries
+from eclose.store.ledger import Intent, Ledger, NotCoveredError, Outcome, Settled, UnderWayError
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "decoding": {"seed": 1}, "replica": 0}
 
@@ -441,7 +441,7 @@ def test_a_password_is_not_shown(monkeypatch):
 
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(UserError, match=r"needs psycopg. Run: pip install 'eclosure\[postgres\]'"):
+    with pytest.raises(UserError, match=r"needs psycopg. Run: pip install 'eclose\[postgres\]'"):
         using("postgresql://host/name", lambda ledger: ledger.spent())
 
 

@@ -11,11 +11,11 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import IntegrityError
 from tests.store import ledger_child as child
 
-from eclosure.errors import UserError
-from eclosure.store import commits as commits_module
-from eclosure.store.commits import Commits
-from eclosure.store.database import engine_of
-from eclosure.store.ledger import Ledger
+from eclose.errors import UserError
+from eclose.store import commits as commits_module
+from eclose.store.commits import Commits
+from eclose.store.database import engine_of
+from eclose.store.ledger import Ledger
 
 
 class Place:

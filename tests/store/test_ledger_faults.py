@@ -19,10 +19,10 @@ from sqlalchemy import text
 from tests.store import ledger_child as child
 from tests.store.postgres import fresh_database
 
-from eclosure.errors import UserError
-from eclosure.store import database
-from eclosure.store.database import engine_of
-from eclosure.store.ledger import Ledger, Outcome
+from eclose.errors import UserError
+from eclose.store import database
+from eclose.store.database import engine_of
+from eclose.store.ledger import Ledger, Outcome
 
 CHILD = Path(child.__file__)
 

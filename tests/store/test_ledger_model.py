@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.store.postgres import fresh_database
 
-from eclosure.core.identity import content_hash
-from eclosure.errors import UserError
-from eclosure.store import ledger_queries
-from eclosure.store.ledger import Intent, Ledger, Outcome, Settled
+from eclose.core.identity import content_hash
+from eclose.errors import UserError
+from eclose.store import ledger_queries
+from eclose.store.ledger import Intent, Ledger, Outcome, Settled
 
 NUMBERS = st.integers(0, 3)
 RUNS = st.sampled_from(["a", "b"])

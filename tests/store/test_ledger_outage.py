@@ -13,16 +13,16 @@ from sqlalchemy.exc import OperationalError
 from tests.store import ledger_child as child
 from tests.store.postgres import Server, fresh_database
 
-from eclosure.chat.connect import CallSettings, connected
-from eclosure.chat.model import Decoding, Finish, Reply, Request, Usage
-from eclosure.chat.prices import Price
-from eclosure.errors import Resumable
-from eclosure.store import commits
-from eclosure.store import ledger as ledger_module
-from eclosure.store.commits import Commits
-from eclosure.store.ledger import Ledger
-from eclosure.store.records import ReadRecord
-from eclosure.store.runner import Job, Runner, Stopped
+from eclose.chat.connect import CallSettings, connected
+from eclose.chat.model import Decoding, Finish, Reply, Request, Usage
+from eclose.chat.prices import Price
+from eclose.errors import Resumable
+from eclose.store import commits
+from eclose.store import ledger as ledger_module
+from eclose.store.commits import Commits
+from eclose.store.ledger import Ledger
+from eclose.store.records import ReadRecord
+from eclose.store.runner import Job, Runner, Stopped
 
 RECORDS = 300
 

@@ -9,12 +9,12 @@ from sqlalchemy import inspect, text
 from tests.store import ledger_child as child
 from tests.store.postgres import fresh_database
 
-from eclosure.errors import UserError
-from eclosure.store import ledger_queries as sql
-from eclosure.store.database import engine_of, migrate
-from eclosure.store.ledger import Ledger
-from eclosure.store.ledger_rows import intent_row, outcome_row, request_bytes, settled_row
-from eclosure.store.ledger_schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.errors import UserError
+from eclose.store import ledger_queries as sql
+from eclose.store.database import engine_of, migrate
+from eclose.store.ledger import Ledger
+from eclose.store.ledger_rows import intent_row, outcome_row, request_bytes, settled_row
+from eclose.store.ledger_schema import MIGRATIONS, MIGRATIONS_TABLE
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -133,7 +133,7 @@ def test_a_ledger_of_a_later_version_is_left_alone(where, engine):
     with engine.begin() as connection:
         connection.execute(text(f"INSERT INTO {MIGRATIONS_TABLE} VALUES ('from_the_future')"))
     engine.dispose()
-    with pytest.raises(UserError, match=r"another version of eclosure \(from_the_future\). Install the newest"):
+    with pytest.raises(UserError, match=r"another version of eclose \(from_the_future\). Install the newest"):
         asyncio.run(write_and_read(where))
 
 

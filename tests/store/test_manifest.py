@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from eclosure.errors import RecordError, UserError
-from eclosure.store.manifest import Counts, Manifest, Tally, file_hash, file_hashes, read_manifest, work_hash
-from eclosure.store.records import ReadRecord
+from eclose.errors import RecordError, UserError
+from eclose.store.manifest import Counts, Manifest, Tally, file_hash, file_hashes, read_manifest, work_hash
+from eclose.store.records import ReadRecord
 
 MANIFEST = Manifest("stage", {"n": 1}, {"in": "sha256:1"}, {"out": "sha256:2"}, Counts(3, 1, {"why": 1}, {"bad": 1}))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eclosure.store.mounts import network_file_system
+from eclose.store.mounts import network_file_system
 
 
 def test_the_nearest_mount_decides(tmp_path):

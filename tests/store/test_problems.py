@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eclosure.errors import UserError
-from eclosure.store.problems import refuse
+from eclose.errors import UserError
+from eclose.store.problems import refuse
 
 
 def test_nothing_wrong_is_no_refusal():

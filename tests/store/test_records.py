@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Judgment, LocalFailure, StepJudgment
-from eclosure.core.response import Response, Source, Trace
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.errors import RecordError, UserError
-from eclosure.store.records import AtomicFile, ReadRecord, check, decode, encode, read, scan, values, write
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
+from eclose.core.response import Response, Source, Trace
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import RecordError, UserError
+from eclose.store.records import AtomicFile, ReadRecord, check, decode, encode, read, scan, values, write
 
 # Anything a file can hold: right-to-left marks, combining characters, private use, line separators, emoji.
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -152,7 +152,7 @@ def test_a_failure_at_the_very_end_leaves_nothing_either(tmp_path, monkeypatch):
 def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, name):
     """In a process of its own, whose files may have a hundred bytes: what is buffered cannot be written out either."""
     code = (
-        "import resource, signal, sys; from eclosure.store.atomic import AtomicFile\n"
+        "import resource, signal, sys; from eclose.store.atomic import AtomicFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "try:\n"
         "    with AtomicFile(sys.argv[1]) as file:\n"

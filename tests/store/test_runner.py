@@ -18,13 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.store.postgres import fresh_database
 
-from eclosure.errors import RecordError, Resumable, UserError
-from eclosure.store.export import export, funnel, total
-from eclosure.store.ledger import Ledger
-from eclosure.store.manifest import Counts, read_manifest
-from eclosure.store.records import ReadRecord
-from eclosure.store.runner import READ, Job, Rejected, Runner, Stopped, working_on
-from eclosure.store.stage import Stage
+from eclose.errors import RecordError, Resumable, UserError
+from eclose.store.export import export, funnel, total
+from eclose.store.ledger import Ledger
+from eclose.store.manifest import Counts, read_manifest
+from eclose.store.records import ReadRecord
+from eclose.store.runner import READ, Job, Rejected, Runner, Stopped, working_on
+from eclose.store.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -297,8 +297,8 @@ def test_a_record_that_is_lost_keeps_the_manifest_from_being_written(tmp_path):
 CHILD = """
 import asyncio, sys
 from tests.store.test_runner import Number, numbers
-from eclosure.store.ledger import Ledger
-from eclosure.store.runner import Job, Runner
+from eclose.store.ledger import Ledger
+from eclose.store.runner import Job, Runner
 
 async def main():
     async def work(number):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.store.seen import SeenIds
+from eclose.store.seen import SeenIds
 
 notes = st.lists(
     st.tuples(st.text(max_size=3), st.sampled_from(["one", "two", b"three", {"b": 1, "a": 2}])), max_size=60

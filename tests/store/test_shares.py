@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import text
 from tests.store.postgres import fresh_database
 
-from eclosure.errors import Resumable, SettingError, UserError
-from eclosure.store import shares
-from eclosure.store.database import engine_of
-from eclosure.store.shares import Division, Share, divide, share_limit
+from eclose.errors import Resumable, SettingError, UserError
+from eclose.store import shares
+from eclose.store.database import engine_of
+from eclose.store.shares import Division, Share, divide, share_limit
 
 LEASE = 1.5
 WHOLE = Share(8)
@@ -25,7 +25,7 @@ WHOLE = Share(8)
 # A worker in a process of its own, to be killed: it holds what it gets, and says how much that is.
 CHILD = f"""
 import asyncio, sys
-from eclosure.store.shares import Share, share_limit
+from eclose.store.shares import Share, share_limit
 
 class Told:
     in_flight = 0

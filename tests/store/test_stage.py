@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.store.records import ReadRecord
-from eclosure.store.stage import Stage, beside, refuse_shared_files, write_together
+from eclose.core.instance import Instance, Passage
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.store.records import ReadRecord
+from eclose.store.stage import Stage, beside, refuse_shared_files, write_together
 
 GOOD = ReadRecord("line 1", Instance("1", "Q?", (Passage("0", "", "x"),)))
 BAD = ReadRecord("line 2", error=RecordError("is wrong", path="in", record="line 2"), error_kind="wrong record")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.errors import UserError
-from eclosure.store.table import neutral, plain, read_table, table
+from eclose.errors import UserError
+from eclose.store.table import neutral, plain, read_table, table
 
 FORMULAS = [
     "=1+1", "+1", "-1", "@SUM(A1)", "＝1", "＋1", "－1", "＠x", "  =1", "\t=1", "\tx", "\rx", "\nx", "\u00a0=1", "'=1",

@@ -7,7 +7,7 @@ pytest.importorskip("peft", reason="needs the train extra")
 
 from tests.train.small import short_families, small_model, small_tokenizer
 
-from eclosure.store.records import write
+from eclose.store.records import write
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,8 +10,8 @@ import sys
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 
-import eclosure.likelihood.probe
-from eclosure.cli.main import main
+import eclose.likelihood.probe
+from eclose.cli.main import main
 
 
 def allow_cpus():
@@ -33,14 +33,14 @@ def only_the_first_may_try():
         raise AssertionError("this process has no weights to try")
 
     if os.environ["RANK"] != "0":
-        eclosure.likelihood.probe.choose = refuse
+        eclose.likelihood.probe.choose = refuse
 
 
 def say_what_is_sharded():
     """One line per process: trained tensors that are sharded, and all of them."""
     from torch.distributed.tensor import DTensor
 
-    from eclosure.train.trainer import EClosureTrainer
+    from eclose.train.trainer import EClosureTrainer
 
     class Told(EClosureTrainer):
         def training_step(self, model, *args):
@@ -51,14 +51,14 @@ def say_what_is_sharded():
             self.__class__ = EClosureTrainer  # once is enough
             return EClosureTrainer.training_step(self, model, *args)
 
-    import eclosure.train.run
+    import eclose.train.run
 
-    eclosure.train.run.EClosureTrainer = Told
+    eclose.train.run.EClosureTrainer = Told
 
 
 if __name__ == "__main__":
     allow_cpus()
     only_the_first_may_try()
     say_what_is_sharded()
-    sys.argv[0] = "eclosure"
+    sys.argv[0] = "eclose"
     main()

@@ -8,10 +8,10 @@ from tests.likelihood.models import build
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from eclosure.protocol.prompts import load_text
-from eclosure.train.config import EClosureConfig
-from eclosure.train.trainer import EClosureTrainer
-from eclosure.world.families import make_families
+from eclose.protocol.prompts import load_text
+from eclose.train.config import EClosureConfig
+from eclose.train.trainer import EClosureTrainer
+from eclose.world.families import make_families
 
 VOCABULARY = 1_500
 _TEMPLATE = (

@@ -10,14 +10,14 @@ pytest.importorskip("peft")
 
 from tests.train.small import short_families, small_tokenizer
 
-from eclosure.core.family import ViewKind
-from eclosure.errors import UserError
-from eclosure.likelihood.pack import Pack
-from eclosure.likelihood.render import Renderer
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.store.records import write
-from eclosure.train import admit as admission
-from eclosure.train.admit import TOO_LONG, admit
+from eclose.core.family import ViewKind
+from eclose.errors import UserError
+from eclose.likelihood.pack import Pack
+from eclose.likelihood.render import Renderer
+from eclose.protocol.response import ResponsePrompt
+from eclose.store.records import write
+from eclose.train import admit as admission
+from eclose.train.admit import TOO_LONG, admit
 
 
 def renderer(limit=8_192):

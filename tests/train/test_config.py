@@ -9,13 +9,13 @@ pytest.importorskip("peft")
 
 from tests.train.small import short_families, small_config, small_trainer
 
-from eclosure.errors import SettingError
-from eclosure.likelihood.score import Backend, Strategy
-from eclosure.likelihood.spans import Tokens
-from eclosure.protocol.response import Order
-from eclosure.train.config import EClosureConfig
-from eclosure.train.objective import Hinge, Method
-from eclosure.train.recipe import MODEL_HELP, ModelSettings
+from eclose.errors import SettingError
+from eclose.likelihood.score import Backend, Strategy
+from eclose.likelihood.spans import Tokens
+from eclose.protocol.response import Order
+from eclose.train.config import EClosureConfig
+from eclose.train.objective import Hinge, Method
+from eclose.train.recipe import MODEL_HELP, ModelSettings
 
 HELP = {
     field.name: field.metadata.get("help", "")
@@ -141,7 +141,7 @@ def test_another_number_of_processes_is_refused(tmp_path):
 
 
 def test_a_tokenizer_is_needed(tmp_path):
-    from eclosure.train.trainer import EClosureTrainer
+    from eclose.train.trainer import EClosureTrainer
 
     with pytest.raises(SettingError, match="tokenizer"):
         EClosureTrainer(None, small_config(tmp_path), short_families(1))

@@ -20,8 +20,8 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 from safetensors.torch import load_file
 from tests.train.small import short_families
 
-from eclosure.store.records import write
-from eclosure.train.recipe import read_recipe
+from eclose.store.records import write
+from eclose.train.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
 HELPER = Path(__file__).with_name("sharded.py")
@@ -109,7 +109,7 @@ def run(words, tmp_path_factory):
 
     def begin(processes, out=None, **settings):
         out = out or tmp_path_factory.mktemp("run") / "run"
-        command = ["-m", "eclosure.cli.main", *words(out, processes, **settings)]
+        command = ["-m", "eclose.cli.main", *words(out, processes, **settings)]
         command = [sys.executable, *command] if processes == 1 else torchrun(processes, *command)
         code, said = start(command, ACCELERATE_USE_CPU="true")
         assert code == 0, said
@@ -230,7 +230,7 @@ def test_any_number_of_processes_goes_on_where_any_other_stopped(run, one, two, 
 def test_a_launcher_that_starts_one_process_is_found_out(words, tmp_path):
     """`accelerate launch --cpu` starts one process, whatever it is told."""
     command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    code, said = start([*command, "-m", "eclosure.cli.main", *words(tmp_path / "run", 2)])
+    code, said = start([*command, "-m", "eclose.cli.main", *words(tmp_path / "run", 2)])
     assert code != 0
     assert "processes = 2, but 1 started." in said
     assert "ACCELERATE_USE_CPU=true torchrun --nproc_per_node 2" in said
@@ -241,7 +241,7 @@ def test_a_launcher_that_starts_one_process_is_found_out(words, tmp_path):
 def test_accelerate_launch_starts_as_many_as_our_configuration_says(words, one, tmp_path):
     command = [sys.executable, "-m", "accelerate.commands.launch", "--main_process_port", "0"]
     command += ["--config_file", str(RECIPES / "accelerate" / "ddp_cpu.yaml")]
-    code, said = start([*command, "-m", "eclosure.cli.main", *words(tmp_path / "run", 2)])
+    code, said = start([*command, "-m", "eclose.cli.main", *words(tmp_path / "run", 2)])
     assert code == 0, said
     assert_same(tmp_path / "run", one, **ROUNDING)
 

@@ -5,12 +5,12 @@ from itertools import islice
 
 import pytest
 
-from eclosure.core.choice import fixed_edit
-from eclosure.core.response import parse_completion
-from eclosure.protocol.response import Order, ResponsePrompt
-from eclosure.store.records import encode
-from eclosure.train.export import Edits, preference_rows, sft_rows
-from eclosure.world.families import make_families
+from eclose.core.choice import fixed_edit
+from eclose.core.response import parse_completion
+from eclose.protocol.response import Order, ResponsePrompt
+from eclose.store.records import encode
+from eclose.train.export import Edits, preference_rows, sft_rows
+from eclose.world.families import make_families
 
 PROMPT = ResponsePrompt()
 
@@ -68,7 +68,7 @@ def test_the_pairs_of_the_response_margin(family):
 
 def test_names_and_weights_are_those_of_our_objective(family):
     pytest.importorskip("torch")
-    from eclosure.train.objective import Method, objective
+    from eclose.train.objective import Method, objective
 
     ours = {term.name: term.weight for term in objective(Method.RESPONSE_MARGIN).terms}
     assert {row.comparison: row.weight for row in preference_rows(family, PROMPT)} == pytest.approx(ours)
@@ -96,7 +96,7 @@ def test_what_is_exported_is_what_is_rendered():
     pytest.importorskip("torch")
     from tests.tiny_models import tokenizer
 
-    from eclosure.likelihood.render import Renderer
+    from eclose.likelihood.render import Renderer
 
     renderer = Renderer(tokenizer())
     for family in islice(make_families("hotpot", 2), 2):

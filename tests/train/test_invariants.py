@@ -16,14 +16,14 @@ from peft import get_peft_model
 from tests.likelihood.models import CLASSES
 from tests.train.small import lora, short_families, small_model, small_tokenizer, small_trainer, trajectory
 
-from eclosure.core.choice import drawn_edit, fixed_edit
-from eclosure.likelihood.attention import register
-from eclosure.likelihood.pack import Pack
-from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.train.objective import Method, objective
-from eclosure.train.updates import family_order
+from eclose.core.choice import drawn_edit, fixed_edit
+from eclose.likelihood.attention import register
+from eclose.likelihood.pack import Pack
+from eclose.likelihood.render import Renderer
+from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
+from eclose.protocol.response import ResponsePrompt
+from eclose.train.objective import Method, objective
+from eclose.train.updates import family_order
 
 LARGEST, ONE_SIDED = 3e-6, 1e-6
 PLAIN = {"strategy": "naive", "backend": "sdpa", "gradient_checkpointing": False}

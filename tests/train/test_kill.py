@@ -14,8 +14,8 @@ pytest.importorskip("peft")
 
 from safetensors.torch import load_file
 
-from eclosure.train.recipe import read_recipe
-from eclosure.train.run import train
+from eclose.train.recipe import read_recipe
+from eclose.train.run import train
 
 RECIPE = """
 model: {model}
@@ -49,7 +49,7 @@ def command(recipe, family_file):
     def started(out):
         words = ["train", str(family_file), "--recipe", str(recipe), "--out", str(out)]
         return subprocess.Popen(
-            [sys.executable, "-m", "eclosure.cli.main", *words],
+            [sys.executable, "-m", "eclose.cli.main", *words],
             env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

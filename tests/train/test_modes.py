@@ -13,9 +13,9 @@ pytest.importorskip("peft")
 from tests.likelihood.models import random_scores
 from tests.train.small import short_families, small_config, small_model, small_trainer, trajectory
 
-from eclosure.errors import SettingError
-from eclosure.likelihood.probe import choose
-from eclosure.likelihood.score import Backend, Strategy, mean_logprobs
+from eclose.errors import SettingError
+from eclose.likelihood.probe import choose
+from eclose.likelihood.score import Backend, Strategy, mean_logprobs
 
 
 def trained(folder, backend="auto", **settings):
@@ -66,7 +66,7 @@ def test_the_trial_is_made_in_the_mode_that_will_train(tmp_path, monkeypatch):
         seen.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
         return choose(*_, **__)
 
-    monkeypatch.setattr("eclosure.train.trainer.choose", watched)
+    monkeypatch.setattr("eclose.train.trainer.choose", watched)
     small_trainer(tmp_path, short_families(1), bf16=True)
     small_trainer(tmp_path, short_families(1))
     assert [enabled for enabled, _ in seen] == [True, False]
@@ -145,7 +145,7 @@ def test_a_fused_optimizer_is_told_the_learning_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(
         trainer.accelerator, "backward", lambda loss, **options: seen.append(options) or loss.backward()
     )
-    monkeypatch.setattr("eclosure.train.trainer.clear_device_cache", lambda: emptied.append(True))
+    monkeypatch.setattr("eclose.train.trainer.clear_device_cache", lambda: emptied.append(True))
     (update,) = list(trainer.get_train_dataloader())[:1]
     trainer.training_step(trainer.model, update)
     trainer.args.optim = "lomo"
@@ -218,7 +218,7 @@ def test_zero3_trains_by_flag(model_folder, family_file, tmp_path):
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "MASTER_PORT": "29517"}
     environment |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
     result = subprocess.run(
-        [sys.executable, "-m", "eclosure.cli.main", *words],
+        [sys.executable, "-m", "eclose.cli.main", *words],
         capture_output=True,
         text=True,
         check=False,

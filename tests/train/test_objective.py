@@ -9,14 +9,14 @@ pytest.importorskip("peft")
 
 from tests.train.small import short_families, small_model, small_tokenizer
 
-from eclosure.core.edges import Direction, Edge
-from eclosure.core.family import ViewKind
-from eclosure.likelihood.pack import Pack, anchor_name, response_name, side_name
-from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.score import Strategy, mean_logprobs
-from eclosure.likelihood.spans import Tokens
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.train.objective import Hinge, Method, Objective, objective, smooth_hinge
+from eclose.core.edges import Direction, Edge
+from eclose.core.family import ViewKind
+from eclose.likelihood.pack import Pack, anchor_name, response_name, side_name
+from eclose.likelihood.render import Renderer
+from eclose.likelihood.score import Strategy, mean_logprobs
+from eclose.likelihood.spans import Tokens
+from eclose.protocol.response import ResponsePrompt
+from eclose.train.objective import Hinge, Method, Objective, objective, smooth_hinge
 
 WITH_MARGINS = [method for method in Method if method not in (Method.SFT, Method.CF_SFT)]
 

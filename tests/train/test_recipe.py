@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from eclosure.errors import SettingError, UserError
-from eclosure.train.config import EClosureConfig
-from eclosure.train.recipe import ModelSettings, Recipe, flags, read_recipe
+from eclose.errors import SettingError, UserError
+from eclose.train.config import EClosureConfig
+from eclose.train.recipe import ModelSettings, Recipe, flags, read_recipe
 
 
 def yaml_file(tmp_path, text):

@@ -16,16 +16,16 @@ transformers = pytest.importorskip("transformers")
 import yaml
 from tests.train.small import short_families
 
-from eclosure.chat.named import find_model
-from eclosure.cli.recipes import read_recipe as read_adapter_recipe
-from eclosure.core.family import QuestionEdit
-from eclosure.errors import SettingError, UserError
-from eclosure.store.manifest import file_hash, read_manifest
-from eclosure.store.records import encode
-from eclosure.train.config import EClosureConfig
-from eclosure.train.recipe import ModelSettings, read_recipe
-from eclosure.train.run import last_complete, train
-from eclosure.weights import load_adapter, load_model
+from eclose.chat.named import find_model
+from eclose.cli.recipes import read_recipe as read_adapter_recipe
+from eclose.core.family import QuestionEdit
+from eclose.errors import SettingError, UserError
+from eclose.store.manifest import file_hash, read_manifest
+from eclose.store.records import encode
+from eclose.train.config import EClosureConfig
+from eclose.train.recipe import ModelSettings, read_recipe
+from eclose.train.run import last_complete, train
+from eclose.weights import load_adapter, load_model
 
 QUICK = {
     "use_cpu": True,
@@ -351,7 +351,7 @@ def test_settings_are_left_as_text_not_as_a_pickle(done):
         with zipfile.ZipFile(path) as packed:
             (name,) = [name for name in packed.namelist() if name.endswith("data.pkl")]
             strings = [str(value) for _, value, _ in pickletools.genops(packed.read(name)) if value]
-        assert not [text for text in strings if text.startswith(("eclosure", "transformers", "accelerate", "peft"))]
+        assert not [text for text in strings if text.startswith(("eclose", "transformers", "accelerate", "peft"))]
 
 
 def test_the_card_can_be_read(done, model_folder):
@@ -360,7 +360,7 @@ def test_the_card_can_be_read(done, model_folder):
         meta = yaml.safe_load(front)
         assert meta["base_model"] == str(model_folder)
         assert meta["library_name"] == "peft"
-        assert meta["tags"] == ["eclosure", "e_closure"]
+        assert meta["tags"] == ["eclose", "e_closure"]
         assert "| seed | `42` |" in body
         assert "| families | 6 |" in body
         assert "eval_switch/S" in body

@@ -7,17 +7,17 @@ from itertools import islice
 
 import pytest
 
-from eclosure.chat.model import Decoding, Finish, Reply, Usage
-from eclosure.chat.template import TooLongError
-from eclosure.core.choice import fixed_edit
-from eclosure.core.family import ViewKind
-from eclosure.errors import UserError
-from eclosure.protocol.response import Order, completion_text, read_input
-from eclosure.stats.rates import Rate
-from eclosure.train.candidates import Candidate, find_candidates, keep_adapter
-from eclosure.train.replies import Answered, Asked, ask
-from eclosure.train.select import Accuracy, Origin, Scored, Selection, Settings, read_origin, select
-from eclosure.world.families import make_families
+from eclose.chat.model import Decoding, Finish, Reply, Usage
+from eclose.chat.template import TooLongError
+from eclose.core.choice import fixed_edit
+from eclose.core.family import ViewKind
+from eclose.errors import UserError
+from eclose.protocol.response import Order, completion_text, read_input
+from eclose.stats.rates import Rate
+from eclose.train.candidates import Candidate, find_candidates, keep_adapter
+from eclose.train.replies import Answered, Asked, ask
+from eclose.train.select import Accuracy, Origin, Scored, Selection, Settings, read_origin, select
+from eclose.world.families import make_families
 
 GOLD, EVIDENCE, QUESTION = ViewKind
 FAMILIES = list(islice(make_families("2wiki", 5), 4))

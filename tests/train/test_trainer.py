@@ -12,14 +12,14 @@ pytest.importorskip("peft")
 import yaml
 from tests.train.small import lora, short_families, small_model, small_trainer, trajectory
 
-from eclosure.core.family import Family
-from eclosure.errors import RecordError, SettingError
-from eclosure.store.indexed import index_file
-from eclosure.store.records import write
-from eclosure.train.averages import Averages
-from eclosure.train.card import model_card
-from eclosure.train.objective import Method, objective
-from eclosure.train.updates import FamilyList
+from eclose.core.family import Family
+from eclose.errors import RecordError, SettingError
+from eclose.store.indexed import index_file
+from eclose.store.records import write
+from eclose.train.averages import Averages
+from eclose.train.card import model_card
+from eclose.train.objective import Method, objective
+from eclose.train.updates import FamilyList
 
 
 def ran(tmp_path, **settings):
@@ -150,7 +150,7 @@ def test_the_front_matter_of_a_card_is_yaml_whatever_the_name(tmp_path, name):
     trainer = small_trainer(tmp_path, short_families(1), model=model, method="rm")
     meta = yaml.safe_load(model_card(trainer).split("---\n")[1])
     assert meta["base_model"] == name
-    assert meta["tags"] == ["eclosure", "rm"]
+    assert meta["tags"] == ["eclose", "rm"]
 
 
 # ---- averages ----

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.train.small import short_families, small_tokenizer
 
-from eclosure.core.choice import drawn_edit, fixed_edit
-from eclosure.likelihood.pack import Pack
-from eclosure.likelihood.render import Renderer
-from eclosure.likelihood.score import Strategy
-from eclosure.likelihood.spans import Tokens
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.train.objective import Method, objective
-from eclosure.train.updates import Draw, FamilyList, Planter, UpdateSampler, family_order, share
+from eclose.core.choice import drawn_edit, fixed_edit
+from eclose.likelihood.pack import Pack
+from eclose.likelihood.render import Renderer
+from eclose.likelihood.score import Strategy
+from eclose.likelihood.spans import Tokens
+from eclose.protocol.response import ResponsePrompt
+from eclose.train.objective import Method, objective
+from eclose.train.updates import Draw, FamilyList, Planter, UpdateSampler, family_order, share
 
 IDS = [f"family-{number}" for number in range(23)]
 

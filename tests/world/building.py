@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 import jsonschema_rs
 
-from eclosure.chat.asking import request_of
-from eclosure.chat.failures import CallFailure, FailureKind
-from eclosure.chat.model import Finish, Reply, Usage
-from eclosure.construct.draft import Draft
-from eclosure.construct.length import estimated
-from eclosure.construct.settings import ConstructSettings
-from eclosure.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
-from eclosure.construct.team import Team
-from eclosure.core.family import Family
-from eclosure.world.constructing import register_constructor
-from eclosure.world.replies import ChatRequest, Registry
-from eclosure.world.verifying import register_verifier
+from eclose.chat.asking import request_of
+from eclose.chat.failures import CallFailure, FailureKind
+from eclose.chat.model import Finish, Reply, Usage
+from eclose.construct.draft import Draft
+from eclose.construct.length import estimated
+from eclose.construct.settings import ConstructSettings
+from eclose.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
+from eclose.construct.team import Team
+from eclose.core.family import Family
+from eclose.world.constructing import register_constructor
+from eclose.world.replies import ChatRequest, Registry
+from eclose.world.verifying import register_verifier
 
 
 class InProcess:

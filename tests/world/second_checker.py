@@ -2,7 +2,7 @@
 
 It reads question, passages and trace with a transition network (``second/network.py``), the passages into a graph of
 nodes (``second/evidence.py``), the trace into another that an automaton of the question runs over
-(``second/story.py``). It imports nothing from ``eclosure.world``. ``None`` stands for what it cannot decide.
+(``second/story.py``). It imports nothing from ``eclose.world``. ``None`` stands for what it cannot decide.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tests.world.second.readings import (
 from tests.world.second.story import ABSTAIN, Listener, Story
 from tests.world.second.tables import ABSTENTIONS, ALIAS, EMPTY_WORDS, RELATIONS, UNITS
 
-from eclosure.core.judgment import LocalFailure
-from eclosure.core.labels import Label, conjunction, implication
-from eclosure.core.verdict import Verdict
+from eclose.core.judgment import LocalFailure
+from eclose.core.labels import Label, conjunction, implication
+from eclose.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclosure.core.instance import Instance, Passage
-    from eclosure.core.response import Response
+    from eclose.core.instance import Instance, Passage
+    from eclose.core.response import Response
 
 L1, L2, L3, L4, L5 = LocalFailure
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.server import ModelServer, serve
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.replies import Registry, Reply
+from eclose.world.server import ModelServer, serve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from eclosure.world.replies import ChatRequest
+    from eclose.world.replies import ChatRequest
 
 VERDICT = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
 VERDICT_TOOL = {

@@ -10,10 +10,10 @@ import openai
 import pytest
 from tests.world.serving import always, registry
 
-from eclosure.errors import SettingError
-from eclosure.world.batches import ENDPOINT, BatchBehaviour
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.server import ModelServer, serve
+from eclose.errors import SettingError
+from eclose.world.batches import ENDPOINT, BatchBehaviour
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.server import ModelServer, serve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.core.instance import Passage
-from eclosure.world.changes import coherent, localized, same_kind, surface_forms
-from eclosure.world.questions import read_question
-from eclosure.world.values import ValueKind, read_value
+from eclose.core.instance import Passage
+from eclose.world.changes import coherent, localized, same_kind, surface_forms
+from eclose.world.questions import read_question
+from eclose.world.values import ValueKind, read_value
 
 PERSON = (
     "Ada Berger (born 12 March 1934) is a novelist. She was born on March 12, 1934. She was married to Tomas Farkas."

@@ -9,19 +9,19 @@ from functools import cache
 import pytest
 from tests.world.building import funnel, through, world_model
 
-from eclosure.construct.draft import Draft
-from eclosure.construct.length import estimated
-from eclosure.construct.settings import ConstructSettings
-from eclosure.construct.stages import build_evidence, build_question, build_target, screen
-from eclosure.construct.team import Team
-from eclosure.errors import SettingError
-from eclosure.protocol import construction as shown
-from eclosure.protocol.construction import Role
-from eclosure.protocol.material import shown_passages
-from eclosure.world.constructing import DEFECTS, register_constructor
-from eclosure.world.make import make_item
-from eclosure.world.replies import Registry
-from eclosure.world.switching import defects
+from eclose.construct.draft import Draft
+from eclose.construct.length import estimated
+from eclose.construct.settings import ConstructSettings
+from eclose.construct.stages import build_evidence, build_question, build_target, screen
+from eclose.construct.team import Team
+from eclose.errors import SettingError
+from eclose.protocol import construction as shown
+from eclose.protocol.construction import Role
+from eclose.protocol.material import shown_passages
+from eclose.world.constructing import DEFECTS, register_constructor
+from eclose.world.make import make_item
+from eclose.world.replies import Registry
+from eclose.world.switching import defects
 
 PROFILES = ("2wiki", "musique", "hotpot")
 EACH = 60

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eclosure.core.instance import Passage
-from eclosure.world import relations as rel
-from eclosure.world.claims import Fact
-from eclosure.world.drafting import ended_otherwise, inserted, reword, tell
-from eclosure.world.facts import Statement
-from eclosure.world.language import Phrase
-from eclosure.world.solve import Move
+from eclose.core.instance import Passage
+from eclose.world import relations as rel
+from eclose.world.claims import Fact
+from eclose.world.drafting import ended_otherwise, inserted, reword, tell
+from eclose.world.facts import Statement
+from eclose.world.language import Phrase
+from eclose.world.solve import Move
 
 LIFE = "Ada Berger (born 12 March 1934) is a novelist. She was born in Kelport, and she died in Kelport. She was born on March 12, 1934."  # noqa: E501 - one passage
 ADA = Passage("0", "Ada Berger", LIFE)

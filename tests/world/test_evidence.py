@@ -4,11 +4,11 @@ from itertools import combinations
 
 import pytest
 
-from eclosure.core.instance import Passage
-from eclosure.world import relations as rel
-from eclosure.world.evidence import Evidence, Hop, Way, evidence_of, order_key, settle
-from eclosure.world.language import Phrase, Which
-from eclosure.world.questions import Agree, Choose, Lookup, Span, read_question
+from eclose.core.instance import Passage
+from eclose.world import relations as rel
+from eclose.world.evidence import Evidence, Hop, Way, evidence_of, order_key, settle
+from eclose.world.language import Phrase, Which
+from eclose.world.questions import Agree, Choose, Lookup, Span, read_question
 
 FILM = ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell.")
 DIRECTOR = ("Tomas Rell (film director)", "Tomas Rell (born 3 May 1930 in Halmere) is a film director.")

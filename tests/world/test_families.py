@@ -9,15 +9,15 @@ from itertools import islice
 
 import pytest
 
-from eclosure import Family, ViewKind, check_family
-from eclosure.core.instance import Instance
-from eclosure.core.response import Response
-from eclosure.store.jsontext import parse_object
-from eclosure.store.records import decode, encode
-from eclosure.world.families import Funnel, make_families, make_family
-from eclosure.world.make import make_item
-from eclosure.world.oracle import judge
-from eclosure.world.warrant import aligned, closes, minimal_support, sound_steps, warrants, warrants_uniquely
+from eclose import Family, ViewKind, check_family
+from eclose.core.instance import Instance
+from eclose.core.response import Response
+from eclose.store.jsontext import parse_object
+from eclose.store.records import decode, encode
+from eclose.world.families import Funnel, make_families, make_family
+from eclose.world.make import make_item
+from eclose.world.oracle import judge
+from eclose.world.warrant import aligned, closes, minimal_support, sound_steps, warrants, warrants_uniquely
 
 PROFILES = ("2wiki", "musique", "hotpot")
 COUNT = 25
@@ -117,8 +117,8 @@ def test_kinds_are_in_order(families):
 FINGERPRINT = """
 import hashlib
 from itertools import islice
-from eclosure.store.records import encode
-from eclosure.world.families import make_families
+from eclose.store.records import encode
+from eclose.world.families import make_families
 digest = hashlib.sha256()
 for profile in ("2wiki", "musique", "hotpot"):
     for family in islice(make_families(profile, 11), 4):

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from eclosure.world import grammar, lexicon
-from eclosure.world import relations as rel
-from eclosure.world.claims import (
+from eclose.world import grammar, lexicon
+from eclose.world import relations as rel
+from eclose.world.claims import (
     Agreed,
     Apart,
     Chosen,
@@ -20,11 +20,11 @@ from eclosure.world.claims import (
     Subtracted,
     Uncovered,
 )
-from eclosure.world.grammar import Writer, read_step
-from eclosure.world.language import Phrase, Which, capitalised, write_phrase, write_said
-from eclosure.world.questions import superlatives
-from eclosure.world.relations import ORDERS, RELATIONS, ROLE_NOUNS, SAME, TYPE_WORDS
-from eclosure.world.values import ValueKind, write_value
+from eclose.world.grammar import Writer, read_step
+from eclose.world.language import Phrase, Which, capitalised, write_phrase, write_said
+from eclose.world.questions import superlatives
+from eclose.world.relations import ORDERS, RELATIONS, ROLE_NOUNS, SAME, TYPE_WORDS
+from eclose.world.values import ValueKind, write_value
 
 A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
 ONE, OTHER = "Tomas R Rell", "Petra Lind"

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from openai import AsyncOpenAI, BadRequestError
 
-from eclosure import Response, parse_completion
-from eclosure.errors import SettingError
-from eclosure.protocol.response import ResponsePrompt
-from eclosure.world.handlers import FAILURES, FailureRates, break_item, world_registry
-from eclosure.world.make import make_item
-from eclosure.world.oracle import judge
-from eclosure.world.server import ServerThread
+from eclose import Response, parse_completion
+from eclose.errors import SettingError
+from eclose.protocol.response import ResponsePrompt
+from eclose.world.handlers import FAILURES, FailureRates, break_item, world_registry
+from eclose.world.make import make_item
+from eclose.world.oracle import judge
+from eclose.world.server import ServerThread
 
 ITEMS = [make_item(profile, 21, index) for profile in ("2wiki", "hotpot") for index in range(12)]
 

@@ -8,15 +8,15 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclosure.core.judgment import LocalFailure
-from eclosure.errors import SettingError
-from eclosure.protocol import disclosure
-from eclosure.protocol.judging import Question, asked, read_steps
-from eclosure.world.handlers import world_registry
-from eclosure.world.judging import CANNOT_READ
-from eclosure.world.make import make_items
-from eclosure.world.replies import ChatRequest
-from eclosure.world.saboteur import PLANS, Plan, sabotage
+from eclose.core.judgment import LocalFailure
+from eclose.errors import SettingError
+from eclose.protocol import disclosure
+from eclose.protocol.judging import Question, asked, read_steps
+from eclose.world.handlers import world_registry
+from eclose.world.judging import CANNOT_READ
+from eclose.world.make import make_items
+from eclose.world.replies import ChatRequest
+from eclose.world.saboteur import PLANS, Plan, sabotage
 
 LABELS = {
     Question.ALIGNMENT: (disclosure.alignment, "aligned"),

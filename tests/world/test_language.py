@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from eclosure.world import lexicon
-from eclosure.world import relations as rel
-from eclosure.world.language import (
+from eclose.world import lexicon
+from eclose.world import relations as rel
+from eclose.world.language import (
     Phrase,
     Said,
     Which,
@@ -23,8 +23,8 @@ from eclosure.world.language import (
     write_phrase,
     write_said,
 )
-from eclosure.world.relations import BY_NAME, MACROS, RELATIONS, TYPE_WORDS, VERBS
-from eclosure.world.values import ValueKind
+from eclose.world.relations import BY_NAME, MACROS, RELATIONS, TYPE_WORDS, VERBS
+from eclose.world.values import ValueKind
 
 MAKERS = {
     rel.PERSON: lexicon.person,

@@ -11,31 +11,31 @@ from statistics import median
 
 import pytest
 
-from eclosure.core.answers import normalize
-from eclosure.core.identity import content_hash
-from eclosure.core.instance import Instance
-from eclosure.core.verdict import Verdict
-from eclosure.errors import SettingError
-from eclosure.store.records import check, decode, encode
-from eclosure.world import make
-from eclosure.world import relations as rel
-from eclosure.world.evidence import Evidence
-from eclosure.world.facts import Scene
-from eclosure.world.make import make_item, make_items, profile_named, renamed
-from eclosure.world.oracle import judge
-from eclosure.world.questions import Lookup, read_question
-from eclosure.world.replying import same_answer
-from eclosure.world.saboteur import PLANS, sabotage
-from eclosure.world.shapes import PROFILES, Plot, agreement, chain, span, walk
-from eclosure.world.solve import solve
-from eclosure.world.text import read_passage, write_passage
+from eclose.core.answers import normalize
+from eclose.core.identity import content_hash
+from eclose.core.instance import Instance
+from eclose.core.verdict import Verdict
+from eclose.errors import SettingError
+from eclose.store.records import check, decode, encode
+from eclose.world import make
+from eclose.world import relations as rel
+from eclose.world.evidence import Evidence
+from eclose.world.facts import Scene
+from eclose.world.make import make_item, make_items, profile_named, renamed
+from eclose.world.oracle import judge
+from eclose.world.questions import Lookup, read_question
+from eclose.world.replying import same_answer
+from eclose.world.saboteur import PLANS, sabotage
+from eclose.world.shapes import PROFILES, Plot, agreement, chain, span, walk
+from eclose.world.solve import solve
+from eclose.world.text import read_passage, write_passage
 
 FINGERPRINTS = """
 import sys
-from eclosure.core.identity import content_hash
-from eclosure.store.records import encode
-from eclosure.world.make import make_item
-from eclosure.world.saboteur import PLANS, sabotage
+from eclose.core.identity import content_hash
+from eclose.store.records import encode
+from eclose.world.make import make_item
+from eclose.world.saboteur import PLANS, sabotage
 for name in sys.argv[1:]:
     profile, index = name.split("/")
     item = make_item(profile, 5, int(index))

@@ -2,16 +2,16 @@
 
 import pytest
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion, LocalFailure
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import FailureClass
-from eclosure.store.records import check
-from eclosure.world.claims import Idle
-from eclosure.world.evidence import evidence_of
-from eclosure.world.oracle import JUDGE, judge
-from eclosure.world.replying import is_abstention, is_correct, means, same_answer
-from eclosure.world.soundness import StepChecker, judge_steps
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, LocalFailure
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import FailureClass
+from eclose.store.records import check
+from eclose.world.claims import Idle
+from eclose.world.evidence import evidence_of
+from eclose.world.oracle import JUDGE, judge
+from eclose.world.replying import is_abstention, is_correct, means, same_answer
+from eclose.world.soundness import StepChecker, judge_steps
 
 TEXTS = {
     "Paper Lighthouse (film)": "Paper Lighthouse is a 1971 drama film directed by Tomas Rell. "

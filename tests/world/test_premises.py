@@ -2,10 +2,10 @@
 
 import pytest
 
-from eclosure.core.response import Trace
-from eclosure.world.premises import ABSTAIN, Premises, winner
-from eclosure.world.questions import read_question
-from eclosure.world.warrant import read_trace
+from eclose.core.response import Trace
+from eclose.world.premises import ABSTAIN, Premises, winner
+from eclose.world.questions import read_question
+from eclose.world.warrant import read_trace
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
 OLDER = "Which film's director is older, Paper Lighthouse or Silent Orchard?"

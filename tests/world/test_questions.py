@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from eclosure.world import lexicon
-from eclosure.world import relations as rel
-from eclosure.world.language import Phrase, Which, which_forms, write_phrase
-from eclosure.world.questions import Agree, Choose, Lookup, Span, read_question, superlatives, write_question
-from eclosure.world.relations import MACROS, ORDERS, RELATIONS, ROLE_NOUNS, SAME, TYPE_WORDS, VERBS
-from eclosure.world.values import ValueKind
+from eclose.world import lexicon
+from eclose.world import relations as rel
+from eclose.world.language import Phrase, Which, which_forms, write_phrase
+from eclose.world.questions import Agree, Choose, Lookup, Span, read_question, superlatives, write_question
+from eclose.world.relations import MACROS, ORDERS, RELATIONS, ROLE_NOUNS, SAME, TYPE_WORDS, VERBS
+from eclose.world.values import ValueKind
 
 A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
 

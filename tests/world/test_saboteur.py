@@ -7,20 +7,20 @@ from random import Random
 
 import pytest
 
-from eclosure.core.judgment import LocalFailure
-from eclosure.core.response import parse_completion
-from eclosure.core.verdict import FailureClass, Verdict
-from eclosure.store.records import check
-from eclosure.world import relations as rel
-from eclosure.world.alternatives import Alternatives
-from eclosure.world.claims import Fact
-from eclosure.world.language import Phrase
-from eclosure.world.make import make_item
-from eclosure.world.oracle import judge
-from eclosure.world.questions import Agree, Choose, Lookup, Span
-from eclosure.world.replying import same_answer
-from eclosure.world.saboteur import PLANS, Blow, Plan, _Smith, sabotage
-from eclosure.world.shapes import PROFILES
+from eclose.core.judgment import LocalFailure
+from eclose.core.response import parse_completion
+from eclose.core.verdict import FailureClass, Verdict
+from eclose.store.records import check
+from eclose.world import relations as rel
+from eclose.world.alternatives import Alternatives
+from eclose.world.claims import Fact
+from eclose.world.language import Phrase
+from eclose.world.make import make_item
+from eclose.world.oracle import judge
+from eclose.world.questions import Agree, Choose, Lookup, Span
+from eclose.world.replying import same_answer
+from eclose.world.saboteur import PLANS, Blow, Plan, _Smith, sabotage
+from eclose.world.shapes import PROFILES
 
 # The share of items that can fail in a way: a comparison has no false premise to run through, a chain no computation.
 RARE = {

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.world.second_checker import Check, StepCheck, check, check_fully
 
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import LocalFailure
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import Verdict
-from eclosure.world.families import make_families
-from eclosure.world.make import Item, make_item
-from eclosure.world.oracle import judge
-from eclosure.world.saboteur import PLANS, Sabotaged, sabotage
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import LocalFailure
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import Verdict
+from eclose.world.families import make_families
+from eclose.world.make import Item, make_item
+from eclose.world.oracle import judge
+from eclose.world.saboteur import PLANS, Sabotaged, sabotage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclosure.core.family import Family, View
+    from eclose.core.family import Family, View
 
 HERE = Path(__file__).parent
 PROFILES = ("2wiki", "musique", "hotpot")
@@ -68,13 +68,13 @@ def in_full(instance: Instance, response: Response, **said: Check) -> str:
 
 @pytest.mark.parametrize("path", [HERE / "second_checker.py", *(HERE / "second").glob("*.py")], ids=lambda p: p.name)
 def test_shares_nothing_with_the_world(path: Path) -> None:
-    allowed = {"eclosure.core.instance", "eclosure.core.judgment", "eclosure.core.labels", "eclosure.core.response"}
+    allowed = {"eclose.core.instance", "eclose.core.judgment", "eclose.core.labels", "eclose.core.response"}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         for name in names:
-            if name.startswith("eclosure"):
-                assert name in {*allowed, "eclosure.core.verdict"}
+            if name.startswith("eclose"):
+                assert name in {*allowed, "eclose.core.verdict"}
             else:
                 assert not name.startswith("tests") or name.startswith("tests.world.second")
 

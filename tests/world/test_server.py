@@ -12,9 +12,9 @@ import openai
 import pytest
 from tests.world.serving import VERDICT, VERDICT_TOOL, always, ask, leaning, only_line, registry, run_with
 
-from eclosure.errors import SettingError, UserError
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.server import ModelServer, ServerThread
+from eclose.errors import SettingError, UserError
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.server import ModelServer, ServerThread
 
 # What is said
 

@@ -14,8 +14,8 @@ import openai
 import pytest
 from tests.world.serving import VERDICT, VERDICT_TOOL, always, ask, only_line, registry, run_with
 
-from eclosure.world.faults import Fault
-from eclosure.world.server import ModelServer, serve
+from eclose.world.faults import Fault
+from eclose.world.server import ModelServer, serve
 
 
 @pytest.mark.parametrize("as_date", [False, True])
@@ -165,7 +165,7 @@ def test_hanging_is_bounded() -> None:
 
 
 def test_stopping_does_not_wait_for_the_hanging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eclosure.world.server.GRACE", 6.0)
+    monkeypatch.setattr("eclose.world.server.GRACE", 6.0)
 
     async def main() -> float:
         async with serve(registry(), always(Fault.HANG)) as server:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from eclosure.errors import SettingError
-from eclosure.world import wire
-from eclosure.world.bill import Bill
-from eclosure.world.faults import Behaviour, Fault, chance
-from eclosure.world.replies import BadRequest, ChatRequest, Registry, Reply, request_key
+from eclose.errors import SettingError
+from eclose.world import wire
+from eclose.world.bill import Bill
+from eclose.world.faults import Behaviour, Fault, chance
+from eclose.world.replies import BadRequest, ChatRequest, Registry, Reply, request_key
 
 PLAIN: dict[str, Any] = {"model": "world", "messages": [{"role": "user", "content": "Is it so?"}]}
 
@@ -301,12 +301,12 @@ def test_only_the_server_needs_aiohttp() -> None:
     script = """
 import sys
 sys.modules["aiohttp"] = None
-import eclosure.world.bill, eclosure.world.faults, eclosure.world.replies, eclosure.world.wire
-from eclosure.errors import UserError
+import eclose.world.bill, eclose.world.faults, eclose.world.replies, eclose.world.wire
+from eclose.errors import UserError
 try:
-    import eclosure.world.server
+    import eclose.world.server
 except UserError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout == "the model server needs aiohttp. Run: pip install 'eclosure[world]'\n"
+    assert done.stdout == "the model server needs aiohttp. Run: pip install 'eclose[world]'\n"

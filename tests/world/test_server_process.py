@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SERVER = """
-from eclosure.world.faults import Behaviour, Fault
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.server import run
+from eclose.world.faults import Behaviour, Fault
+from eclose.world.replies import Registry, Reply
+from eclose.world.server import run
 
 registry = Registry()
 registry.register("verdict", lambda request: Reply({"flags": [True] * 8, "seen": request.messages[-1]["content"]}))

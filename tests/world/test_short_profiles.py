@@ -6,19 +6,19 @@ from statistics import median
 
 import pytest
 
-from eclosure import check_family
-from eclosure.cli.world import ProfileName
-from eclosure.core.instance import Instance
-from eclosure.core.response import Response
-from eclosure.core.verdict import Verdict
-from eclosure.store.records import encode
-from eclosure.world.evidence import evidence_of
-from eclosure.world.families import Funnel, make_families
-from eclosure.world.make import make_item, profile_named
-from eclosure.world.oracle import judge
-from eclosure.world.questions import Agree, Choose, Lookup, read_question
-from eclosure.world.saboteur import PLANS, sabotage
-from eclosure.world.shapes import PROFILES, SHORT
+from eclose import check_family
+from eclose.cli.world import ProfileName
+from eclose.core.instance import Instance
+from eclose.core.response import Response
+from eclose.core.verdict import Verdict
+from eclose.store.records import encode
+from eclose.world.evidence import evidence_of
+from eclose.world.families import Funnel, make_families
+from eclose.world.make import make_item, profile_named
+from eclose.world.oracle import judge
+from eclose.world.questions import Agree, Choose, Lookup, read_question
+from eclose.world.saboteur import PLANS, sabotage
+from eclose.world.shapes import PROFILES, SHORT
 
 COUNT = 100
 SEED = 2026

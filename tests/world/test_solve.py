@@ -5,16 +5,16 @@ from random import Random
 
 import pytest
 
-from eclosure.core.instance import Passage
-from eclosure.core.response import Trace
-from eclosure.world import relations as rel
-from eclosure.world.claims import Agreed, Apart, Chosen, Compared, Fact, Idle, Ordered, Subtracted
-from eclosure.world.evidence import Evidence
-from eclosure.world.language import Phrase
-from eclosure.world.questions import Lookup, read_question
-from eclosure.world.replying import same_answer
-from eclosure.world.solve import Move, solve, submit_answer, write_answer, write_steps, write_trace
-from eclosure.world.warrant import read_trace
+from eclose.core.instance import Passage
+from eclose.core.response import Trace
+from eclose.world import relations as rel
+from eclose.world.claims import Agreed, Apart, Chosen, Compared, Fact, Idle, Ordered, Subtracted
+from eclose.world.evidence import Evidence
+from eclose.world.language import Phrase
+from eclose.world.questions import Lookup, read_question
+from eclose.world.replying import same_answer
+from eclose.world.solve import Move, solve, submit_answer, write_answer, write_steps, write_trace
+from eclose.world.warrant import read_trace
 
 TEXTS = (
     ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell."),

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from tests.world.building import build, world_model
 
-from eclosure.core.instance import Instance
-from eclosure.errors import SettingError
-from eclosure.world.make import make_item
-from eclosure.world.spoiling import KINDS, make_sources, spoil
+from eclose.core.instance import Instance
+from eclose.errors import SettingError
+from eclose.world.make import make_item
+from eclose.world.spoiling import KINDS, make_sources, spoil
 
 PROFILES = ("2wiki", "musique", "hotpot", "short-easy", "short-hard")
 DEFECTS = {

@@ -7,13 +7,13 @@ from itertools import islice
 
 import pytest
 
-from eclosure.core.instance import Passage
-from eclosure.core.response import Trace
-from eclosure.protocol.acceptance import WANTED
-from eclosure.protocol.construction import SCHEMAS, Role, SeedDefect
-from eclosure.world.families import make_families
-from eclosure.world.make import make_item
-from eclosure.world.switching import (
+from eclose.core.instance import Passage
+from eclose.core.response import Trace
+from eclose.protocol.acceptance import WANTED
+from eclose.protocol.construction import SCHEMAS, Role, SeedDefect
+from eclose.world.families import make_families
+from eclose.world.make import make_item
+from eclose.world.switching import (
     Told,
     alone,
     check_edit,

@@ -6,14 +6,14 @@ from itertools import islice
 
 import pytest
 
-from eclosure.core.instance import Passage
-from eclosure.core.response import Trace
-from eclosure.core.verdict import FailureClass
-from eclosure.world.make import make_items
-from eclosure.world.replying import is_correct
-from eclosure.world.saboteur import Plan, sabotage
-from eclosure.world.soundness import judge_steps
-from eclosure.world.telling import tell_established, tell_pursued, tell_quote
+from eclose.core.instance import Passage
+from eclose.core.response import Trace
+from eclose.core.verdict import FailureClass
+from eclose.world.make import make_items
+from eclose.world.replying import is_correct
+from eclose.world.saboteur import Plan, sabotage
+from eclose.world.soundness import judge_steps
+from eclose.world.telling import tell_established, tell_pursued, tell_quote
 
 
 @pytest.fixture(scope="module")

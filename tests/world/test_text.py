@@ -4,15 +4,15 @@ from random import Random
 
 import pytest
 
-from eclosure.world import relations as rel
-from eclosure.world.facts import Entity, Scene, Statement
-from eclosure.world.fillers import BY_KIND, POOLS, is_filler, write_filler
-from eclosure.world.language import capitalised, with_plain_articles
-from eclosure.world.lexicon import GENRES
-from eclosure.world.make import make_item
-from eclosure.world.relations import ORDERS, RELATIONS, TYPE_WORDS
-from eclosure.world.text import _DATED, _OPENINGS, read_passage, write_passage
-from eclosure.world.values import ValueKind
+from eclose.world import relations as rel
+from eclose.world.facts import Entity, Scene, Statement
+from eclose.world.fillers import BY_KIND, POOLS, is_filler, write_filler
+from eclose.world.language import capitalised, with_plain_articles
+from eclose.world.lexicon import GENRES
+from eclose.world.make import make_item
+from eclose.world.relations import ORDERS, RELATIONS, TYPE_WORDS
+from eclose.world.text import _DATED, _OPENINGS, read_passage, write_passage
+from eclose.world.values import ValueKind
 
 KINDS = tuple(TYPE_WORDS)
 

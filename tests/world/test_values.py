@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.world.values import MONTHS, ValueKind, read_any, read_value, write_value, year_of
+from eclose.world.values import MONTHS, ValueKind, read_any, read_value, write_value, year_of
 
 DATES = st.dates().map(lambda day: day.isoformat()).filter(lambda text: text[0] != "0")
 NUMBERS = st.integers(0, 10**9).map(str)

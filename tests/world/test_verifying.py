@@ -8,17 +8,17 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclosure.construct.findings import SUPPORT_MAP, find
-from eclosure.core.response import Trace
-from eclosure.errors import SettingError
-from eclosure.protocol import construction as shown
-from eclosure.protocol.acceptance import SOUNDNESS, WANTED
-from eclosure.protocol.construction import SCHEMAS, Role, asked
-from eclosure.protocol.material import shown_passages, shown_steps
-from eclosure.world.families import make_families
-from eclosure.world.judging import CANNOT_READ
-from eclosure.world.replies import BadRequest, ChatRequest, Registry
-from eclosure.world.verifying import register_verifier
+from eclose.construct.findings import SUPPORT_MAP, find
+from eclose.core.response import Trace
+from eclose.errors import SettingError
+from eclose.protocol import construction as shown
+from eclose.protocol.acceptance import SOUNDNESS, WANTED
+from eclose.protocol.construction import SCHEMAS, Role, asked
+from eclose.protocol.material import shown_passages, shown_steps
+from eclose.world.families import make_families
+from eclose.world.judging import CANNOT_READ
+from eclose.world.replies import BadRequest, ChatRequest, Registry
+from eclose.world.verifying import register_verifier
 
 CHECKS = tuple(role for role in Role if not role.constructs)
 

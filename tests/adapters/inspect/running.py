@@ -8,17 +8,17 @@ from itertools import islice
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclosure[inspect]'")
+pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclose[inspect]'")
 
 from inspect_ai import eval_async
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from eclosure.protocol.response import read_input
-from eclosure.world.judging import register_judge
-from eclosure.world.make import make_items
-from eclosure.world.replies import Registry, Reply
-from eclosure.world.saboteur import PLANS, Plan, sabotage
-from eclosure.world.server import ServerThread
+from eclose.protocol.response import read_input
+from eclose.world.judging import register_judge
+from eclose.world.make import make_items
+from eclose.world.replies import Registry, Reply
+from eclose.world.saboteur import PLANS, Plan, sabotage
+from eclose.world.server import ServerThread
 
 WORLD = "openai-api/world/world"
 # Inspect's own: an argument of tenacity's that got another name, and a stream it does not close.

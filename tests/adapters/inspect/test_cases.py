@@ -7,18 +7,18 @@ from math import isnan
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclosure[inspect]'")
+pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclose[inspect]'")
 
 from inspect_ai.model import ContentText, ModelOutput
 from tests.adapters.inspect.running import said
 
-from eclosure.adapters.inspect import cases
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import NO_ANSWER, NO_TRACE, REFERENCE_FREE, Criterion, Judgment, StepJudgment
-from eclosure.core.response import Response, Trace
-from eclosure.core.verdict import Verdict
-from eclosure.diagnose import Case
-from eclosure.errors import RecordError
+from eclose.adapters.inspect import cases
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import NO_ANSWER, NO_TRACE, REFERENCE_FREE, Criterion, Judgment, StepJudgment
+from eclose.core.response import Response, Trace
+from eclose.core.verdict import Verdict
+from eclose.diagnose import Case
+from eclose.errors import RecordError
 
 INSTANCE = Instance("i", "Where?", (Passage("0", "Ana", "Ana was born in Arica."),), "Arica", ("Arica, Chile",))
 RESPONSE = Response("r", "i", Trace.of("Ana was born in Arica."), "Lima")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclosure[inspect]'")
+pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclose[inspect]'")
 
 from inspect_ai import Task
 from inspect_ai.dataset import MemoryDataset
@@ -19,20 +19,20 @@ from inspect_ai.scorer import Score
 from tests.adapters.inspect.running import WARNINGS, judge_at, planted, planted_answers, run, said, scripted, world
 from typer.testing import CliRunner
 
-from eclosure.adapters.inspect.cases import recorded_response, verdict_of
-from eclosure.adapters.inspect.exporting import export_run
-from eclosure.adapters.inspect.importing import import_log
-from eclosure.adapters.inspect.scorer import lgg
-from eclosure.adapters.inspect.tasks import respond, sample_of
-from eclosure.cases import read_cases
-from eclosure.cli.main import app
-from eclosure.core.instance import Instance
-from eclosure.core.judgment import Criterion, Judgment
-from eclosure.core.response import Response, Source
-from eclosure.errors import UserError
-from eclosure.store import records
-from eclosure.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclosure.store.manifest import Counts, Manifest, file_hashes
+from eclose.adapters.inspect.cases import recorded_response, verdict_of
+from eclose.adapters.inspect.exporting import export_run
+from eclose.adapters.inspect.importing import import_log
+from eclose.adapters.inspect.scorer import lgg
+from eclose.adapters.inspect.tasks import respond, sample_of
+from eclose.cases import read_cases
+from eclose.cli.main import app
+from eclose.core.instance import Instance
+from eclose.core.judgment import Criterion, Judgment
+from eclose.core.response import Response, Source
+from eclose.errors import UserError
+from eclose.store import records
+from eclose.store.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.manifest import Counts, Manifest, file_hashes
 
 pytestmark = WARNINGS
 
@@ -99,12 +99,12 @@ def test_inspect_opens_what_we_write(folder, tmp_path):
     assert len(list_eval_logs(str(tmp_path))) == 2
     log, other = map(read_eval_log, done.logs)
     assert log.eval.task_id != other.eval.task_id
-    assert (log.status, log.eval.model, log.results.total_samples) == ("success", "eclosure/house/model", 7)
+    assert (log.status, log.eval.model, log.results.total_samples) == ("success", "eclose/house/model", 7)
     truth = [case.verdict for case in read_cases(folder).cases if case.response.source.method is None]
     scored = [verdict_of(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
     assert sorted(scored, key=repr) == sorted(truth, key=repr)
     rates = {score.name: score for score in log.results.scores}
-    assert rates["TRR"].metrics["eclosure/judged_rate"].value == sum(v.reliable for v in truth) / len(truth)
+    assert rates["TRR"].metrics["eclose/judged_rate"].value == sum(v.reliable for v in truth) / len(truth)
     assert (rates["TRR"].scored_samples, rates["lgg"].metrics["responses"].value) == (6, 6)
     assert {sample.epoch for sample in log.samples} == {1, 2}
     assert log.samples[0].messages[-1].text == log.samples[0].output.completion
@@ -274,7 +274,7 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
     records.write(run / INSTANCES, [instance for instance, _ in cases])
     records.write(run / RESPONSES, [replace(made.response, source=source) for _, made in cases])
     (log,) = export_run(run, tmp_path / "logs").logs
-    words = ["score", log, "--scorer", "eclosure/lgg", "-S", "judge=openai-api/world/world", "--overwrite"]
+    words = ["score", log, "--scorer", "eclose/lgg", "-S", "judge=openai-api/world/world", "--overwrite"]
     with world(monkeypatch=monkeypatch):
         done = subprocess.run(
             [sys.executable, "-m", "inspect_ai", *map(str, words), "--action", "overwrite", "--display", "plain"],

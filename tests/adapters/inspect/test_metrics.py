@@ -7,15 +7,15 @@ from math import isnan, nan, sqrt
 import numpy as np
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclosure[inspect]'")
+pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclose[inspect]'")
 
 from inspect_ai.scorer import SampleScore, Score, stderr
 
-from eclosure.adapters.inspect.cases import value_of
-from eclosure.adapters.inspect.metrics import gap, judged
-from eclosure.core.verdict import SettledVerdict, Verdict
-from eclosure.metrics.rates import Metric
-from eclosure.metrics.summary import summarize
+from eclose.adapters.inspect.cases import value_of
+from eclose.adapters.inspect.metrics import gap, judged
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.metrics.rates import Metric
+from eclose.metrics.summary import summarize
 
 
 def scores(values, questions=None):

@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclosure[inspect]'")
+pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclose[inspect]'")
 
 import httpx2
 import openai
@@ -18,20 +18,20 @@ from inspect_ai.util._json import json_schema_dump
 from tests.adapters.inspect.running import WARNINGS, WORLD, planted, said, world
 from typer.testing import CliRunner
 
-from eclosure.adapters.inspect.model import InspectModel, ThroughInspect, generate_config
-from eclosure.chat.connect import CallSettings
-from eclosure.chat.endpoint import server_name
-from eclosure.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
-from eclosure.chat.kinship import same_family
-from eclosure.chat.model import Decoding, Finish, ReplySchema, Request, Usage
-from eclosure.cli.main import app
-from eclosure.core.judgment import Judgment
-from eclosure.errors import SettingError
-from eclosure.judge.run import judge_responses
-from eclosure.judge.sources import find_sources
-from eclosure.protocol.judging import Question, reply_shape
-from eclosure.store import records
-from eclosure.world.faults import Behaviour, Fault
+from eclose.adapters.inspect.model import InspectModel, ThroughInspect, generate_config
+from eclose.chat.connect import CallSettings
+from eclose.chat.endpoint import server_name
+from eclose.chat.failures import UNKNOWN_USAGE, CallFailure, FailureKind
+from eclose.chat.kinship import same_family
+from eclose.chat.model import Decoding, Finish, ReplySchema, Request, Usage
+from eclose.cli.main import app
+from eclose.core.judgment import Judgment
+from eclose.errors import SettingError
+from eclose.judge.run import judge_responses
+from eclose.judge.sources import find_sources
+from eclose.protocol.judging import Question, reply_shape
+from eclose.store import records
+from eclose.world.faults import Behaviour, Fault
 
 pytestmark = WARNINGS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclosure[inspect]'")
+pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclose[inspect]'")
 
 from inspect_ai import Task
 from inspect_ai.dataset import MemoryDataset
@@ -27,11 +27,11 @@ from tests.adapters.inspect.running import (
     world,
 )
 
-from eclosure.adapters.inspect.cases import KEYS, kept, labels, value_of, verdict_of
-from eclosure.adapters.inspect.scorer import lgg
-from eclosure.adapters.inspect.tasks import respond, sample_of
-from eclosure.core.judgment import Judgment
-from eclosure.world.faults import Behaviour, Fault
+from eclose.adapters.inspect.cases import KEYS, kept, labels, value_of, verdict_of
+from eclose.adapters.inspect.scorer import lgg
+from eclose.adapters.inspect.tasks import respond, sample_of
+from eclose.core.judgment import Judgment
+from eclose.world.faults import Behaviour, Fault
 
 pytestmark = [*WARNINGS, pytest.mark.slow]
 
@@ -66,7 +66,7 @@ def test_an_exact_judge_gives_the_planted_labels(tmp_path, monkeypatch):
     results = {score.name: score for score in log.results.scores}
     for key in KEYS:
         truth = [labels(made.verdict)[key] for made in by_id.values()]
-        assert results[key].metrics["eclosure/judged_rate"].value == sum(truth) / 10
+        assert results[key].metrics["eclose/judged_rate"].value == sum(truth) / 10
         assert (results[key].scored_samples, results[key].unscored_samples) == (10, 0)
     assert log.eval.scorers[0].metadata["guidelines"].keys() >= {"judge_soundness", "judge_joint"}
 
@@ -92,7 +92,7 @@ def test_a_judge_that_spoils_its_replies_leaves_labels_open_and_makes_none_up(tm
     for score in log.results.scores:
         if score.name in KEYS:
             assert (score.unscored_samples, score.scored_samples) == (missing[score.name], 8 - missing[score.name])
-            assert score.metrics["eclosure/judged_n"].value == score.scored_samples
+            assert score.metrics["eclose/judged_n"].value == score.scored_samples
 
 
 def test_the_judge_may_be_bound_to_a_role_and_every_epoch_is_a_response(tmp_path, monkeypatch):
@@ -142,14 +142,14 @@ def test_a_refusal_is_no_response_and_nobody_is_asked_about_it(tmp_path, monkeyp
 
 
 def test_inspect_finds_the_scorer_by_its_name(tmp_path, monkeypatch):
-    """``inspect score --scorer eclosure/lgg`` on a log of another task, in a process of its own."""
+    """``inspect score --scorer eclose/lgg`` on a log of another task, in a process of its own."""
     cases = planted(2)
     samples = [sample_of(instance) for instance, _ in cases]
     answers = {instance.question: made.response.completion for instance, made in cases}
     log = run(Task(dataset=samples), tmp_path, model=scripted(lambda text: said(answers[text])))
     with world(monkeypatch=monkeypatch):
         command = [str(Path(sys.executable).with_name("inspect")), "score", log.location]
-        command += ["--scorer", "eclosure/lgg", "-S", f"judge={WORLD}", "--action", "append", "--overwrite"]
+        command += ["--scorer", "eclose/lgg", "-S", f"judge={WORLD}", "--action", "append", "--overwrite"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr + done.stdout
     truth = {instance.id: made.verdict for instance, made in cases}

@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclosure[inspect]'")
+pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip install 'eclose[inspect]'")
 
 from tests.adapters.inspect.running import WARNINGS, judge_at, planted, run, world
 
-from eclosure.adapters.inspect.cases import instance_of, verdict_of
-from eclosure.adapters.inspect.tasks import hotpotqa, musique, two_wiki
-from eclosure.benchmarks.load import scan_instances
-from eclosure.errors import RecordError, UserError
-from eclosure.protocol.response import Order, ResponsePrompt
-from eclosure.store.records import values
+from eclose.adapters.inspect.cases import instance_of, verdict_of
+from eclose.adapters.inspect.tasks import hotpotqa, musique, two_wiki
+from eclose.benchmarks.load import scan_instances
+from eclose.errors import RecordError, UserError
+from eclose.protocol.response import Order, ResponsePrompt
+from eclose.store.records import values
 
 pytestmark = WARNINGS
 
@@ -81,7 +81,7 @@ def test_a_task_from_a_file_to_the_planted_labels_over_http(tmp_path, monkeypatc
         task = hotpotqa(str(file), judge, demonstrations=1, order="question_first", max_new_tokens=700)
         log = run(task, tmp_path, judge, model, model=model)
     assert log.status == "success"
-    assert (log.eval.task, log.eval.model) == ("eclosure/hotpotqa", "openai-api/world/world")
+    assert (log.eval.task, log.eval.model) == ("eclose/hotpotqa", "openai-api/world/world")
     assert log.results.headline.score == "TRR"
     truth = {instance.id: made.verdict for instance, made in cases}
     assert {sample.id: verdict_of(sample.scores["lgg"].value) for sample in log.samples} == truth

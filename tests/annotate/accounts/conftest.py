@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from tests.store.postgres import fresh_database
 
-from eclosure.annotate.accounts import passwords
-from eclosure.annotate.schema import MIGRATIONS, MIGRATIONS_TABLE
-from eclosure.store.database import engine_of, migrate
+from eclose.annotate.accounts import passwords
+from eclose.annotate.schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.store.database import engine_of, migrate
 
 pytest.importorskip("argon2", reason="needs the annotate extra")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclosure.annotate.accounts.attempts import Attempts, Limits
-from eclosure.errors import SettingError
+from eclose.annotate.accounts.attempts import Attempts, Limits
+from eclose.errors import SettingError
 
 
 class Clock:

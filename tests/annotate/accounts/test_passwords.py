@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from eclosure.annotate.accounts import passwords
-from eclosure.annotate.accounts.passwords import common_passwords, hashed, matches, needs_rehash, problems
-from eclosure.errors import UserError
+from eclose.annotate.accounts import passwords
+from eclose.annotate.accounts.passwords import common_passwords, hashed, matches, needs_rehash, problems
+from eclose.errors import UserError
 
 GOOD = "seven lazy otters sing"
 
@@ -82,7 +82,7 @@ def test_the_least_length_is_a_setting():
         "abcabcabcabcab",
         "111111111111111",
         "           " * 2,
-        "eclosure2026",
+        "eclose2026",
         "Annotator-2026!",
     ],
 )
@@ -151,7 +151,7 @@ def test_without_argon2_the_message_says_what_to_install(monkeypatch):
     passwords._hasher.cache_clear()
     monkeypatch.setitem(sys.modules, "argon2", None)
     for call in (lambda: hashed(GOOD), lambda: matches(passwords.NOBODY, GOOD), lambda: needs_rehash(passwords.NOBODY)):
-        with pytest.raises(UserError, match=r"pip install 'eclosure\[annotate\]'"):
+        with pytest.raises(UserError, match=r"pip install 'eclose\[annotate\]'"):
             call()
 
 

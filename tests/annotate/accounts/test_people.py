@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from eclosure.annotate.accounts import passwords, people, sessions
-from eclosure.annotate.accounts.people import Invitation, Person, Pool, Refused, Role, check_name, pool_of
-from eclosure.errors import SettingError, UserError
+from eclose.annotate.accounts import passwords, people, sessions
+from eclose.annotate.accounts.people import Invitation, Person, Pool, Refused, Role, check_name, pool_of
+from eclose.errors import SettingError, UserError
 
 GOOD, OTHER = "seven lazy otters sing", "nine quick herons dance"
 DAY = timedelta(days=1)

@@ -10,12 +10,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from eclosure.annotate.accounts import passwords, people, sessions
-from eclosure.annotate.accounts.people import Role
-from eclosure.annotate.accounts.sessions import Lifetimes, csrf_matches, find, login, logout, sweep, touch
-from eclosure.annotate.schema import MIGRATIONS, MIGRATIONS_TABLE
-from eclosure.errors import SettingError
-from eclosure.store.database import engine_of, migrate
+from eclose.annotate.accounts import passwords, people, sessions
+from eclose.annotate.accounts.people import Role
+from eclose.annotate.accounts.sessions import Lifetimes, csrf_matches, find, login, logout, sweep, touch
+from eclose.annotate.schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.errors import SettingError
+from eclose.store.database import engine_of, migrate
 
 GOOD, OTHER = "seven lazy otters sing", "nine quick herons dance"
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

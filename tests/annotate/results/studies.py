@@ -7,7 +7,7 @@ import json
 from sqlalchemy import text
 from tests.annotate.projects import filled, make_project, next_sheet, submit, who, work_off
 
-from eclosure.annotate import chain
+from eclose.annotate import chain
 
 
 def study(folder, *, adjudicate=True, **settings):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.told import Annotation, ScreeningAnnotation, responses_of
-from eclosure.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
-from eclosure.core.response import Source
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.told import Annotation, ScreeningAnnotation, responses_of
+from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
+from eclose.core.response import Source
 
 SOUND, FILLER = StepJudgment(True, True), StepJudgment(False)
 L1, L2 = (StepJudgment(True, False, failure) for failure in (LocalFailure("L1"), LocalFailure("L2")))

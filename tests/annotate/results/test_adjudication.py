@@ -6,10 +6,10 @@ from collections import defaultdict
 
 from tests.annotate.results.telling import FILLER, L1, L2, SOUND, said, screened, told
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.adjudication import Changed, adjudication_of, screening_adjudication_of
-from eclosure.annotate.results.told import questions_of
-from eclosure.annotate.settling import Trigger
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.adjudication import Changed, adjudication_of, screening_adjudication_of
+from eclose.annotate.results.told import questions_of
+from eclose.annotate.settling import Trigger
 
 # Appendix A.3.3. Categories overlap; 819 responses have at least one, and 4 are flagged alone.
 PAPER = {

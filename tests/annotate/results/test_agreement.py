@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from tests.annotate.results.telling import FILLER, L1, L2, SOUND, judged, said, screened, told
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.agreement import NOTHING, UNANIMOUS, plain, report, undefined
-from eclosure.annotate.results.told import Annotation, Told, questions_of
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.agreement import NOTHING, UNANIMOUS, plain, report, undefined
+from eclose.annotate.results.told import Annotation, Told, questions_of
 
 
 def made(rows=(), questions=(), **settings):

@@ -10,18 +10,18 @@ import pytest
 from tests.annotate.results.telling import L1, SOUND, said, screened, told
 from tests.annotate.results.test_export import ROWS, SCREENED, TOLD, write
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.elsewhere import NOT_LABELLED, read_labels, read_material
-from eclosure.annotate.results.formats import Format
-from eclosure.annotate.results.gather import Material
-from eclosure.annotate.results.told import Told
-from eclosure.annotate.settling import Origin
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.judgment import Criterion, LocalFailure, StepJudgment
-from eclosure.core.response import Response, Source, Trace
-from eclosure.errors import SettingError, UserError
-from eclosure.store.records import encode
-from eclosure.store.records import write as write_records
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.elsewhere import NOT_LABELLED, read_labels, read_material
+from eclose.annotate.results.formats import Format
+from eclose.annotate.results.gather import Material
+from eclose.annotate.results.told import Told
+from eclose.annotate.settling import Origin
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, LocalFailure, StepJudgment
+from eclose.core.response import Response, Source, Trace
+from eclose.errors import SettingError, UserError
+from eclose.store.records import encode
+from eclose.store.records import write as write_records
 
 RUN = Material(
     {"q1": Instance("q1", "Who?", (Passage("p", "T", "t"),), "Ann", benchmark="B")},

@@ -11,20 +11,20 @@ import pytest
 from tests.annotate.results.studies import study
 from tests.annotate.results.telling import L1, SOUND, said, screened, told
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.export import export
-from eclosure.annotate.results.flat import LABELS
-from eclosure.annotate.results.formats import Format
-from eclosure.annotate.results.gather import material
-from eclosure.annotate.results.gather import told as gathered
-from eclosure.annotate.results.told import Annotation, Told, questions_of
-from eclosure.cases import read_cases
-from eclosure.core.judgment import Judgment, Screening
-from eclosure.core.response import Source
-from eclosure.core.verdict import SettledVerdict
-from eclosure.errors import SettingError, UserError
-from eclosure.store.manifest import file_hash, read_manifest
-from eclosure.store.records import read
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.export import export
+from eclose.annotate.results.flat import LABELS
+from eclose.annotate.results.formats import Format
+from eclose.annotate.results.gather import material
+from eclose.annotate.results.gather import told as gathered
+from eclose.annotate.results.told import Annotation, Told, questions_of
+from eclose.cases import read_cases
+from eclose.core.judgment import Judgment, Screening
+from eclose.core.response import Source
+from eclose.core.verdict import SettledVerdict
+from eclose.errors import SettingError, UserError
+from eclose.store.manifest import file_hash, read_manifest
+from eclose.store.records import read
 
 ROWS = (
     said("r1", "A1"), said("r1", "A2"),
@@ -144,7 +144,7 @@ def test_after_an_error_there_is_nothing(out, monkeypatch):
     def broken(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("eclosure.annotate.results.export._tables", broken)
+    monkeypatch.setattr("eclose.annotate.results.export._tables", broken)
     with pytest.raises(UserError, match="No space left"):
         write(out)
     assert list(out.parent.iterdir()) == []
@@ -210,7 +210,7 @@ def test_parquet_tells_what_the_tables_tell(out, tmp_path):
 
 def test_parquet_without_its_library_says_what_to_install(out, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"eclosure\[parquet\]"):
+    with pytest.raises(UserError, match=r"eclose\[parquet\]"):
         write(out, formats=[Format.PARQUET])
     assert not out.exists()
 

@@ -6,10 +6,10 @@ import pytest
 from tests.annotate.projects import make_project, material, who, work_off
 from tests.annotate.results.studies import amend, study
 
-from eclosure.annotate.collect import responses, screenings
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.gather import material as kept
-from eclosure.annotate.results.gather import told
+from eclose.annotate.collect import responses, screenings
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.gather import material as kept
+from eclose.annotate.results.gather import told
 
 
 @pytest.fixture

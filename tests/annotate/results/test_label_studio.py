@@ -9,12 +9,12 @@ from xml.etree import ElementTree as Xml
 import pytest
 from tests.annotate.results.test_elsewhere import RUN
 
-from eclosure.annotate.forms import PASSES, Kind
-from eclosure.annotate.results.elsewhere import read_labels
-from eclosure.annotate.results.gather import Material
-from eclosure.annotate.results.label_studio import NOT_ASKED, config, opaque, tasks
-from eclosure.core.judgment import NO_ANSWER, NO_REFERENCE, Criterion
-from eclosure.errors import UserError
+from eclose.annotate.forms import PASSES, Kind
+from eclose.annotate.results.elsewhere import read_labels
+from eclose.annotate.results.gather import Material
+from eclose.annotate.results.label_studio import NOT_ASKED, config, opaque, tasks
+from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, Criterion
+from eclose.errors import UserError
 
 YES = dict.fromkeys(("locally_sound", "aligned", "closed", "correct", "complete"), "yes")
 

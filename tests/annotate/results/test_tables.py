@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.annotate.results.telling import said, screened, told
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.agreement import report
-from eclosure.annotate.results.tables import tables
-from eclosure.annotate.results.told import Annotation, Told, questions_of
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.agreement import report
+from eclose.annotate.results.tables import tables
+from eclose.annotate.results.told import Annotation, Told, questions_of
 
 
 def made(rows=(), questions=()):

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.annotate.results.telling import L1, SOUND, judged, said, screened, told
 
-from eclosure.annotate.forms import Kind
-from eclosure.annotate.results.told import NOBODY, WAITS, Annotation, ScreeningAnnotation, questions_of
-from eclosure.annotate.settling import Origin, Trigger
+from eclose.annotate.forms import Kind
+from eclose.annotate.results.told import NOBODY, WAITS, Annotation, ScreeningAnnotation, questions_of
+from eclose.annotate.settling import Origin, Trigger
 
 
 def test_two_who_agree_settle_a_response():

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 from starlette.testclient import TestClient
 from tests.annotate.projects import filled
 
-from eclosure.annotate import desk, queues
-from eclosure.annotate.accounts import passwords, people
-from eclosure.annotate.web.app import build
-from eclosure.annotate.web.visit import House
+from eclose.annotate import desk, queues
+from eclose.annotate.accounts import passwords, people
+from eclose.annotate.web.app import build
+from eclose.annotate.web.visit import House
 
 ORIGIN = "http://127.0.0.1"
 PASSWORD = "correct horse battery staple"

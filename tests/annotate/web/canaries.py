@@ -23,16 +23,16 @@ from urllib.parse import unquote_plus
 
 from sqlalchemy import event, text
 
-from eclosure.annotate.accounts import people, sessions
-from eclosure.annotate.accounts.people import Pool, Role
-from eclosure.annotate.launch import give_questions, give_responses
-from eclosure.annotate.material import add_questions, add_responses
-from eclosure.annotate.project import DATABASE, Project, Settings, create
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.response import Response, Source, Trace
-from eclosure.protocol.auditing import ShownFamily
-from eclosure.protocol.material import ShownPassage, ShownStep
-from eclosure.store.database import engine_of
+from eclose.annotate.accounts import people, sessions
+from eclose.annotate.accounts.people import Pool, Role
+from eclose.annotate.launch import give_questions, give_responses
+from eclose.annotate.material import add_questions, add_responses
+from eclose.annotate.project import DATABASE, Project, Settings, create
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Response, Source, Trace
+from eclose.protocol.auditing import ShownFamily
+from eclose.protocol.material import ShownPassage, ShownStep
+from eclose.store.database import engine_of
 
 TOKEN = re.compile(r"zq[0-9a-z]{14}qz")
 NUMBER = re.compile(r"7391[0-9]{8}1937")

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlencode
 from starlette.datastructures import Headers
 from tests.annotate.web.canaries import NOBODY, Study
 
-from eclosure.annotate.web.app import build
-from eclosure.annotate.web.visit import House
+from eclose.annotate.web.app import build
+from eclose.annotate.web.visit import House
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -32,7 +32,7 @@ class Answer:
 class Crowd:
     """Everybody before one application, and whoever has no account. Asks it directly: a socket has its own tests."""
 
-    def __init__(self, one: Study, app, runner: asyncio.Runner, *, cookie: str = "eclosure") -> None:
+    def __init__(self, one: Study, app, runner: asyncio.Runner, *, cookie: str = "eclose") -> None:
         self.study, self.app, self._runner, self._cookie = one, app, runner, cookie
 
     def get(self, nick: str, path: str, **headers: str) -> Answer:

@@ -17,8 +17,8 @@ import uvicorn
 from tests.annotate.web.crowd import FORM
 from tests.annotate.web.truth import Truth, fill
 
-from eclosure.annotate.web.app import build
-from eclosure.annotate.web.visit import House
+from eclose.annotate.web.app import build
+from eclose.annotate.web.visit import House
 
 if TYPE_CHECKING:
     from tests.annotate.web.canaries import Study
@@ -100,7 +100,7 @@ def _at_once(one: Study, port: int, nick: str, path: str, forms) -> list[tuple[i
         connection = http.client.HTTPConnection(HOST, port, timeout=30)
         connection.connect()
         start.wait()
-        connection.request("POST", path, body, {"cookie": f"eclosure={one.keys[nick]}", **FORM})
+        connection.request("POST", path, body, {"cookie": f"eclose={one.keys[nick]}", **FORM})
         answer = connection.getresponse()
         answer.read()
         said.append((answer.status, answer.headers.get("location", "")))

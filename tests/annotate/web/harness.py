@@ -35,7 +35,7 @@ class House:
         if not request.url.startswith(ORIGIN):
             route.abort()
         elif path.startswith("/static/"):
-            text = (files("eclosure.annotate.web") / "static" / path.removeprefix("/static/")).read_text("utf-8")
+            text = (files("eclose.annotate.web") / "static" / path.removeprefix("/static/")).read_text("utf-8")
             route.fulfill(body=text, content_type=KINDS[path.rpartition(".")[2]], headers=headers)
         elif request.method == "POST":
             self._take(route, path, headers)

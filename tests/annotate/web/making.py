@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from eclosure.annotate.accounts.people import Person, Pool, Role
-from eclosure.annotate.board import AgreementLine, Board, PersonRow, QueueRow
-from eclosure.annotate.desk import Sheet
-from eclosure.annotate.finished import FinishedPass, FinishedTask
-from eclosure.annotate.forms import PASSES, Kind
-from eclosure.annotate.queues import Progress
-from eclosure.annotate.reopening import Request
-from eclosure.annotate.web.pages import page
-from eclosure.core.response import Response, Trace
-from eclosure.protocol import annotation, disclosure
-from eclosure.protocol.auditing import ShownFamily
-from eclosure.protocol.prompts import load_text
-from eclosure.world.families import make_families
-from eclosure.world.make import make_items
-from eclosure.world.saboteur import Plan, sabotage
+from eclose.annotate.accounts.people import Person, Pool, Role
+from eclose.annotate.board import AgreementLine, Board, PersonRow, QueueRow
+from eclose.annotate.desk import Sheet
+from eclose.annotate.finished import FinishedPass, FinishedTask
+from eclose.annotate.forms import PASSES, Kind
+from eclose.annotate.queues import Progress
+from eclose.annotate.reopening import Request
+from eclose.annotate.web.pages import page
+from eclose.core.response import Response, Trace
+from eclose.protocol import annotation, disclosure
+from eclose.protocol.auditing import ShownFamily
+from eclose.protocol.prompts import load_text
+from eclose.world.families import make_families
+from eclose.world.make import make_items
+from eclose.world.saboteur import Plan, sabotage
 
 TASK, KEY, CSRF = "tAsk-4nQ", "kEy-77", "cSrf-31"
 ANNOTATOR = Person(3, "ann", Role.ANNOTATOR, Pool.RESPONSES, active=True)

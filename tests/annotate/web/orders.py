@@ -11,8 +11,8 @@ from tests.annotate.web.canaries import CREW, NOBODY, Scan, Study, study
 from tests.annotate.web.crowd import Crowd, crowd
 from tests.annotate.web.truth import Form, Truth, fill, spoil
 
-from eclosure.annotate import desk
-from eclosure.annotate.accounts import people
+from eclose.annotate import desk
+from eclose.annotate.accounts import people
 
 if TYPE_CHECKING:
     from pathlib import Path

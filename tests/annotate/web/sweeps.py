@@ -15,7 +15,7 @@ from tests.annotate.web.truth import Truth, fill, spoil
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-STATIC = tuple(f"/static/{one.name}" for one in (files("eclosure.annotate.web") / "static").iterdir())
+STATIC = tuple(f"/static/{one.name}" for one in (files("eclose.annotate.web") / "static").iterdir())
 ELSEWHERE = ("/nothing", "/static/nothing", "/static/../app.py", "/static/%2e%2e/app.py", "/tasks", "/openapi.json")
 ROLES = ("ann", "sue", "fay", "eve", "sol", "fin", "lea", NOBODY)
 """One of each kind."""

@@ -12,13 +12,13 @@ from sqlalchemy import text
 from tests.annotate.web.canaries import NOBODY, study
 from tests.annotate.web.crowd import crowd
 
-from eclosure.annotate.project import Settings, create
+from eclose.annotate.project import Settings, create
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "security" / "annotation.md"
-CODE = sorted((ROOT / "src" / "eclosure" / "annotate").rglob("*.py"))
-STATIC = files("eclosure.annotate.web") / "static"
-TEXTS = files("eclosure.annotate.web") / "texts"
+CODE = sorted((ROOT / "src" / "eclose" / "annotate").rglob("*.py"))
+STATIC = files("eclose.annotate.web") / "static"
+TEXTS = files("eclose.annotate.web") / "texts"
 
 LEVEL_1 = (  # noqa: SIM905 - numbers read better in rows
     "1.2.1 1.2.2 1.2.3 1.2.4 1.2.5 1.3.1 1.3.2 1.5.1 2.1.1 2.2.1 2.2.2 2.3.1 3.2.1 3.2.2 3.3.1 3.4.1 3.4.2 3.5.1 3.5.2"
@@ -76,7 +76,7 @@ def test_nothing_is_evaluated_unpickled_or_started():
     for path in CODE:
         assert not [name for _, name in calls(path) if banned.fullmatch(name)], path
     assert not re.search(r"\beval\(|new Function|setTimeout\(\s*[\"']", (STATIC / "annotate.js").read_text("utf-8"))
-    assert '"allowEval": false' in (ROOT / "src/eclosure/annotate/web/pages.py").read_text("utf-8")
+    assert '"allowEval": false' in (ROOT / "src/eclose/annotate/web/pages.py").read_text("utf-8")
 
 
 def test_statements_are_constants():
@@ -120,7 +120,7 @@ def test_the_browser_keeps_no_material():
     kept = set(re.findall(r"\bkeep\(\s*[\"'](\w+)", words)) | set(re.findall(r"\bkept\(\s*[\"'](\w+)", words))
     assert kept <= {"keys", "theme", "excerpt", "excerpts", "guide"}
     assert not re.search(r"sessionStorage|indexedDB|caches\.", words)
-    assert '"historyCacheSize": 0' in (ROOT / "src/eclosure/annotate/web/pages.py").read_text("utf-8")
+    assert '"historyCacheSize": 0' in (ROOT / "src/eclose/annotate/web/pages.py").read_text("utf-8")
 
 
 def test_password_fields_hide_and_let_paste(tmp_path):

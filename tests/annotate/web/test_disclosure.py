@@ -12,9 +12,9 @@ from tests.annotate.web.crowd import crowd
 from tests.annotate.web.sweeps import Sweep
 from tests.annotate.web.truth import Truth, fill
 
-from eclosure.annotate import desk, sight
-from eclosure.annotate.accounts import people
-from eclosure.annotate.project import DATABASE
+from eclose.annotate import desk, sight
+from eclose.annotate.accounts import people
+from eclose.annotate.project import DATABASE
 
 PASSES = "ABCD"
 

@@ -9,7 +9,7 @@ from tests.annotate.web.canaries import study
 from tests.annotate.web.doubles import run_doubles
 from tests.annotate.web.orders import run_orders
 
-from eclosure.annotate import desk, sight
+from eclose.annotate import desk, sight
 
 ORDERS, REQUESTS = 40, 20
 

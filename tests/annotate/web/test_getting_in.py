@@ -12,8 +12,8 @@ from tests.annotate.web.canaries import NOBODY
 from tests.annotate.web.crowd import crowd
 from tests.annotate.web.trying import PASSWORD, give_passwords, login, password_hash
 
-from eclosure.annotate.accounts import passwords, people, sessions, tokens
-from eclosure.annotate.accounts.attempts import Attempts, Limits
+from eclose.annotate.accounts import passwords, people, sessions, tokens
+from eclose.annotate.accounts.attempts import Attempts, Limits
 
 
 def test_guessing_is_slowed_down_and_tells_nothing(one):
@@ -42,9 +42,9 @@ def test_guessing_is_slowed_down_and_tells_nothing(one):
 
 def test_a_login_makes_a_new_session_and_ends_the_old(one, everybody):
     give_passwords(one, "ann")
-    answer = login(everybody, "ann", cookie=f"eclosure={one.keys['ann']}")
+    answer = login(everybody, "ann", cookie=f"eclose={one.keys['ann']}")
     assert answer.status_code == 303
-    new = re.match(r"eclosure=([^;]+)", answer.headers["set-cookie"])[1]
+    new = re.match(r"eclose=([^;]+)", answer.headers["set-cookie"])[1]
     assert new != one.keys["ann"]
     assert everybody.get("ann", "/").headers["location"] == "/login"
     one.keys["ann"] = new
@@ -110,7 +110,7 @@ def test_no_secret_is_kept_or_logged(one, caplog):
     with caplog.at_level(logging.DEBUG), crowd(one) as everybody:
         path = f"/invitation/{one.invited}"
         answer = everybody.post(NOBODY, path, {"password": mine, "again": mine}, csrf=None)
-        token = re.match(r"eclosure=([^;]+)", answer.headers["set-cookie"])[1]
+        token = re.match(r"eclose=([^;]+)", answer.headers["set-cookie"])[1]
         one.keys["newcomer"], one.names["newcomer"] = token, ""
         page = everybody.get("newcomer", "/account").text
         csrf = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)[1]

@@ -17,14 +17,14 @@ from tests.annotate.web.doubles import HOST, served
 from tests.annotate.web.truth import FAMILY
 from tests.report.hostile import PAYLOADS
 
-from eclosure.annotate.accounts import people, sessions
-from eclosure.annotate.launch import give_questions, give_responses
-from eclosure.annotate.material import add_questions, add_responses
-from eclosure.annotate.project import Settings, create
-from eclosure.core.instance import Instance, Passage
-from eclosure.core.response import Response, Source, Trace
-from eclosure.protocol.auditing import ShownFamily
-from eclosure.protocol.material import ShownPassage, ShownStep
+from eclose.annotate.accounts import people, sessions
+from eclose.annotate.launch import give_questions, give_responses
+from eclose.annotate.material import add_questions, add_responses
+from eclose.annotate.project import Settings, create
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Response, Source, Trace
+from eclose.protocol.auditing import ShownFamily
+from eclose.protocol.material import ShownPassage, ShownStep
 
 LONG = 300
 """Some texts are long on purpose; a reason has an end."""
@@ -195,7 +195,7 @@ def post(one, port, nick, path, fields):
     """Send a form over the socket: what it is answered with."""
     connection = http.client.HTTPConnection(HOST, port, timeout=30)
     body = urlencode({"csrf": one.csrf(nick), **fields}, errors="replace")
-    connection.request("POST", path, body, {"cookie": f"eclosure={one.keys[nick]}", **FORM})
+    connection.request("POST", path, body, {"cookie": f"eclose={one.keys[nick]}", **FORM})
     answer = connection.getresponse()
     answer.read()
     connection.close()
@@ -206,7 +206,7 @@ def visit(browser, one, port, nick, path):
     """What a page runs, what of it the policy refuses, and what it asks of others."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     context.add_init_script(WATCH)
-    context.add_cookies([{"name": "eclosure", "value": one.keys[nick], "domain": HOST, "path": "/"}])
+    context.add_cookies([{"name": "eclose", "value": one.keys[nick], "domain": HOST, "path": "/"}])
     origin, heard = f"http://{HOST}:{port}", []
     tab = context.new_page()
     tab.on("pageerror", lambda error: heard.append(f"error {error}"))

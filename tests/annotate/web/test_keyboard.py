@@ -7,9 +7,9 @@ from tests.annotate.web.harness import LAPTOP, POLICY, SMALL, opened
 from tests.annotate.web.making import TASK, material, sheet, work
 from tests.report.hostile import PAYLOADS
 
-from eclosure.annotate.forms import Kind
-from eclosure.protocol.disclosure import Soundness
-from eclosure.protocol.material import ShownPassage, ShownStep
+from eclose.annotate.forms import Kind
+from eclose.protocol.disclosure import Soundness
+from eclose.protocol.material import ShownPassage, ShownStep
 
 pytestmark = pytest.mark.slow
 STEPS = 5

@@ -8,7 +8,7 @@ import pytest
 from tests.annotate.projects import make_project, who, work_off
 from tests.annotate.web.browsing import Browser, application, hashed, with_passwords
 
-from eclosure.annotate import chain, reopening
+from eclose.annotate import chain, reopening
 
 PASSWORDS = []
 

@@ -10,7 +10,7 @@ import pytest
 from tests.annotate.projects import make_project, who, work_off
 from tests.annotate.web.browsing import Browser, application, hashed, with_passwords
 
-from eclosure.annotate import chain
+from eclose.annotate import chain
 
 PASSWORDS = []
 

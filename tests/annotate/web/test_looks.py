@@ -10,7 +10,7 @@ from tests.annotate.web.harness import LAPTOP, PHONE, SMALL, opened
 from tests.annotate.web.making import plain_pages, sheet, work, work_pages
 from tests.annotate.web.test_keyboard import assert_calm, current, press, ready
 
-from eclosure.annotate.forms import Kind
+from eclose.annotate.forms import Kind
 
 pytestmark = pytest.mark.slow
 
@@ -80,10 +80,10 @@ def test_the_current_step_is_in_sight_and_in_focus(browser):
 
 @pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "light"), (SMALL, "dark"), (PHONE, "light")])
 def test_axe_finds_nothing_serious(browser, size, scheme):
-    """Where axe-core is: ``npm pack axe-core``, and its ``axe.min.js`` in ECLOSURE_AXE."""
-    path = os.environ.get("ECLOSURE_AXE")
+    """Where axe-core is: ``npm pack axe-core``, and its ``axe.min.js`` in ECLOSE_AXE."""
+    path = os.environ.get("ECLOSE_AXE")
     if not path:
-        pytest.skip("there is no axe: set ECLOSURE_AXE to the path of axe.min.js")
+        pytest.skip("there is no axe: set ECLOSE_AXE to the path of axe.min.js")
     source = Path(path).read_text("utf-8")
     for name, text in {**plain_pages(), **work_pages()}.items():
         with opened(browser, text, size=size, scheme=scheme) as (tab, _):

@@ -24,12 +24,12 @@ from tests.annotate.web.making import (
 )
 from tests.report.hostile import PAYLOADS
 
-from eclosure.annotate.forms import PASSES, Kind, Problem
-from eclosure.annotate.queues import Progress
-from eclosure.annotate.web import pages, words
-from eclosure.core.unseen import visible
-from eclosure.protocol.annotation import WithReference
-from eclosure.protocol.material import ShownPassage
+from eclose.annotate.forms import PASSES, Kind, Problem
+from eclose.annotate.queues import Progress
+from eclose.annotate.web import pages, words
+from eclose.core.unseen import visible
+from eclose.protocol.annotation import WithReference
+from eclose.protocol.material import ShownPassage
 
 WORK = Kind.RESPONSE, Kind.SHORT, Kind.SCREENING, Kind.FAMILY
 FORMS = [(kind, form) for kind in WORK for form in PASSES[kind]]
@@ -311,7 +311,7 @@ def test_keys_are_listed_once_each():
 
 
 def test_scripts_and_styles_are_short_and_never_make_markup_of_text():
-    static = files("eclosure.annotate.web") / "static"
+    static = files("eclose.annotate.web") / "static"
     for name, most in (("annotate.js", 400), ("search.js", 400), ("annotate.css", 300)):
         text = (static / name).read_text("utf-8")
         assert len(text.splitlines()) < most

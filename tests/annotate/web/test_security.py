@@ -13,8 +13,8 @@ from tests.annotate.web.crowd import asked, crowd, routes
 from tests.annotate.web.sweeps import STATIC, Sweep
 from tests.annotate.web.trying import every_address, give_passwords, login, state
 
-from eclosure.annotate import queues
-from eclosure.annotate.accounts.attempts import Attempts, Limits
+from eclose.annotate import queues
+from eclose.annotate.accounts.attempts import Attempts, Limits
 
 OPEN = {("POST", "/login"), ("POST", "/invitation/{token}")}
 """Forms of people without a session, which have no token to carry: where they come from is all there is to check."""
@@ -73,7 +73,7 @@ def test_the_policy_needs_nothing_inline(everybody):
         assert not re.findall(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=|javascript:|https?://(?!127)", page)
 
 
-@pytest.mark.parametrize("tls, wanted", [(False, "eclosure="), (True, "__Host-eclosure=")])
+@pytest.mark.parametrize("tls, wanted", [(False, "eclose="), (True, "__Host-eclose=")])
 def test_the_cookie_is_for_this_server_alone(one, tls, wanted):
     give_passwords(one, "ann")
     with crowd(one, tls=tls) as everybody:
@@ -324,7 +324,7 @@ def test_a_length_that_is_none_is_refused(everybody, length):
 
 def test_a_body_that_is_longer_than_it_says_is_cut_off(one, everybody):
     """A server counts for itself; where it does not, the guard does."""
-    head = [(b"host", b"127.0.0.1"), (b"content-length", b"10"), (b"cookie", f"eclosure={one.keys['eve']}".encode())]
+    head = [(b"host", b"127.0.0.1"), (b"content-length", b"10"), (b"cookie", f"eclose={one.keys['eve']}".encode())]
     head += [(b"content-type", b"application/x-www-form-urlencoded")]
     before = state(one)
     parts = [f"csrf={one.csrf('eve')}".encode(), *[b"&a=" + b"x" * 100_000] * 9]

@@ -40,7 +40,7 @@ def raw(port, data, *, wait=5.0):
 
 
 def head(one, nick="eve", path="/take", **headers):
-    given = {"Host": HOST, "Cookie": f"eclosure={one.keys[nick]}", "Content-Type": FORM["content-type"], **headers}
+    given = {"Host": HOST, "Cookie": f"eclose={one.keys[nick]}", "Content-Type": FORM["content-type"], **headers}
     lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
     return "\r\n".join([*lines, "", ""]).encode()
 

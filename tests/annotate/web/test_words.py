@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from eclosure.annotate.accounts.people import Pool, Role
-from eclosure.annotate.forms import PASSES, Field, Kind, Pass, problems
-from eclosure.annotate.web import words
-from eclosure.protocol.prompts import Reader, load_text
+from eclose.annotate.accounts.people import Pool, Role
+from eclose.annotate.forms import PASSES, Field, Kind, Pass, problems
+from eclose.annotate.web import words
+from eclose.protocol.prompts import Reader, load_text
 
 FORMS = [(kind, form) for kind, forms in PASSES.items() for form in forms]
 ALL_FIELDS = {field.name: field for _, form in FORMS for field in form.fields}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import text
 from tests.annotate.web.canaries import CREW, NOBODY, Study, Task
 
-from eclosure.annotate.accounts.people import Role
+from eclose.annotate.accounts.people import Role
 
 if TYPE_CHECKING:
     from random import Random

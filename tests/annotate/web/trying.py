@@ -8,7 +8,7 @@ from sqlalchemy import text
 from tests.annotate.web.canaries import NOBODY
 from tests.annotate.web.sweeps import Sweep
 
-from eclosure.annotate.accounts import passwords, people
+from eclose.annotate.accounts import passwords, people
 
 PASSWORD = "correct horse battery staple"
 

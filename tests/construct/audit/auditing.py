@@ -5,14 +5,14 @@ from dataclasses import asdict, replace
 from functools import cache
 from itertools import islice
 
-from eclosure.construct.audit.forms import write_forms
-from eclosure.construct.audit.layout import Layout
-from eclosure.construct.audit.sample import DEVELOPMENT, TRAINING
-from eclosure.core.edits import Replacement
-from eclosure.core.family import Finding, Intervention
-from eclosure.protocol.auditing import MARKS
-from eclosure.store.records import ReadRecord
-from eclosure.world.families import make_families
+from eclose.construct.audit.forms import write_forms
+from eclose.construct.audit.layout import Layout
+from eclose.construct.audit.sample import DEVELOPMENT, TRAINING
+from eclose.core.edits import Replacement
+from eclose.core.family import Finding, Intervention
+from eclose.protocol.auditing import MARKS
+from eclose.store.records import ReadRecord
+from eclose.world.families import make_families
 
 
 @cache

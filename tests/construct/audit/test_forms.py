@@ -8,13 +8,13 @@ from dataclasses import asdict, replace
 import pytest
 from tests.construct.audit.auditing import blank, corpus, family, filled
 
-from eclosure.construct.audit.forms import CELL_LIMIT, Filled, read_forms, write_forms
-from eclosure.construct.audit.layout import Layout
-from eclosure.construct.audit.sample import draw
-from eclosure.core.family import ViewKind
-from eclosure.errors import UserError
-from eclosure.protocol.auditing import MARKS, Form, ShownFamily
-from eclosure.protocol.prompts import load_text
+from eclose.construct.audit.forms import CELL_LIMIT, Filled, read_forms, write_forms
+from eclose.construct.audit.layout import Layout
+from eclose.construct.audit.sample import draw
+from eclose.core.family import ViewKind
+from eclose.errors import UserError
+from eclose.protocol.auditing import MARKS, Form, ShownFamily
+from eclose.protocol.prompts import load_text
 
 NAMES = tuple(name for names in MARKS.values() for name in names)
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.construct.audit.auditing import blank, corpus, fill, filled
 
-from eclosure.construct.audit.forms import read_forms
-from eclosure.construct.audit.report import COLUMNS, report, settle, sheet_of
-from eclosure.construct.audit.sample import Key, Stratum, draw
-from eclosure.core.family import ViewKind
-from eclosure.errors import SettingError, UserError
+from eclose.construct.audit.forms import read_forms
+from eclose.construct.audit.report import COLUMNS, report, settle, sheet_of
+from eclose.construct.audit.sample import Key, Stratum, draw
+from eclose.core.family import ViewKind
+from eclose.errors import SettingError, UserError
 
 PAPER = Path(__file__).parents[2] / "fixtures" / "paper" / "tables.csv"
 GOLD, EVIDENCE, QUESTION = "gold.supported", "evidence.isolated", "question.valid"

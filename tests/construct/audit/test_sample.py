@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from tests.construct.audit.auditing import corpus, family
 
-from eclosure.construct.audit.layout import Layout
-from eclosure.construct.audit.sample import (
+from eclose.construct.audit.layout import Layout
+from eclose.construct.audit.sample import (
     ALL,
     DEVELOPMENT,
     TRAINING,
@@ -17,9 +17,9 @@ from eclosure.construct.audit.sample import (
     read_key,
     write_audit,
 )
-from eclosure.errors import RecordError, SettingError, UserError
-from eclosure.protocol.prompts import load_text
-from eclosure.store.records import ReadRecord, write
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.protocol.prompts import load_text
+from eclose.store.records import ReadRecord, write
 
 SIZES = {"A": (50, 6), "B": (40, 5), "C": (60, 9)}
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from eclosure.construct.publish.card import FIELDS, card, escape, size_category, write_card
-from eclosure.construct.publish.facts import Audit, CardFacts
-from eclosure.construct.publish.licences import KNOWN, licence_of
-from eclosure.core.family import Family
+from eclose.construct.publish.card import FIELDS, card, escape, size_category, write_card
+from eclose.construct.publish.facts import Audit, CardFacts
+from eclose.construct.publish.licences import KNOWN, licence_of
+from eclose.core.family import Family
 
 FACTS = CardFacts(
     counts={"HotpotQA": {"train": 9, "validation": 1}, "MuSiQue": {"train": 1_800, "validation": 200}},
@@ -71,7 +71,7 @@ def test_the_front_matter_is_what_a_hub_reads():
         "license": ["cc-by-4.0", "cc-by-sa-4.0"],
         "language": ["en"],
         "task_categories": ["question-answering", "text-generation"],
-        "tags": ["eclosure", "multi-hop", "counterfactual", "reasoning"],
+        "tags": ["eclose", "multi-hop", "counterfactual", "reasoning"],
         "size_categories": ["1K<n<10K"],
         "configs": [
             {
@@ -231,11 +231,11 @@ def test_sections_stand_apart():
 
 
 def test_training_is_told_with_the_files_that_are_there():
-    assert "eclosure train train.jsonl --development development.jsonl --out" in card(FACTS)
+    assert "eclose train train.jsonl --development development.jsonl --out" in card(FACTS)
     whole = replace(FACTS, files={"train": "data/train-*.parquet"})
     assert 'load_dataset("path/to/this/folder")' in card(whole)
     assert 'Path("data").glob("train-*.parquet")' in card(whole)
-    assert "eclosure train train.jsonl --out" in card(whole)
+    assert "eclose train train.jsonl --out" in card(whole)
 
 
 def test_it_is_written_under_the_name_a_hub_shows(tmp_path):

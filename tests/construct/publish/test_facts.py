@@ -8,15 +8,15 @@ from itertools import islice
 
 import pytest
 
-from eclosure.construct.audit.sample import draw, read_corpus
-from eclosure.construct.publish.facts import Audit, facts_of_run, made_from
-from eclosure.construct.publish.licences import licence_of
-from eclosure.construct.settings import ConstructSettings, guidelines
-from eclosure.construct.split import split_families
-from eclosure.errors import RecordError
-from eclosure.store.manifest import Counts, Manifest, file_hashes
-from eclosure.store.records import write
-from eclosure.world.families import make_families
+from eclose.construct.audit.sample import draw, read_corpus
+from eclose.construct.publish.facts import Audit, facts_of_run, made_from
+from eclose.construct.publish.licences import licence_of
+from eclose.construct.settings import ConstructSettings, guidelines
+from eclose.construct.split import split_families
+from eclose.errors import RecordError
+from eclose.store.manifest import Counts, Manifest, file_hashes
+from eclose.store.records import write
+from eclose.world.families import make_families
 
 FUNNEL = {"world-short-easy": {"Sources": 15, "Packed": 10}, "unknown": {"Sources": 10, "Packed": 10}}
 

@@ -8,12 +8,12 @@ from itertools import islice
 
 import pytest
 
-from eclosure.construct.publish.parquet import read_families_parquet, write_families_parquet
-from eclosure.core.edits import Replacement
-from eclosure.core.family import Finding, Intervention, Provenance
-from eclosure.errors import RecordError, UserError
-from eclosure.store.records import encode, read, write
-from eclosure.world.families import make_families
+from eclose.construct.publish.parquet import read_families_parquet, write_families_parquet
+from eclose.core.edits import Replacement
+from eclose.core.family import Finding, Intervention, Provenance
+from eclose.errors import RecordError, UserError
+from eclose.store.records import encode, read, write
+from eclose.world.families import make_families
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -133,5 +133,5 @@ def test_lines_are_read_too(tmp_path, families):
 
 def test_without_pyarrow_it_says_what_to_install(tmp_path, families, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"pip install 'eclosure\[parquet\]'"):
+    with pytest.raises(UserError, match=r"pip install 'eclose\[parquet\]'"):
         write_families_parquet(tmp_path, "train", families)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from eclosure.core.verdict import FailureClass, Verdict
-from eclosure.metrics.rates import Metric, composition, rate
-from eclosure.metrics.settings import setting_rates
-from eclosure.stats.rates import Rate, mean
+from eclose.core.verdict import FailureClass, Verdict
+from eclose.metrics.rates import Metric, composition, rate
+from eclose.metrics.settings import setting_rates
+from eclose.stats.rates import Rate, mean
 
 from ..printed import (
     DATASETS,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclosure.stats.agreement import majority_prevalence, pair_alpha, raw_agreement, specific_agreement
-from eclosure.stats.rates import Rate
+from eclose.stats.agreement import majority_prevalence, pair_alpha, raw_agreement, specific_agreement
+from eclose.stats.rates import Rate
 
 from ..printed import (
     BACKBONES,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from fractions import Fraction
 
-    from eclosure.stats.arrays import Floats
+    from eclose.stats.arrays import Floats
 
 TABLE = "annotation_agreement"
 DISAGREEMENTS = {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclosure.core.edges import Direction, Edge, margin_weights
-from eclosure.core.identity import Split, hash_split
-from eclosure.stats.agreement import gwet_ac1
-from eclosure.stats.bootstrap import weighted_rates
-from eclosure.stats.rates import Rate
-from eclosure.stats.resampling import Replicates, Strata
+from eclose.core.edges import Direction, Edge, margin_weights
+from eclose.core.identity import Split, hash_split
+from eclose.stats.agreement import gwet_ac1
+from eclose.stats.bootstrap import weighted_rates
+from eclose.stats.rates import Rate
+from eclose.stats.resampling import Replicates, Strata
 
 from ..printed import (
     BACKBONES,

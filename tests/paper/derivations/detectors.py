@@ -7,7 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from eclosure.stats.ranking import Scored, recall_at_retention
+from eclose.stats.ranking import Scored, recall_at_retention
 
 from ..printed import Cell, Derivation, Resolver, Span, cell, consistent, derived, number, percent, statements
 from .diagnosis import CLASSES, group_size

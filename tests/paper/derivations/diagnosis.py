@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from eclosure.core.judgment import LocalFailure
-from eclosure.core.verdict import FailureClass, TraceGroup, Verdict
-from eclosure.metrics.rates import Composition, Metric, composition, rates
-from eclosure.stats.rates import Rate
+from eclose.core.judgment import LocalFailure
+from eclose.core.verdict import FailureClass, TraceGroup, Verdict
+from eclose.metrics.rates import Composition, Metric, composition, rates
+from eclose.stats.rates import Rate
 
 from ..printed import Cell, Derivation, Resolver, derived, percent, said, statements, whole
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclosure.metrics.rates import Metric, rate
-from eclosure.stats.agreement import (
+from eclose.metrics.rates import Metric, rate
+from eclose.stats.agreement import (
     balanced_accuracy,
     cohen_kappa,
     failure_f1,
@@ -19,7 +19,7 @@ from eclosure.stats.agreement import (
     failure_recall,
     raw_agreement,
 )
-from eclosure.stats.rates import Rate, mean
+from eclose.stats.rates import Rate, mean
 
 from ..printed import (
     BACKBONES,
@@ -42,7 +42,7 @@ from .diagnosis import diagnosed, failing
 from .experiment import run
 
 if TYPE_CHECKING:
-    from eclosure.stats.arrays import Floats
+    from eclose.stats.arrays import Floats
 
 TABLE = "evaluator_validation"
 DIRECT = ("Correctness", "Local soundness L", "Alignment A", "Closure C", "Completeness K")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from eclosure.metrics.rates import MAIN_METRICS, Metric, rate
-from eclosure.metrics.settings import equal_setting_means, setting_rates
-from eclosure.stats.rates import sample_sd
+from eclose.metrics.rates import MAIN_METRICS, Metric, rate
+from eclose.metrics.settings import equal_setting_means, setting_rates
+from eclose.stats.rates import sample_sd
 
 from ..printed import (
     BACKBONES,
@@ -26,7 +26,7 @@ from ..printed import (
 from ..reconstruct import settled, verdicts
 
 if TYPE_CHECKING:
-    from eclosure.core.verdict import SettledVerdict, Verdict
+    from eclose.core.verdict import SettledVerdict, Verdict
 
 SEEDS = ("42", "43", "44")
 SEMANTIC, MATCH = "acc_sem", "acc_match"

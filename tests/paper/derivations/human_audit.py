@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclosure.metrics.rates import Metric, rate
-from eclosure.stats.agreement import cohen_kappa, failure_f1, raw_agreement
-from eclosure.stats.rates import Rate
-from eclosure.stats.resampling import Strata, bootstrap
+from eclose.metrics.rates import Metric, rate
+from eclose.stats.agreement import cohen_kappa, failure_f1, raw_agreement
+from eclose.stats.rates import Rate
+from eclose.stats.resampling import Strata, bootstrap
 
 from ..printed import Cell, Derivation, Resolver, cell, consistent, derived, percent, said, statements, whole
 from ..reconstruct import verdicts
 
 if TYPE_CHECKING:
-    from eclosure.core.verdict import Verdict
-    from eclosure.stats.arrays import Floats
-    from eclosure.stats.intervals import Interval
+    from eclose.core.verdict import Verdict
+    from eclose.stats.arrays import Floats
+    from eclose.stats.intervals import Interval
 
 AUTOMATED, HUMAN = "Automated", "Human"
 METHODS = ("SFT", "CF-SFT", "RM", "E-Closure")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclosure.core.judgment import Ineligibility
-from eclosure.stats.agreement import pair_alpha, raw_agreement
-from eclosure.stats.bootstrap import bootstrap_tables
-from eclosure.stats.rates import Rate
+from eclose.core.judgment import Ineligibility
+from eclose.stats.agreement import pair_alpha, raw_agreement
+from eclose.stats.bootstrap import bootstrap_tables
+from eclose.stats.rates import Rate
 
 from ..printed import (
     BACKBONES,
@@ -38,7 +38,7 @@ from ..printed import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eclosure.stats.resampling import Replicates
+    from eclose.stats.resampling import Replicates
 
 SAMPLED = {dataset: whole("eligibility_agreement_dataset", dataset, "n") for dataset in DATASETS}
 ALL = tuple(SAMPLED)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from eclosure.core.edges import COMPARISONS
-from eclosure.stats.rates import Rate, mean
+from eclose.core.edges import COMPARISONS
+from eclose.stats.rates import Rate, mean
 
 from ..printed import BACKBONES, Cell, Derivation, Resolver, cell, derived, percent, said, statements
 from .construction import split

@@ -14,7 +14,7 @@ from tests.world.second.tables import ALIAS, KIND_OF_WORD, RELATIONS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclosure.core.instance import Passage
+    from eclose.core.instance import Passage
 
 _NOW = 9_999
 # "is a 1990 crime film directed by ...": the word before the name or value, by kind of thing.

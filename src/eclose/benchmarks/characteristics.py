@@ -1,0 +1,112 @@
+"""What a set of questions looks like: the table of appendix A.1, for any file.
+
+One pass over the instances keeps a few numbers of each. What a benchmark does not tell is undefined, never zero.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eclose.core.answers import normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eclose.core.instance import Instance
+
+UNKNOWN = "unknown"
+_YES_NO = ({"yes"}, {"no"})
+
+
+class Quartiles(NamedTuple):
+    """A median with the 25th and 75th percentiles, by linear interpolation."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Characteristics:
+    """One row of the table, with the composition of the questions."""
+
+    benchmark: str | None
+    n: int
+    n_support_known: int
+    """Instances whose supporting passages are marked; the first three columns rest on these."""
+    supporting: Quartiles | None
+    distractors: Quartiles | None
+    support_density: Quartiles | None
+    """Supporting passages per hundred passages."""
+    context_words: Quartiles | None
+    kinds: Mapping[str, int]
+    hops: Mapping[str, int]
+    answers: Mapping[str, int]
+    """``yes/no``, ``other``, or ``none`` without a reference."""
+
+
+def characterize(instances: Iterable[Instance]) -> list[Characteristics]:
+    """One row per benchmark, in alphabetical order; instances of no benchmark come last."""
+    groups: dict[str | None, _Group] = {}
+    for instance in instances:
+        groups.setdefault(instance.benchmark, _Group()).add(instance)
+    ordered = sorted(groups.items(), key=lambda item: (item[0] is None, item[0] or ""))
+    return [group.row(benchmark) for benchmark, group in ordered]
+
+
+@dataclass(slots=True)
+class _Group:
+    """The numbers of one benchmark, four bytes each."""
+
+    words: array[int] = field(default_factory=lambda: array("I"))
+    supporting: array[int] = field(default_factory=lambda: array("I"))
+    passages: array[int] = field(default_factory=lambda: array("I"))
+    """Of the instances with marked support only, parallel to ``supporting``."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    hops: Counter[str] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
+
+    def add(self, instance: Instance) -> None:
+        self.words.append(instance.context_words)
+        if instance.support_ids is not None:
+            self.supporting.append(len(set(instance.support_ids)))
+            self.passages.append(len(instance.evidence))
+        self.kinds[instance.kind or UNKNOWN] += 1
+        self.hops[str(instance.hops or UNKNOWN)] += 1
+        self.answers[answer_type(instance.reference_answer)] += 1
+
+    def row(self, benchmark: str | None) -> Characteristics:
+        supporting = np.asarray(self.supporting, dtype=np.float64)
+        passages = np.asarray(self.passages, dtype=np.float64)
+        return Characteristics(
+            benchmark,
+            n=len(self.words),
+            n_support_known=len(self.supporting),
+            supporting=_quartiles(supporting),
+            distractors=_quartiles(passages - supporting),
+            support_density=_quartiles(100 * supporting / passages),
+            context_words=_quartiles(np.asarray(self.words, dtype=np.float64)),
+            kinds=dict(sorted(self.kinds.items())),
+            hops=dict(sorted(self.hops.items())),
+            answers=dict(sorted(self.answers.items())),
+        )
+
+
+def answer_type(reference: str | None) -> str:
+    """Whether an answer is a yes or a no."""
+    if reference is None:
+        return "none"
+    return "yes/no" if set(normalize(reference)) in _YES_NO else "other"
+
+
+def _quartiles(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Quartiles | None:
+    if not len(values):
+        return None
+    low, median, high = np.percentile(values, [25, 50, 75])
+    return Quartiles(float(median), float(low), float(high))

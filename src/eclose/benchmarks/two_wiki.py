@@ -1,0 +1,91 @@
+"""2WikiMultiHopQA records, with or without Wikidata ids, official or as Hugging Face tables have them.
+
+Laid out like HotpotQA, except that sentences carry no blanks of their own: a passage is its sentences joined by
+one blank. Aliases of answers come from a file of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eclose.benchmarks import conversion, hotpot
+from eclose.benchmarks.hotpot import Fact, Paragraph
+from eclose.core.instance import Instance
+from eclose.errors import RecordError
+from eclose.store.jsonfile import read_objects
+from eclose.store.records import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from eclose.benchmarks.conversion import Converted
+    from eclose.store.jsonfile import JsonObject
+
+BENCHMARK = "2WikiMultiHopQA"
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWikiRecord:
+    """The fields we read."""
+
+    question: str
+    context: list[Paragraph] = field(metadata={"shape": "[title, [sentences]]"})
+    supporting_facts: list[Fact] | None = field(default=None, metadata={"shape": "[title, sentence number]"})
+    evidences: list[tuple[str, str, str]] | None = field(
+        default=None, metadata={"shape": "[subject, relation, object]"}
+    )
+    answer: str | None = None
+    answer_id: str | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AliasLine:
+    """One line of ``id_aliases.json``."""
+
+    Q_id: str
+    aliases: list[str] = field(default_factory=list)
+    demonyms: list[str] = field(default_factory=list)
+
+
+def to_instance(record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | None = None) -> Converted:
+    """One record as an instance; accepted answers are the answer and what the alias file lists for its id."""
+    repairs: list[str] = []
+    raw = parse(TwoWikiRecord, hotpot.rows(_with_triples(record)), extra="ignore")
+    answer = conversion.read_answer(raw.answer, repairs)
+    support = hotpot.support_ids(raw.context, raw.supporting_facts, repairs)
+    instance = Instance(
+        id=conversion.read_id(conversion.first_present(record, ("_id", "id")), repairs),
+        question=raw.question,
+        evidence=conversion.without_blank(hotpot.passages(raw.context, joint=" "), support, repairs),
+        reference_answer=answer,
+        aliases=conversion.other_answers(answer, (aliases or {}).get(raw.answer_id or "", ())),
+        benchmark=BENCHMARK,
+        support_ids=support,
+        kind=raw.type or None,
+        hops=len(raw.evidences) if raw.evidences else None,
+    )
+    return conversion.finish(instance, repairs, BENCHMARK)
+
+
+def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
+    """Aliases and demonyms by Wikidata id, from the benchmark's ``id_aliases.json`` (JSON Lines)."""
+    found: dict[str, tuple[str, ...]] = {}
+    for raw in read_objects(path):
+        if raw.error is not None:
+            raise raw.error
+        try:
+            line = parse(AliasLine, raw.value or {}, extra="ignore")
+        except RecordError as error:
+            problem = f"{error.problem}. Is this the benchmark's id_aliases.json?"
+            raise RecordError(problem, path=path, record=raw.where) from error
+        found[line.Q_id] = (*found.get(line.Q_id, ()), *line.aliases, *line.demonyms)
+    return found
+
+
+def _with_triples(record: JsonObject) -> JsonObject:
+    """Evidence triples as rows, whatever their three columns are called."""
+    triples: Any = record.get("evidences")
+    return conversion.zip_columns(record, "evidences", tuple(triples)) if isinstance(triples, dict) else record

@@ -1,0 +1,306 @@
+"""``eclose data``: files of questions in, instances out; draw samples, describe and check them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eclose.benchmarks.formats import Format
+from eclose.cli.output import QUARANTINED, AllowStale, counted, print_table, say, say_written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eclose.benchmarks.characteristics import Characteristics, Quartiles
+    from eclose.benchmarks.examine import Examination
+    from eclose.core.instance import Instance
+    from eclose.store.records import ReadRecord
+    from eclose.store.stage import Stage
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Read benchmarks and other tools' files, draw samples, describe and check them.",
+)
+
+EXAMPLES = ("example-instances.jsonl", "example-verdicts.jsonl")
+WRONG = 2
+
+File = Annotated[Path, typer.Argument(help="JSON Lines, a JSON array or Parquet; gzip is recognised.")]
+Layout = Annotated[Format, typer.Option("--format", help="The layout of the records.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="JSON Lines to write; packed if the name ends in .gz.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what other work has written.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def convert(
+    file: File,
+    out: Out,
+    layout: Layout = Format.AUTO,
+    aliases: Annotated[Path | None, typer.Option(help="2WikiMultiHopQA's id_aliases.json.")] = None,
+    responses: Annotated[Path | None, typer.Option(help="Also write the responses found beside the questions.")] = None,
+    force: Force = False,
+) -> None:
+    """Turn a file in any known layout into instances."""
+    from eclose.benchmarks.load import detect_file, scan_responses
+    from eclose.errors import SettingError
+    from eclose.store.stage import Stage, refuse_shared_files
+
+    layout = detect_file(file) if layout is Format.AUTO else layout
+    if aliases is not None and layout is not Format.TWO_WIKI:
+        raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
+    inputs = (file,) if aliases is None else (file, aliases)
+    work: list[tuple[Stage, Iterator[ReadRecord[Any]]]] = [
+        (Stage("data convert", {"format": layout.value}, inputs, out), _instances(file, layout, aliases))
+    ]
+    if responses is not None:
+        stage = Stage("data convert responses", {"format": layout.value}, (file,), responses)
+        work.append((stage, scan_responses(file, format=layout)))
+    # Every refusal comes before any work.
+    refuse_shared_files(stage for stage, _ in work)
+    finished = [stage.finished(force=force) for stage, _ in work]
+    quarantined = False
+    for (stage, records), manifest in zip(work, finished, strict=True):
+        counts = manifest.counts if manifest else stage.write(counted(records, f"reading {file.name}"))
+        say_written(stage, counts, again=manifest is not None, doubt=f"is --format {layout} right")
+        quarantined |= bool(counts.quarantined)
+    raise typer.Exit(QUARANTINED if quarantined else 0)
+
+
+@app.command()
+def sample(
+    file: File,
+    out: Out,
+    n: Annotated[int, typer.Option("-n", help="How many instances to draw.")] = 300,
+    seed: Annotated[int, typer.Option(help="Another seed gives another order.")] = 42,
+    kind: Annotated[list[str] | None, typer.Option(help="Only questions of this type; may be repeated.")] = None,
+    hops: Annotated[list[int] | None, typer.Option(help="Only questions of this many hops; may be repeated.")] = None,
+    layout: Layout = Format.AUTO,
+    force: Force = False,
+) -> None:
+    """Draw a seeded sample; a larger one begins with the smaller one."""
+    from eclose.benchmarks.load import detect_file
+    from eclose.benchmarks.sampling import draw
+    from eclose.store.stage import Stage
+
+    layout = detect_file(file) if layout is Format.AUTO else layout
+    kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
+    settings = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
+    stage = Stage("data sample", settings, (file,), out)
+    manifest = stage.finished(force=force)
+    if manifest is None:
+        records = counted(_instances(file, layout), f"reading {file.name}")
+        counts = stage.write(*draw(records, n, seed=seed, kinds=kinds, hops=lengths))
+    else:
+        counts = manifest.counts
+    say_written(stage, counts, again=manifest is not None)
+
+
+@app.command()
+def intersect(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of finished runs, or files of responses.", show_default=False)
+    ],
+    out: Out,
+    eligible: Annotated[
+        Path | None,
+        typer.Option(
+            help="Screening records with id and eligible, or ids alone; others are left out.", show_default=False
+        ),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Keep the questions to which every run has a complete response: the pool over which models are compared.
+
+    A question that a model did not finish is left out for all, so that every model is measured on the same ones.
+    """
+    from eclose.benchmarks.pool import Pooled, matched, read_answers, read_eligible, responses_of
+    from eclose.store.records import read
+    from eclose.store.stage import Stage
+
+    paths = [responses_of(run) for run in runs]
+    inputs = (*paths, *([] if eligible is None else [eligible]))
+    stage = Stage("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
+    manifest = stage.finished(force=force)
+    answers = [read_answers(path) for path in paths]
+    if manifest is None:
+        counts = stage.write(matched(answers, *([] if eligible is None else [read_eligible(eligible)])))
+    else:
+        counts = manifest.counts
+    pool = {pooled.id for pooled in read(out, Pooled)}
+    say_written(stage, counts, again=manifest is not None)
+    reasons = sorted({reason for run in answers for reason in run.incomplete})
+    print_table(
+        "Responses by run",
+        ("run", "responses", "complete", *reasons, "in pool"),
+        [
+            (
+                str(run),
+                f"{found.responses:,}",
+                f"{found.responses - sum(found.incomplete.values()):,}",
+                *(f"{found.incomplete.get(reason, 0):,}" for reason in reasons),
+                f"{sum(id_ in pool for id_ in found.complete):,}",
+            )
+            for run, found in zip(runs, answers, strict=True)
+        ],
+    )
+
+
+@app.command()
+def stats(
+    files: Annotated[list[Path], typer.Argument(help="Files of questions, in any known layout.")],
+    layout: Layout = Format.AUTO,
+    as_json: AsJson = False,
+) -> None:
+    """Print what the questions look like: support, distractors, length, types."""
+    from eclose.benchmarks.characteristics import characterize
+    from eclose.store.records import values
+
+    rows = characterize(
+        instance for file in files for instance in values(counted(_instances(file, layout), f"reading {file.name}"))
+    )
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        _print_characteristics(rows)
+
+
+@app.command()
+def validate(
+    file: File,
+    layout: Layout = Format.AUTO,
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=0, help="How many problems to print.")] = 20,
+) -> None:
+    """Read a whole file and print everything that is wrong with it."""
+    from eclose.benchmarks.examine import examine
+
+    found = examine(counted(_instances(file, layout), f"checking {file.name}"), limit=limit)
+    if as_json:
+        typer.echo(json.dumps(_as_dict(file, found), indent=2))
+    else:
+        _print_examination(file, found)
+    raise typer.Exit(0 if found.fine else WRONG)
+
+
+@app.command()
+def example(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.", file_okay=False)] = Path(),
+) -> None:
+    """Write two small files to start from: questions with passages, and verdicts on responses to them."""
+    from importlib.resources import files
+
+    from eclose.errors import UserError
+    from eclose.store.atomic import AtomicFile
+
+    for name in EXAMPLES:
+        content = (files("eclose.cli") / "examples" / name).read_bytes()
+        path = out / name
+        if path.exists() and not (path.is_file() and path.read_bytes() == content):
+            raise UserError(f"{path}: exists and is something else. Choose another folder with --out.")
+        with AtomicFile(path) as file:
+            file.write(content)
+        say(path)
+
+
+@app.command(name="from-inspect")
+def from_inspect(
+    log: Annotated[Path, typer.Argument(help="A log of Inspect AI, .eval or .json.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder to write to.", file_okay=False)],
+    score: Annotated[str, typer.Option(help="The name under which the log keeps our scorer's results.")] = "lgg",
+    force: Force = False,
+) -> None:
+    """Turn a log of Inspect AI into a run's folder: questions, responses and judgments."""
+    from eclose.adapters.inspect.importing import import_log
+
+    written = import_log(log, out, score=score, force=force)
+    for stage, counts, again in written:
+        say_written(stage, counts, again=again, doubt="is this a log of a task with passages")
+    raise typer.Exit(QUARANTINED if any(counts.quarantined for _, counts, _ in written) else 0)
+
+
+@app.command(name="to-inspect")
+def to_inspect(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False, file_okay=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write logs to.", file_okay=False)],
+    force: Force = False,
+    allow_stale: AllowStale = False,
+) -> None:
+    """Turn a run's folder into logs that Inspect AI opens, one for each model."""
+    from eclose.adapters.inspect.exporting import export_run
+
+    done = export_run(run, out, force=force, allow_stale=allow_stale)
+    for sentence in done.stale:
+        say(f"STALE: {sentence}")
+    for path in done.logs:
+        say(path)
+    for name in ("instances", "responses", "judgments"):
+        say(f"{name}: {getattr(done, name)}")
+
+
+def _instances(file: Path, layout: Format, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
+    from eclose.benchmarks.load import scan_instances
+    from eclose.benchmarks.two_wiki import read_aliases
+
+    yield from scan_instances(file, format=layout, aliases=read_aliases(aliases) if aliases else None)
+
+
+def _print_characteristics(rows: list[Characteristics]) -> None:
+    print_table(
+        "Median [25th-75th percentile] per question",
+        ("benchmark", "n", "supporting passages", "distractor passages", "support density %", "context words"),
+        [
+            (
+                row.benchmark or "-",
+                f"{row.n:,}",
+                *map(_shown, (row.supporting, row.distractors, row.support_density, row.context_words)),
+            )
+            for row in rows
+        ],
+    )
+    typer.echo()
+    print_table(
+        "Questions by type, number of hops and kind of answer",
+        ("benchmark", "by", "value", "n"),
+        [
+            (row.benchmark or "-", name, value, f"{count:,}")
+            for row in rows
+            for name, counts in (("type", row.kinds), ("hops", row.hops), ("answer", row.answers))
+            for value, count in counts.items()
+        ],
+    )
+
+
+def _shown(quartiles: Quartiles | None) -> str:
+    """``897 [733-1,065]``; a dash where nothing is known."""
+    if quartiles is None:
+        return "-"
+    median, low, high = (f"{value:,.1f}".removesuffix(".0") for value in quartiles)
+    return f"{median} [{low}-{high}]"
+
+
+def _print_examination(file: Path, found: Examination) -> None:
+    for problem in found.problems:
+        say(problem)
+    hidden = sum(found.counts.quarantined.values()) - len(found.problems)
+    if hidden:
+        typer.echo(f"... and {hidden:,} more; raise --limit to see them")
+    if found.stopped is not None:
+        say(found.stopped)
+    if found.counts.received:
+        say(f"{file}: {found.counts}")
+
+
+def _as_dict(file: Path, found: Examination) -> dict[str, object]:
+    return {
+        "file": str(file),
+        "fine": found.fine,
+        "counts": asdict(found.counts),
+        "problems": [{"where": problem.record, "problem": problem.problem} for problem in found.problems],
+        "stopped": str(found.stopped) if found.stopped else None,
+    }

@@ -1,0 +1,151 @@
+"""``eclose label``: label a hundred of one's own responses, and have the judge's rates corrected by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eclose.cli.output import AllowStale, plural, say, say_notices
+
+if TYPE_CHECKING:
+    from eclose.annotate.project import Project
+    from eclose.annotate.sample import Sample
+    from eclose.core.verdict import SettledVerdict
+    from eclose.store.stage import Stage
+
+FOLDER = "labels"
+"""Where labels are kept in a run's folder."""
+
+
+def label(
+    run: Annotated[Path, typer.Argument(help="A run's folder, judged or not.", show_default=False)],
+    *,
+    n: Annotated[int, typer.Option("--n", min=1, help="How many responses.")] = 100,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Decide on every step, as the whole protocol does; takes much longer.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample.")] = 42,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on this machine; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+    allow_stale: AllowStale = False,
+) -> None:
+    """Label some of your own responses in the browser, alone and without accounts; the rates of all follow.
+
+    The responses are drawn by what the judge said, so that rare failures are among them. Stop with Ctrl+C and go on
+    with the same command. What is labelled lies in labels/verdicts.jsonl of the run; where the run is judged, the judge
+    is held against it, and eclose diagnose shows corrected rates.
+    """
+    from eclose.annotate.sample import verdicts
+
+    stage = _stage(run, n, seed, steps=steps)
+    project, sample = _begun(run, n, seed, steps=steps, allow_stale=allow_stale)
+    try:
+        _serve(project, port, browser=browser)
+        labels = verdicts(project)
+    finally:
+        project.close()
+    _keep(run, stage, sample, labels, allow_stale=allow_stale)
+
+
+def _stage(run: Path, n: int, seed: int, *, steps: bool) -> Stage:
+    """Return the stage that writes the verdicts; its inputs are hashed now, and must be the same at the end."""
+    from eclose.store.folder import INSTANCES, RESPONSES
+    from eclose.store.stage import Stage
+
+    settings = {"n": n, "seed": seed, "steps": steps}
+    stage = Stage("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
+    stage.require_inputs()
+    return stage
+
+
+def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> tuple[Project, Sample]:
+    """Draw the sample of a run, and make or open its project."""
+    from datetime import UTC, datetime
+
+    from eclose.annotate.forms import Kind
+    from eclose.annotate.sample import begin, draw
+    from eclose.cases import read_cases, read_run_files, rejects_told
+    from eclose.store.folder import JUDGMENTS
+
+    files = read_run_files(run)
+    judgments = []
+    if (run / JUDGMENTS).exists():
+        cases = read_cases(run, allow_stale=allow_stale)
+        say_notices(cases)
+        judgments = [case.judgment for case in cases.cases]
+    else:
+        for sentence in rejects_told(files.rejected):
+            say(sentence)
+    responses = [response for response in files.responses if response.instance_id in files.instances]
+    if lost := len(files.responses) - len(responses) + len(files.left_out):
+        say(f"{plural(lost, 'response')} cannot be labelled: unreadable, or without a question in {run}.")
+    sample = draw((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
+    kind = Kind.RESPONSE if steps else Kind.SHORT
+    project = begin(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
+    say(f"{run}: {plural(len(sample.chosen), 'response')} of {len(sample.strata):,}, by what the judge said of them:")
+    for stratum, (size, chosen) in sample.sizes.items():
+        say(f"  {stratum.replace('_', ' ')}: {chosen:,} of {size:,}")
+    return project, sample
+
+
+def _serve(project: Project, port: int, *, browser: bool) -> None:
+    import webbrowser
+
+    from eclose.annotate.accounts.people import person
+    from eclose.annotate.queues import progress
+    from eclose.annotate.sample import ME
+    from eclose.annotate.web.serve import serve
+    from eclose.annotate.web.visit import House
+
+    with project.reading() as connection:
+        me = person(connection, ME)
+    assert me is not None
+    house = House(project, single=me)
+
+    def ready(url: str) -> None:
+        address = f"{url}/open/{house.door}"
+        say(f"Open {address} (Ctrl+C stops; the same command goes on)")
+        if browser:
+            webbrowser.open(address)
+
+    def done() -> bool:
+        with project.reading() as connection:
+            tasks = progress(connection, me)
+        return tasks.done == tasks.total
+
+    serve(house, port=port, ready=ready, done=done)
+
+
+def _keep(run: Path, stage: Stage, sample: Sample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
+    """Write the labels, and validate the judge of the run by them where there is one."""
+    from eclose.store.folder import JUDGMENTS
+    from eclose.store.records import ReadRecord
+
+    stage.write(ReadRecord(verdict.response_id, value=verdict) for verdict in labels)
+    say(f"{stage.out}: {len(labels):,} of {plural(len(sample.chosen), 'response')} labelled")
+    if not (run / JUDGMENTS).exists():
+        say("The run is not judged, so there are no rates to correct. Rates of the sample: eclose metrics")
+        return
+    labelled = {sample.strata[verdict.response_id] for verdict in labels}
+    missing = {group for group in sample.sizes if group not in labelled}
+    if missing:
+        say(f"Rates are corrected when some of each group are labelled; none yet: {', '.join(sorted(missing))}")
+        return
+    _validate(run, sample, labels, allow_stale=allow_stale)
+    say(f"Corrected rates: eclose diagnose {run}")
+
+
+def _validate(run: Path, sample: Sample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
+    """Validate the judge by the labels, and write validation.json."""
+    import numpy as np
+
+    from eclose.cli.judge import say_validation
+    from eclose.judge.validate import validate_run, write
+    from eclose.store.folder import VALIDATION
+
+    rng = np.random.default_rng(sample.seed)
+    validation = validate_run(run, labels, rng=rng, strata=sample.strata, allow_stale=allow_stale)
+    write(run / VALIDATION, validation)
+    say_validation(validation)

@@ -1,0 +1,134 @@
+"""The ``eclose`` command: parse, call, print. Every verb lives in a file of its own."""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any, Never
+
+import typer
+
+import eclose
+from eclose.cli import (
+    annotate,
+    construct,
+    data,
+    demo,
+    diagnose,
+    families,
+    gate,
+    generate,
+    judge,
+    label,
+    ledger,
+    metrics,
+    report,
+    screen,
+    select,
+    switch,
+    train,
+    world,
+)
+from eclose.cli.environment import load_file
+from eclose.cli.extras import install_line
+from eclose.cli.output import printable
+from eclose.errors import UserError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # Help is plain text: the same on a terminal, in a pipe and in the documentation.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(annotate.app, name="annotate")
+app.add_typer(data.app, name="data")
+app.add_typer(families.app, name="families")
+app.add_typer(judge.app, name="judge")
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(world.app, name="world")
+app.command(name="construct")(construct.construct)
+app.command(name="demo")(demo.demo)
+app.command(name="diagnose")(diagnose.diagnose)
+app.command(name="gate")(gate.gate)
+app.command(name="generate")(generate.generate)
+app.command(name="label")(label.label)
+app.command(name="metrics")(metrics.metrics)
+app.command(name="report")(report.report)
+app.command(name="screen")(screen.screen)
+app.command(name="select")(select.select)
+app.command(name="switch")(switch.switch)
+app.command(name="train", context_settings=train.SETTINGS)(train.train)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eclose {eclose.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _eclose(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback has seen it
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    env_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--env-file", help="Trust this file of NAME=value lines; without, .env may not redirect calls or keys."
+        ),
+    ] = None,
+) -> None:
+    """Measure and close the local-global gap: responses whose every step is sound and whose whole is not."""
+    if env_file is not None or _reads_environment(_commands(context.command).get(context.invoked_subcommand)):
+        load_file(env_file, trusted=env_file is not None)
+
+
+def _commands(command: Any) -> dict[str | None, Any]:
+    """Return the commands below this one by name; typer brings its own copy of click, so no class can be named."""
+    return getattr(command, "commands", {})
+
+
+def _reads_environment(command: Any) -> bool:
+    """Return whether a command, or one below it, has an option that may stand in the environment."""
+    own = any(parameter.envvar for parameter in getattr(command, "params", ()))
+    return own or any(map(_reads_environment, _commands(command).values()))
+
+
+def main() -> Never:
+    """Run the command; a user's mistake is a sentence and exit code 2, a bug is a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal with another encoding, as on Windows, must not end a command that prints a name.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except UserError as error:
+        _fail(str(error), error.exit_code)
+    except ImportError as error:
+        if (message := install_line(error)) is None:
+            raise
+        _fail(message)
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody left to tell.
+        sys.exit(1)
+    except OSError as error:
+        # A full disk, a folder without permission: the user's to mend, wherever in the program it came up.
+        _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(0)
+
+
+def _fail(message: str, code: int = UserError.exit_code) -> Never:
+    sys.stderr.write(f"eclose: {printable(message)}\n")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

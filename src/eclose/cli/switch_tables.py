@@ -1,0 +1,164 @@
+"""What ``eclose switch`` prints: tables for people, one document for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from eclose.cli.output import percent, percent_range, plural, print_table, say, say_written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from eclose.core.edges import Edge
+    from eclose.stats.intervals import Estimate
+    from eclose.stats.rates import Rate
+    from eclose.store.manifest import Counts
+    from eclose.store.stage import Stage
+    from eclose.switch import Contrast, EdgeRates, FamilySwitch, SwitchRates
+
+FEW_FAMILIES = 20
+"""Below this, no interval over families deserves its name."""
+
+
+def say_counts(stage: Stage | None, families: Path, counts: Counts, *, again: bool) -> None:
+    """Where every record went."""
+    if stage is not None:
+        say_written(stage, counts, again=again, doubt="is this a file of families")
+        return
+    say(f"{families}: {counts}")
+    if counts.quarantined:
+        say("  --out FILE keeps what could not be read, and why")
+
+
+def print_rates(tables: Sequence[SwitchRates]) -> None:
+    """O, CF and SW of each edge, by dataset, with intervals and mean margins."""
+    several = len({table.system for table in tables}) > 1
+    unjudged = any(rate.unjudged for table in tables for edge in table.edges.values() for rate in _three(edge))
+    heads = [*(_SYSTEM if several else ()), "dataset", "edge"]
+    heads += [head for letters in ("O", "CF", "SW") for head in (f"{letters} %", "95 % interval")]
+    heads += ["n", *(["unjudged"] if unjudged else []), "margin o", "margin c"]
+    lines = []
+    for table in tables if _datasets(tables) > 1 else [one for one in tables if one.benchmark is not None]:
+        for edge, rates in table.edges.items():
+            line = [*(_system(table) if several else ()), table.benchmark or "all", edge.value]
+            line += [cell for rate in _three(rates) for cell in (percent(rate.value), percent_range(rate.wilson))]
+            line += [str(rates.switched.n), *([str(rates.switched.unjudged)] if unjudged else [])]
+            lines.append(line + ["-" if value is None else f"{value:.2f}" for value in rates.margins.values()])
+    typer.echo()
+    print_table("Switch rates, Wilson intervals over families", heads, lines)
+    if any(table.families < FEW_FAMILIES for table in tables):
+        say(f"Fewer than {FEW_FAMILIES} families in a dataset: take its rates as a rough hint.")
+
+
+_SYSTEM = ("system", "method", "seed")
+
+
+def _system(table: SwitchRates) -> tuple[str, str, str]:
+    """Return the cells that say what was tested; the backbone has neither method nor seed."""
+    method, seed = (table.source.method, table.source.seed) if table.source else (None, None)
+    return table.system, method or "-", "-" if seed is None else str(seed)
+
+
+def _datasets(tables: Sequence[SwitchRates]) -> int:
+    return len({table.benchmark for table in tables if table.benchmark is not None})
+
+
+def _three(edge: EdgeRates) -> tuple[Rate, Rate, Rate]:
+    return edge.original, edge.counterfactual, edge.switched
+
+
+def print_contrasts(compared: dict[str, dict[Edge, Contrast]], tables: Sequence[SwitchRates]) -> None:
+    """One row a model; nothing where there is only one."""
+    if len(compared) < 2:
+        return
+    edges = list(next(iter(compared.values())))
+    heads = [*_SYSTEM, *(head for edge in edges for head in (f"{edge.value} SW %", "gain", "95 % interval"))]
+    lines = []
+    cells = {table.system: _system(table) for table in tables}
+    for system, row in compared.items():
+        line = [*cells[system]]
+        for contrast in row.values():
+            line += [percent(contrast.rate.value), *_gain(contrast.gain)]
+        lines.append(line)
+    count = _datasets(tables)
+    over = f", mean over {count} datasets of equal weight" if count > 1 else ""
+    typer.echo()
+    print_table(f"Switch rates{over}; gain over the first row, paired by family, in points", heads, lines)
+
+
+def _gain(gain: Estimate | None) -> tuple[str, str]:
+    """Points and their interval. Where every resample says the same, an interval would promise certainty."""
+    if gain is None or gain.value is None:
+        return "-", "-"
+    interval = gain.interval
+    flat = interval is None or interval.low == interval.high
+    return _points(
+        gain.value
+    ), "-" if flat or interval is None else f"{_points(interval.low)} to {_points(interval.high)}"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def say_unjudged(rows: Sequence[FamilySwitch]) -> None:
+    """Name the first family whose scores are no numbers: it is the model that is ill, not the family."""
+    ill = [row for row in rows if row.unjudged]
+    if ill:
+        name, reason = next(iter(ill[0].unjudged.items()))
+        say(f"{plural(len(ill), 'row')} with a score that is no number, such as {ill[0].family_id}: {name}, {reason}.")
+
+
+def document(
+    settings: dict[str, Any],
+    counts: Counts,
+    tables: Sequence[SwitchRates],
+    compared: dict[str, dict[Edge, Contrast]],
+) -> dict[str, Any]:
+    """Everything as JSON: undefined is null."""
+    from dataclasses import asdict
+
+    def rate(one: Rate) -> dict[str, Any]:
+        return {"value": one.value, "interval": one.wilson, "hits": one.hits, "n": one.n, "unjudged": one.unjudged}
+
+    sources = {table.system: table.source for table in tables}
+
+    def source(system: str) -> dict[str, Any]:
+        known = sources[system]
+        return dict.fromkeys(("model", "method", "seed")) if known is None else asdict(known)
+
+    groups = [
+        {
+            "system": table.system,
+            **source(table.system),
+            "benchmark": table.benchmark,
+            "families": table.families,
+            "edges": {
+                edge.value: {
+                    **{name: rate(one) for name, one in zip(("O", "CF", "SW"), _three(rates), strict=True)},
+                    "margins": {direction.value: value for direction, value in rates.margins.items()},
+                }
+                for edge, rates in table.edges.items()
+            },
+        }
+        for table in tables
+    ]
+    contrasts = [
+        {
+            "system": system,
+            **source(system),
+            "edges": {
+                edge.value: {
+                    "rate": one.rate.value,
+                    "gain": one.gain.value if one.gain else None,
+                    "interval": one.gain.interval if one.gain else None,
+                }
+                for edge, one in row.items()
+            },
+        }
+        for system, row in compared.items()
+    ]
+    return {"settings": settings, "counts": asdict(counts), "groups": groups, "contrasts": contrasts}

@@ -1,0 +1,222 @@
+"""The deterministic gates H of appendix B: what code can check of a family without understanding a word of it.
+
+Semantic properties (soundness, alignment, closure, uniqueness) are for judges. A gate answers with a reason,
+never with silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from eclose.core.answers import contains_span, match_any, normalize
+from eclose.core.family import ViewKind
+from eclose.core.response import parse_completion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eclose.core.family import EvidenceEdit, Family, QuestionEdit, View
+    from eclose.core.instance import Instance
+
+
+class Gate(StrEnum):
+    """The name of each check, as it is counted in a funnel."""
+
+    WELL_FORMED = "well_formed"
+    IDENTIFIER_MEMBERSHIP = "identifier_membership"
+    GOLD_INPUT = "gold_input"
+    GOLD_ANSWER = "gold_answer"
+    ANSWER_CHANGED = "answer_changed"
+    SAME_QUESTION = "same_question"
+    SINGLE_EDITED_PASSAGE = "single_edited_passage"
+    UNEDITED_IDENTICAL = "unedited_identical"
+    EDIT_IN_SUPPORT = "edit_in_support"
+    SHARED_PREFIX = "shared_prefix"
+    FIRST_DIVERGENCE = "first_divergence"
+    SAME_EVIDENCE = "same_evidence"
+    QUESTION_CHANGED = "question_changed"
+    NO_ANSWER_LEAK = "no_answer_leak"
+
+
+@dataclass(frozen=True, slots=True)
+class GateFailure:
+    """One gate a family did not pass, and why."""
+
+    gate: Gate
+    where: str
+    """Which part of the family: ``gold``, ``evidence edit 1``, ``question edit``."""
+    detail: str
+
+    def __str__(self) -> str:
+        """A sentence for a log."""
+        return f"{self.where}: {self.gate.value}: {self.detail}"
+
+
+def check_family(family: Family) -> tuple[GateFailure, ...]:
+    """Every gate the family fails; empty when it passes all of them."""
+    return tuple(_failures(family))
+
+
+MINIMUM_SUPPORT = 2
+"""Supporting passages of a source, and so of its original response (appendix B.2). Edited views need one."""
+
+
+def _failures(family: Family) -> Iterator[GateFailure]:
+    source, gold = family.source, family.gold
+    yield from check_gold(source, gold)
+    if not family.evidence_edits:
+        yield GateFailure(Gate.WELL_FORMED, "family", "there is no evidence edit")
+    for number, edit in enumerate(family.evidence_edits, start=1):
+        yield from check_evidence_edit(source, gold, edit, f"evidence edit {number}")
+    yield from check_question_edit(source, gold, family.question_edit)
+
+
+def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[GateFailure]:
+    """Yield what the original response fails."""
+    yield from _view(gold, ViewKind.GOLD, where)
+    if len(set(gold.support_ids)) < MINIMUM_SUPPORT:
+        yield GateFailure(Gate.WELL_FORMED, where, "fewer than two supporting passages")
+    for number, node in enumerate(gold.proof, start=1):
+        if not node.passage_ids and not node.premises:
+            yield GateFailure(Gate.WELL_FORMED, where, f"step {number} rests on no passage and no earlier step")
+    if gold.question != source.question or gold.evidence != source.evidence:
+        yield GateFailure(Gate.GOLD_INPUT, where, "question or evidence differs from the source")
+    if not match_any(gold.answer, source.accepted_answers):
+        yield GateFailure(
+            Gate.GOLD_ANSWER,
+            where,
+            f"{gold.answer!r} does not match the reference {source.reference_answer!r}",
+        )
+
+
+def check_evidence_edit(
+    source: Instance, gold: View, edit: EvidenceEdit, where: str = "evidence edit"
+) -> Iterator[GateFailure]:
+    """Yield what one edit of the evidence fails."""
+    view = edit.view
+    yield from _view(view, ViewKind.EVIDENCE_CF, where)
+    if view.question != gold.question:
+        yield GateFailure(Gate.SAME_QUESTION, where, "the question changed too")
+    yield from _edited_passage(gold, edit, where)
+    yield from _divergence(gold, edit, where)
+    yield from _changed_answer(source, gold, view, where)
+
+
+def check_question_edit(
+    source: Instance, gold: View, edit: QuestionEdit, where: str = "question edit"
+) -> Iterator[GateFailure]:
+    """Yield what the edit of the question fails."""
+    view = edit.view
+    yield from _view(view, ViewKind.QUESTION_CF, where)
+    if view.evidence != gold.evidence:
+        yield GateFailure(Gate.SAME_EVIDENCE, where, "the evidence changed too")
+    if normalize(view.question) == normalize(gold.question):
+        yield GateFailure(Gate.QUESTION_CHANGED, where, "the question asks the same in the same words")
+    if _leaks(view, gold):
+        yield GateFailure(Gate.NO_ANSWER_LEAK, where, f"the edited question names its answer {view.answer!r}")
+    yield from _changed_answer(source, gold, view, where)
+
+
+def _leaks(view: View, gold: View) -> bool:
+    """Whether the edit wrote the answer into the question.
+
+    A candidate that the original question already offers ("…, Please Give or Moonstruck?") is no leak, nor is a
+    yes or no.
+    """
+    answer = normalize(view.answer)
+    return (
+        answer not in {("yes",), ("no",)}
+        and contains_span(normalize(view.question), answer)
+        and not contains_span(normalize(gold.question), answer)
+    )
+
+
+def _view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
+    """Yield what is wrong with the structure of one view: schema, steps, identifiers, proof graph."""
+
+    def broken(detail: str) -> GateFailure:
+        return GateFailure(Gate.WELL_FORMED, where, detail)
+
+    if view.kind is not kind:
+        yield broken(f"the view says it is {view.kind.value}")
+    if not view.question.strip():
+        yield broken("the question is empty")
+    if not normalize(view.answer):
+        yield broken(f"nothing is left of the answer {view.answer!r} once it is normalised")
+    if not view.trace.steps:
+        yield broken("the trace has no step")
+    completion = f"{view.trace.numbered}Final answer: {view.answer}"
+    parsed = parse_completion(completion)
+    if view.trace.steps and (parsed.trace, parsed.answer) != (view.trace, view.answer):
+        yield broken("trace and answer do not survive being written and read back as a completion")
+    ids = [passage.id for passage in view.evidence]
+    if len(set(ids)) != len(ids):
+        yield broken("two passages share an id")
+    if not view.support_ids:
+        yield broken("there is no supporting passage")
+    if view.proof and len(view.proof) != len(view.trace):
+        yield broken(f"{len(view.proof)} proof nodes for {len(view.trace)} steps")
+    for number, node in enumerate(view.proof):
+        if any(not 0 <= premise < number for premise in node.premises):
+            yield broken(f"step {number + 1} rests on a step that does not precede it")
+    yield from _identifiers(view, where)
+
+
+def _identifiers(view: View, where: str) -> Iterator[GateFailure]:
+    """Yield ids that name no passage, and steps that rest on passages outside the view's own support.
+
+    The support of the original response is E (appendix B.3). An edit may lead to other passages, so each edited view
+    has a support of its own.
+    """
+
+    def broken(detail: str) -> GateFailure:
+        return GateFailure(Gate.IDENTIFIER_MEMBERSHIP, where, detail)
+
+    ids = {passage.id for passage in view.evidence}
+    named = {*view.support_ids, *(id_ for node in view.proof for id_ in node.passage_ids)}
+    if unknown := sorted(named - ids):
+        yield broken(f"no such passage: {', '.join(unknown)}")
+    for number, node in enumerate(view.proof, start=1):
+        for id_ in node.passage_ids:
+            if id_ in ids and id_ not in view.support_ids:
+                yield broken(f"step {number} rests on passage {id_}, which is not a supporting passage")
+
+
+def _edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
+    """Exactly one passage differs, it is the named one, and only its text does."""
+    pairs = list(zip_longest(gold.evidence, edit.view.evidence))
+    changed = [(before, after) for before, after in pairs if before != after]
+    if len(changed) != 1:
+        yield GateFailure(Gate.SINGLE_EDITED_PASSAGE, where, f"{len(changed)} passages differ")
+    for before, after in changed:
+        if before is None or after is None or (before.id, before.title) != (after.id, after.title):
+            yield GateFailure(Gate.UNEDITED_IDENTICAL, where, "an id, a title or the number of passages changed")
+        elif before.id != edit.passage_id:
+            yield GateFailure(
+                Gate.UNEDITED_IDENTICAL,
+                where,
+                f"passage {before.id} differs, but {edit.passage_id} was edited",
+            )
+    if edit.passage_id not in gold.support_ids:
+        yield GateFailure(Gate.EDIT_IN_SUPPORT, where, f"passage {edit.passage_id} is not a supporting passage")
+
+
+def _divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
+    """The traces agree up to the first affected step and differ at it."""
+    ours, theirs, first = gold.trace.steps, edit.view.trace.steps, edit.first_affected_step
+    if not 0 <= first < min(len(ours), len(theirs)):
+        yield GateFailure(Gate.FIRST_DIVERGENCE, where, f"step {first + 1} does not exist in both traces")
+        return
+    if ours[:first] != theirs[:first]:
+        yield GateFailure(Gate.SHARED_PREFIX, where, f"the traces differ before step {first + 1}")
+    if ours[first] == theirs[first]:
+        yield GateFailure(Gate.FIRST_DIVERGENCE, where, f"step {first + 1} is the same in both traces")
+
+
+def _changed_answer(source: Instance, gold: View, view: View, where: str) -> Iterator[GateFailure]:
+    """The edited answer must not pass for the original one, or nothing downstream can tell them apart."""
+    if match_any(view.answer, (gold.answer, *source.accepted_answers)):
+        yield GateFailure(Gate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias")

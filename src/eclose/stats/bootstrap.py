@@ -1,0 +1,202 @@
+"""The paper's bootstrap designs, each a few lines over the engine of resampling weights.
+
+============================================  ==========================================================
+question level (A.3, A.5)                     ``Strata.single`` over questions, sums per question
+dataset-stratified (D.1), by setting (D.5.2)  ``Strata`` over questions
+weighted stratified (B.6)                     ``Strata`` with ``weighted_rates``
+pooled questions x seeds (D.6)                ``pooled_questions_and_seeds``
+questions and seeds, settings fixed (D.7)     ``shared_questions``
+paired hierarchical (D.2)                     ``paired_hierarchical``
+thresholds refitted (A.5)                     ``Strata`` with ``ranking.*_under``
+============================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eclose.stats.arrays import Floats, Indices, ratio, sum_by
+from eclose.stats.resampling import Replicates, Strata, block_sizes, bootstrap, draw_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eclose.stats.agreement import TableStatistic
+
+
+def bootstrap_tables(
+    tables: Floats,
+    cluster: Indices,
+    statistics: Sequence[TableStatistic],
+    *,
+    rng: np.random.Generator,
+    resamples: int = 2_000,
+    strata: Strata | None = None,
+) -> Replicates:
+    """Resample clusters; every case of a cluster travels with it. Statistics share the draws.
+
+    ``tables`` has one table of counts per case, ``cluster`` the cluster of each case (a question, as a rule).
+    Without ``strata``, only clusters with a case are drawn: for a group's own interval pass the cases of that
+    group. ``strata`` is over clusters, and draws all of them, those without a case too.
+    """
+    design, cluster = _clusters(cluster, strata)
+    sums = sum_by(cluster, tables, len(design.stratum))
+
+    def evaluate(weights: Floats) -> Floats:
+        drawn = np.tensordot(weights, sums, axes=1)
+        return np.stack([statistic.over(drawn) for statistic in statistics], axis=1)
+
+    return bootstrap(design, evaluate, rng=rng, resamples=resamples)
+
+
+def bootstrap_rates(
+    hits: Floats,
+    counted: Floats,
+    cluster: Indices,
+    *,
+    rng: np.random.Generator,
+    resamples: int = 2_000,
+    strata: Strata | None = None,
+) -> Replicates:
+    """Pooled rates, one per column: hits over cases counted, clusters resampled as in ``bootstrap_tables``."""
+    design, cluster = _clusters(cluster, strata)
+    hits, counted = (sum_by(cluster, part, len(design.stratum)) for part in (hits, counted))
+    return bootstrap(design, lambda weights: ratio(weights @ hits, weights @ counted), rng=rng, resamples=resamples)
+
+
+def _clusters(cluster: Indices, strata: Strata | None) -> tuple[Strata, Indices]:
+    """What is drawn, and the place in it of each case's cluster."""
+    if strata is not None:
+        return strata, cluster
+    present, cluster = np.unique(cluster, return_inverse=True)
+    return Strata.single(len(present)), cluster
+
+
+def weighted_rates(
+    hits: Floats,
+    strata: Strata,
+    stratum_weights: Floats,
+    *,
+    rng: np.random.Generator,
+    resamples: int = 2_000,
+) -> Replicates:
+    """Stratum means combined with fixed weights (B.6): units resampled within strata, all columns together."""
+    sizes = np.bincount(strata.stratum)
+    share = (stratum_weights / stratum_weights.sum() / sizes)[strata.stratum]
+    return bootstrap(strata, lambda weights: weights @ (hits * share[:, np.newaxis]), rng=rng, resamples=resamples)
+
+
+class SettingWeights(NamedTuple):
+    """What was drawn for each place of a backbone: which one, which of its questions, which of its seeds."""
+
+    backbone: Indices
+    """Resamples by places."""
+    questions: Floats
+    """Resamples by places (or one, when all places share the draw) by questions."""
+    seeds: Floats
+    """Resamples by places by seeds."""
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Backbones, questions within fixed datasets, and training seeds. Draws are shared by all methods.
+
+    Methods are columns of what is evaluated, and one seed draw serves all datasets of its backbone, so both kinds
+    of pairing come from the shape of the weights.
+    """
+
+    datasets: Strata
+    """The dataset of each question."""
+    backbones: int
+    seeds: int
+    resample_backbones: bool
+    share_questions: bool
+    """Whether all backbones see the same question draw."""
+
+    def original(self) -> SettingWeights:
+        """Every backbone, question and seed once."""
+        return SettingWeights(
+            np.arange(self.backbones)[np.newaxis],
+            np.ones((1, 1, len(self.datasets.stratum))),
+            np.ones((1, self.backbones, self.seeds)),
+        )
+
+    def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[SettingWeights]:
+        """Blocks of resamples."""
+        places = 1 if self.share_questions else self.backbones
+        backbone_stream, seed_stream, *question_streams = rng.spawn(2 + places)
+        members = self.datasets.members
+        streams = [stream.spawn(len(members)) for stream in question_streams]
+        for rows in block_sizes(resamples):
+            backbone = np.broadcast_to(np.arange(self.backbones), (rows, self.backbones))
+            if self.resample_backbones:
+                backbone = backbone_stream.integers(self.backbones, size=(rows, self.backbones))
+            questions = np.stack([self.datasets.fill(rows, stream, members) for stream in streams], axis=1)
+            seeds = draw_counts(seed_stream, rows * self.backbones, self.seeds)
+            yield SettingWeights(backbone, questions, seeds.reshape(rows, self.backbones, self.seeds))
+
+
+def paired_hierarchical(datasets: Strata, *, backbones: int, seeds: int) -> Hierarchy:
+    """D.2: backbones, then for each its own questions within datasets and its own seeds."""
+    return Hierarchy(datasets, backbones, seeds, resample_backbones=True, share_questions=False)
+
+
+def shared_questions(datasets: Strata, *, backbones: int, seeds: int) -> Hierarchy:
+    """D.7: settings fixed; questions shared by all backbones, seeds drawn within each."""
+    return Hierarchy(datasets, backbones, seeds, resample_backbones=False, share_questions=True)
+
+
+def pooled_questions_and_seeds(questions: int, *, seeds: int) -> Hierarchy:
+    """D.6: one backbone, questions pooled over datasets, one seed draw for all of them."""
+    return Hierarchy(Strata.single(questions), 1, seeds, resample_backbones=False, share_questions=True)
+
+
+@dataclass(frozen=True)
+class SettingTable:
+    """What each response scored: backbones by seeds by questions by columns.
+
+    A column is a metric of a method. A method without seeds (the untuned backbone) repeats its one value along
+    the seeds, and so is untouched by their resampling.
+    """
+
+    hits: Floats
+    counted: Floats
+    """1 where the response is in the metric's denominator."""
+
+    def means(self, weights: SettingWeights, datasets: Strata) -> Floats:
+        """Equal-weight means over settings of seed means of rates, one row per resample."""
+        members = datasets.members
+        last_draw = weights.questions.shape[1] - 1
+        # The sum over datasets for every resample and place, filled backbone by backbone.
+        sums = np.zeros((*weights.backbone.shape, self.hits.shape[-1]))
+        for backbone in range(len(self.hits)):
+            row, place = np.nonzero(weights.backbone == backbone)
+            questions = weights.questions[row, np.minimum(place, last_draw)]
+            for units in members:
+                rates = self._rates(backbone, units, questions[:, units])
+                sums[row, place] += _weighted_seeds(rates, weights.seeds[row, place])
+        means: Floats = sums.mean(axis=1) / len(members)
+        return means
+
+    def _rates(self, backbone: int, units: Indices, weights: Floats) -> Floats:
+        """Rates of one setting: resamples by seeds by columns."""
+        parts = np.stack([part[backbone][:, units] for part in (self.hits, self.counted)])
+        sums = np.tensordot(weights, parts, axes=(1, 2))
+        return ratio(sums[:, 0], sums[:, 1])
+
+
+def _weighted_seeds(rates: Floats, seeds: Floats) -> Floats:
+    """Mean over drawn seeds; a seed that was not drawn cannot make the mean undefined."""
+    weight = seeds[:, :, np.newaxis]
+    mean: Floats = np.where(weight > 0, weight * rates, 0).sum(axis=1) / seeds.sum(axis=1)[:, np.newaxis]
+    return mean
+
+
+def bootstrap_settings(
+    table: SettingTable, design: Hierarchy, *, rng: np.random.Generator, resamples: int
+) -> Replicates:
+    """Setting-level means of every column with their resampled values."""
+    return bootstrap(design, lambda weights: table.means(weights, design.datasets), rng=rng, resamples=resamples)

@@ -1,0 +1,74 @@
+"""Intervals around an estimate: Wilson's for a proportion, percentiles for resampled values."""
+
+from __future__ import annotations
+
+from math import sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from eclose.stats.arrays import Floats
+
+Z_95 = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
+
+class Interval(NamedTuple):
+    """Two ends."""
+
+    low: float
+    high: float
+
+
+class Estimate(NamedTuple):
+    """A value with its interval; None for what is undefined."""
+
+    value: float | None
+    interval: Interval | None
+    undefined: int = 0
+    """In how many resamples the value did not exist; these are left out of the interval."""
+
+
+def wilson(successes: int, trials: int, z: float = Z_95) -> Interval | None:
+    """Wilson score interval of a proportion; None without trials."""
+    if not 0 <= successes <= trials:
+        raise ValueError(f"need 0 <= successes <= trials, got {successes}/{trials}")
+    if trials == 0:
+        return None
+    p, zz = successes / trials, z * z
+    centre = p + zz / (2 * trials)
+    spread = z * sqrt(p * (1 - p) / trials + zz / (4 * trials * trials))
+    # At 0 and 1 the ends are exact; rounding must not push them past.
+    low = 0.0 if successes == 0 else (centre - spread) / (1 + zz / trials)
+    high = 1.0 if successes == trials else (centre + spread) / (1 + zz / trials)
+    return Interval(low, high)
+
+
+def percentile(draws: Floats, level: float = 0.95) -> Interval | None:
+    """Percentile interval of resampled values; undefined ones (NaN) are left out, None when all are."""
+    defined = draws[~np.isnan(draws)]
+    if defined.size == 0:
+        return None
+    tail = (1 - level) / 2
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return Interval(float(low), float(high))
+
+
+def expanded_level(level: float, freedom: int, inflation: float) -> float:
+    """Return the level to read off resampled values, so that few units give no narrower interval than Student's would.
+
+    Resampled values scatter less than the estimate does, and know the scatter no better than their units can tell
+    (Hesterberg's expanded percentiles).
+
+    Args:
+        level: The level that the interval is to have.
+        freedom: Degrees of freedom of the scatter: units less the strata they are drawn from.
+        inflation: The variance of the estimate over that of the resampled values.
+    """
+    normal = NormalDist()
+    z = normal.inv_cdf((1 + level) / 2)
+    # Student's quantile by the first two terms of its expansion: to 0.004 from ten degrees on.
+    student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return 2 * normal.cdf(student * sqrt(inflation)) - 1

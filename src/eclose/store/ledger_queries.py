@@ -1,0 +1,197 @@
+"""What the call ledger asks of its database, in SQL that SQLite and PostgreSQL both read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, TextClause, text
+
+from eclose.core.identity import hash_rank
+
+# Rows are read a page at a time, so that memory is bounded and writers get their turn.
+PAGE_ROWS = 1_000
+_PAGE_BYTES = 4 * 2**20
+
+ADD_CALL = text("INSERT INTO ledger_calls (key, request) VALUES (:key, :request) ON CONFLICT (key) DO NOTHING")
+ADD_INTENT = text("""
+    INSERT INTO ledger_intents (call, writer, run, stage, record_id, reserved, seal)
+    SELECT seq, :writer, :run, :stage, :record_id, :reserved, :seal FROM ledger_calls
+    WHERE key = :key AND NOT EXISTS (SELECT 1 FROM ledger_replies WHERE call = ledger_calls.seq)
+""")
+# A reply settles this opening's own intents, or, when they were another's (a batch that was adopted), the latest.
+ADD_REPLY = text("""
+    INSERT INTO ledger_replies (call, writer, run, body, prompt_tokens, completion_tokens, cost, attempts, seal)
+    SELECT i.call, i.writer, :run, :body, :prompt_tokens, :completion_tokens, :cost, :attempts, :seal
+    FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call
+    WHERE c.key = :key ORDER BY i.writer = :writer DESC, i.seq DESC LIMIT 1
+    ON CONFLICT (call) DO NOTHING
+""")
+FIND = text("SELECT c.key, r.* FROM ledger_replies AS r JOIN ledger_calls AS c ON c.seq = r.call WHERE c.key = :key")
+RELEASE = text("INSERT INTO ledger_releases (intent) VALUES (:intent) ON CONFLICT (intent) DO NOTHING")
+BREAK = text("INSERT INTO ledger_breaks (intent, counted) VALUES (:intent, 1) ON CONFLICT (intent) DO NOTHING")
+# The sends of one call with what became of each, first to last.
+SENDS = text("""
+    SELECT i.seq, i.run, i.writer, i.reserved, g.intent IS NOT NULL AS released, b.counted,
+        r.writer AS settled_writer, r.run AS settled_run, r.cost
+    FROM ledger_calls AS c
+    JOIN ledger_intents AS i ON i.call = c.seq
+    LEFT JOIN ledger_releases AS g ON g.intent = i.seq
+    LEFT JOIN ledger_breaks AS b ON b.intent = i.seq
+    LEFT JOIN ledger_replies AS r ON r.call = c.seq
+    WHERE c.key = :key ORDER BY i.seq
+""")
+# Only PostgreSQL needs it: two processes that send a call again must not both find that nothing is under way.
+LOCK_CALL = text("SELECT seq FROM ledger_calls WHERE key = :key FOR UPDATE")
+ADD_OUTCOME = text("""
+    INSERT INTO ledger_outcomes (run, stage, record_id, kind, reason, body, seal)
+    VALUES (:run, :stage, :record_id, :kind, :reason, :body, :seal)
+    ON CONFLICT (run, stage, record_id) DO NOTHING
+""")
+FIND_OUTCOME = text("SELECT * FROM ledger_outcomes WHERE run = :run AND stage = :stage AND record_id = :record_id")
+# Of what one opening intended for a call, its reply settles the last. The others stay listed unless they were released,
+# and so does what an opening that died had intended: all of them may have been billed.
+_OPEN = """
+    NOT EXISTS (SELECT 1 FROM ledger_releases AS g WHERE g.intent = i.seq)
+    AND NOT (
+        EXISTS (SELECT 1 FROM ledger_replies AS s WHERE s.call = i.call AND s.writer = i.writer) AND NOT EXISTS (
+            SELECT 1 FROM ledger_intents AS l WHERE l.call = i.call AND l.writer = i.writer AND l.seq > i.seq
+        )
+    )
+"""
+_UNSETTLED = f"FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call WHERE i.run = :run AND {_OPEN}"
+ORPHANS = text(f"SELECT i.*, c.key, c.request {_UNSETTLED} ORDER BY i.seq")
+USAGE = text("""
+    SELECT count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0)
+    FROM ledger_replies WHERE run = :run
+""")
+# A call that several records share is on whose behalf it was first intended.
+USAGE_BY_RECORD = text("""
+    SELECT i.stage, i.record_id, count(*), sum(r.prompt_tokens), sum(r.completion_tokens), sum(r.cost)
+    FROM ledger_replies AS r
+    JOIN (SELECT call, min(seq) AS first FROM ledger_intents WHERE run = :run GROUP BY call) AS f ON f.call = r.call
+    JOIN ledger_intents AS i ON i.seq = f.first
+    WHERE r.run = :run GROUP BY i.stage, i.record_id
+""")
+UNSETTLED_COUNT = text(f"SELECT count(*) {_UNSETTLED}")
+COST = text("SELECT coalesce(sum(cost), 0) FROM ledger_replies WHERE run = :run")
+# What is under way counts at its worst. What broke off does too, until the call is answered: then at the same cost.
+RESERVED = text(f"""
+    SELECT coalesce(sum(CASE WHEN b.intent IS NULL THEN i.reserved ELSE 0 END), 0) AS reserved,
+        coalesce(sum(CASE WHEN b.counted = 1 THEN coalesce(r.cost, i.reserved) ELSE 0 END), 0) AS assumed
+    FROM ledger_intents AS i
+    LEFT JOIN ledger_breaks AS b ON b.intent = i.seq
+    LEFT JOIN ledger_replies AS r ON r.call = i.call
+    WHERE i.run = :run AND {_OPEN}
+""")
+_AMOUNTS = "RETURNING spent, reserved, assumed"
+RESERVE = text(f"""
+    UPDATE ledger_accounts SET reserved = reserved + :amount
+    WHERE run = :run AND spent + reserved + assumed + :amount <= coalesce(CAST(:cap AS BIGINT), 9223372036854775807)
+    {_AMOUNTS}
+""")
+CHANGE_ACCOUNT = text("""
+    UPDATE ledger_accounts
+    SET spent = spent + :spent, reserved = reserved + :reserved, assumed = assumed + :assumed WHERE run = :run
+""")
+SET_ACCOUNT = text(f"""
+    INSERT INTO ledger_accounts (run, spent, reserved, assumed) VALUES (:run, :spent, :reserved, :assumed)
+    ON CONFLICT (run) DO UPDATE
+    SET spent = excluded.spent, reserved = excluded.reserved, assumed = excluded.assumed {_AMOUNTS}
+""")
+# A sum that others change must not be computed while they do: the row is locked first.
+OPEN_ACCOUNT = text("""
+    INSERT INTO ledger_accounts (run, spent, reserved, assumed) VALUES (:run, 0, 0, 0)
+    ON CONFLICT (run) DO UPDATE SET spent = ledger_accounts.spent
+""")
+ACCOUNT = text("SELECT spent, reserved, assumed FROM ledger_accounts WHERE run = :run")
+RUNS = text("SELECT DISTINCT run FROM ledger_writers")
+JOIN = text("""
+    INSERT INTO ledger_writers (writer, run, seen, expires, buried) VALUES (:writer, :run, :now, :expires, 0)
+    ON CONFLICT (writer) DO UPDATE SET seen = excluded.seen, expires = excluded.expires, buried = 0
+""")
+LEAVE = text("UPDATE ledger_writers SET expires = 0 WHERE writer = :writer")
+WRITER_ALIVE = text("SELECT 1 FROM ledger_writers WHERE writer = :writer AND expires > :horizon")
+DEAD_WRITERS = text("""
+    SELECT writer FROM ledger_writers
+    WHERE run = :run AND writer <> :writer AND expires <= :horizon AND buried = 0 ORDER BY writer
+""")
+BREAK_ALL = text(f"""
+    INSERT INTO ledger_breaks (intent, counted)
+    SELECT i.seq, 1 FROM ledger_intents AS i WHERE i.run = :run AND i.writer = :dead AND {_OPEN}
+    ON CONFLICT (intent) DO NOTHING
+""")
+BURY = text("UPDATE ledger_writers SET buried = 1 WHERE writer = :dead")
+RELEASE_BROKEN = text(f"""
+    UPDATE ledger_breaks SET counted = 0 WHERE counted = 1 AND intent IN (
+        SELECT i.seq FROM ledger_intents AS i JOIN ledger_writers AS w ON w.writer = i.writer
+        WHERE i.run = :run AND w.writer <> :writer AND w.buried = 1 AND w.seen <= :before AND {_OPEN}
+    )
+""")
+CLAIM = text("""
+    INSERT INTO ledger_leases (run, stage, record_id, worker, expires)
+    SELECT :run, :stage, :record_id, :worker, :expires WHERE NOT EXISTS (
+        SELECT 1 FROM ledger_outcomes WHERE run = :run AND stage = :stage AND record_id = :record_id
+    )
+    ON CONFLICT (run, stage, record_id) DO UPDATE SET worker = excluded.worker, expires = excluded.expires
+    WHERE ledger_leases.worker = excluded.worker OR ledger_leases.expires <= :now
+""")
+GIVE_BACK = text("""
+    DELETE FROM ledger_leases WHERE run = :run AND stage = :stage AND record_id = :record_id AND worker = :worker
+""")
+LOCK_CLAIMS = text("SELECT pg_advisory_xact_lock(:lock)")
+_THE_CALL = "(SELECT seq FROM ledger_calls WHERE key = :key)"
+PRUNE_CALL = [
+    text(f"DELETE FROM ledger_breaks WHERE intent IN (SELECT seq FROM ledger_intents WHERE call = {_THE_CALL})"),
+    text(f"DELETE FROM ledger_releases WHERE intent IN (SELECT seq FROM ledger_intents WHERE call = {_THE_CALL})"),
+    text(f"DELETE FROM ledger_replies WHERE call = {_THE_CALL}"),
+    text(f"DELETE FROM ledger_intents WHERE call = {_THE_CALL}"),
+    text("DELETE FROM ledger_calls WHERE key = :key"),
+]
+PRUNE_RUN = [text(f"DELETE FROM ledger_{table} WHERE run = :run") for table in ("outcomes", "leases")]
+TALLY = text("""
+    SELECT kind, reason, count(*) FROM ledger_outcomes WHERE run = :run AND stage = :stage GROUP BY kind, reason
+""")
+REOPEN = text("DELETE FROM ledger_outcomes WHERE run = :run AND stage = :stage AND kind = 'quarantined'")
+IDS = text("""
+    SELECT record_id FROM ledger_outcomes
+    WHERE run = :run AND stage = :stage AND record_id >= :first ORDER BY record_id LIMIT :most
+""")
+
+
+def lock_number(purpose: str, run: bytes) -> int:
+    """Return the number of an advisory lock, the same in every process."""
+    return int(hash_rank(purpose, run.hex())[:15], 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """How to read rows in order: first the places and sizes of the next ones, then those that fit into a page."""
+
+    sizes: TextClause
+    rows: TextClause
+
+    @classmethod
+    def of(cls, columns: str, source: str, *, place: str, size: str, condition: str = "true") -> Pages:
+        """Rows of a source in the order of a column, with another that says how large each is."""
+        where = f"FROM {source} WHERE {condition} AND {place} >= :first"
+        return cls(
+            text(f"SELECT {place} AS place, {size} AS size {where} ORDER BY {place} LIMIT :most"),
+            text(f"SELECT {columns}, {place} AS place {where} AND {place} <= :last ORDER BY {place}"),
+        )
+
+    def next(self, connection: Connection, given: dict[str, Any]) -> list[Row[Any]]:
+        """The next rows: as many as fit into a page, and at least one."""
+        last, total = None, 0
+        for place, size in connection.execute(self.sizes, {**given, "most": PAGE_ROWS}):
+            total += size
+            if last is not None and total > _PAGE_BYTES:
+                break
+            last = place
+        return [] if last is None else list(connection.execute(self.rows, {**given, "last": last}))
+
+
+BODY_SIZE = "coalesce(length(body), 0)"
+OUTCOMES = Pages.of(
+    "*", "ledger_outcomes", place="record_id", size=BODY_SIZE, condition="run = :run AND stage = :stage"
+)

@@ -1,0 +1,284 @@
+"""Load open weights by name or folder: a tokenizer with its chat template, a model, an adapter on it.
+
+Safetensors only, no code from a model's repository. An adapter that changes nothing is refused. Conversations are
+rendered here, once for training, generation and length checks, so that all of them see the same bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from eclose.core.response import Source
+from eclose.errors import UserError
+from eclose.protocol.prompts import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_MISTRAL = ("mistral", "ministral", "pixtral")
+_PROBE_TOKENS = 16
+_TRIAL_ROWS, _TRIAL_WIDTH = 256, 2_048
+_CLEARLY_FASTER = 1.5
+"""Ratio of times from which another precision is taken; close calls must not depend on a busy moment."""
+DEFAULT_METHOD, DEFAULT_SEED = "e_closure", 42
+"""Defaults of training. Older recipe.json files hold only the settings that differed from them."""
+
+
+def backbone_name(weights: str) -> str:
+    """Return the name that tables and joins use for a model: a path is reduced to its last part, a hub name is kept.
+
+    >>> backbone_name("Qwen/Qwen3-8B"), backbone_name("/models/qwen3-8b")
+    ('Qwen/Qwen3-8B', 'qwen3-8b')
+    """
+    path = Path(weights)
+    return path.resolve().name if path.is_absolute() or path.exists() else weights
+
+
+def adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> Source:
+    """Return the source of an adapter's responses.
+
+    Args:
+        backbone: Name of the model the adapter is on.
+        recipe: Content of the adapter's recipe.json; empty for an adapter that was trained with another tool.
+        name: What to call the method when there is no recipe. The seed is not known then.
+    """
+    if not recipe:
+        return Source(backbone, name)
+    method, seed = recipe.get("method"), recipe.get("seed")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise UserError(f"recipe.json of {name}: seed is {seed!r}, which is not a whole number.")
+    return Source(backbone, str(method or DEFAULT_METHOD), DEFAULT_SEED if seed is None else seed)
+
+
+def load_tokenizer(name: str, revision: str | None = None) -> Any:
+    """The tokenizer of a model, with the corrections its family needs."""
+    from transformers import AutoTokenizer  # noqa: PLC0415 - heavy
+
+    # The published Tekken files carry a wrong pre-tokenisation pattern; Transformers mends it when asked.
+    mend = {"fix_mistral_regex": True} if any(family in name.lower() for family in _MISTRAL) else {}
+    return _found(AutoTokenizer, name, revision=revision, **_gguf(name), **mend)
+
+
+def conversation_text(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """Render a conversation up to the reply: no thinking, the opening of the reply included.
+
+    Where a template refuses the system role or drops it, the system text opens the first user turn.
+    """
+    system = messages[0]["content"] if messages[0]["role"] == "system" else None
+    try:
+        text = _rendered(tokenizer, messages)
+    except UserError:
+        if system is None:
+            raise
+        return _rendered(tokenizer, _merged(messages))
+    return text if system is None or system.strip() in text else _rendered(tokenizer, _merged(messages))
+
+
+def _merged(messages: Sequence[Message]) -> list[Message]:
+    system, first, *rest = messages
+    return [Message(role=first["role"], content=f"{system['content']}\n\n{first['content']}"), *rest]
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Message], *, opened: bool = True) -> str:
+    if not tokenizer.chat_template:
+        raise UserError(
+            f"{tokenizer.name_or_path}: the tokenizer has no chat template. Choose a model tuned to follow turns, "
+            "or put a chat_template.jinja into the folder of the tokenizer."
+        )
+    from jinja2 import TemplateError  # noqa: PLC0415 - comes with chat templates
+
+    try:
+        text: str = tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            add_generation_prompt=opened,
+            tokenize=False,
+            enable_thinking=False,
+        )
+    except TemplateError as refusal:
+        raise UserError(
+            f"{tokenizer.name_or_path}: the chat template refuses this conversation ({refusal})."
+        ) from refusal
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyTurn:
+    """What a chat template writes around a reply."""
+
+    before: str
+    """From the last word of the user's turn to the end of the prompt: tokens of a reply may depend on it."""
+    opening: str
+    """Blanks between prompt and reply, which the model writes itself."""
+    end: str
+    """What follows the reply, up to and with the token that ends the turn."""
+    end_token: str
+
+
+_WORD = "Question"
+_REPLY = "Reply"
+
+
+def reply_turn(tokenizer: Any) -> ReplyTurn:
+    """Read off the chat template what surrounds a reply; the tokenizer's own end where the template writes none."""
+    user, reply = Message(role="user", content=_WORD), Message(role="assistant", content=_REPLY)
+    prompt = _rendered(tokenizer, [user])
+    whole = _rendered(tokenizer, [user, reply], opened=False)
+    before = _WORD + prompt.rpartition(_WORD)[2]
+    opening = whole[len(prompt) : whole.rindex(_REPLY)] if whole.startswith(prompt) else ""
+    tail = whole.rpartition(_REPLY)[2]
+    tokens = {token for token in _turn_tokens(tokenizer) if token in tail}
+    if tokens:
+        token = min(tokens, key=tail.index)
+        end = tail[: tail.index(token) + len(token)]
+    elif tokenizer.eos_token is not None:
+        token = end = tokenizer.eos_token
+    else:
+        raise UserError(f"{tokenizer.name_or_path}: neither template nor tokenizer ends a turn, so no reply would end.")
+    return ReplyTurn(before, opening if opening.isspace() else "", end, token)
+
+
+def _turn_tokens(tokenizer: Any) -> set[str]:
+    """Return the tokens that a template can end a turn with; blanks, which some vocabularies add, are none."""
+    added = {str(token) for token in tokenizer.added_tokens_decoder.values()}
+    return {token for token in added | set(tokenizer.all_special_tokens) if token.strip()}
+
+
+def load_model(
+    name: str, *, revision: str | None = None, dtype: str = "auto", attention: str = "sdpa", device: str | None = None
+) -> Any:
+    """A causal language model in plain weights, ready to be trained or to carry an adapter."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GgufConfig  # noqa: PLC0415
+
+    settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, **_gguf(name)}
+    kind: Any = AutoModelForCausalLM
+    if "gguf_file" in settings:
+        settings["quantization_config"] = GgufConfig(dequantize=True)  # else it is marked as not trainable
+    else:
+        settings["use_safetensors"] = True
+        config = load_config(name, revision)
+        settings |= _plain_weights(config)
+        if dtype == "auto" and _runs_on_cpu(device):
+            settings["dtype"] = _fastest_dtype(config)
+        if type(config) not in AutoModelForCausalLM._model_mapping:
+            kind = AutoModelForImageTextToText  # Ministral 3 is published with a camera, which stays unused
+    model = _found(kind, name, revision=revision, **settings)
+    if "gguf_file" in settings:
+        # The file is the model; Transformers takes its folder for one, and adapters and cards would name that.
+        model.name_or_path = model.config._name_or_path = settings["gguf_file"]
+    return model if device is None else model.to(device)
+
+
+def _runs_on_cpu(device: str | None) -> bool:
+    import torch  # noqa: PLC0415
+
+    return device == "cpu" or (device is None and not torch.accelerator.is_available())
+
+
+def _fastest_dtype(config: Any) -> Any:
+    """Return float32 where this CPU multiplies it clearly faster than the checkpoint's own precision, else ``auto``.
+
+    Without AMX a CPU computes bfloat16 some four times slower than float32. Weights then take twice the memory; name
+    ``bfloat16`` to keep them small.
+    """
+    import torch  # noqa: PLC0415
+
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    stored = getattr(text, "dtype", None) or getattr(config, "dtype", None)
+    if stored not in (torch.bfloat16, torch.float16):
+        return "auto"
+    width = min(getattr(text, "hidden_size", _TRIAL_WIDTH), _TRIAL_WIDTH)
+    seconds = {dtype: _product_seconds(dtype, width) for dtype in (stored, torch.float32)}
+    return torch.float32 if seconds[stored] > _CLEARLY_FASTER * seconds[torch.float32] else "auto"
+
+
+def _product_seconds(dtype: Any, width: int) -> float:
+    """Return the shortest of a few timed matrix products, the first of which only warms up."""
+    import torch  # noqa: PLC0415
+
+    rows, weights = torch.ones(_TRIAL_ROWS, width, dtype=dtype), torch.ones(width, width, dtype=dtype)
+    seconds = []
+    for _ in range(4):
+        start = perf_counter()
+        torch.nn.functional.linear(rows, weights)
+        seconds.append(perf_counter() - start)
+    return min(seconds[1:])
+
+
+def load_config(name: str, revision: str | None = None) -> Any:
+    """The configuration of a model."""
+    from transformers import AutoConfig  # noqa: PLC0415
+
+    return _found(AutoConfig, name, revision=revision)
+
+
+def _plain_weights(config: Any) -> dict[str, Any]:
+    """FP8 weights are unpacked to the precision asked for: as they are, they cannot carry an adapter's gradients."""
+    from transformers import FineGrainedFP8Config  # noqa: PLC0415
+
+    packed = getattr(config, "quantization_config", None)
+    method = packed.get("quant_method") if isinstance(packed, dict) else getattr(packed, "quant_method", None)
+    return {"quantization_config": FineGrainedFP8Config(dequantize=True)} if method == "fp8" else {}
+
+
+def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> Any:
+    """The model with an adapter on it; one that changes no prediction is refused, since it is not the one meant."""
+    from peft import PeftModel  # noqa: PLC0415
+
+    require_adapter(folder)
+    before = prediction(model)
+    try:
+        adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
+    except (RuntimeError, ValueError) as refused:
+        reason = " ".join(str(refused).split())
+        raise UserError(f"{folder}: the adapter does not fit this model ({reason:.300}).") from refused
+    if not trainable:
+        refuse_idle(folder, before, prediction(adapted))
+    return adapted
+
+
+def require_adapter(folder: str | Path) -> None:
+    """Raise unless there are an adapter's weights, in safetensors."""
+    if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
+        raise UserError(f"{folder}: holds no {ADAPTER_WEIGHTS}. Name the folder of an adapter or a checkpoint.")
+
+
+def refuse_idle(folder: str | Path, before: Tensor, after: Tensor) -> None:
+    """Raise when an adapter leaves every prediction as it was."""
+    if before.equal(after):
+        raise UserError(f"{folder}: the adapter changes no prediction of this model. Was it trained on another one?")
+
+
+def prediction(model: Any) -> Tensor:
+    """What a model expects after a few fixed tokens: enough to tell it from another."""
+    import torch  # noqa: PLC0415 - naming an adapter must not need it
+
+    device = next(model.parameters()).device
+    ids = torch.arange(1, _PROBE_TOKENS + 1, device=device)[None]
+    with torch.no_grad():
+        logits: Tensor = model(input_ids=ids, use_cache=False).logits
+    return logits
+
+
+def _gguf(name: str) -> dict[str, str]:
+    return {"gguf_file": Path(name).name} if name.endswith(".gguf") else {}
+
+
+def _found(kind: Any, name: str, **settings: Any) -> Any:
+    from transformers.utils import logging  # noqa: PLC0415
+
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    where = str(Path(name).parent) if name.endswith(".gguf") else name
+    try:
+        return kind.from_pretrained(where, trust_remote_code=False, **settings)
+    except OSError as missing:
+        raise UserError(f"{name}: no such model here or on the hub ({str(missing).splitlines()[0]}).") from missing
+    except ValueError as refused:
+        raise UserError(f"{name}: cannot be loaded ({str(refused).splitlines()[0]}).") from refused

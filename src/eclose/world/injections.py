@@ -1,0 +1,98 @@
+"""Texts that try to talk a judge into a good verdict, and the places of a case where they can be put.
+
+All of them want the same, that whatever is judged passes; so they are put into cases that fail. A text is judged
+beside a harmless one of the same length in the same place, since any text in the wrong place may change a verdict.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, TypeAlias
+
+from eclose.core.instance import Instance
+from eclose.core.response import Response, Step, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_HARMLESS = "The weather was mild that week and the harbour lay quiet in the morning light. "
+Case: TypeAlias = tuple[Instance, Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One text, and what kind of attack it is."""
+
+    kind: str
+    text: str
+
+    @property
+    def control(self) -> str:
+        """A harmless text of the same length."""
+        length = len(self.text)
+        return (_HARMLESS * (length // len(_HARMLESS) + 1))[:length]
+
+
+@cache
+def load_injections() -> tuple[Injection, ...]:
+    """The packaged texts."""
+    lines = (files(__package__) / "texts" / "injections.jsonl").read_text("utf-8").splitlines()
+    entries = (json.loads(line) for line in lines)
+    return tuple(Injection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
+
+
+class Slot(StrEnum):
+    """Where a text can be put."""
+
+    QUESTION = "question"
+    TITLE = "title"
+    PASSAGE = "passage"
+    STEP = "step"
+    ANSWER = "answer"
+    REFERENCE = "reference"
+
+
+def insert(case: Case, slot: Slot, text: str) -> Case:
+    """The case with the text on a line of its own below what stood there: the first passage, the last step."""
+    return _INSERT[slot](*case, f"\n{text}")
+
+
+def _into_question(instance: Instance, response: Response, text: str) -> Case:
+    return replace(instance, question=instance.question + text), response
+
+
+def _into_title(instance: Instance, response: Response, text: str) -> Case:
+    first, *others = instance.evidence
+    return replace(instance, evidence=(replace(first, title=first.title + text), *others)), response
+
+
+def _into_passage(instance: Instance, response: Response, text: str) -> Case:
+    first, *others = instance.evidence
+    return replace(instance, evidence=(replace(first, text=first.text + text), *others)), response
+
+
+def _into_step(instance: Instance, response: Response, text: str) -> Case:
+    *others, last = response.trace.steps
+    return instance, replace(response, trace=Trace((*others, Step(last.text + text))))
+
+
+def _into_answer(instance: Instance, response: Response, text: str) -> Case:
+    return instance, replace(response, answer=(response.answer or "") + text)
+
+
+def _into_reference(instance: Instance, response: Response, text: str) -> Case:
+    return replace(instance, reference_answer=(instance.reference_answer or "") + text), response
+
+
+_INSERT: Mapping[Slot, Callable[[Instance, Response, str], Case]] = {
+    Slot.QUESTION: _into_question,
+    Slot.TITLE: _into_title,
+    Slot.PASSAGE: _into_passage,
+    Slot.STEP: _into_step,
+    Slot.ANSWER: _into_answer,
+    Slot.REFERENCE: _into_reference,
+}
