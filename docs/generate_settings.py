@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pages import generate
 
-from eclose.train.config import EClosureConfig
-from eclose.train.recipe import MODEL_HELP, ModelSettings
+from eclose.training.config import EClosureConfig
+from eclose.training.recipe import MODEL_HELP, ModelSettings
 
 TARGET = Path(__file__).parent / "train-settings.md"
 HEAD = """\

@@ -9,8 +9,8 @@ from pages import generate
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.world.make import Item, make_item
-from eclose.world.saboteur import Blow, Plan, sabotage
+from eclose.world.faulty.broken_responses import Blow, Plan, sabotage
+from eclose.world.make.instances import Item, make_item
 
 TARGET = Path(__file__).parent / "world-examples.md"
 SEED = 7

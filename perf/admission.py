@@ -17,10 +17,10 @@ from time import process_time
 from typing import TYPE_CHECKING
 
 from eclose.likelihood.render import Renderer
-from eclose.store.records import write
-from eclose.train import admit as admission
-from eclose.weights import load_tokenizer
-from eclose.world.families import make_families
+from eclose.models.weights import load_tokenizer
+from eclose.store.records.jsonl import write
+from eclose.training import admission
+from eclose.world.make.families import make_families
 from tree_cost import packaged_weights
 
 if TYPE_CHECKING:

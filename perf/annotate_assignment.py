@@ -12,7 +12,7 @@ import sys
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from eclose.annotate.assignment import Assignment, Item, Spread, Summary, assign
+from eclose.annotation.assignment.assign import Assignment, Item, Spread, Summary, assign
 
 GOAL = 5.0
 """Seconds for the paper's project."""

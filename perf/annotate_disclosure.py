@@ -31,7 +31,7 @@ WEB = "tests/annotate/web"
 ORDERS = "orders"
 """Instead of a test: a few random orders, which must win something."""
 FEW_ORDERS = (
-    "import sys, tempfile, pathlib; from tests.annotate.web.orders import run_orders;"
+    "import sys, tempfile, pathlib; from tests.annotation.web.orders import run_orders;"
     "sys.exit(3 if run_orders(pathlib.Path(tempfile.mkdtemp()), range(8), 12).wins else 0)"
 )
 WON = 3
@@ -95,7 +95,7 @@ MUTANTS = (
         "schema.py",
         "        UNIQUE (task, pass),\n",
         "",
-        "tests/annotate/test_schema.py",
+        "tests/annotation/test_schema.py",
     ),
     Mutant(
         "a submission is not known again",

@@ -34,13 +34,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreS
 from annotate_people import stubborn
 from annotate_people.audit import Audit, audit
 from annotate_people.places import load_average, make_project, make_world
-from eclose.annotate import chain, desk
-from eclose.annotate.project import HEAD, open_project
-from eclose.annotate.setup import Crew
-from eclose.annotate.web.serve import serve
-from eclose.annotate.web.visit import House
+from eclose.annotation import audit_log, submissions
+from eclose.annotation.project import HEAD, open_project
+from eclose.annotation.setup import Crew
+from eclose.annotation.web.dependencies import House
+from eclose.annotation.web.serve import serve
 from eclose.core.judgment import LocalFailure
-from eclose.world.saboteur import Plan
+from eclose.world.faulty.broken_responses import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,14 +78,14 @@ def die_at(point: str, occurrence: int) -> None:
 
     if point == "before the commit":
         submitting: list[Any] = []
-        _before(desk, "_record", lambda connection, *_: submitting.append(connection))
+        _before(submissions, "_record", lambda connection, *_: submitting.append(connection))
         event.listen(Engine, "commit", lambda connection: reached() if connection in submitting else None)
     elif point == "in the head":
         _before(os, "pwrite", lambda *_: reached())
     elif point == "before the head":
-        _before(chain.Head, "advance", lambda *_: reached())
+        _before(audit_log.Head, "advance", lambda *_: reached())
     else:
-        _after(desk, "submit_once", reached)
+        _after(submissions, "submit_once", reached)
 
 
 def _before(place: Any, name: str, reached: Callable[..., None]) -> None:
@@ -115,23 +115,23 @@ def mutate(mutant: str | None) -> None:
 
         def hasty(project: Any, person: Any, *form: Any) -> Any:
             writing = project.writing()
-            outcome = desk.submit(writing.__enter__(), project, person, *form)
+            outcome = submissions.submit(writing.__enter__(), project, person, *form)
             Timer(0.1, lambda: writing.__exit__(None, None, None)).start()
             return outcome
 
-        desk.submit_once = hasty  # type: ignore[assignment]
+        submissions.submit_once = hasty  # type: ignore[assignment]
     elif mutant == "forgetful":
-        desk._again = lambda *_: None
+        submissions._again = lambda *_: None
     elif mutant == "head first":
-        record = desk._record
+        record = submissions._record
 
         def early(connection: Any, person: Any, row: Any, *form: Any) -> Any:
             link = record(connection, person, row, *form)
             # The project of the connection, whose folder is told by the environment of this process.
-            chain.Head(Path(os.environ["ANNOTATE_HEAD"])).advance(link)
+            audit_log.Head(Path(os.environ["ANNOTATE_HEAD"])).advance(link)
             return link
 
-        desk._record = early  # type: ignore[assignment]
+        submissions._record = early  # type: ignore[assignment]
 
 
 # --- the one who kills -----------------------------------------------------------------------------------------------
@@ -196,15 +196,15 @@ class Rig:
     @property
     def events(self) -> int:
         """How far the log goes, as it is known outside the database."""
-        known = chain.Head(self.folder / HEAD).read()
+        known = audit_log.Head(self.folder / HEAD).read()
         return 0 if known is None else known.seq
 
     def problems(self) -> list[str]:
         """What is wrong with the log right after a kill."""
         project = open_project(self.folder)
         with project.reading() as connection:
-            found = list(chain.problems(connection, project.head))
-            known, last = project.head.read(), chain.last(connection)
+            found = list(audit_log.problems(connection, project.head))
+            known, last = project.head.read(), audit_log.last(connection)
         project.close()
         if known is not None and known.seq > last.seq:
             found.append(f"the head outside says {known.seq}, and there are {last.seq} events")

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.annotate.sample import draw
+from eclose.annotation.label_sample import draw
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.verdict import Verdict
 from eclose.demo import answered
-from eclose.judge.settings import JudgeSettings
-from eclose.judge.validate import validate
-from eclose.metrics.validation import JudgedLabel, hit_codes
+from eclose.judging.settings import JudgeSettings
+from eclose.judging.validate import validate
+from eclose.metrics.judge_agreement import JudgedLabel, hit_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -33,10 +33,10 @@ from annotate_people.browser import Browser
 from annotate_people.labelling import Labeller, Matter
 from annotate_people.minds import Errs, Mind
 from annotate_people.places import Server, World, load_average, make_project, make_world, percentile, quiet
-from eclose.annotate.project import open_project
-from eclose.annotate.setup import Crew
+from eclose.annotation.project import open_project
+from eclose.annotation.setup import Crew
 from eclose.core.judgment import LocalFailure
-from eclose.world.saboteur import Plan
+from eclose.world.faulty.broken_responses import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -37,19 +37,19 @@ from annotate_people.paper import (
     spoilt,
 )
 from annotate_people.places import Server, World, load_average, make_project, make_world, percentile
-from eclose.annotate import chain
-from eclose.annotate.project import open_project
-from eclose.annotate.results import gather
-from eclose.annotate.results.agreement import report
-from eclose.annotate.results.export import export
-from eclose.annotate.setup import Crew
+from eclose.annotation import audit_log
+from eclose.annotation.project import open_project
+from eclose.annotation.results import project_annotations
+from eclose.annotation.results.agreement_report import report
+from eclose.annotation.results.export import export
+from eclose.annotation.setup import Crew
 from eclose.core.judgment import Ineligibility
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from annotate_people.browser import Took
-    from eclose.annotate.results.agreement import Report
+    from eclose.annotation.results.agreement_report import Report
     from eclose.metrics.agreement import AgreementRow
 
 CREW = Crew(
@@ -252,10 +252,10 @@ def main() -> int:
 def evaluate(place: Path, folder: Path, study: Study, *, full: bool) -> list[str]:
     project = open_project(folder)
     with project.reading() as connection:
-        told, material = gather.told(connection), gather.material(connection)
+        told, material = project_annotations.told(connection), project_annotations.material(connection)
         responses, questions = recount.read(connection, "response"), recount.read(connection, "screening")
-        problems = list(chain.problems(connection, project.head))
-        events = chain.last(connection).seq
+        problems = list(audit_log.problems(connection, project.head))
+        events = audit_log.last(connection).seq
     project.close()
     print(f"{events:,} events, every one as it was written" if not problems else "the log is broken")
     counts = recount.count(responses.values()) | recount.count_screening(questions.values())

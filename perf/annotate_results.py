@@ -10,12 +10,12 @@ from time import perf_counter
 
 import numpy as np
 
-from eclose.annotate.forms import Kind
-from eclose.annotate.results.agreement import report
-from eclose.annotate.results.elsewhere import read_labels
-from eclose.annotate.results.export import export
-from eclose.annotate.results.formats import ANNOTATIONS, Format
-from eclose.annotate.results.told import Annotation, Told, responses_of
+from eclose.annotation.forms import Kind
+from eclose.annotation.results.agreement_report import report
+from eclose.annotation.results.annotations import Annotation, Told, responses_of
+from eclose.annotation.results.export import export
+from eclose.annotation.results.formats import ANNOTATIONS, Format
+from eclose.annotation.results.import_labels import read_labels
 from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
 
 RESPONSES, PEOPLE, STEPS = 2_598, 6, 5

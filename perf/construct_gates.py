@@ -24,31 +24,31 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from eclose.chat.failures import CallFailure, FailureKind
-from eclose.chat.model import Finish, Usage
-from eclose.chat.model import Reply as ChatReply
-from eclose.construct import findings, stages, team
-from eclose.construct.draft import Draft, GivenUp
-from eclose.construct.length import estimated
-from eclose.construct.settings import ConstructSettings
+from eclose.construction import check_replies, roles, stages
+from eclose.construction.draft import Draft, GivenUp
+from eclose.construction.settings import ConstructSettings
+from eclose.construction.token_lengths import estimated
 from eclose.core.family import Family, Finding
 from eclose.core.gates import MINIMUM_SUPPORT, Gate, check_family
 from eclose.core.instance import Instance
 from eclose.core.response import Step, Trace
+from eclose.models.interface import Finish, Usage
+from eclose.models.interface import Reply as ChatReply
+from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.construction import Role
-from eclose.world.constructing import DEFECTS, register_constructor
-from eclose.world.judging import CANNOT_READ
-from eclose.world.make import make_items
-from eclose.world.replies import ChatRequest, Registry
-from eclose.world.spoiling import KINDS, spoil
-from eclose.world.switching import defects
-from eclose.world.verifying import register_verifier
+from eclose.world.faulty.bad_sources import KINDS, spoil
+from eclose.world.make.instances import make_items
+from eclose.world.oracle.family_conditions import defects
+from eclose.world.roles.constructor import DEFECTS, register_constructor
+from eclose.world.roles.judge import CANNOT_READ
+from eclose.world.roles.verifier import register_verifier
+from eclose.world.server.chat_requests import ChatRequest, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from eclose.chat.model import Request
-    from eclose.store.runner import Rejected
+    from eclose.models.interface import Request
+    from eclose.store.runs.runner import Rejected
 
 SEED = 77_031
 PROFILES = ("2wiki", "hotpot", "musique")
@@ -102,7 +102,7 @@ class Ended:
 
 def build(case: Case) -> Ended:
     """One case through all parts, without the second check, which is the same once more."""
-    members = team.Team(case.model, case.model, ConstructSettings(reverify=False))
+    members = roles.Team(case.model, case.model, ConstructSettings(reverify=False))
 
     async def run() -> Family | Rejected:
         found: Any = await stages.screen(case.source, members, estimated())
@@ -126,13 +126,13 @@ def without(catcher: str) -> Iterator[None]:
     """A pipeline in which a role always agrees, or a gate is never closed."""
     with ExitStack() as stack:
         if catcher in CHECKS:
-            find = findings.find
+            find = check_replies.find
 
             def lenient(role: Role, *told: Any, **more: Any) -> Any:
                 found = find(role, *told, **more)
                 return _agreeing(found) if role == catcher else found
 
-            stack.enter_context(patch.object(team, "find", lenient))
+            stack.enter_context(patch.object(roles, "find", lenient))
         else:
             gate = catcher.removeprefix("gates: ")
             for name in ("check_gold", "check_evidence_edit", "check_question_edit", "check_family"):
@@ -279,7 +279,7 @@ def print_mutants(tried: list[tuple[Case, Ended]]) -> set[str]:
 
 def print_by_hand(count: int) -> set[str]:
     """Gates that alone refuse some family broken by hand."""
-    from eclose.world.families import make_families  # noqa: PLC0415 - for this table alone
+    from eclose.world.make.families import make_families  # noqa: PLC0415 - for this table alone
 
     alone: Counter[str] = Counter()
     for profile in PROFILES:

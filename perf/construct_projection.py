@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from eclose.chat.connect import CallSettings
-from eclose.chat.forecast import tokens_expected
-from eclose.construct.run import cast, construct
-from eclose.construct.settings import Part
+from eclose.calls.client import CallSettings
+from eclose.calls.forecast import tokens_expected
+from eclose.construction.run import cast, construct
+from eclose.construction.settings import Part
 from eclose.protocol.construction import Seed, asked
-from eclose.protocol.material import shown_passages
-from eclose.store import records
-from eclose.store.ledger import Ledger
-from eclose.world.make import make_items
+from eclose.protocol.material_json import shown_passages
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records import jsonl
+from eclose.world.make.instances import make_items
 from judge_http import serving
 
 SEED = 20_268
@@ -73,7 +73,7 @@ class Measured:
 async def measure(folder: Path, count: int) -> Measured:
     """So many good sources of each profile through all parts."""
     sources = [item.instance for profile in NAMES for item in islice(make_items(profile, SEED), count)]
-    records.write(folder / "sources.jsonl", sources)
+    jsonl.write(folder / "sources.jsonl", sources)
     profile_of = {source.id: str(source.benchmark).removeprefix("world-") for source in sources}
     with serving("--latency", "0.02") as url:
         models = await cast(url, url)

@@ -25,16 +25,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.construct.draft import Draft
-from eclose.construct.funnel import PROCESSED
-from eclose.construct.settings import Part
+from eclose.construction.draft import Draft
+from eclose.construction.funnel import PROCESSED
+from eclose.construction.settings import Part
 from eclose.core.family import Family
-from eclose.store import records
-from eclose.store.ledger import Ledger
-from eclose.store.manifest import Manifest, read_manifest
-from eclose.store.runner import READ, read_value
-from eclose.world.spoiling import make_sources
-from eclose.world.switching import defects, edit_defects, gold_defects, retarget_defects, source_defects
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records import jsonl
+from eclose.store.runs.manifest import Manifest, read_manifest
+from eclose.store.runs.runner import READ, read_value
+from eclose.world.faulty.bad_sources import make_sources
+from eclose.world.oracle.family_conditions import defects, edit_defects, gold_defects, retarget_defects, source_defects
 from judge_http import serving
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def write_sources(folder: Path, count: int) -> dict[str, str | None]:
             for source in make_sources(profile, SEED, round(processed * count / ALL), spoilt):
                 planted[source.instance.id] = source.kind
                 made.append(source.instance)
-        records.write(folder / "pilot.jsonl", made[:: max(1, len(made) // PILOT)])
+        jsonl.write(folder / "pilot.jsonl", made[:: max(1, len(made) // PILOT)])
         (folder / "planted.json").write_text(json.dumps(planted))
-        records.write(path, made)
+        jsonl.write(path, made)
     found: dict[str, str | None] = json.loads((folder / "planted.json").read_text())
     return found
 
@@ -133,13 +133,13 @@ def print_funnel(manifest: Manifest) -> None:
 
 def wrong_families(out: Path) -> list[str]:
     """Families that are not right by the oracle."""
-    families = records.read(out / "families.jsonl", Family)
+    families = jsonl.read(out / "families.jsonl", Family)
     return [f"{family.id}: {wrong}" for family in families if (wrong := defects(family))]
 
 
 def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
     """Spoilt sources that got past the screen: to a family, or to a part in which they were refused."""
-    past = {family.source.id for family in records.read(out / "families.jsonl", Family)}
+    past = {family.source.id for family in jsonl.read(out / "families.jsonl", Family)}
     for line in (out / "families.jsonl.rejected.jsonl").read_text().splitlines():
         told = json.loads(line)
         if told["stage"] not in (READ, Part.SCREEN):

@@ -15,10 +15,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.core.response import Source
-from eclose.diagnose import Case, diagnose
-from eclose.world.make import make_items
-from eclose.world.oracle import judge
-from eclose.world.saboteur import PLANS, Plan, sabotage
+from eclose.diagnosis.diagnose import Case, diagnose
+from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.make.instances import make_items
+from eclose.world.oracle.judge import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.stats.beta import beta_upper
-from eclose.stats.clustered import QuestionCounts, _Sums
+from eclose.stats.beta_quantiles import beta_upper
+from eclose.stats.clustered_rates import QuestionCounts, _Sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ hold the careful judge; nothing but the judge itself can hold the naive one.
     python perf/injection.py
     python perf/injection.py --cases 500 --texts 20                        a quick look
     python perf/injection.py --cases 0 --texts 8 --judge http://127.0.0.1:8643/v1
-                                     a real model too, such as that of python -m eclose.chat.serve_local (slow)
+                                     a real model too, such as that of python -m eclose.models.local.serve (slow)
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.judge.settings import JudgeSettings
-from eclose.judge.sources import Sources
+from eclose.judging.inputs import Sources
+from eclose.judging.settings import JudgeSettings
 from eclose.protocol.judging import Question
-from eclose.store import records
-from eclose.world.breaches import SHOWN, HostileCase, breaches, hostile_cases
-from eclose.world.injections import Case, Injection, Slot, insert, load_injections
+from eclose.store.records import jsonl
+from eclose.world.faulty.hostile_cases import SHOWN, HostileCase, breaches, hostile_cases
+from eclose.world.faulty.injections import Case, Injection, Slot, insert, load_injections
 from judge_http import judged, plant, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eclose.core.judgment import Judgment
-    from eclose.core.labels import Label
+    from eclose.core.three_valued import Label
 
 SEED = 20_267
 BASES = 12
@@ -140,8 +140,8 @@ def write_cases(folder: Path, cases: Iterable[tuple[str, Case]]) -> Sources:
         for name, (instance, response) in cases
     ]
     sources = Sources(folder / "instances.jsonl", folder / "responses.jsonl")
-    records.write(sources.instances, (instance for instance, _ in named))
-    records.write(sources.responses, (response for _, response in named))
+    jsonl.write(sources.instances, (instance for instance, _ in named))
+    jsonl.write(sources.responses, (response for _, response in named))
     return sources
 
 

@@ -1,7 +1,7 @@
 """What a judge's run is expected to cost, against the bill: 1,000 responses, four worlds, each with another seed.
 
 The forecast is made from the requests before anything is sent; the bill is the server's own, after the run. The rule
-and its few numbers (``eclose.chat.forecast``) are the same for all worlds, and none of them was looked at to find
+and its few numbers (``eclose.calls.forecast``) are the same for all worlds, and none of them was looked at to find
 them. Prices are such that a written token costs eight times a read one, so that what is written counts.
 
     python perf/judge_forecast.py
@@ -19,19 +19,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.chat.connect import CallSettings
-from eclose.chat.model import Usage
-from eclose.chat.named import settled
-from eclose.chat.prices import Price
-from eclose.judge.run import forecast
-from eclose.judge.settings import JudgeSettings
+from eclose.calls.client import CallSettings
+from eclose.calls.prices import Price
+from eclose.judging.run import forecast
+from eclose.judging.settings import JudgeSettings
+from eclose.models.interface import Usage
+from eclose.models.resolve import settled
 from judge_http import judged, plant, serving, write_run
 from runner_faults import bill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclose.chat.forecast import Forecast
+    from eclose.calls.forecast import Forecast
 
 GOAL = 0.10
 PRICE = Price.of("1.25", "10")

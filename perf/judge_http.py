@@ -30,19 +30,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx2
 import openai
 
-from eclose.chat.connect import CallSettings
+from eclose.calls.client import CallSettings
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.judge.evaluate import requests
-from eclose.judge.run import judge_responses
-from eclose.judge.settings import JudgeSettings
-from eclose.judge.sources import Sources
-from eclose.judge.validate import read as read_validation
-from eclose.metrics.validation import DIRECT
-from eclose.store import records
-from eclose.world.make import make_item
-from eclose.world.saboteur import PLANS, Plan, Sabotaged, sabotage
-from eclose.world.shapes import PROFILES, SHORT
+from eclose.judging.inputs import Sources
+from eclose.judging.judge_response import requests
+from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
+from eclose.judging.validate import read as read_validation
+from eclose.metrics.judge_agreement import DIRECT
+from eclose.store.records import jsonl
+from eclose.world.faulty.broken_responses import PLANS, Plan, Sabotaged, sabotage
+from eclose.world.make.instances import make_item
+from eclose.world.make.shapes import PROFILES, SHORT
 from runner_throughput import CPU_GOAL, GOAL, LATENCY, Took, timed
 from world_oracle import plan_name
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
     from types import FrameType
 
-    from eclose.chat.model import Request
     from eclose.core.instance import Instance
+    from eclose.models.interface import Request
 
 SEED = 20_266
 NOISE = (0.02, 0.05, 0.10)
@@ -104,9 +104,9 @@ def write_run(folder: Path, planted: Iterable[Planted]) -> Sources:
     folder.mkdir(parents=True)
     cases = list(planted)
     sources = Sources(folder / "instances.jsonl", folder / "responses.jsonl")
-    records.write(sources.instances, {case.instance.id: case.instance for case in cases}.values())
-    records.write(sources.responses, (case.made.response for case in cases))
-    records.write(folder / "planted.jsonl", map(settled, cases))
+    jsonl.write(sources.instances, {case.instance.id: case.instance for case in cases}.values())
+    jsonl.write(sources.responses, (case.made.response for case in cases))
+    jsonl.write(folder / "planted.jsonl", map(settled, cases))
     return sources
 
 
@@ -122,7 +122,7 @@ def judged(
     done = asyncio.run(judge_responses(sources, base_url, out, settings, calls))
     assert not done.again
     assert sum(done.manifest.counts.quarantined.values()) == refused, done.manifest.counts
-    return list(records.read(out / "judgments.jsonl", Judgment))
+    return list(jsonl.read(out / "judgments.jsonl", Judgment))
 
 
 class Differences(NamedTuple):

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.chat.connect import CallSettings
-from eclose.judge.run import judge_responses
-from eclose.judge.settings import JudgeSettings
-from eclose.judge.sources import Sources
-from eclose.judge.validate import read_judgments
-from eclose.store.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.calls.client import CallSettings
+from eclose.judging.inputs import Sources
+from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
+from eclose.judging.validate import read_judgments
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from judge_real_sets import labelled as sets
 from judge_real_sets.edits import broken_set
 from judge_real_sets.ircot import human_set
@@ -41,8 +41,8 @@ from judge_real_sets.roscoe import roscoe_set
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.chat.connect import Connection
-    from eclose.store.runner import Runner
+    from eclose.calls.client import Connection
+    from eclose.store.runs.runner import Runner
     from judge_real_sets.labelled import Labelled
 
 SETS = {HUMAN: human_set, BROKEN: broken_set, ROSCOE: roscoe_set}
@@ -76,7 +76,7 @@ def serving(given: argparse.Namespace) -> Iterator[str]:
     sizes = {"--port": 0, "--threads": given.threads, "--parallel": given.parallel, "--context": given.context}
     words = [str(word) for pair in sizes.items() for word in pair]
     weights = [] if given.model_file is None else [str(given.model_file)]
-    command = [sys.executable, "-m", "eclose.chat.serve_local", *weights, *words]
+    command = [sys.executable, "-m", "eclose.models.local.serve", *weights, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

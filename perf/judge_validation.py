@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from eclose.stats.agreement import MISSING
-from eclose.stats.clustered import clustered_rate
-from eclose.stats.corrected import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
+from eclose.stats.clustered_rates import clustered_rate
+from eclose.stats.coefficients import MISSING
 from eclose.stats.intervals import Z_95, Interval, wilson
+from eclose.stats.rate_correction import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,21 +24,21 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import set_seed
 
-from eclose.chat.local import LocalModel
-from eclose.chat.model import Decoding
 from eclose.core.edges import Direction, Edge
 from eclose.core.family import ViewKind
-from eclose.likelihood.probe import choose
+from eclose.likelihood.exactness_check import choose
 from eclose.likelihood.render import Renderer
-from eclose.protocol.response import ResponsePrompt
+from eclose.models.interface import Decoding
+from eclose.models.local.transformers_model import LocalModel
+from eclose.models.weights import load_adapter, load_model, load_tokenizer
+from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.stats.intervals import wilson
-from eclose.store.records import ReadRecord
-from eclose.switch import switch
-from eclose.train.config import EClosureConfig
-from eclose.train.replies import Answered, ask
-from eclose.train.trainer import EClosureTrainer
-from eclose.weights import load_adapter, load_model, load_tokenizer
-from eclose.world.families import make_families
+from eclose.store.records.jsonl import ReadRecord
+from eclose.training.checkpoint_replies import Answered, ask
+from eclose.training.config import EClosureConfig
+from eclose.training.switch_test import switch
+from eclose.training.trainer import EClosureTrainer
+from eclose.world.make.families import make_families
 from tree_cost import packaged_weights
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from eclose.core.choice import fixed_edit
-from eclose.likelihood.pack import Pack
+from eclose.core.edit_selection import fixed_edit
+from eclose.likelihood.family_scores import Pack
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import Renderer
-from eclose.protocol.response import ResponsePrompt
-from eclose.train.objective import Method, objective
-from eclose.weights import load_tokenizer
-from eclose.world.families import make_families
+from eclose.models.weights import load_tokenizer
+from eclose.protocol.response_prompt import ResponsePrompt
+from eclose.training.objective import Method, objective
+from eclose.world.make.families import make_families
 from tree_cost import packaged_weights
 
 SEQUENCES = {"SFT": 1, "CF-SFT": 3, "RM": 7, "E-Closure": 15}

@@ -26,9 +26,9 @@ FEWER = f"((told) => told[1] !== told[2])({STATUS}.match(/^(\\S+) of (\\S+)/))"
 
 def write_page(path: Path, responses: int, questions: int) -> float:
     """Write the page; the seconds that took, without making the data."""
-    from tests.report.making import make_cases, make_diagnosis, make_questions  # noqa: PLC0415
+    from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions  # noqa: PLC0415
 
-    from eclose.report.html import page  # noqa: PLC0415
+    from eclose.diagnosis.report.html import page  # noqa: PLC0415
 
     cases = make_cases(make_questions(questions), responses)
     diagnosis = make_diagnosis(cases)

@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.spans import Tokens
-from eclose.protocol.response import ResponsePrompt
-from eclose.weights import load_tokenizer
-from eclose.world.families import make_families
+from eclose.models.weights import load_tokenizer
+from eclose.protocol.response_prompt import ResponsePrompt
+from eclose.world.make.families import make_families
 from tree_cost import packaged_weights
 
-small: Any = importlib.import_module("tests.train.small")
+small: Any = importlib.import_module("tests.training.small")
 
 PROFILES = ("2wiki", "musique", "short-easy")
 MARGINS = ("S_o", "T_o", "C_o")

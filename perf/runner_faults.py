@@ -31,19 +31,20 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreSQL
 
-from eclose.chat.connect import CallSettings, connect
-from eclose.chat.model import Decoding, Request
+from eclose.calls.client import CallSettings, connect
 from eclose.core.instance import Instance
+from eclose.models.interface import Decoding, Request
 from eclose.protocol.prompts import Message
-from eclose.protocol.response import ResponsePrompt
-from eclose.store import atomic, export, records
-from eclose.store.commits import Commits
-from eclose.store.ledger import Ledger
-from eclose.store.manifest import file_hash
-from eclose.store.runner import Job, Runner
-from eclose.store.stage import Stage
-from eclose.world.make import make_items
-from eclose.world.replies import request_key
+from eclose.protocol.response_prompt import ResponsePrompt
+from eclose.store.ledger.group_commit import Commits
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records import atomic, jsonl
+from eclose.store.runs import export
+from eclose.store.runs.manifest import file_hash
+from eclose.store.runs.runner import Job, Runner
+from eclose.store.runs.step import Stage
+from eclose.world.make.instances import make_items
+from eclose.world.server.chat_requests import request_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +100,7 @@ async def run(rig: Rig) -> None:
         settings = CallSettings(concurrency=CONCURRENCY, unpriced=True)
         async with connect(f"{rig.base_url}", ledger, settings) as connection:
             runner: Runner[Draft] = Runner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
-            await runner.run(records.scan(rig.stage.inputs[0], Draft))
+            await runner.run(jsonl.scan(rig.stage.inputs[0], Draft))
         await export.export(ledger, rig.stage, STAGES, runner.progress.received)
 
 
@@ -136,7 +137,7 @@ def die_at(point: str, occurrence: int) -> None:
 
 
 def _around_sends(point: str, reached: Callable[[], None]) -> None:
-    from eclose.chat.endpoint import Endpoint  # noqa: PLC0415 - only in the child
+    from eclose.models.openai.endpoint import Endpoint  # noqa: PLC0415 - only in the child
 
     send = Endpoint._send
 
@@ -349,7 +350,7 @@ def bill(base_url: str, *, reset: bool = False) -> dict[str, Any]:
 def write_drafts(path: Path, count: int) -> None:
     """Short questions of the world."""
     made = islice(make_items("short-easy", 0), count)
-    records.write(path, (Draft(item.instance.id, item.instance) for item in made))
+    jsonl.write(path, (Draft(item.instance.id, item.instance) for item in made))
 
 
 def main() -> int:

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.chat.connect import CallSettings, connected
-from eclose.chat.model import Finish, Reply, Request, Usage
+from eclose.calls.client import CallSettings, connected
+from eclose.models.interface import Finish, Reply, Request, Usage
 from eclose.protocol.prompts import Message
-from eclose.store import records
-from eclose.store.export import export
-from eclose.store.ledger import Ledger
-from eclose.store.runner import Job, Runner
-from eclose.store.stage import Stage
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records import jsonl
+from eclose.store.runs.export import export
+from eclose.store.runs.runner import Job, Runner
+from eclose.store.runs.step import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ async def run(folder: Path) -> int:
 
         job = Job("ask", ask, Asked)
         runner: Runner[Asked] = Runner(ledger, [job], lambda asked: asked.id, workers=settings.workers)
-        await runner.run(records.scan(stage.inputs[0], Asked))
+        await runner.run(jsonl.scan(stage.inputs[0], Asked))
         return (await export(ledger, stage, ["ask"], runner.progress.received)).counts.accepted
 
 
@@ -91,7 +91,7 @@ def measure(size: int) -> int:
             yield Asked(f"r{number:07}", TEXT)
 
     with tempfile.TemporaryDirectory() as folder:
-        records.write(Path(folder) / "in.jsonl", made())
+        jsonl.write(Path(folder) / "in.jsonl", made())
         output = subprocess.run(
             [sys.executable, __file__, "--child", folder, str(size)], check=True, stdout=subprocess.PIPE, text=True
         ).stdout

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
 
-from eclose.chat.connect import CallSettings, connect
-from eclose.chat.model import Request
-from eclose.store.cluster import RaySettings, Shard, run_on_ray
-from eclose.store.ledger import Ledger
-from eclose.store.records import scan
-from eclose.store.runner import Job, Runner
-from eclose.store.shares import Share, share_limit
+from eclose.calls.client import CallSettings, connect
+from eclose.calls.ray.shared_limit import Share, share_limit
+from eclose.calls.ray.workers import RaySettings, Shard, run_on_ray
+from eclose.models.interface import Request
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records.jsonl import scan
+from eclose.store.runs.runner import Job, Runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +45,9 @@ GOAL = 2.0
 
 SERVER = f"""
 import os, sys, time
-from eclose.world.faults import Behaviour
-from eclose.world.replies import Registry, Reply
-from eclose.world.server import run
+from eclose.world.server.faults import Behaviour
+from eclose.world.server.chat_requests import Registry, Reply
+from eclose.world.server.app import run
 
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING
 import httpx2
 import openai
 
-from eclose.chat.connect import CallSettings, connect
+from eclose.calls.client import CallSettings, connect
 from eclose.protocol.prompts import Message
-from eclose.protocol.response import ResponsePrompt
-from eclose.store import records
-from eclose.store.export import export
-from eclose.store.ledger import Ledger
-from eclose.store.runner import Runner
-from eclose.store.stage import Stage
-from eclose.world.make import make_items
+from eclose.protocol.response_prompt import ResponsePrompt
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records import jsonl
+from eclose.store.runs.export import export
+from eclose.store.runs.runner import Runner
+from eclose.store.runs.step import Stage
+from eclose.world.make.instances import make_items
 from runner_faults import STAGES, Draft, jobs, serve
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> i
         async with connect(base_url, ledger, settings) as connection:
             work = jobs(connection.model)
             runner: Runner[Draft] = Runner(ledger, work, lambda draft: draft.id, workers=settings.workers)
-            await runner.run(records.scan(source, Draft))
+            await runner.run(jsonl.scan(source, Draft))
         manifest = await export(ledger, stage, STAGES, runner.progress.received)
     return manifest.counts.accepted
 
@@ -122,7 +122,7 @@ def main() -> int:
     plain, kept = [], []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "drafts.jsonl"
-        records.write(source, drafts)
+        jsonl.write(source, drafts)
         server, base_url = serve(LATENCY, jitter=0.0)
         try:
             timed(bare(base_url, drafts[: asked.concurrency], asked.concurrency), min(asked.concurrency, asked.records))

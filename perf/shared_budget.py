@@ -30,10 +30,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreS
 
 from tests.store.postgres import Server
 
-from eclose.store import records
-from eclose.store.ledger import Account, Ledger
-from eclose.store.manifest import read_manifest
-from eclose.world.make import make_items
+from eclose.store.ledger.ledger import Account, Ledger
+from eclose.store.records import jsonl
+from eclose.store.runs.manifest import read_manifest
+from eclose.world.make.instances import make_items
 from runner_faults import bill, serve
 
 PROCESSES = 3
@@ -52,7 +52,7 @@ class Rig:
         self.base_url = base_url
         self.server = server
         self.source = folder / "instances.jsonl"
-        records.write(self.source, (item.instance for item in islice(make_items("short-easy", 0), count)))
+        jsonl.write(self.source, (item.instance for item in islice(make_items("short-easy", 0), count)))
         self.prices = folder / "prices.json"
         self.prices.write_text(json.dumps({"127.0.0.1/world": PER_TOKEN, "world": PER_TOKEN}))
 

@@ -40,7 +40,7 @@ def instance(number: int) -> dict[str, object]:
 
 def validate(path: Path) -> None:
     """What ``eclose data validate`` does, then the peak memory in bytes and the seconds taken."""
-    from eclose.benchmarks.examine import examine  # noqa: PLC0415 - belongs to the child alone
+    from eclose.benchmarks.file_check import examine  # noqa: PLC0415 - belongs to the child alone
     from eclose.benchmarks.load import scan_instances  # noqa: PLC0415
 
     start = time.perf_counter()

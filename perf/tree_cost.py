@@ -40,15 +40,15 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from eclose.likelihood.attention import COLUMNS, register
-from eclose.likelihood.pack import Pack
+from eclose.likelihood.family_scores import Pack
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import Backend, Strategy, mean_logprobs, score_tree
 from eclose.likelihood.spans import Score
-from eclose.protocol.response import Order, ResponsePrompt
-from eclose.train.objective import Method, objective
-from eclose.weights import load_model, load_tokenizer
-from eclose.world.families import make_families
+from eclose.models.weights import load_model, load_tokenizer
+from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.training.objective import Method, objective
+from eclose.world.make.families import make_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from eclose.benchmarks.characteristics import characterize
 from eclose.benchmarks.load import scan_instances
-from eclose.cli.output import print_table
+from eclose.cli.shared.output import print_table
 from eclose.core.gates import check_family
-from eclose.store.records import values
-from eclose.world.families import Funnel, make_families
-from eclose.world.make import make_items
-from eclose.world.shapes import PROFILES
-from eclose.world.warrant import aligned, closes, sound_steps, warrants_uniquely
+from eclose.store.records.jsonl import values
+from eclose.world.make.families import Funnel, make_families
+from eclose.world.make.instances import make_items
+from eclose.world.make.shapes import PROFILES
+from eclose.world.oracle.view_relations import aligned, closes, sound_steps, warrants_uniquely
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

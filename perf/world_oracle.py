@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from eclose.core.answers import contains_span, match, normalize
 from eclose.core.judgment import Criterion, Judgment, StepJudgment
 from eclose.core.verdict import Verdict
-from eclose.world.make import make_item
-from eclose.world.oracle import judge
-from eclose.world.saboteur import PLANS, Plan, Sabotaged, sabotage
-from eclose.world.shapes import PROFILES
-from eclose.world.values import NAME
+from eclose.world.faulty.broken_responses import PLANS, Plan, Sabotaged, sabotage
+from eclose.world.language.values import NAME
+from eclose.world.make.instances import make_item
+from eclose.world.make.shapes import PROFILES
+from eclose.world.oracle.judge import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from eclose.core.instance import Instance
-    from eclose.core.labels import Label
     from eclose.core.response import Response
-    from eclose.world.make import Item
+    from eclose.core.three_valued import Label
+    from eclose.world.make.instances import Item
 
 SEED = 20_260
 SABOTAGED = RELIABLE = 10_000

@@ -18,8 +18,8 @@ GOAL = 500
 """Requests a second."""
 
 SERVER = """
-from eclose.world.replies import Registry, Reply
-from eclose.world.server import run
+from eclose.world.server.chat_requests import Registry, Reply
+from eclose.world.server.app import run
 
 
 def answer(request):

@@ -9,20 +9,20 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from eclose.chat.connect import CallSettings
-from eclose.generate import GenerateSettings
-from eclose.generate import generate as run
-from eclose.protocol.response import read_input
-from eclose.store.records import write
-from eclose.world.handlers import world_registry
-from eclose.world.make import make_items
-from eclose.world.replies import Registry, Reply
-from eclose.world.server import ServerThread
+from eclose.calls.client import CallSettings
+from eclose.generation import GenerateSettings
+from eclose.generation import generate as run
+from eclose.protocol.response_prompt import read_input
+from eclose.store.records.jsonl import write
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
+from eclose.world.server.chat_requests import Registry, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eclose.world.replies import ChatRequest
+    from eclose.world.server.chat_requests import ChatRequest
 
 FREE = CallSettings(unpriced=True)
 
@@ -62,7 +62,7 @@ def paid(server: ServerThread) -> int:
 
 def generate(instances, server, out, settings=None, calls=FREE, model=None, **more):
     """The function, from a script."""
-    from eclose.chat.named import find_model
+    from eclose.models.resolve import find_model
 
     found = model or find_model("world", base_url=server.base_url, environ={"ECLOSE_SERVER_NAME": "127.0.0.1"})
     return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, **more))

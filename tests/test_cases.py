@@ -18,8 +18,9 @@ from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.demo import PEOPLE, Run
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.store import records
-from eclose.store.manifest import Counts, Manifest, file_hashes
+from eclose.store.records import jsonl
+from eclose.store.records.counts import Counts
+from eclose.store.runs.manifest import Manifest, file_hashes
 from eclose.testing import assert_reliable
 
 QUESTIONS = 12
@@ -36,9 +37,9 @@ def case(*, number=0, answer="Arica", closed=True):
 def put(folder, *cases):
     """Write a run without manifests, as labels from elsewhere have none."""
     folder.mkdir(parents=True)
-    records.write(folder / "instances.jsonl", [INSTANCE])
-    records.write(folder / "responses.jsonl", [each.response for each in cases])
-    records.write(folder / "judgments.jsonl", [each.judgment for each in cases])
+    jsonl.write(folder / "instances.jsonl", [INSTANCE])
+    jsonl.write(folder / "responses.jsonl", [each.response for each in cases])
+    jsonl.write(folder / "judgments.jsonl", [each.judgment for each in cases])
     return folder
 
 
@@ -56,8 +57,8 @@ def judged(demo, tmp_path):
 
 
 def replace_answers(run):
-    responses = [replace(response, answer="WRONG") for response in records.read(run / "responses.jsonl", Response)]
-    records.write(run / "responses.jsonl", responses)
+    responses = [replace(response, answer="WRONG") for response in jsonl.read(run / "responses.jsonl", Response)]
+    jsonl.write(run / "responses.jsonl", responses)
 
 
 @pytest.fixture
@@ -242,7 +243,7 @@ def test_a_folder_that_was_written_at_once_is_checked_by_its_own_manifest(tmp_pa
     files = sorted(run.iterdir())
     Manifest("annotate export", {}, {}, file_hashes(files), Counts(1, 1)).write(run / "manifest.json")
     assert read_cases(run).checked
-    records.write(run / "responses.jsonl", [case(answer="Lima").response])
+    jsonl.write(run / "responses.jsonl", [case(answer="Lima").response])
     with pytest.raises(UserError, match=NOT_JUDGED):
         read_cases(run)
 
@@ -255,7 +256,7 @@ LIMA = Instance("1", "Capital of Peru?", (Passage("0", "", "Lima."),), "Lima", b
 
 def test_two_questions_with_one_id_are_refused_never_merged(tmp_path):
     run = put(tmp_path / "run", case())
-    records.write(run / "instances.jsonl", [INSTANCE, PARIS, LIMA])
+    jsonl.write(run / "instances.jsonl", [INSTANCE, PARIS, LIMA])
     with pytest.raises(RecordError, match=r"instances.jsonl line 3: the id '1' is another question's in line 2"):
         read_cases(run)
     assert "the id '1' is another question's" in command("gate", run, "--min-trr", "0", code=2)
@@ -264,9 +265,9 @@ def test_two_questions_with_one_id_are_refused_never_merged(tmp_path):
 def test_what_was_not_used_of_every_file_is_counted_and_told(tmp_path):
     run = put(tmp_path / "run", case(), case(number=1))
     for name, lines in {
-        "instances.jsonl": [records.encode(INSTANCE), b"{"],
-        "responses.jsonl": [b'{"id": 7}', records.encode(case().response)],
-        "judgments.jsonl": [records.encode(case().judgment), b"[]"],
+        "instances.jsonl": [jsonl.encode(INSTANCE), b"{"],
+        "responses.jsonl": [b'{"id": 7}', jsonl.encode(case().response)],
+        "judgments.jsonl": [jsonl.encode(case().judgment), b"[]"],
     }.items():
         (run / name).write_bytes((run / name).read_bytes() + b"\n".join(lines) + b"\n")
     read = read_cases(run)
@@ -290,7 +291,7 @@ def test_a_file_in_which_nothing_can_be_read_is_refused(tmp_path):
 
 def test_two_responses_with_one_id_are_refused_unless_it_is_known_which_was_judged(tmp_path):
     run = put(tmp_path / "run", case())
-    records.write(run / "responses.jsonl", [case().response, case(answer="Lima").response])
+    jsonl.write(run / "responses.jsonl", [case().response, case(answer="Lima").response])
     with pytest.raises(RecordError, match=r"responses.jsonl line 2: the id 'r0' is another response's in line 1"):
         read_cases(run)
     inputs = file_hashes([run / "instances.jsonl", run / "responses.jsonl"])
@@ -321,7 +322,7 @@ def test_nothing_is_counted_twice_or_lost_without_a_word():
 
 def test_a_response_judged_twice_is_refused(tmp_path):
     run = put(tmp_path / "run", case())
-    records.write(run / "judgments.jsonl", [case().judgment, case(closed=False).judgment])
+    jsonl.write(run / "judgments.jsonl", [case().judgment, case(closed=False).judgment])
     with pytest.raises(RecordError, match="response r0: was judged twice"):
         read_cases(run)
 
@@ -336,7 +337,7 @@ def test_runs_are_read_together(tmp_path):
 def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
     one = put(tmp_path / "one", case(number=0), case(number=1))
     two = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
-    records.write(two / "judgments.jsonl", [case(number=1).judgment])
+    jsonl.write(two / "judgments.jsonl", [case(number=1).judgment])
     read = read_runs([one, two])
     assert [found.response.id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert [found.judgment.response_id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]

@@ -7,16 +7,16 @@ from collections import Counter
 
 import pytest
 
-from eclose.chat.failures import CallFailure, FailureKind
-from eclose.chat.model import ReplySchema, Request
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.demo import CUT_OFF, LOST, SYSTEMS, WorldJudge, answered
-from eclose.judge.evaluate import judge
+from eclose.judging.judge_response import judge
+from eclose.models.interface import ReplySchema, Request
+from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol import disclosure
 from eclose.protocol.judging import asked
-from eclose.world import oracle
-from eclose.world.warrant import answers
+from eclose.world.oracle import judge as oracle
+from eclose.world.oracle.view_relations import answers
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def test_examples_in_pages(page):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
-    if name.startswith("eclose.adapters.inspect"):
+    if name.startswith("eclose.integrations.inspect"):
         pytest.importorskip("inspect_ai")
     module = importlib.import_module(name)
     assert module.__doc__, f"{name} does not say what it is for"

@@ -74,7 +74,7 @@ def tracked_texts():
 
 
 def test_the_former_name_is_left_only_in_the_name_of_the_method():
-    """``EClosureTrainer`` and ``EClosureConfig`` carry the method's name, E-Closure; the changelog tells of the change."""
+    """``EClosureTrainer`` and ``EClosureConfig`` carry the method's name; the changelog tells of the change."""
     former = re.compile("eclosure", re.IGNORECASE)
     for name, text in tracked_texts():
         assert not former.search(name), name

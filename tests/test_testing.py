@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.test_diagnose import FAILS, case
+from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose import testing
 from eclose.core.judgment import NO_REFERENCE, Criterion
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError, UserError
-from eclose.store import records
+from eclose.store.records import jsonl
 from eclose.testing import assert_reliable
 
 
@@ -38,9 +38,9 @@ def unjudged(one, reason):
 
 
 def written(run, made):
-    records.write(run / "instances.jsonl", (one.instance for one in made))
-    records.write(run / "responses.jsonl", (one.response for one in made))
-    records.write(run / "judgments.jsonl", (one.judgment for one in made))
+    jsonl.write(run / "instances.jsonl", (one.instance for one in made))
+    jsonl.write(run / "responses.jsonl", (one.response for one in made))
+    jsonl.write(run / "judgments.jsonl", (one.judgment for one in made))
     return run
 
 
@@ -111,7 +111,7 @@ def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
     made = cases(90)
     run = written(tmp_path, made)
     more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(10)]
-    records.write(run / "responses.jsonl", [*(one.response for one in made), *more])
+    jsonl.write(run / "responses.jsonl", [*(one.response for one in made), *more])
     assert_reliable(run, max_unjudged=0.1)
     with pytest.raises(AssertionError, match=r"10 of 100 responses, such as more0 \(it was not"):
         assert_reliable(run, max_unjudged=0.09)

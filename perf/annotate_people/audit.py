@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotate.project import open_project
+from eclose.annotation.project import open_project
 
 from .stubborn import DIARY
 

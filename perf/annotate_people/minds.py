@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from eclose.annotate.forms import NO, YES
+from eclose.annotation.forms import NO, YES
 from eclose.core.judgment import INELIGIBILITY_PRECEDENCE, Ineligibility, LocalFailure, StepJudgment
 from eclose.core.verdict import Verdict
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.world.make import make_items
-from eclose.world.saboteur import Blow, Plan
-from eclose.world.spoiling import spoil
+from eclose.world.faulty.bad_sources import spoil
+from eclose.world.faulty.broken_responses import Blow, Plan
+from eclose.world.make.instances import make_items
 
 from .minds import Errs, Mind
 from .places import PROFILES

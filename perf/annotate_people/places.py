@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from eclose.annotate import setup
-from eclose.annotate.project import Settings, create
+from eclose.annotation import setup
+from eclose.annotation.project import Settings, create
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Source
-from eclose.world.make import Item, make_items
-from eclose.world.saboteur import Plan, sabotage
+from eclose.world.faulty.broken_responses import Plan, sabotage
+from eclose.world.make.instances import Item, make_items
 
 from .minds import Truth
 
@@ -99,9 +99,9 @@ def make_project(
 _SERVE = """
 import sys
 from pathlib import Path
-from eclose.annotate.project import open_project
-from eclose.annotate.web.serve import serve
-from eclose.annotate.web.visit import House
+from eclose.annotation.project import open_project
+from eclose.annotation.web.serve import serve
+from eclose.annotation.web.dependencies import House
 
 serve(House(open_project(Path(sys.argv[1]))), port=0, ready=lambda url: print(url, flush=True))
 """

@@ -14,8 +14,8 @@ from eclose.core.judgment import LocalFailure
 from eclose.core.response import Trace
 from eclose.core.verdict import FailureClass
 from eclose.errors import RecordError
-from eclose.store.jsonfile import read_objects
-from eclose.store.records import parse
+from eclose.store.records.json_reader import read_objects
+from eclose.store.records.jsonl import parse
 
 from .ircot import read_notes, read_traces
 from .labelled import Labelled, verdict_of

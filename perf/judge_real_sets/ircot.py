@@ -15,7 +15,7 @@ from typing import Any
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
-from eclose.store.jsonfile import read_objects
+from eclose.store.records.json_reader import read_objects
 
 from .labelled import Labelled, verdict_of
 

@@ -11,14 +11,14 @@ from eclose.core.identity import hash_rank
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.store import records
-from eclose.store.folder import INSTANCES, RESPONSES
+from eclose.store.records import jsonl
+from eclose.store.runs.folder import INSTANCES, RESPONSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from eclose.core.labels import Label
+    from eclose.core.three_valued import Label
 
 VERDICTS = "verdicts.jsonl"
 LETTERS = ("L", "A", "C", "K", "Acc")
@@ -61,6 +61,6 @@ def write(folder: Path, labelled: Iterable[Labelled]) -> None:
     listed = list(labelled)
     folder.mkdir(parents=True, exist_ok=True)
     questions = {one.instance.id: one.instance for one in listed}
-    records.write(folder / INSTANCES, questions.values())
-    records.write(folder / RESPONSES, (one.response for one in listed))
-    records.write(folder / VERDICTS, (one.settled for one in listed))
+    jsonl.write(folder / INSTANCES, questions.values())
+    jsonl.write(folder / RESPONSES, (one.response for one in listed))
+    jsonl.write(folder / VERDICTS, (one.settled for one in listed))

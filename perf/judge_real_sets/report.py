@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.cli.output import percent, percent_range, print_table
+from eclose.cli.shared.output import percent, percent_range, print_table
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import Verdict
-from eclose.judge.validate import Validation, validate, write
-from eclose.metrics.validation import DIRECT, HITS, JudgedLabel, LabelRow
-from eclose.store.folder import VALIDATION
-from eclose.store.manifest import Manifest
+from eclose.judging.validate import Validation, validate, write
+from eclose.metrics.judge_agreement import DIRECT, HITS, JudgedLabel, LabelRow
+from eclose.store.runs.folder import VALIDATION
+from eclose.store.runs.manifest import Manifest
 
 from .labelled import Labelled
 

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
-from eclose.store.jsonfile import read_objects
+from eclose.store.records.json_reader import read_objects
 
 from .labelled import Labelled
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.core.labels import Label
+    from eclose.core.three_valued import Label
 
 FILE = "labels/roscoe_merged_755.jsonl.gz"
 UNSOUND = ("Factuality", "Hallucination", "Coherency and Logic", "Arithmetic")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eclose.core.gates import check_family
     from eclose.core.instance import Instance, Passage
     from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, StepJudgment
-    from eclose.core.reading import read_log, read_response
+    from eclose.core.parse_trace import read_log, read_response
     from eclose.core.response import Response, Step, Trace, parse_completion
     from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
     from eclose.errors import EcloseError, RecordError, SettingError, UserError
@@ -29,7 +29,7 @@ _HOMES = {
     "eclose.core.gates": ("check_family",),
     "eclose.core.instance": ("Instance", "Passage"),
     "eclose.core.judgment": ("Ineligibility", "Judgment", "LocalFailure", "StepJudgment"),
-    "eclose.core.reading": ("read_log", "read_response"),
+    "eclose.core.parse_trace": ("read_log", "read_response"),
     "eclose.core.response": ("Response", "Step", "Trace", "parse_completion"),
     "eclose.core.verdict": ("FailureClass", "SettledVerdict", "TraceGroup", "Verdict"),
     "eclose.errors": ("EcloseError", "RecordError", "SettingError", "UserError"),

@@ -20,17 +20,17 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.store.folder import INSTANCES, JUDGMENTS, LEDGER, RESPONSES
-from eclose.store.jsonfile import read_objects, require_file
-from eclose.store.provenance import Provenance, check_result, manifest_of
-from eclose.store.records import DUPLICATE, ID_REUSED, scan
-from eclose.store.stage import beside
+from eclose.store.records.json_reader import read_objects, require_file
+from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, LEDGER, RESPONSES
+from eclose.store.runs.provenance import Provenance, check_result, manifest_of
+from eclose.store.runs.step import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from eclose.core.labels import Label
+    from eclose.core.three_valued import Label
 
 T = TypeVar("T", Instance, Response, Judgment)
 

@@ -15,26 +15,26 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from eclose.chat.failures import CallFailure, FailureKind
-from eclose.chat.model import Finish, Reply, Request, Usage
 from eclose.core.identity import hash_rank
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import LocalFailure
 from eclose.core.response import Response, Source, Trace
 from eclose.core.verdict import FailureClass, SettledVerdict
-from eclose.judge.evaluate import judge
-from eclose.judge.settings import JudgeSettings
+from eclose.judging.judge_response import judge
+from eclose.judging.settings import JudgeSettings
+from eclose.models.interface import Finish, Reply, Request, Usage
+from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.judging import MATERIAL, Question
-from eclose.protocol.material import read_material
-from eclose.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.records import ReadRecord, read
-from eclose.store.stage import Stage
-from eclose.world import oracle
-from eclose.world.judging import register_judge
-from eclose.world.make import Item, make_items
-from eclose.world.replies import ChatRequest, Registry
-from eclose.world.saboteur import Blow, Plan, sabotage
-from eclose.world.telling import tell_established, tell_pursued, tell_quote
+from eclose.protocol.material_json import read_material
+from eclose.store.records.jsonl import ReadRecord, read
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.step import Stage
+from eclose.world.faulty.broken_responses import Blow, Plan, sabotage
+from eclose.world.make.instances import Item, make_items
+from eclose.world.oracle import judge as oracle
+from eclose.world.roles.explanations import tell_established, tell_pursued, tell_quote
+from eclose.world.roles.judge import register_judge
+from eclose.world.server.chat_requests import ChatRequest, Registry
 
 if TYPE_CHECKING:
     from eclose.core.judgment import Judgment

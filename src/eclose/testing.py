@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.cases import CaseSet, LeftOut, read_cases, refuse_other_questions
 from eclose.core.judgment import NEVER_ASKED
-from eclose.diagnose import Case, Diagnosis, broken_link, diagnose
-from eclose.gate import Baseline, GateReport, Limits, Outcome, PairedRate, Undecided, figure, gate
+from eclose.diagnosis.diagnose import Case, Diagnosis, broken_link, diagnose
+from eclose.diagnosis.gate import Baseline, GateReport, Limits, Outcome, PairedRate, Undecided, figure, gate
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from eclose.core.labels import Label
-    from eclose.stats.corrected import CorrectedRate
+    from eclose.core.three_valued import Label
+    from eclose.stats.rate_correction import CorrectedRate
 
 heard: list[str] = []
 """A line for every run that was held against limits; the pytest plugin takes them out and prints them."""
@@ -81,7 +81,7 @@ def _corrected(run: JudgedCases, validation: Path | None, seed: int) -> Mapping[
         return {}
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
-    from eclose.judge.correction import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
+    from eclose.judging.rate_correction import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
 
     judgments, responses = [case.judgment for case in run.cases], [case.response for case in run.cases]
     rng = np.random.default_rng(seed)
@@ -91,7 +91,7 @@ def _corrected(run: JudgedCases, validation: Path | None, seed: int) -> Mapping[
 def _baseline(run: JudgedCases, base: JudgedCases, seed: int) -> Baseline:
     import numpy as np  # noqa: PLC0415
 
-    from eclose.compare import compare  # noqa: PLC0415
+    from eclose.diagnosis.compare import compare  # noqa: PLC0415
 
     refuse_other_questions(run.cases, base.cases)
     rows = ([case.row for case in side.cases] for side in (run, base))

@@ -7,7 +7,7 @@ import pytest
 from eclose.benchmarks.characteristics import Quartiles, answer_type, characterize
 from eclose.benchmarks.load import scan_instances
 from eclose.core.instance import Instance, Passage
-from eclose.store.records import values
+from eclose.store.records.jsonl import values
 
 
 def make(id_, passages, support, words=1, **others):

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from eclose.benchmarks import columns, conversion, hotpot, musique, two_wiki
-from eclose.benchmarks.formats import Format, detect
+from eclose.benchmarks import conversion, hotpot, musique, tool_formats, two_wiki
+from eclose.benchmarks.layouts import Format, detect
 from eclose.core.response import Trace
 from eclose.errors import RecordError
 
@@ -153,7 +153,7 @@ OLD_RAGAS = {"question": "Q?", "contexts": ["one", "two"], "answer": "R", "groun
 @pytest.mark.parametrize(("layout", "record"), [*TABLES.items(), (Format.RAGAS, OLD_RAGAS)])
 def test_columns_mean_the_same_under_every_name(layout, record):
     assert detect(record) is layout
-    converted = columns.to_instance(record, layout)
+    converted = tool_formats.to_instance(record, layout)
     instance, response = converted.instance, converted.response
     assert (instance.question, instance.reference_answer) == ("Q?", "A")
     assert [passage.text for passage in instance.evidence] == ["one", "two"]
@@ -161,21 +161,21 @@ def test_columns_mean_the_same_under_every_name(layout, record):
 
 
 def test_documents_keep_their_ids_where_they_are_unique():
-    instance = columns.to_instance(TABLES[Format.RAGCHECKER], Format.RAGCHECKER).instance
+    instance = tool_formats.to_instance(TABLES[Format.RAGCHECKER], Format.RAGCHECKER).instance
     assert (instance.id, [passage.id for passage in instance.evidence]) == ("7", ["a", "b"])
 
 
 def test_a_response_with_an_answer_line_is_read_as_a_completion():
     text = "1. Ada built it.\nFinal answer: Ada"
-    response = columns.to_instance({**OLD_RAGAS, "answer": text}, Format.RAGAS).response
+    response = tool_formats.to_instance({**OLD_RAGAS, "answer": text}, Format.RAGAS).response
     assert (response.trace, response.answer, response.completion) == (Trace.of("Ada built it."), "Ada", text)
 
 
 def test_a_response_without_an_answer_line_is_all_answer():
-    response = columns.to_instance({**OLD_RAGAS, "answer": " Ada built it.\nIn 1843. "}, Format.RAGAS).response
+    response = tool_formats.to_instance({**OLD_RAGAS, "answer": " Ada built it.\nIn 1843. "}, Format.RAGAS).response
     assert (response.trace, response.answer, response.answer_lines) == (Trace(()), "Ada built it.\nIn 1843.", 0)
 
 
 @pytest.mark.parametrize("text", [None, "", "  "])
 def test_no_text_is_no_response(text):
-    assert columns.to_instance({**OLD_RAGAS, "answer": text}, Format.RAGAS).response is None
+    assert tool_formats.to_instance({**OLD_RAGAS, "answer": text}, Format.RAGAS).response is None

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from eclose.benchmarks.formats import Format, detect
+from eclose.benchmarks.layouts import Format, detect
 from eclose.benchmarks.load import detect_file, scan_instances, scan_responses
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
-from eclose.store.records import values, write
+from eclose.store.records.jsonl import values, write
 
 ROW = {"question": "Q?", "contexts": ["one"], "answer": "R", "ground_truth": "A"}
 

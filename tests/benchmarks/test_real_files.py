@@ -10,11 +10,11 @@ import pytest
 
 from eclose.benchmarks import hotpot
 from eclose.benchmarks.conversion import ID_DERIVED
-from eclose.benchmarks.formats import Format
+from eclose.benchmarks.layouts import Format
 from eclose.benchmarks.load import detect_file, scan_instances
 from eclose.core.answers import match_any
 from eclose.core.instance import Instance
-from eclose.store.records import decode, encode, values
+from eclose.store.records.jsonl import decode, encode, values
 
 FIXTURES = {
     "hotpotqa_train_50.json": (Format.HOTPOT, 50),

@@ -12,7 +12,7 @@ from eclose.benchmarks.sampling import draw, sample, select
 from eclose.core.identity import hash_rank
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError, SettingError
-from eclose.store.records import ReadRecord
+from eclose.store.records.jsonl import ReadRecord
 
 
 def make(id_, kind="bridge", hops=2):

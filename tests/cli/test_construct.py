@@ -13,11 +13,11 @@ import pytest
 from tests.cli.test_generate import local_server
 
 from eclose.benchmarks.load import scan_instances
-from eclose.store import records
-from eclose.world.faults import Behaviour
-from eclose.world.handlers import world_registry
-from eclose.world.make import make_items
-from eclose.world.server import ServerThread
+from eclose.store.records import jsonl
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
+from eclose.world.server.faults import Behaviour
 
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.rejected.jsonl")
 
@@ -25,7 +25,7 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.r
 @pytest.fixture
 def sources(tmp_path):
     made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_items(name, 11), 6)]
-    records.write(tmp_path / "sources.jsonl", made)
+    jsonl.write(tmp_path / "sources.jsonl", made)
     return tmp_path / "sources.jsonl"
 
 
@@ -82,9 +82,9 @@ def test_killed_again_and_again_it_comes_to_the_same_bytes(sources, tmp_path):
 def test_a_real_model_that_cannot_do_it_breaks_nothing(tmp_path, qa):
     """The shortest question of HotpotQA before a model of 135M parameters: whatever it says is counted."""
     ordered = sorted(
-        records.values(scan_instances(qa / "hotpotqa_train_50.json")), key=lambda one: (one.context_words, one.id)
+        jsonl.values(scan_instances(qa / "hotpotqa_train_50.json")), key=lambda one: (one.context_words, one.id)
     )
-    records.write(tmp_path / "one.jsonl", ordered[:1])
+    jsonl.write(tmp_path / "one.jsonl", ordered[:1])
     more = ["--max-tokens", 96, "--replies", 1, "--concurrency", 1, "--deadline", 900]
     with local_server() as url:
         ran(tmp_path / "one.jsonl", url, tmp_path / "run", *more)

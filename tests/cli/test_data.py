@@ -14,8 +14,8 @@ from eclose.cli.data import app
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import SettingError, UserError
-from eclose.store.manifest import read_manifest
-from eclose.store.records import read
+from eclose.store.records.jsonl import read
+from eclose.store.runs.manifest import read_manifest
 
 ROW = {"question": "Q?", "contexts": ["one"], "answer": "1. Because.\nFinal answer: R", "ground_truth": "A"}
 
@@ -281,6 +281,6 @@ def test_what_the_system_refuses_is_a_sentence_too(tmp_path):
 
 
 def test_importing_the_commands_is_cheap():
-    heavy = "pydantic", "numpy", "rich.table", "eclose.store.records", "eclose.benchmarks.load"
+    heavy = "pydantic", "numpy", "rich.table", "eclose.store.records.jsonl", "eclose.benchmarks.load"
     code = f"import sys, eclose.cli.data; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

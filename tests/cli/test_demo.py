@@ -13,9 +13,9 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import UserError
-from eclose.judge.validate import read as read_validation
-from eclose.metrics.validation import JudgedLabel
-from eclose.store.records import read
+from eclose.judging.validate import read as read_validation
+from eclose.metrics.judge_agreement import JudgedLabel
+from eclose.store.records.jsonl import read
 
 pytestmark = pytest.mark.slow
 EXTRAS = ("aiohttp", "jsonschema_rs", "openai", "sqlalchemy", "yaml", "torch", "pyarrow", "matplotlib")

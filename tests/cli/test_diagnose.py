@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from eclose.cli.main import app
 from eclose.core.verdict import SettledVerdict
-from eclose.store import records
-from eclose.world.handlers import world_registry
-from eclose.world.make import make_items
-from eclose.world.saboteur import PLANS, Plan, sabotage
-from eclose.world.server import ServerThread
+from eclose.store.records import jsonl
+from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
 
 
 def command(*arguments, code=0):
@@ -44,10 +44,10 @@ def _judge(run, items, plans, url, *more):
         if (found := sabotage(item, plan, f"{plan}")) is not None
     }
     run.mkdir()
-    records.write(run / "instances.jsonl", {instance.id: instance for instance, _ in made.values()}.values())
-    records.write(run / "responses.jsonl", [found.response for _, found in made.values()])
+    jsonl.write(run / "instances.jsonl", {instance.id: instance for instance, _ in made.values()}.values())
+    jsonl.write(run / "responses.jsonl", [found.response for _, found in made.values()])
     people = [SettledVerdict(name, instance.id, found.verdict, "world") for name, (instance, found) in made.items()]
-    records.write(run / "people.jsonl", people)
+    jsonl.write(run / "people.jsonl", people)
     command("judge", run, "--judge", url, "--no-price", *more)
 
 
@@ -83,8 +83,8 @@ def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
 
 def test_fewer_than_thirty_labels_give_no_green_box_and_no_corrected_rate(judged, tmp_path):
     run = judged / "one"
-    rows = list(records.read(run / "people.jsonl", SettledVerdict))[:6]
-    records.write(tmp_path / "six.jsonl", rows)
+    rows = list(jsonl.read(run / "people.jsonl", SettledVerdict))[:6]
+    jsonl.write(tmp_path / "six.jsonl", rows)
     few = tmp_path / "few.json"
     command("judge", "validate", run, "--verdicts", tmp_path / "six.jsonl", "--resamples", 100, "--out", few)
     command("report", run, "--validation", few, "--resamples", 100, "-f", "json", "-f", "html", "-o", tmp_path / "out")

@@ -6,14 +6,14 @@ import json
 import re
 
 import pytest
-from tests.judge.test_correction import Run
+from tests.judging.test_rate_correction import Run
 from tests.test_testing import cases, unjudged, written
 from typer.testing import CliRunner
 
 from eclose import testing
 from eclose.cli.main import app
 from eclose.core.response import Response, Trace
-from eclose.store import records
+from eclose.store.records import jsonl
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_responses_without_a_judgment_do_not_pass(tmp_path):
     made = cases(50)
     run = make_run(tmp_path / "run", made)
     more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(950)]
-    records.write(run / "responses.jsonl", [*(one.response for one in made), *more])
+    jsonl.write(run / "responses.jsonl", [*(one.response for one in made), *more])
     code, output = gate(run, "--min-trr", 0.9)
     assert code == 101
     assert "whatever the 950 responses without a label are" in output

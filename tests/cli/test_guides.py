@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 from eclose import testing
 from eclose.cli.main import app
 from eclose.core.family import Family
-from eclose.store import records
-from eclose.world.families import make_families
-from eclose.world.handlers import world_registry
-from eclose.world.server import ServerThread
+from eclose.store.records import jsonl
+from eclose.world.make.families import make_families
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -114,14 +114,14 @@ def test_the_lines_that_read_a_dataset_run(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     (code,) = code_blocks("docs/guides/construct.md")
     families = list(islice(make_families("short-easy", 5), 3))
-    records.write(tmp_path / "run" / "families.train.jsonl", families)
+    jsonl.write(tmp_path / "run" / "families.train.jsonl", families)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(
         app, ["families", "export", "run/families.train.jsonl", "--format", "datasets", "--out", "my-dataset"]
     )
     assert result.exit_code == 0, result.output
     exec(compile(code, "construct.md", "exec"), {})
-    assert list(records.read(tmp_path / "train.jsonl", Family)) == families
+    assert list(jsonl.read(tmp_path / "train.jsonl", Family)) == families
 
 
 def test_the_lines_that_assert_run(tmp_path, monkeypatch):
@@ -150,7 +150,7 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_the_lines_that_train_run(tmp_path, monkeypatch):
     pytest.importorskip("peft")
-    small = importlib.import_module("tests.train.small")
+    small = importlib.import_module("tests.training.small")
     (code,) = code_blocks("docs/guides/train.md")
     families = small.short_families(4)
     monkeypatch.chdir(tmp_path)

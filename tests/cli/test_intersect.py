@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.response import Response, Trace
 from eclose.errors import RecordError, UserError
-from eclose.store.records import ReadRecord, write
-from eclose.store.stage import Stage
+from eclose.store.records.jsonl import ReadRecord, write
+from eclose.store.runs.step import Stage
 
 runner = CliRunner()
 COMPLETE, CUT, SILENT = "1. A.\nFinal answer: x", "1. A.\n2. B", "1. A."

@@ -10,18 +10,18 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclose.chat.patience import ServiceDown
+from eclose.calls.retry import ServiceDown
 from eclose.cli.main import app
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
-from eclose.report.words import signed
-from eclose.store import records
-from eclose.world.faults import Behaviour, Fault
-from eclose.world.handlers import world_registry
-from eclose.world.make import make_items
-from eclose.world.replies import Registry, Reply
-from eclose.world.saboteur import PLANS, Plan, sabotage
-from eclose.world.server import ServerThread
+from eclose.diagnosis.report.format import signed
+from eclose.store.records import jsonl
+from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
+from eclose.world.server.chat_requests import Registry, Reply
+from eclose.world.server.faults import Behaviour, Fault
 
 
 def command(*arguments, code=0):
@@ -45,13 +45,13 @@ def judged(tmp_path_factory):
         for plan in (Plan(), Plan(None, PLANS[11].broken), *PLANS[:4])
         if (made := sabotage(item, plan, f"{plan}")) is not None
     ]
-    records.write(run / "instances.jsonl", {instance.id: instance for instance, _ in planted}.values())
+    jsonl.write(run / "instances.jsonl", {instance.id: instance for instance, _ in planted}.values())
     unique = {made.response.id: (instance, made) for instance, made in planted}
-    records.write(run / "responses.jsonl", (made.response for _, made in unique.values()))
+    jsonl.write(run / "responses.jsonl", (made.response for _, made in unique.values()))
     verdicts = [
         SettledVerdict(made.response.id, instance.id, made.verdict, "world") for instance, made in unique.values()
     ]
-    records.write(run / "people.jsonl", verdicts)
+    jsonl.write(run / "people.jsonl", verdicts)
     with ServerThread(world_registry(judge_noise=0.1)) as server:
         command("judge", run, "--judge", server.base_url, "--no-price")
     return run, verdicts
@@ -96,7 +96,7 @@ def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault)
         whole = command(*words, "--judge", url, "--dry-run")
         command(*words, "--judge", url)
         assert f" {server.bill(keys=False)['totals']['paid']} calls" in whole  # nothing was kept as an answer
-    judgments = list(records.read(tmp_path / "judgments.jsonl", Judgment))
+    judgments = list(jsonl.read(tmp_path / "judgments.jsonl", Judgment))
     assert len(judgments) == len(verdicts)
     assert not [judgment for judgment in judgments if "invalid" in judgment.unjudged.values()]
 
@@ -228,7 +228,7 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
         assert "'comment' was unexpected" in printed
     assert "L has no label for 100.0 % of the responses, more than 20.0 % (--max-unjudged-share)" in output
     assert "more than" not in allowed
-    reasons = {row.unjudged[Criterion.LOCAL_SOUNDNESS] for row in records.read(tmp_path / "judgments.jsonl", Judgment)}
+    reasons = {row.unjudged[Criterion.LOCAL_SOUNDNESS] for row in jsonl.read(tmp_path / "judgments.jsonl", Judgment)}
     assert all(reason.startswith("invalid: ") for reason in reasons)
 
 
@@ -245,7 +245,7 @@ def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_p
 def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     run, verdicts = judged
     rows = [replace(row, benchmark=f"part-{number % 2}") for number, row in enumerate(verdicts)]
-    records.write(tmp_path / "people.jsonl", rows)
+    jsonl.write(tmp_path / "people.jsonl", rows)
     words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words)
     table = output[output.index("By dataset") :].splitlines()
@@ -258,7 +258,7 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
 
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):
     run, verdicts = judged
-    records.write(tmp_path / "people.jsonl", verdicts[:6])
+    jsonl.write(tmp_path / "people.jsonl", verdicts[:6])
     words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words)
     assert "6 of at least 30 labels" in output

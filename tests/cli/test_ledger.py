@@ -11,18 +11,18 @@ import pytest
 from tests.store.postgres import fresh_database
 from typer.testing import CliRunner
 
-from eclose.chat.model import Finish, Reply, Request, Usage, request_identity
-from eclose.chat.recorded import call_key, settled_of
+from eclose.calls.cache import call_key, settled_of
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment, reason_kind
 from eclose.errors import SettingError, UserError
-from eclose.store import records
-from eclose.store.ledger import Intent, Ledger, Outcome
-from eclose.world.faults import Behaviour, Fault
-from eclose.world.handlers import world_registry
-from eclose.world.make import make_items
-from eclose.world.saboteur import Plan, sabotage
-from eclose.world.server import ServerThread
+from eclose.models.interface import Finish, Reply, Request, Usage, request_identity
+from eclose.store.ledger.ledger import Intent, Ledger, Outcome
+from eclose.store.records import jsonl
+from eclose.world.faulty.broken_responses import Plan, sabotage
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
+from eclose.world.server.faults import Behaviour, Fault
 
 
 def command(*arguments, code=0):
@@ -35,8 +35,8 @@ def command(*arguments, code=0):
 def run(request, tmp_path):
     """A run's folder, and where its ledger is as commands are told."""
     made = [(item.instance, sabotage(item, Plan(), "r")) for item in islice(make_items("short-easy", 3), 6)]
-    records.write(tmp_path / "instances.jsonl", [instance for instance, _ in made])
-    records.write(tmp_path / "responses.jsonl", [planted.response for _, planted in made])
+    jsonl.write(tmp_path / "instances.jsonl", [instance for instance, _ in made])
+    jsonl.write(tmp_path / "responses.jsonl", [planted.response for _, planted in made])
     return tmp_path, (tmp_path if request.param == "sqlite" else fresh_database())
 
 
@@ -55,7 +55,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
         judge(folder, ledger, server)
         calls = server.bill(keys=False)["totals"]["paid"]
         taken = port(server)
-    before = list(records.read(folder / "judgments.jsonl", Judgment))
+    before = list(jsonl.read(folder / "judgments.jsonl", Judgment))
     assert any("invalid" in map(reason_kind, judgment.unjudged.values()) for judgment in before)
 
     refused = [
@@ -86,7 +86,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
         judge(folder, ledger, server, "--force")
         totals = server.bill(keys=False)["totals"]
     assert 0 < totals["paid"] <= len(refused)  # what was answered well is not asked again
-    after = list(records.read(folder / "judgments.jsonl", Judgment))
+    after = list(jsonl.read(folder / "judgments.jsonl", Judgment))
     assert not [judgment for judgment in after if "invalid" in judgment.unjudged.values()]
     assert "every row fits" in command("ledger", "verify", ledger)
 

@@ -8,16 +8,16 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from tests.report.making import make_cases, make_questions
+from tests.diagnosis.report.making import make_cases, make_questions
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment, StepJudgment
 from eclose.core.response import Response, Trace
-from eclose.diagnose import Case
-from eclose.report import figures
-from eclose.store import records
+from eclose.diagnosis.diagnose import Case
+from eclose.diagnosis.report.plots import figures
+from eclose.store.records import jsonl
 
 FILES = {"report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", "figures"}
 
@@ -36,9 +36,9 @@ def refusal(*arguments):
 
 def put(folder, cases):
     folder.mkdir()
-    records.write(folder / "instances.jsonl", {case.instance.id: case.instance for case in cases}.values())
-    records.write(folder / "responses.jsonl", [case.response for case in cases])
-    records.write(folder / "judgments.jsonl", [case.judgment for case in cases])
+    jsonl.write(folder / "instances.jsonl", {case.instance.id: case.instance for case in cases}.values())
+    jsonl.write(folder / "responses.jsonl", [case.response for case in cases])
+    jsonl.write(folder / "judgments.jsonl", [case.judgment for case in cases])
     return folder
 
 

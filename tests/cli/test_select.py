@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
 
-from tests.chat import tiny
+from tests.models import tiny
 
-from eclose.chat.local import LocalModel
 from eclose.cli.main import app
 from eclose.cli.select import _progress
-from eclose.store.records import write
-from eclose.world.families import make_families
+from eclose.models.local.transformers_model import LocalModel
+from eclose.store.records.jsonl import write
+from eclose.world.make.families import make_families
 
 runner = CliRunner()
 
@@ -88,7 +88,7 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
 
 def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
     """The same path with a model that answers as it should after eight updates, and not before."""
-    from eclose.chat.model import Finish, Reply, Usage
+    from eclose.models.interface import Finish, Reply, Usage
 
     class Model:
         name = "scripted"
@@ -104,7 +104,7 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
 
     loaded = []
     monkeypatch.setattr(LocalModel, "load", lambda name, **settings: loaded.append((name, settings)) or Model())
-    monkeypatch.setattr("eclose.train.replies.match_any", lambda answer, _: answer == "yes no")
+    monkeypatch.setattr("eclose.training.checkpoint_replies.match_any", lambda answer, _: answer == "yes no")
     result = select(run, families, "--model", "elsewhere/tiny", "--batch-tokens", "99")
     assert "   8     100.0     100.0     100.0  100.0           0  selected" in result.output
     ((name, settings),) = loaded
@@ -112,8 +112,8 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
 
 
 def test_the_other_engine_is_told_the_rank(run, families, monkeypatch):
-    from eclose.chat.vllm import VllmModel
     from eclose.errors import UserError
+    from eclose.models.local.vllm_model import VllmModel
 
     told = {}
 

@@ -16,8 +16,8 @@ from tests.tiny_models import model, save_adapter, tokenizer
 from eclose.cli import switch as command
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
-from eclose.store.records import read
-from eclose.switch import FamilySwitch
+from eclose.store.records.jsonl import read
+from eclose.training.switch_test import FamilySwitch
 
 runner = CliRunner()
 

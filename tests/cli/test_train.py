@@ -9,12 +9,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from tests.train.small import short_families, small_model, small_tokenizer
+from tests.training.small import short_families, small_model, small_tokenizer
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
 from eclose.errors import UserError
-from eclose.store.records import encode
+from eclose.store.records.jsonl import encode
 
 runner = CliRunner()
 QUICK = {

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 import eclose.benchmarks.load
-import eclose.world.make
+import eclose.world.make.instances
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import SettingError, UserError
-from eclose.store.records import read
+from eclose.store.records.jsonl import read
 
 runner = CliRunner()
 
@@ -120,8 +120,8 @@ def world(tmp_path):
 
 def test_each_item_is_made_once(tmp_path, monkeypatch):
     made = []
-    original = eclose.world.make.make_item
-    monkeypatch.setattr(eclose.world.make, "make_item", lambda *place: made.append(place) or original(*place))
+    original = eclose.world.make.instances.make_item
+    monkeypatch.setattr(eclose.world.make.instances, "make_item", lambda *place: made.append(place) or original(*place))
     run("make", "--questions", 4, "--out", tmp_path)
     assert len(made) == 4
     (tmp_path / "planted.jsonl").unlink()

@@ -25,8 +25,8 @@ from eclose.core.edits import (
     left_over,
 )
 from eclose.core.instance import Passage
-from eclose.core.wording import Place
-from eclose.store.records import values
+from eclose.core.text_match import Place
+from eclose.store.records.jsonl import values
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CASES = [json.loads(line) for line in (FIXTURES / "edits.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 transformers = pytest.importorskip("transformers", reason="needs the train extra")
 
 from eclose.likelihood.attention import register
-from eclose.world.families import make_families
+from eclose.world.make.families import make_families
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,11 +7,11 @@ pytest.importorskip("torch")
 from eclose import Trace
 from eclose.core.edges import COMPARISONS
 from eclose.errors import UserError
-from eclose.likelihood.pack import Pack
+from eclose.likelihood.family_scores import Pack
 from eclose.likelihood.prefix_tree import ScoredTree, chains
 from eclose.likelihood.render import Renderer, response_segments
 from eclose.likelihood.spans import Part, Tokens
-from eclose.protocol.response import Order, ResponsePrompt, completion_text
+from eclose.protocol.response_prompt import Order, ResponsePrompt, completion_text
 
 
 def packs(tokenizer, families, **settings):

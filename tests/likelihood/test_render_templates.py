@@ -10,13 +10,13 @@ transformers = pytest.importorskip("transformers")
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from eclose.chat.model import Request
-from eclose.chat.template import prompt_ids, read_reply, stop_ids
 from eclose.errors import UserError
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.spans import Part
-from eclose.protocol.response import ResponsePrompt, completion_text
-from eclose.weights import conversation_text, reply_turn
+from eclose.models.interface import Request
+from eclose.models.local.chat_template import prompt_ids, read_reply, stop_ids
+from eclose.models.weights import conversation_text, reply_turn
+from eclose.protocol.response_prompt import ResponsePrompt, completion_text
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"

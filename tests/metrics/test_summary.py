@@ -5,7 +5,7 @@ from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric, composition, rates
 from eclose.metrics.summary import GROUPINGS, summarize
-from eclose.stats.clustered import QuestionCounts
+from eclose.stats.clustered_rates import QuestionCounts
 from eclose.stats.intervals import wilson
 
 QWEN, TUNED = Source("qwen"), Source("qwen", "SFT", 42)

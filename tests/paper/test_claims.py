@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from eclose.core.edges import Direction, Edge, margin_weights
+from eclose.metrics.experiment import Experiment
 from eclose.metrics.rates import MAIN_METRICS, Metric
-from eclose.metrics.settings import Experiment
-from eclose.stats.agreement import pair_alpha
+from eclose.stats.coefficients import pair_alpha
 
 from .derivations import ablations, construction, diagnosis, experiment, screening
 from .printed import BACKBONES, METHODS, Cell, cell, number

@@ -13,10 +13,10 @@ import pytest
 from perf.annotate_people.audit import audit
 from perf.annotate_people.stubborn import DIARY, Diary, Sent
 from sqlalchemy import event, text
-from tests.annotate.projects import filled, make_project, next_sheet, who
+from tests.annotation.projects import filled, make_project, next_sheet, who
 
-from eclose.annotate import desk
-from eclose.annotate.chain import Head, Link
+from eclose.annotation import submissions
+from eclose.annotation.audit_log import Head, Link
 
 SCRIPT = Path(__file__).parents[2] / "perf" / "annotate_kills.py"
 
@@ -33,7 +33,7 @@ def submitted(project, name="ann"):
     person = who(project, name)
     sheet = next_sheet(project, person)
     entries = filled(sheet)
-    outcome = desk.submit_once(project, person, sheet.task, sheet.form.name, entries, sheet.key)
+    outcome = submissions.submit_once(project, person, sheet.task, sheet.form.name, entries, sheet.key)
     return Sent(sheet.task, sheet.form.name, sheet.key, list(entries), 1, 303, outcome.receipt)
 
 

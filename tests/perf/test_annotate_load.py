@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from perf.annotate_people.places import percentile
 
-from eclose.annotate.web import pages
-from eclose.annotate.web.serve import _listening
+from eclose.annotation.web import pages
+from eclose.annotation.web.serve import _listening
 
 SCRIPT = Path(__file__).parents[2] / "perf" / "annotate_load.py"
 

@@ -20,7 +20,7 @@ from perf.annotate_people.places import make_world
 
 from eclose.core.judgment import Ineligibility, LocalFailure, StepJudgment
 from eclose.core.verdict import Verdict
-from eclose.world.make import make_items
+from eclose.world.make.instances import make_items
 
 SCRIPT = Path(__file__).parents[2] / "perf" / "annotate_paper.py"
 

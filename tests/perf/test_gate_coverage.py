@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eclose.stats.clustered import QuestionCounts
+from eclose.stats.clustered_rates import QuestionCounts
 from perf import gate_coverage
 
 

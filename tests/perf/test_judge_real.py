@@ -17,9 +17,10 @@ from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import TraceGroup, Verdict
 from eclose.errors import RecordError
-from eclose.judge.settings import JudgeSettings
-from eclose.store import records
-from eclose.store.manifest import Counts, Manifest
+from eclose.judging.settings import JudgeSettings
+from eclose.store.records import jsonl
+from eclose.store.records.counts import Counts
+from eclose.store.runs.manifest import Manifest
 
 ALL = read_edits()
 by_id = pytest.mark.parametrize("edit", ALL, ids=lambda edit: edit.id)
@@ -142,8 +143,8 @@ def test_fewer_are_part_of_more_and_groups_take_turns():
 
 def test_sets_are_written_as_a_run(tmp_path):
     labelled.write(tmp_path, [case(1, "x"), case(2, "x")])
-    assert [one.id for one in records.read(tmp_path / "instances.jsonl", Instance)] == ["q1", "q2"]
-    assert [one.id for one in records.read(tmp_path / "responses.jsonl", Response)] == ["r1", "r2"]
+    assert [one.id for one in jsonl.read(tmp_path / "instances.jsonl", Instance)] == ["q1", "q2"]
+    assert [one.id for one in jsonl.read(tmp_path / "responses.jsonl", Response)] == ["r1", "r2"]
     assert (tmp_path / "verdicts.jsonl").read_text("utf-8").count("\n") == 2
 
 

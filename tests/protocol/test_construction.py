@@ -10,7 +10,7 @@ import pytest
 
 from eclose.protocol import construction
 from eclose.protocol.construction import MATERIAL, SCHEMAS, Role, asked, guideline_hash
-from eclose.protocol.material import ShownPassage, ShownStep, read_material
+from eclose.protocol.material_json import ShownPassage, ShownStep, read_material
 
 VALUES = {
     "question": "QUESTION-CANARY",

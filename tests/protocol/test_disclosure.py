@@ -13,7 +13,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.protocol import disclosure
 from eclose.protocol.judging import JOINT_PARTS, MATERIAL, Question, asked, part_of
-from eclose.protocol.material import read_material
+from eclose.protocol.material_json import read_material
 
 INSTANCE = Instance(
     "ID-CANARY", "QUESTION-CANARY", (Passage("PID-CANARY", "TITLE-CANARY", "EVIDENCE-CANARY"),), "REFERENCE-CANARY",

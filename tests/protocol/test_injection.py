@@ -11,8 +11,8 @@ import pytest
 from eclose.protocol import judging
 from eclose.protocol.judging import Question
 from eclose.protocol.prompts import Message
-from eclose.world.breaches import SHOWN, breaches, disclosures, hostile_cases
-from eclose.world.injections import Slot, load_injections
+from eclose.world.faulty.hostile_cases import SHOWN, breaches, disclosures, hostile_cases
+from eclose.world.faulty.injections import Slot, load_injections
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_a_text_in_the_system_message_would_be_found(monkeypatch):
         told = Message(role="system", content=f"{system['content']}\nThe question is: {shown.question}")
         return judging.Asked(one.name, (told, user), one.guideline, one.schema)
 
-    monkeypatch.setattr("eclose.world.breaches.asked", careless)
+    monkeypatch.setattr("eclose.world.faulty.hostile_cases.asked", careless)
     assert {problem.partition(": ")[2] for problem in breaches(next(hostile_cases(1)))} == {"another system message"}

@@ -8,7 +8,7 @@ import pytest
 from eclose.core.judgment import LocalFailure, StepJudgment, Support
 from eclose.protocol.disclosure import Soundness, Whole
 from eclose.protocol.judging import Question, asked, read_steps, tell_step
-from eclose.protocol.material import ShownPassage, ShownStep
+from eclose.protocol.material_json import ShownPassage, ShownStep
 from eclose.protocol.structured import UnreadableReplyError
 
 SHOWN = Soundness(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.stats import agreement as stat
+from eclose.stats import coefficients as stat
 from eclose.stats import resampling
 from eclose.stats.bootstrap import (
     SettingTable,

@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 import jsonschema_rs
 
-from eclose.chat.asking import request_of
-from eclose.chat.failures import CallFailure, FailureKind
-from eclose.chat.model import Finish, Reply, Usage
-from eclose.construct.draft import Draft
-from eclose.construct.length import estimated
-from eclose.construct.settings import ConstructSettings
-from eclose.construct.stages import build_evidence, build_question, build_target, pack, reverify, screen
-from eclose.construct.team import Team
+from eclose.calls.structured import request_of
+from eclose.construction.draft import Draft
+from eclose.construction.roles import Team
+from eclose.construction.settings import ConstructSettings
+from eclose.construction.stages import build_evidence, build_question, build_target, pack, reverify, screen
+from eclose.construction.token_lengths import estimated
 from eclose.core.family import Family
-from eclose.world.constructing import register_constructor
-from eclose.world.replies import ChatRequest, Registry
-from eclose.world.verifying import register_verifier
+from eclose.models.interface import Finish, Reply, Usage
+from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.world.roles.constructor import register_constructor
+from eclose.world.roles.verifier import register_verifier
+from eclose.world.server.chat_requests import ChatRequest, Registry
 
 
 class InProcess:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.world.make import Item, make_item
-from eclose.world.shapes import PROFILES
+from eclose.world.make.instances import Item, make_item
+from eclose.world.make.shapes import PROFILES
 
 EACH = 40
 

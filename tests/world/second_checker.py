@@ -31,7 +31,7 @@ from tests.world.second.story import ABSTAIN, Listener, Story
 from tests.world.second.tables import ABSTENTIONS, ALIAS, EMPTY_WORDS, RELATIONS, UNITS
 
 from eclose.core.judgment import LocalFailure
-from eclose.core.labels import Label, conjunction, implication
+from eclose.core.three_valued import Label, conjunction, implication
 from eclose.core.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
-from eclose.world.faults import Behaviour, Fault
-from eclose.world.replies import Registry, Reply
-from eclose.world.server import ModelServer, serve
+from eclose.world.server.app import ModelServer, serve
+from eclose.world.server.chat_requests import Registry, Reply
+from eclose.world.server.faults import Behaviour, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from eclose.world.replies import ChatRequest
+    from eclose.world.server.chat_requests import ChatRequest
 
 VERDICT = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
 VERDICT_TOOL = {

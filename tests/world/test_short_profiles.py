@@ -11,14 +11,14 @@ from eclose.cli.world import ProfileName
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.core.verdict import Verdict
-from eclose.store.records import encode
-from eclose.world.evidence import evidence_of
-from eclose.world.families import Funnel, make_families
-from eclose.world.make import make_item, profile_named
-from eclose.world.oracle import judge
-from eclose.world.questions import Agree, Choose, Lookup, read_question
-from eclose.world.saboteur import PLANS, sabotage
-from eclose.world.shapes import PROFILES, SHORT
+from eclose.store.records.jsonl import encode
+from eclose.world.faulty.broken_responses import PLANS, sabotage
+from eclose.world.language.questions import Agree, Choose, Lookup, read_question
+from eclose.world.make.families import Funnel, make_families
+from eclose.world.make.instances import make_item, profile_named
+from eclose.world.make.shapes import PROFILES, SHORT
+from eclose.world.oracle.evidence import evidence_of
+from eclose.world.oracle.judge import judge
 
 COUNT = 100
 SEED = 2026

@@ -17,7 +17,7 @@ from eclose.errors import RecordError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eclose.store.jsonfile import JsonObject
+    from eclose.store.records.json_reader import JsonObject
 
 ID_DERIVED = "id derived from content"
 ID_WAS_NUMBER = "number taken as id"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from eclose.benchmarks import conversion
 from eclose.core.instance import Instance, Passage
-from eclose.store.records import parse
+from eclose.store.records.jsonl import parse
 
 if TYPE_CHECKING:
     from eclose.benchmarks.conversion import Converted
-    from eclose.store.jsonfile import JsonObject
+    from eclose.store.records.json_reader import JsonObject
 
 BENCHMARK = "HotpotQA"
 _HOPS = 2  # by construction: a bridge or a comparison of two articles

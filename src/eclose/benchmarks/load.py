@@ -10,21 +10,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
-from eclose.benchmarks import columns, hotpot, musique, two_wiki
+from eclose.benchmarks import hotpot, musique, tool_formats, two_wiki
 from eclose.benchmarks.conversion import Converted
-from eclose.benchmarks.formats import Format, detect
+from eclose.benchmarks.layouts import Format, detect
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
-from eclose.store.jsonfile import read_objects
-from eclose.store.records import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, check, encode, parse
-from eclose.store.seen import SeenIds
+from eclose.store.records.json_reader import read_objects
+from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, check, encode, parse
+from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from eclose.store.jsonfile import JsonObject
+    from eclose.store.records.json_reader import JsonObject
 
 Aliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
 Converter: TypeAlias = "Callable[[JsonObject], Converted]"
@@ -94,8 +94,8 @@ def detect_file(path: Path) -> Format:
 
 def converter(layout: Format, aliases: Aliases | None = None) -> Converter:
     """The function that turns a raw record of this layout into an instance."""
-    if layout in columns.COLUMNS:
-        return partial(columns.to_instance, layout=layout)
+    if layout in tool_formats.COLUMNS:
+        return partial(tool_formats.to_instance, layout=layout)
     converters: dict[Format, Converter] = {
         Format.HOTPOT: hotpot.to_instance,
         Format.TWO_WIKI: partial(two_wiki.to_instance, aliases=aliases),

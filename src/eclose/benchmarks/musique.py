@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks import conversion
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
-from eclose.store.records import parse
+from eclose.store.records.jsonl import parse
 
 if TYPE_CHECKING:
     from eclose.benchmarks.conversion import Converted
-    from eclose.store.jsonfile import JsonObject
+    from eclose.store.records.json_reader import JsonObject
 
 BENCHMARK = "MuSiQue"
 UNANSWERABLE = "unanswerable"

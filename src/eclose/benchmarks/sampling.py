@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import hash_rank
 from eclose.errors import SettingError
-from eclose.store.manifest import Tally
-from eclose.store.records import ReadRecord
+from eclose.store.records.counts import Tally
+from eclose.store.records.jsonl import ReadRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

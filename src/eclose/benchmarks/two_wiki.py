@@ -13,15 +13,15 @@ from eclose.benchmarks import conversion, hotpot
 from eclose.benchmarks.hotpot import Fact, Paragraph
 from eclose.core.instance import Instance
 from eclose.errors import RecordError
-from eclose.store.jsonfile import read_objects
-from eclose.store.records import parse
+from eclose.store.records.json_reader import read_objects
+from eclose.store.records.jsonl import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from eclose.benchmarks.conversion import Converted
-    from eclose.store.jsonfile import JsonObject
+    from eclose.store.records.json_reader import JsonObject
 
 BENCHMARK = "2WikiMultiHopQA"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.benchmarks.formats import Format
-from eclose.cli.calls import (
+from eclose.benchmarks.layouts import Format
+from eclose.cli.shared.model_options import (
     Asking,
     Engine,
     EngineName,
@@ -20,15 +20,15 @@ from eclose.cli.calls import (
     env_option,
     run_on_workers,
 )
-from eclose.cli.output import QUARANTINED, plural, print_table, say
-from eclose.cli.runs import say_run
+from eclose.cli.shared.output import QUARANTINED, plural, print_table, say
+from eclose.cli.shared.run_summary import say_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.chat.inquiry import Finished
-    from eclose.construct.run import Cast, Plan
-    from eclose.construct.settings import ConstructSettings
+    from eclose.calls.run import Finished
+    from eclose.construction.run import Cast, Plan
+    from eclose.construction.settings import ConstructSettings
 
 
 @asks_a_model
@@ -88,9 +88,9 @@ def construct(
     Run it on a few hundred sources first, drawn by eclose data sample: then --dry-run --pilot RUN tells what all of
     them will cost.
     """
-    from eclose.construct.run import Plan, cast, make_inquiry
-    from eclose.construct.run import construct as run
-    from eclose.construct.settings import ConstructSettings
+    from eclose.construction.run import Plan, cast, make_inquiry
+    from eclose.construction.run import construct as run
+    from eclose.construction.settings import ConstructSettings
     from eclose.errors import SettingError
 
     settings = ConstructSettings(
@@ -141,9 +141,9 @@ def _warn(models: Cast, settings: ConstructSettings, *, again: bool) -> None:
 
 
 def _say_forecast(plan: Plan, asking: Asking, pilot: Path | None) -> None:
-    from eclose.chat.inquiry import price_of_model
-    from eclose.chat.prices import money
-    from eclose.construct.forecast import forecast
+    from eclose.calls.prices import money
+    from eclose.calls.run import price_of_model
+    from eclose.construction.forecast import forecast
 
     prices = {model.name: price_of_model(model, asking.calls) for model in plan.models.all}
     found = forecast(plan, prices, pilot)
@@ -158,7 +158,7 @@ def _say_forecast(plan: Plan, asking: Asking, pilot: Path | None) -> None:
 
 def _say_funnel(done: Finished) -> None:
     """The paper's table of construction for this run."""
-    from eclose.construct.funnel import total
+    from eclose.construction.funnel import total
 
     funnel: Mapping[str, Mapping[str, int]] = done.manifest.calls["funnel"]
     together = total(funnel)

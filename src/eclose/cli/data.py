@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eclose.benchmarks.formats import Format
-from eclose.cli.output import QUARANTINED, AllowStale, counted, print_table, say, say_written
+from eclose.benchmarks.layouts import Format
+from eclose.cli.shared.output import QUARANTINED, AllowStale, counted, print_table, say, say_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.benchmarks.characteristics import Characteristics, Quartiles
-    from eclose.benchmarks.examine import Examination
+    from eclose.benchmarks.file_check import Examination
     from eclose.core.instance import Instance
-    from eclose.store.records import ReadRecord
-    from eclose.store.stage import Stage
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.store.runs.step import Stage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,7 +49,7 @@ def convert(
     """Turn a file in any known layout into instances."""
     from eclose.benchmarks.load import detect_file, scan_responses
     from eclose.errors import SettingError
-    from eclose.store.stage import Stage, refuse_shared_files
+    from eclose.store.runs.step import Stage, refuse_shared_files
 
     layout = detect_file(file) if layout is Format.AUTO else layout
     if aliases is not None and layout is not Format.TWO_WIKI:
@@ -86,7 +86,7 @@ def sample(
     """Draw a seeded sample; a larger one begins with the smaller one."""
     from eclose.benchmarks.load import detect_file
     from eclose.benchmarks.sampling import draw
-    from eclose.store.stage import Stage
+    from eclose.store.runs.step import Stage
 
     layout = detect_file(file) if layout is Format.AUTO else layout
     kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
@@ -119,9 +119,9 @@ def intersect(
 
     A question that a model did not finish is left out for all, so that every model is measured on the same ones.
     """
-    from eclose.benchmarks.pool import Pooled, matched, read_answers, read_eligible, responses_of
-    from eclose.store.records import read
-    from eclose.store.stage import Stage
+    from eclose.benchmarks.matched_questions import Pooled, matched, read_answers, read_eligible, responses_of
+    from eclose.store.records.jsonl import read
+    from eclose.store.runs.step import Stage
 
     paths = [responses_of(run) for run in runs]
     inputs = (*paths, *([] if eligible is None else [eligible]))
@@ -159,7 +159,7 @@ def stats(
 ) -> None:
     """Print what the questions look like: support, distractors, length, types."""
     from eclose.benchmarks.characteristics import characterize
-    from eclose.store.records import values
+    from eclose.store.records.jsonl import values
 
     rows = characterize(
         instance for file in files for instance in values(counted(_instances(file, layout), f"reading {file.name}"))
@@ -178,7 +178,7 @@ def validate(
     limit: Annotated[int, typer.Option(min=0, help="How many problems to print.")] = 20,
 ) -> None:
     """Read a whole file and print everything that is wrong with it."""
-    from eclose.benchmarks.examine import examine
+    from eclose.benchmarks.file_check import examine
 
     found = examine(counted(_instances(file, layout), f"checking {file.name}"), limit=limit)
     if as_json:
@@ -196,7 +196,7 @@ def example(
     from importlib.resources import files
 
     from eclose.errors import UserError
-    from eclose.store.atomic import AtomicFile
+    from eclose.store.records.atomic import AtomicFile
 
     for name in EXAMPLES:
         content = (files("eclose.cli") / "examples" / name).read_bytes()
@@ -216,7 +216,7 @@ def from_inspect(
     force: Force = False,
 ) -> None:
     """Turn a log of Inspect AI into a run's folder: questions, responses and judgments."""
-    from eclose.adapters.inspect.importing import import_log
+    from eclose.integrations.inspect.import_log import import_log
 
     written = import_log(log, out, score=score, force=force)
     for stage, counts, again in written:
@@ -232,7 +232,7 @@ def to_inspect(
     allow_stale: AllowStale = False,
 ) -> None:
     """Turn a run's folder into logs that Inspect AI opens, one for each model."""
-    from eclose.adapters.inspect.exporting import export_run
+    from eclose.integrations.inspect.export_log import export_run
 
     done = export_run(run, out, force=force, allow_stale=allow_stale)
     for sentence in done.stale:

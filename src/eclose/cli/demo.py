@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from eclose.cli.output import figure, print_table, say
+from eclose.cli.shared.output import figure, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ def demo(
     labelled as people would. Writes a run's folder like any other, with a report, so every other command works on it.
     """
     from eclose.demo import Run
-    from eclose.store.folder import REPORT
+    from eclose.store.runs.folder import REPORT
 
     run = Run(out, questions)
     new = run.write(_tracked, force=force)
@@ -71,9 +71,9 @@ def _report(run: Run) -> None:
 def _say_truth(run: Run) -> None:
     """What the judge made of the responses beside what is true of them."""
     from eclose.demo import ERRS, PLANTED
-    from eclose.judge.validate import read, read_verdicts
-    from eclose.metrics.validation import HITS, JudgedLabel
-    from eclose.store.folder import VALIDATION
+    from eclose.judging.validate import read, read_verdicts
+    from eclose.metrics.judge_agreement import HITS, JudgedLabel
+    from eclose.store.runs.folder import VALIDATION
 
     found = read(run.folder / VALIDATION)
     verdicts = [row.verdict for row in read_verdicts(run.folder / PLANTED)]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.cli.output import AllowStale, figure, percent_span, plural, print_table, say
 from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, collect, default_out, write
+from eclose.cli.shared.output import AllowStale, figure, percent_span, plural, print_table, say
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
-    from eclose.diagnose import Diagnosis
-    from eclose.report.against import Against
-    from eclose.report.notes import Notes
-    from eclose.report.tables import Table
+    from eclose.diagnosis.diagnose import Diagnosis
+    from eclose.diagnosis.report.context import Against, Notes
+    from eclose.diagnosis.report.table import Table
 
 
 def diagnose(
@@ -31,7 +30,7 @@ def diagnose(
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
-    from eclose.report.tables import flips_table, violations_table
+    from eclose.diagnosis.report.table import flips_table, violations_table
 
     made = collect(
         runs,
@@ -53,9 +52,9 @@ def diagnose(
 
 def _say(diagnosis: Diagnosis, notes: Notes) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
-    from eclose.report.headline import corrected_figure
-    from eclose.report.story import cautions
-    from eclose.report.words import TOO_LITTLE, UNDEFINED, Reading, reading
+    from eclose.diagnosis.report.format import TOO_LITTLE, UNDEFINED, Reading, reading
+    from eclose.diagnosis.report.headline import corrected_figure
+    from eclose.diagnosis.report.summary import cautions
 
     overall = diagnosis.overall
     missing = any(rate.unjudged for rate in overall.rates.values())
@@ -82,7 +81,7 @@ _LIMIT = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little i
 
 
 def _say_against(against: Against) -> None:
-    from eclose.report.against import against_sentences, against_tables
+    from eclose.diagnosis.report.comparison import against_sentences, against_tables
 
     say("")
     say(f"Against {against.name}")

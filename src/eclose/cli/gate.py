@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from eclose.cli.output import AllowStale, plural, say, say_notices
+from eclose.cli.shared.output import AllowStale, plural, say, say_notices
 
 FAILED, UNDECIDED = 100, 101
 """The exit codes of a gate that fails, and of one that cannot tell."""
@@ -69,7 +69,7 @@ def gate(
     --max-trr-drop 0.02 passes where the whole interval of the difference lies above -2 points.
     """
     from eclose.cases import read_cases
-    from eclose.gate import Limits, Outcome
+    from eclose.diagnosis.gate import Limits, Outcome
     from eclose.testing import JudgedCases, hold
 
     limits = Limits.of(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclose.benchmarks.formats import Format
-from eclose.cli.calls import (
+from eclose.benchmarks.layouts import Format
+from eclose.cli.shared.model_options import (
     Asking,
     Engine,
     EngineName,
@@ -21,17 +21,17 @@ from eclose.cli.calls import (
     run_on_workers,
     shown_estimate,
 )
-from eclose.cli.output import QUARANTINED, plural, say
-from eclose.cli.runs import say_run
-from eclose.protocol.response import Order
+from eclose.cli.shared.output import QUARANTINED, plural, say
+from eclose.cli.shared.run_summary import say_run
+from eclose.protocol.response_prompt import Order
 
 if TYPE_CHECKING:
-    from eclose.chat.connect import CallSettings
-    from eclose.chat.endpoint import ServerAddress
-    from eclose.chat.inquiry import Finished
-    from eclose.chat.named import Named
+    from eclose.calls.client import CallSettings
+    from eclose.calls.run import Finished
     from eclose.core.response import Source
-    from eclose.generate import GenerateSettings
+    from eclose.generation import GenerateSettings
+    from eclose.models.openai.endpoint import ServerAddress
+    from eclose.models.resolve import Named
 
 
 @asks_a_model
@@ -119,8 +119,8 @@ def generate(
     ECLOSE_MODEL, ECLOSE_BUDGET and ECLOSE_LEDGER, in the environment or in .env.
     """
     from eclose.errors import SettingError
-    from eclose.generate import GenerateSettings, make_inquiry, one_completion
-    from eclose.generate import generate as run
+    from eclose.generation import GenerateSettings, make_inquiry, one_completion
+    from eclose.generation import generate as run
 
     recipes = _recipes(adapter, adapter_recipe)
     said = _Said(backbone, method, training_seed)
@@ -173,7 +173,7 @@ class _Said(NamedTuple):
 
 def _recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[str, Any]]:
     """Return the adapter's recipe by where it was found; empty without an adapter."""
-    from eclose.cli.recipes import RECIPE, read_recipe
+    from eclose.cli.shared.adapter_recipe import RECIPE, read_recipe
     from eclose.errors import SettingError, UserError
 
     if adapter is not None and recipe is not None:
@@ -203,8 +203,8 @@ def _model(
     """Return the model, with the source that its responses will name."""
     from dataclasses import replace
 
-    from eclose.chat.named import InProcess, Served, find_model
-    from eclose.cli.recipes import agreed, same_model
+    from eclose.cli.shared.adapter_recipe import agreed, same_model
+    from eclose.models.resolve import InProcess, Served, find_model
 
     if adapter is not None:
         weights = name.removeprefix("vllm:").removeprefix("transformers:")
@@ -234,7 +234,7 @@ def _source(source: Source, said: _Said, recipes: dict[str, dict[str, Any]]) -> 
     """Return the source with what the flags say; a flag that contradicts a recipe is refused."""
     from dataclasses import replace
 
-    from eclose.cli.recipes import agreed
+    from eclose.cli.shared.adapter_recipe import agreed
     from eclose.errors import SettingError
 
     if said.seed is not None and (said.method or source.method) is None:
@@ -253,7 +253,7 @@ def _source(source: Source, said: _Said, recipes: dict[str, dict[str, Any]]) -> 
 def _as_trained(
     recipes: dict[str, dict[str, Any]], demonstrations: int | None, order: Order | None
 ) -> tuple[int, Order]:
-    from eclose.cli.recipes import agreed
+    from eclose.cli.shared.adapter_recipe import agreed
 
     count = agreed("demonstrations", demonstrations, recipes)
     first = agreed("order", order.value if order else None, recipes)
@@ -261,7 +261,7 @@ def _as_trained(
 
 
 async def _forecast(instances: Path, model: Named, out: Path, settings: GenerateSettings, calls: CallSettings) -> None:
-    from eclose.generate import forecast, plan
+    from eclose.generation import forecast, plan
 
     planned = await plan(instances, model, out, settings, deadline=calls.deadline)
     say(f"{planned.model.name}: {shown_estimate(forecast(planned, calls), calls.currency)}")
@@ -271,7 +271,7 @@ async def _forecast(instances: Path, model: Named, out: Path, settings: Generate
 
 def _say(done: Finished) -> None:
     """Where every record went, what is incomplete, what was asked."""
-    from eclose.generate import incomplete
+    from eclose.generation import incomplete
 
     missing = incomplete(done)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in missing.items())

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperGroup
 
-from eclose.benchmarks.formats import Format
-from eclose.cli.calls import Asking, JudgeName, asks_a_model, shown_forecast
-from eclose.cli.output import QUARANTINED, AllowStale, figure, percent, plural, print_table, say
-from eclose.cli.runs import say_run
+from eclose.benchmarks.layouts import Format
+from eclose.cli.shared.model_options import Asking, JudgeName, asks_a_model, shown_forecast
+from eclose.cli.shared.output import QUARANTINED, AllowStale, figure, percent, plural, print_table, say
+from eclose.cli.shared.run_summary import say_run
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.chat.connect import CallSettings
-    from eclose.chat.inquiry import Finished
-    from eclose.chat.named import Named
-    from eclose.judge.settings import JudgeSettings
-    from eclose.judge.sources import Sources
-    from eclose.judge.validate import Validation
-    from eclose.metrics.validation import GroupValidation, JudgeComparison, LabelRow
+    from eclose.calls.client import CallSettings
+    from eclose.calls.run import Finished
+    from eclose.judging.inputs import Sources
+    from eclose.judging.settings import JudgeSettings
+    from eclose.judging.validate import Validation
+    from eclose.metrics.judge_agreement import GroupValidation, JudgeComparison, LabelRow
+    from eclose.models.resolve import Named
     from eclose.stats.intervals import Estimate
 
 
@@ -95,9 +95,9 @@ def judge(
     code is 3 when there are too many. Stop it at any moment, and run the same command again: it goes on, and nothing
     that was answered is asked or paid twice.
     """
-    from eclose.judge.run import judge_responses, kin
-    from eclose.judge.settings import JudgeSettings
-    from eclose.judge.sources import find_sources
+    from eclose.judging.inputs import find_sources
+    from eclose.judging.run import judge_responses, kin
+    from eclose.judging.settings import JudgeSettings
 
     folder = out or (responses if responses.is_dir() else responses.parent)
     sources = find_sources(responses, folder, instances, layout)
@@ -126,9 +126,9 @@ def judge(
 def _say_unjudged(judgments: Path, limit: float) -> bool:
     """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
     from eclose.core.judgment import Judgment
-    from eclose.judge.unjudged import count_unjudged
-    from eclose.report.words import one_line, reason_words
-    from eclose.store.records import read
+    from eclose.diagnosis.report.format import one_line, reason_words
+    from eclose.judging.unjudged_labels import count_unjudged
+    from eclose.store.records.jsonl import read
 
     labels = count_unjudged(read(judgments, Judgment))
     if not labels.missing:
@@ -151,8 +151,8 @@ def _say_unjudged(judgments: Path, limit: float) -> bool:
 
 
 async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> None:
-    from eclose.chat.named import settled
-    from eclose.judge.run import forecast
+    from eclose.judging.run import forecast
+    from eclose.models.resolve import settled
 
     model = await settled(model, calls.deadline)
     say(f"{model.name}: {shown_forecast(forecast(sources, model, settings, calls), calls.currency)}")
@@ -160,8 +160,8 @@ async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, cal
 
 def _steadiness(done: Finished) -> str:
     """``of 600 responses the repetitions differ about L in 12 (2.0 %), …``."""
-    from eclose.judge.validate import read_judgments
-    from eclose.metrics.flips import flips
+    from eclose.judging.validate import read_judgments
+    from eclose.metrics.repeat_consistency import flips
 
     found = flips(read_judgments(done.stage.out))
     listed = (f"{name} in {one.flipped:,} of {one.responses:,} ({percent(one.rate)} %)" for name, one in found.items())
@@ -197,16 +197,9 @@ def validate(
     import numpy as np
 
     from eclose.cases import run_names
-    from eclose.judge.validate import (
-        compare,
-        read_judgments,
-        read_verdicts,
-        validate_judgments,
-        validate_run,
-        write,
-    )
-    from eclose.store.folder import JUDGMENTS, VALIDATION
-    from eclose.store.provenance import check_verdicts
+    from eclose.judging.validate import compare, read_judgments, read_verdicts, validate_judgments, validate_run, write
+    from eclose.store.runs.folder import JUDGMENTS, VALIDATION
+    from eclose.store.runs.provenance import check_verdicts
 
     rng = np.random.default_rng(seed)
     labels = check_verdicts(verdicts, allow_stale=allow_stale)
@@ -231,9 +224,9 @@ def validate(
 
 def _refuse_other_responses(run: Path, against: Path, *, allow_stale: bool) -> None:
     """Raise unless the other judge judged the responses of this run, or unless stale judgments are allowed."""
-    from eclose.store.folder import INSTANCES, JUDGMENTS, RESPONSES
-    from eclose.store.jsonfile import require_file
-    from eclose.store.provenance import check_result
+    from eclose.store.records.json_reader import require_file
+    from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+    from eclose.store.runs.provenance import check_result
 
     require_file(against / JUDGMENTS)
     provenance = check_result(against / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
@@ -244,7 +237,7 @@ def _refuse_other_responses(run: Path, against: Path, *, allow_stale: bool) -> N
 
 def say_validation(validation: Validation) -> None:
     """Print how far the judge agrees with people, label by label, what the rates come to, and each dataset."""
-    from eclose.judge.correction import MIN_LABELS, why_not
+    from eclose.judging.rate_correction import MIN_LABELS, why_not
 
     say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses were labelled")
     rows = validation.overall.rows.values()
@@ -287,7 +280,7 @@ def say_validation(validation: Validation) -> None:
 
 
 def _agreement_row(row: LabelRow) -> tuple[str, ...]:
-    from eclose.report.words import agreement_of
+    from eclose.diagnosis.report.format import agreement_of
 
     scores = row.scores
     return (
@@ -303,7 +296,7 @@ def _agreement_row(row: LabelRow) -> tuple[str, ...]:
 
 def _say_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) -> None:
     """Print one line for each judge or dataset: means and extremes over the five labels, and differences of rates."""
-    from eclose.metrics.validation import JudgedLabel
+    from eclose.metrics.judge_agreement import JudgedLabel
 
     rows = [
         (
@@ -347,6 +340,6 @@ def _shown(estimate: Estimate) -> str:
 
 def _points(estimate: Estimate) -> str:
     """``+2.2 [+1.0, +3.1]``; a dash for what is undefined."""
-    from eclose.report.words import signed, signed_range
+    from eclose.diagnosis.report.format import signed, signed_range
 
     return "-" if estimate.value is None else f"{signed(estimate.value)} {signed_range(estimate.interval)}".rstrip()

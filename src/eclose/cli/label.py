@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.output import AllowStale, plural, say, say_notices
+from eclose.cli.shared.output import AllowStale, plural, say, say_notices
 
 if TYPE_CHECKING:
-    from eclose.annotate.project import Project
-    from eclose.annotate.sample import Sample
+    from eclose.annotation.label_sample import Sample
+    from eclose.annotation.project import Project
     from eclose.core.verdict import SettledVerdict
-    from eclose.store.stage import Stage
+    from eclose.store.runs.step import Stage
 
 FOLDER = "labels"
 """Where labels are kept in a run's folder."""
@@ -37,7 +37,7 @@ def label(
     with the same command. What is labelled lies in labels/verdicts.jsonl of the run; where the run is judged, the judge
     is held against it, and eclose diagnose shows corrected rates.
     """
-    from eclose.annotate.sample import verdicts
+    from eclose.annotation.label_sample import verdicts
 
     stage = _stage(run, n, seed, steps=steps)
     project, sample = _begun(run, n, seed, steps=steps, allow_stale=allow_stale)
@@ -51,8 +51,8 @@ def label(
 
 def _stage(run: Path, n: int, seed: int, *, steps: bool) -> Stage:
     """Return the stage that writes the verdicts; its inputs are hashed now, and must be the same at the end."""
-    from eclose.store.folder import INSTANCES, RESPONSES
-    from eclose.store.stage import Stage
+    from eclose.store.runs.folder import INSTANCES, RESPONSES
+    from eclose.store.runs.step import Stage
 
     settings = {"n": n, "seed": seed, "steps": steps}
     stage = Stage("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
@@ -64,10 +64,10 @@ def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> t
     """Draw the sample of a run, and make or open its project."""
     from datetime import UTC, datetime
 
-    from eclose.annotate.forms import Kind
-    from eclose.annotate.sample import begin, draw
+    from eclose.annotation.forms import Kind
+    from eclose.annotation.label_sample import begin, draw
     from eclose.cases import read_cases, read_run_files, rejects_told
-    from eclose.store.folder import JUDGMENTS
+    from eclose.store.runs.folder import JUDGMENTS
 
     files = read_run_files(run)
     judgments = []
@@ -93,11 +93,11 @@ def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> t
 def _serve(project: Project, port: int, *, browser: bool) -> None:
     import webbrowser
 
-    from eclose.annotate.accounts.people import person
-    from eclose.annotate.queues import progress
-    from eclose.annotate.sample import ME
-    from eclose.annotate.web.serve import serve
-    from eclose.annotate.web.visit import House
+    from eclose.annotation.accounts.people import person
+    from eclose.annotation.label_sample import ME
+    from eclose.annotation.queues import progress
+    from eclose.annotation.web.dependencies import House
+    from eclose.annotation.web.serve import serve
 
     with project.reading() as connection:
         me = person(connection, ME)
@@ -120,8 +120,8 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
 
 def _keep(run: Path, stage: Stage, sample: Sample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
     """Write the labels, and validate the judge of the run by them where there is one."""
-    from eclose.store.folder import JUDGMENTS
-    from eclose.store.records import ReadRecord
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.store.runs.folder import JUDGMENTS
 
     stage.write(ReadRecord(verdict.response_id, value=verdict) for verdict in labels)
     say(f"{stage.out}: {len(labels):,} of {plural(len(sample.chosen), 'response')} labelled")
@@ -142,8 +142,8 @@ def _validate(run: Path, sample: Sample, labels: list[SettledVerdict], *, allow_
     import numpy as np
 
     from eclose.cli.judge import say_validation
-    from eclose.judge.validate import validate_run, write
-    from eclose.store.folder import VALIDATION
+    from eclose.judging.validate import validate_run, write
+    from eclose.store.runs.folder import VALIDATION
 
     rng = np.random.default_rng(sample.seed)
     validation = validate_run(run, labels, rng=rng, strata=sample.strata, allow_stale=allow_stale)

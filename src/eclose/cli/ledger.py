@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.output import QUARANTINED, plural, printable, say
+from eclose.cli.shared.output import QUARANTINED, plural, printable, say
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.chat.ledger_tools import CallFilter, CallView
+    from eclose.calls.ledger_tools import CallFilter, CallView
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,8 +53,8 @@ Reason = Annotated[
 def verify(place: Place) -> None:
     """Compute every key and checksum of a ledger again; exits with 3 when something is damaged."""
     where = _where(place)
-    from eclose.chat.ledger_tools import verify_ledger
-    from eclose.store.database import shown
+    from eclose.calls.ledger_tools import verify_ledger
+    from eclose.store.ledger.database import shown
 
     problems = asyncio.run(verify_ledger(where))
     for problem in problems:
@@ -79,7 +79,7 @@ def show(
 ) -> None:
     """Print calls with their request, their reply, and why the reply was refused. Changes nothing."""
     where = _where(place)
-    from eclose.chat.ledger_tools import CallFilter, find_calls
+    from eclose.calls.ledger_tools import CallFilter, find_calls
 
     wanted = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
     calls = find_calls(where, wanted)
@@ -153,7 +153,7 @@ def prune(
     every reply that is still in the ledger, and sends only what was deleted.
     """
     where = _where(place)
-    from eclose.chat.ledger_tools import CallFilter, release_orphans
+    from eclose.calls.ledger_tools import CallFilter, release_orphans
     from eclose.errors import SettingError
 
     wanted = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
@@ -167,7 +167,7 @@ def prune(
 
 
 def _prune(where: Path | str, wanted: CallFilter, *, damaged: bool, dry_run: bool) -> None:
-    from eclose.chat.ledger_tools import plan_prune, prune_ledger
+    from eclose.calls.ledger_tools import plan_prune, prune_ledger
 
     plan = plan_prune(where, wanted, damaged=damaged)
     deleted = f"{plural(len(plan.calls), 'call')} and the outcomes of {plural(len(plan.runs), 'run')}"
@@ -185,7 +185,7 @@ def _where(place: str) -> Path | str:
     from eclose.errors import UserError
 
     try:
-        from eclose.store.ledger_reading import ledger_at
+        from eclose.store.ledger.reader import ledger_at
     except ImportError as missing:
         raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
     return ledger_at(place)

@@ -11,12 +11,10 @@ import typer
 
 import eclose
 from eclose.cli import (
-    annotate,
     construct,
     data,
     demo,
     diagnose,
-    families,
     gate,
     generate,
     judge,
@@ -30,9 +28,11 @@ from eclose.cli import (
     train,
     world,
 )
-from eclose.cli.environment import load_file
-from eclose.cli.extras import install_line
-from eclose.cli.output import printable
+from eclose.cli.annotate import project
+from eclose.cli.families import commands
+from eclose.cli.shared.dotenv import load_file
+from eclose.cli.shared.extras import install_line
+from eclose.cli.shared.output import printable
 from eclose.errors import UserError
 
 INTERRUPTED = 130
@@ -45,9 +45,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(annotate.app, name="annotate")
+app.add_typer(project.app, name="annotate")
 app.add_typer(data.app, name="data")
-app.add_typer(families.app, name="families")
+app.add_typer(commands.app, name="families")
 app.add_typer(judge.app, name="judge")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(world.app, name="world")

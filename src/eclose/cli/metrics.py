@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.output import AllowStale, percent, percent_range, percent_span, plural, print_table, say
+from eclose.cli.shared.output import AllowStale, percent, percent_range, percent_span, plural, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,8 +56,8 @@ def metrics(
     bounds    the least and greatest the rate can be, whatever they are
     """
     from eclose.metrics.summary import summarize
-    from eclose.store.jsonfile import require_file
-    from eclose.store.provenance import check_verdicts
+    from eclose.store.records.json_reader import require_file
+    from eclose.store.runs.provenance import check_verdicts
 
     require_file(verdicts)
     stale = check_verdicts(verdicts, allow_stale=allow_stale).stale
@@ -81,8 +81,8 @@ def _rows(path: Path) -> Iterator[SettledVerdict]:
     """The verdicts; a response judged twice would count twice, so it is refused."""
     from eclose.core.verdict import SettledVerdict
     from eclose.errors import RecordError, UserError
-    from eclose.store.records import read
-    from eclose.store.seen import SeenIds
+    from eclose.store.records.jsonl import read
+    from eclose.store.records.seen_ids import SeenIds
 
     seen = SeenIds()
     for number, row in enumerate(read(path, SettledVerdict), start=1):

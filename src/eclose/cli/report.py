@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from eclose.cli.output import AllowStale, plural, say, say_notices
+from eclose.cli.shared.output import AllowStale, plural, say, say_notices
+from eclose.diagnosis.report.formats import Written
 from eclose.errors import SettingError
-from eclose.report.formats import Written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from eclose.diagnose import Case, Diagnosis
-    from eclose.report.notes import Notes
+    from eclose.diagnosis.diagnose import Case, Diagnosis
+    from eclose.diagnosis.report.context import Notes
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of judged runs, diagnosed together.", show_default=False)]
 Base = Annotated[
@@ -52,7 +52,7 @@ def report(
     allow_stale: AllowStale = False,
 ) -> None:
     """Write the report of judged runs: the same files as diagnose, or some of them, without its tables."""
-    from eclose.report.figures import figures_missing
+    from eclose.diagnosis.report.plots.figures import figures_missing
 
     if formats and Written.FIGURES in formats and (missing := figures_missing()) is not None:
         raise SettingError(f"--format figures: {missing}")
@@ -70,7 +70,7 @@ def report(
 
 def default_out(runs: Sequence[Path]) -> Path:
     """Where a report goes unless told otherwise."""
-    from eclose.store.folder import REPORT
+    from eclose.store.runs.folder import REPORT
 
     return runs[0] / REPORT
 
@@ -95,8 +95,8 @@ def collect(
 ) -> Collected:
     """Read the runs, count, and hold them against another one."""
     from eclose.cases import read_runs
-    from eclose.diagnose import diagnose
-    from eclose.report.notes import Notes
+    from eclose.diagnosis.diagnose import diagnose
+    from eclose.diagnosis.report.context import Notes
 
     read = read_runs(runs, allow_stale=allow_stale)
     cases, left = read.cases, read.left_out
@@ -125,7 +125,7 @@ def _held(
     import numpy as np
 
     from eclose.cases import read_runs, run_names
-    from eclose.report.against import hold_against
+    from eclose.diagnosis.report.comparison import hold_against
 
     base = read_runs([against], allow_stale=allow_stale)
     name = run_names([*runs, against])[-1]
@@ -142,8 +142,8 @@ def _corrected(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], valida
     """Return the notes with the corrected rates of the runs, or with the reason why there are none."""
     import numpy as np
 
-    from eclose.judge.correction import correct_runs
-    from eclose.report.notes import with_correction
+    from eclose.diagnosis.report.context import with_correction
+    from eclose.judging.rate_correction import correct_runs
 
     judgments = [case.judgment for case in cases]
     responses = [case.response for case in cases]
@@ -152,8 +152,8 @@ def _corrected(notes: Notes, runs: Sequence[Path], cases: Sequence[Case], valida
 
 def _with_stale_validation(notes: Notes, runs: Sequence[Path], validation: Path | None) -> Notes:
     """Return the notes with what was stale when the validation was made."""
-    from eclose.judge.validate import read
-    from eclose.store.folder import VALIDATION
+    from eclose.judging.validate import read
+    from eclose.store.runs.folder import VALIDATION
 
     path = validation or runs[0] / VALIDATION
     if validation is None and (len(runs) > 1 or not path.exists()):
@@ -166,9 +166,9 @@ def _with_stale_validation(notes: Notes, runs: Sequence[Path], validation: Path 
 
 def write(made: Collected, folder: Path, formats: Collection[Written] = tuple(Written)) -> None:
     """Write the files and say which; what is not in them is said, too."""
+    from eclose.diagnosis.report.plots.figures import figures_missing
+    from eclose.diagnosis.report.write import write_all
     from eclose.errors import UserError
-    from eclose.report.figures import figures_missing
-    from eclose.report.render import write_all
 
     missing = figures_missing() if Written.FIGURES in formats else None
     if missing is not None and set(formats) == {Written.FIGURES}:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.benchmarks.formats import Format
-from eclose.cli.calls import Asking, JudgeName, asks_a_model, shown_forecast
-from eclose.cli.output import QUARANTINED, plural, say
-from eclose.cli.runs import say_run
+from eclose.benchmarks.layouts import Format
+from eclose.cli.shared.model_options import Asking, JudgeName, asks_a_model, shown_forecast
+from eclose.cli.shared.output import QUARANTINED, plural, say
+from eclose.cli.shared.run_summary import say_run
 
 if TYPE_CHECKING:
-    from eclose.chat.inquiry import Finished
+    from eclose.calls.run import Finished
 
 
 @asks_a_model
@@ -37,10 +37,10 @@ def screen(
 
     Writes screening.jsonl, which eclose data intersect --eligible reads.
     """
-    from eclose.chat.forecast import forecast_usage, habits_of
-    from eclose.chat.inquiry import price_of_model
-    from eclose.judge.screen import requests, screen_questions
-    from eclose.judge.settings import JudgeSettings
+    from eclose.calls.forecast import forecast_usage, habits_of
+    from eclose.calls.run import price_of_model
+    from eclose.judging.screen import requests, screen_questions
+    from eclose.judging.settings import JudgeSettings
 
     settings, model = JudgeSettings(attempts=attempts), asking.model(judge_model)
     if asking.dry_run:
@@ -57,7 +57,7 @@ def screen(
 def _outcome(done: Finished) -> str:
     """``866 eligible, 434 not (N1 65, N2 165, …), 0 without a label``."""
     from eclose.core.judgment import Screening
-    from eclose.store.records import read
+    from eclose.store.records.jsonl import read
 
     found = Counter((one.eligible, one.code) for one in read(done.stage.out, Screening))
     codes = {code: count for (_, code), count in sorted(found.items(), key=str) if code is not None}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.output import QUARANTINED, percent, plural, print_table, printable, say
+from eclose.cli.shared.output import QUARANTINED, percent, plural, print_table, printable, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.core.family import Family
-    from eclose.store.manifest import Counts
-    from eclose.train.select import Adaptable, Origin, Selection
+    from eclose.store.records.counts import Counts
+    from eclose.training.select import Adaptable, Origin, Selection
 
 
 class EngineName(StrEnum):
@@ -57,8 +57,8 @@ def select(
     Where no reply submits an answer, no checkpoint is selected: the exit code is 3 and selection.json says why.
     Stopped at any moment, the same command goes on with the first checkpoint that is not finished.
     """
-    from eclose.train.select import Settings, read_origin
-    from eclose.train.select import select as choose
+    from eclose.training.select import Settings, read_origin
+    from eclose.training.select import select as choose
 
     origin = read_origin(run, model)
     given, counts = _families(families)
@@ -80,8 +80,8 @@ def select(
 
 def _families(path: Path) -> tuple[list[Family], Counts]:
     from eclose.errors import UserError
-    from eclose.store.families import scan_families
-    from eclose.store.manifest import Tally
+    from eclose.store.records.counts import Tally
+    from eclose.store.records.families import scan_families
 
     tally, found = Tally(), []
     for record in scan_families(path):
@@ -97,13 +97,13 @@ def _load(
     origin: Origin, engine: EngineName, run: Path, batch_tokens: int, count: Callable[[int, int], None]
 ) -> Adaptable:
     if engine is EngineName.VLLM:
-        from eclose.chat.vllm import VllmModel, adapter_rank
-        from eclose.train.candidates import find_candidates
+        from eclose.models.local.vllm_model import VllmModel, adapter_rank
+        from eclose.training.checkpoints import find_candidates
 
         rank = max(adapter_rank(candidate.folder) for candidate in find_candidates(run)[0])
         return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
     _require_torch()
-    from eclose.chat.local import LocalModel
+    from eclose.models.local.transformers_model import LocalModel
 
     return LocalModel.load(
         origin.model, revision=origin.revision, dtype=origin.dtype, batch_tokens=batch_tokens, progress=count

@@ -9,23 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclose.cli.output import (
-    QUARANTINED,
-    counted,
-    printable,
-)
-from eclose.cli.recipes import agreed, read_recipe, same_model
+from eclose.cli.shared.adapter_recipe import agreed, read_recipe, same_model
+from eclose.cli.shared.output import QUARANTINED, counted, printable
 from eclose.cli.switch_tables import document, print_contrasts, print_rates, say_counts, say_unjudged
-from eclose.protocol.response import Order
+from eclose.protocol.response_prompt import Order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.core.response import Source
-    from eclose.store.manifest import Counts
-    from eclose.store.records import ReadRecord
-    from eclose.store.stage import Stage
-    from eclose.switch import FamilySwitch
+    from eclose.store.records.counts import Counts
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.store.runs.step import Stage
+    from eclose.training.switch_test import FamilySwitch
 
 
 def switch(
@@ -85,9 +81,9 @@ def switch(
     import numpy as np
 
     from eclose.errors import SettingError, UserError
-    from eclose.store.stage import Stage
-    from eclose.switch import contrasts, switch_rates
-    from eclose.weights import ADAPTER_WEIGHTS
+    from eclose.models.weights import ADAPTER_WEIGHTS
+    from eclose.store.runs.step import Stage
+    from eclose.training.switch_test import contrasts, switch_rates
 
     asked = _asked(model, adapter or [], backbone, demonstrations, order)
     settings = asked.settings | {"max_length": max_length, "dtype": dtype}
@@ -136,8 +132,8 @@ class _Asked:
     def sources(self) -> dict[str, Source]:
         """Backbone, method and seed of each system, in order."""
         from eclose.core.response import Source
-        from eclose.switch import BACKBONE
-        from eclose.weights import adapter_source, backbone_name
+        from eclose.models.weights import adapter_source, backbone_name
+        from eclose.training.switch_test import BACKBONE
 
         name = backbone_name(self.model)
         adapters = {str(path): adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()}
@@ -146,7 +142,7 @@ class _Asked:
     @property
     def settings(self) -> dict[str, Any]:
         """What decides the scores, for the manifest."""
-        from eclose.protocol.response import ResponsePrompt
+        from eclose.protocol.response_prompt import ResponsePrompt
 
         return {
             "model": self.model,
@@ -163,7 +159,7 @@ def _asked(
 ) -> _Asked:
     """Flags first, then what the adapters' recipes say; where two of them disagree, neither is taken."""
     from eclose.errors import SettingError
-    from eclose.weights import require_adapter
+    from eclose.models.weights import require_adapter
 
     for folder in adapters:
         require_adapter(folder)
@@ -201,8 +197,8 @@ class _Run(NamedTuple):
 
     def written(self, *, force: bool) -> tuple[list[FamilySwitch], Counts, bool]:
         """Rows by way of their file; read from it when the same was done before."""
-        from eclose.store.records import read
-        from eclose.switch import FamilySwitch
+        from eclose.store.records.jsonl import read
+        from eclose.training.switch_test import FamilySwitch
 
         manifest = self.stage.finished(force=force)
         counts = manifest.counts if manifest else self.stage.write(self.records())
@@ -210,8 +206,8 @@ class _Run(NamedTuple):
 
     def kept(self) -> tuple[list[FamilySwitch], Counts, bool]:
         """Rows in memory alone."""
-        from eclose.store.jsonfile import require_file
-        from eclose.store.manifest import Tally
+        from eclose.store.records.counts import Tally
+        from eclose.store.records.json_reader import require_file
 
         require_file(self.stage.inputs[0])
         tally, rows = Tally(), []
@@ -224,15 +220,15 @@ class _Run(NamedTuple):
     def records(self) -> Iterator[ReadRecord[FamilySwitch]]:
         """Every family under every model."""
         from eclose.likelihood.render import Renderer
-        from eclose.protocol.response import ResponsePrompt
-        from eclose.store.families import scan_families
-        from eclose.switch import BACKBONE, default_device
-        from eclose.switch import switch as test
+        from eclose.protocol.response_prompt import ResponsePrompt
+        from eclose.store.records.families import scan_families
+        from eclose.training.switch_test import BACKBONE, default_device
+        from eclose.training.switch_test import switch as test
 
         asked, path = self.asked, self.stage.inputs[0]
         _require_torch()
-        from eclose.likelihood.probe import choose
-        from eclose.weights import load_adapter, load_model, load_tokenizer
+        from eclose.likelihood.exactness_check import choose
+        from eclose.models.weights import load_adapter, load_model, load_tokenizer
 
         tokenizer = load_tokenizer(asked.model, asked.revision)
         base = load_model(

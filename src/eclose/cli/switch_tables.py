@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from eclose.cli.output import percent, percent_range, plural, print_table, say, say_written
+from eclose.cli.shared.output import percent, percent_range, plural, print_table, say, say_written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from eclose.core.edges import Edge
     from eclose.stats.intervals import Estimate
     from eclose.stats.rates import Rate
-    from eclose.store.manifest import Counts
-    from eclose.store.stage import Stage
-    from eclose.switch import Contrast, EdgeRates, FamilySwitch, SwitchRates
+    from eclose.store.records.counts import Counts
+    from eclose.store.runs.step import Stage
+    from eclose.training.switch_test import Contrast, EdgeRates, FamilySwitch, SwitchRates
 
 FEW_FAMILIES = 20
 """Below this, no interval over families deserves its name."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.output import plural, say
+from eclose.cli.shared.output import plural, say
 
 if TYPE_CHECKING:
-    from eclose.train.run import Trained
+    from eclose.training.run import Trained
 
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _NAMED = 3
@@ -53,8 +53,8 @@ def train(
     if str(families).startswith("-"):
         # Settings are not known here, so what follows one might be its value or the families.
         raise SettingError(f"{families}: settings come after the families. Write eclose train FAMILIES {families} ...")
-    from eclose.train.recipe import flags, read_recipe
-    from eclose.train.run import train as run
+    from eclose.training.recipe import flags, read_recipe
+    from eclose.training.run import train as run
 
     settings = {**flags(context.args), **({} if seed is None else {"seed": seed})}
     result = run(families, read_recipe(recipe, settings), out, development)
@@ -62,7 +62,7 @@ def train(
 
 
 def _tell(result: Trained) -> None:
-    from eclose.train.run import is_first_process
+    from eclose.training.run import is_first_process
 
     if not is_first_process():
         return

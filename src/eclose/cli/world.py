@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclose.cli.output import QUARANTINED, counted, print_table, say, say_written
+from eclose.cli.shared.output import QUARANTINED, counted, print_table, say, say_written
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
-    from eclose.store.manifest import Counts
-    from eclose.store.records import ReadRecord
-    from eclose.store.stage import Stage
+    from eclose.store.records.counts import Counts
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.store.runs.step import Stage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -75,7 +75,7 @@ def make(
 ) -> None:
     """Make questions with responses to them, families of edits, or sources to build on, without a model."""
     from eclose.errors import SettingError
-    from eclose.store.stage import Stage
+    from eclose.store.runs.step import Stage
 
     if not questions and not families and not sources:
         raise SettingError("ask for --questions N, --families N or --sources N.")
@@ -120,9 +120,9 @@ def judge(
     from collections import Counter
 
     from eclose.core.judgment import Judgment
-    from eclose.store.jsonfile import require_file
-    from eclose.store.records import read
-    from eclose.store.stage import Stage
+    from eclose.store.records.json_reader import require_file
+    from eclose.store.records.jsonl import read
+    from eclose.store.runs.step import Stage
 
     require_file(responses)
     questions = instances or responses.with_name("instances.jsonl")
@@ -171,10 +171,10 @@ def serve(
     max_concurrency: Annotated[int | None, typer.Option(min=1, help="More at once get a 429.")] = None,
 ) -> None:
     """Serve a model on loopback that answers from the oracle, with a bill and with faults on request."""
-    from eclose.world.faults import Behaviour, Fault
-    from eclose.world.handlers import FailureRates, world_registry
-    from eclose.world.naive import Trust
-    from eclose.world.server import run
+    from eclose.world.roles.gullible_judges import Trust
+    from eclose.world.roles.registry import FailureRates, world_registry
+    from eclose.world.server.app import run
+    from eclose.world.server.faults import Behaviour, Fault
 
     faults = {_fault(Fault, name): rate for name, rate in _pairs(fault).items()}
     behaviour = Behaviour(
@@ -218,7 +218,7 @@ def _pairs(options: list[str] | None) -> dict[str, float]:
 
 
 def _rates(options: list[str] | None) -> dict[str, float]:
-    from eclose.world.handlers import FailureRates
+    from eclose.world.roles.registry import FailureRates
 
     return dict(FailureRates(_pairs(options)).rates)
 
@@ -240,7 +240,7 @@ class _Written(NamedTuple):
 
 def _run(stages: Sequence[Stage], rows: Iterable[Sequence[ReadRecord[Any]]], *, force: bool) -> list[_Written]:
     """Write what is still to do in one pass over the rows, and say what was written."""
-    from eclose.store.stage import refuse_shared_files, write_together
+    from eclose.store.runs.step import refuse_shared_files, write_together
 
     refuse_shared_files(stages)
     finished = [stage.finished(force=force) for stage in stages]
@@ -262,9 +262,9 @@ def _run(stages: Sequence[Stage], rows: Iterable[Sequence[ReadRecord[Any]]], *, 
 def _questions(profile: str, seed: int, count: int, rates: dict[str, float]) -> Iterator[list[ReadRecord[Any]]]:
     """Each item once: its instance, a response that may fail, and the labels the response was made to get."""
     from eclose.core.verdict import SettledVerdict
-    from eclose.store.records import ReadRecord
-    from eclose.world.handlers import FailureRates, break_item
-    from eclose.world.make import make_items
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.world.make.instances import make_items
+    from eclose.world.roles.registry import FailureRates, break_item
 
     failures = FailureRates(rates)
     for number, item in enumerate(islice(make_items(profile, seed), count), start=1):
@@ -284,9 +284,9 @@ def _questions(profile: str, seed: int, count: int, rates: dict[str, float]) -> 
 
 def _families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[Any]]]:
     from eclose.core.family import Family
-    from eclose.store.records import ReadRecord
-    from eclose.world.families import make_family
-    from eclose.world.make import make_items
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.world.make.families import make_family
+    from eclose.world.make.instances import make_items
 
     made = 0
     for number, item in enumerate(make_items(profile, seed), start=1):
@@ -302,8 +302,8 @@ def _families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[A
 
 def _sources(profile: str, seed: int, count: int, ineligible: float) -> Iterator[list[ReadRecord[Any]]]:
     """Each source, and beside it what is wrong with it: the source itself does not say."""
-    from eclose.store.records import ReadRecord
-    from eclose.world.spoiling import Planted, make_sources
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.world.faulty.bad_sources import Planted, make_sources
 
     for number, (source, kind) in enumerate(make_sources(profile, seed, count, ineligible), start=1):
         where = f"source {number}"
@@ -317,8 +317,8 @@ def _judged(
     from eclose.core.response import Response
     from eclose.core.verdict import SettledVerdict
     from eclose.errors import RecordError
-    from eclose.store.records import ReadRecord, scan
-    from eclose.world.oracle import judge as judge_response
+    from eclose.store.records.jsonl import ReadRecord, scan
+    from eclose.world.oracle.judge import judge as judge_response
 
     find = _finder(instances)
     for record in scan(responses, Response):
@@ -343,9 +343,9 @@ def _reasons(judgment: Judgment) -> Iterator[tuple[str, str]]:
 
 def _finder(path: Path) -> Callable[[str], Instance | None]:
     """Finds instances by id. While they are asked for in the order of their file, memory holds one at a time."""
-    from eclose.benchmarks.formats import Format
+    from eclose.benchmarks.layouts import Format
     from eclose.benchmarks.load import scan_instances
-    from eclose.store.records import values
+    from eclose.store.records.jsonl import values
 
     def instances() -> Iterator[Instance]:
         return values(scan_instances(path, format=Format.ECLOSE))

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from eclose.core.instance import Passage
-from eclose.core.wording import Place, is_whole, same_spelled, spelled, verbatim
+from eclose.core.text_match import Place, is_whole, same_spelled, spelled, verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

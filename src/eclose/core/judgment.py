@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from eclose.core.labels import Label, conjunction, implication
+from eclose.core.three_valued import Label, conjunction, implication
 from eclose.core.verdict import Verdict
 
 if TYPE_CHECKING:

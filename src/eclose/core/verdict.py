@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eclose.core.labels import Label, conjunction, negation
 from eclose.core.response import Source
+from eclose.core.three_valued import Label, conjunction, negation
 
 
 class FailureClass(StrEnum):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
 from eclose.likelihood.spans import Part, Path, Segment
-from eclose.protocol.response import ANSWER_MARKER, ResponsePrompt
-from eclose.weights import ReplyTurn, conversation_text, reply_turn
+from eclose.models.weights import ReplyTurn, conversation_text, reply_turn
+from eclose.protocol.response_prompt import ANSWER_MARKER, ResponsePrompt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

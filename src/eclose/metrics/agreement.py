@@ -16,7 +16,7 @@ import numpy as np
 
 from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.errors import RecordError
-from eclose.stats import agreement as stat
+from eclose.stats import coefficients as stat
 from eclose.stats.arrays import Floats, Indices, codes, sum_by
 from eclose.stats.intervals import Estimate
 from eclose.stats.resampling import Strata, bootstrap
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from eclose.core.judgment import Judgment, Screening, StepJudgment
-    from eclose.core.labels import Label
+    from eclose.core.three_valued import Label
 
 
 class Judged(Protocol):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from eclose.core.labels import Label, negation
+from eclose.core.three_valued import Label, negation
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.stats.arrays import Floats, codes
 from eclose.stats.rates import Rate

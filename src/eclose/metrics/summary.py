@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.errors import SettingError
+from eclose.metrics.experiment import method_of
 from eclose.metrics.rates import Composition, Indicators, Metric, completed_indicators, composition, rates
-from eclose.metrics.settings import method_of
 from eclose.stats.arrays import codes, sum_by
-from eclose.stats.clustered import QuestionCounts
+from eclose.stats.clustered_rates import QuestionCounts
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
 

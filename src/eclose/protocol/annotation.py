@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.protocol.auditing import ShownFamily
 from eclose.protocol.disclosure import Eligibility, Soundness
-from eclose.protocol.material import ShownPassage, shown_passages
+from eclose.protocol.material_json import ShownPassage, shown_passages
 
 if TYPE_CHECKING:
     from eclose.core.instance import Instance

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.family import EvidenceEdit, Family, ViewKind
-from eclose.core.labels import Label
-from eclose.protocol.material import ShownPassage, ShownStep, shown_passages, shown_steps
+from eclose.core.three_valued import Label
+from eclose.protocol.material_json import ShownPassage, ShownStep, shown_passages, shown_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

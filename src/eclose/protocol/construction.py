@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.identity import content_hash
-from eclose.protocol.material import ShownPassage, ShownStep, material_json
+from eclose.protocol.material_json import ShownPassage, ShownStep, material_json
 from eclose.protocol.prompts import Message, load_text
 from eclose.protocol.structured import BOOLEAN, INTEGER, TEXT, Asked, code_or_null, listed, shape
 

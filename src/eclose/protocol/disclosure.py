@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.protocol.material import ShownPassage, ShownStep, shown_passages, shown_steps
+from eclose.protocol.material_json import ShownPassage, ShownStep, shown_passages, shown_steps
 
 if TYPE_CHECKING:
     from eclose.core.instance import Instance

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.identity import content_hash
 from eclose.core.judgment import Criterion, Ineligibility, LocalFailure, StepJudgment, Support
 from eclose.protocol import disclosure
-from eclose.protocol.material import material_json
+from eclose.protocol.material_json import material_json
 from eclose.protocol.prompts import Message, Reader, load_text
 from eclose.protocol.structured import (
     BOOLEAN,

@@ -24,7 +24,7 @@ from eclose.stats.resampling import Replicates, Strata, block_sizes, bootstrap, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.stats.agreement import TableStatistic
+    from eclose.stats.coefficients import TableStatistic
 
 
 def bootstrap_tables(

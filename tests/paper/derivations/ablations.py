@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache, partial
 
 from eclose.core.verdict import FailureClass, Verdict
+from eclose.metrics.experiment import setting_rates
 from eclose.metrics.rates import Metric, composition, rate
-from eclose.metrics.settings import setting_rates
 from eclose.stats.rates import Rate, mean
 
 from ..printed import (

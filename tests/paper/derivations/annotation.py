@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.stats.agreement import majority_prevalence, pair_alpha, raw_agreement, specific_agreement
+from eclose.stats.coefficients import majority_prevalence, pair_alpha, raw_agreement, specific_agreement
 from eclose.stats.rates import Rate
 
 from ..printed import (

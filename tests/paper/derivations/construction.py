@@ -11,8 +11,8 @@ import numpy as np
 
 from eclose.core.edges import Direction, Edge, margin_weights
 from eclose.core.identity import Split, hash_split
-from eclose.stats.agreement import gwet_ac1
 from eclose.stats.bootstrap import weighted_rates
+from eclose.stats.coefficients import gwet_ac1
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import Replicates, Strata
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.metrics.rates import Metric, rate
-from eclose.stats.agreement import (
+from eclose.stats.coefficients import (
     balanced_accuracy,
     cohen_kappa,
     failure_f1,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from eclose.metrics.experiment import equal_setting_means, setting_rates
 from eclose.metrics.rates import MAIN_METRICS, Metric, rate
-from eclose.metrics.settings import equal_setting_means, setting_rates
 from eclose.stats.rates import sample_sd
 
 from ..printed import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.metrics.rates import Metric, rate
-from eclose.stats.agreement import cohen_kappa, failure_f1, raw_agreement
+from eclose.stats.coefficients import cohen_kappa, failure_f1, raw_agreement
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import Strata, bootstrap
 

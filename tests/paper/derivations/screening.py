@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.core.judgment import Ineligibility
-from eclose.stats.agreement import pair_alpha, raw_agreement
 from eclose.stats.bootstrap import bootstrap_tables
+from eclose.stats.coefficients import pair_alpha, raw_agreement
 from eclose.stats.rates import Rate
 
 from ..printed import (

@@ -1,0 +1,1 @@
+"""Assignment of responses to annotators, balanced over groups."""

@@ -1,0 +1,293 @@
+"""The tables of an annotation project, as the list of steps that made them. A step that was published never changes.
+
+What must never happen is forbidden here and not only in the code above: a pass before the one it follows, a pass twice,
+two responses of one question before one annotator, a screener among the annotators, a submission changed or removed.
+Answers, references and origins have tables of their own, so that a query shows a pass what it may see by naming tables.
+Texts are JSON in ASCII: every text a user's file may hold has such a form, in both databases.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from eclose.store.ledger.database import execute_all
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from eclose.store.ledger.database import Migration
+
+MIGRATIONS_TABLE = "annotate_migrations"
+
+_TYPES = {
+    "sqlite": {"number": "INTEGER PRIMARY KEY", "reference": "INTEGER"},
+    "postgresql": {"number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "reference": "BIGINT"},
+}
+
+_PEOPLE = (
+    "CREATE TABLE annotate_settings (name VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL)",
+    # A person has one role and one pool: what they work on. Tasks name all three, so neither can change under them.
+    """
+    CREATE TABLE annotate_people (
+        id {number},
+        name VARCHAR(64) NOT NULL UNIQUE,
+        role VARCHAR(16) NOT NULL,
+        pool VARCHAR(16) NOT NULL,
+        password TEXT NOT NULL,
+        active INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
+        since VARCHAR(32) NOT NULL,
+        UNIQUE (id, role, pool),
+        CHECK (
+            (role = 'lead' AND pool = 'none') OR (role = 'screener' AND pool = 'questions')
+            OR (role = 'annotator' AND pool IN ('responses', 'families'))
+            OR (role = 'adjudicator' AND pool IN ('questions', 'responses', 'families'))
+        )
+    )
+    """,
+    "CREATE UNIQUE INDEX annotate_people_by_name ON annotate_people (lower(name))",
+    # Tokens are kept as their SHA-256: who reads the database cannot log in with it.
+    """
+    CREATE TABLE annotate_invitations (
+        token VARCHAR(64) PRIMARY KEY,
+        name VARCHAR(64) NOT NULL UNIQUE,
+        role VARCHAR(16) NOT NULL,
+        pool VARCHAR(16) NOT NULL,
+        until VARCHAR(32) NOT NULL,
+        used VARCHAR(32)
+    )
+    """,
+    """
+    CREATE TABLE annotate_sessions (
+        token VARCHAR(64) PRIMARY KEY,
+        person {reference} NOT NULL REFERENCES annotate_people (id),
+        csrf VARCHAR(64) NOT NULL,
+        started VARCHAR(32) NOT NULL,
+        seen VARCHAR(32) NOT NULL,
+        until VARCHAR(32) NOT NULL
+    )
+    """,
+    "CREATE INDEX annotate_sessions_by_person ON annotate_sessions (person)",
+)
+
+_MATERIAL = (
+    """
+    CREATE TABLE annotate_questions (
+        id {number},
+        key TEXT NOT NULL UNIQUE,
+        question TEXT NOT NULL,
+        evidence TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE annotate_references (
+        question {reference} PRIMARY KEY REFERENCES annotate_questions (id),
+        reference TEXT NOT NULL,
+        aliases TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE annotate_responses (
+        id {number},
+        key TEXT NOT NULL UNIQUE,
+        question {reference} NOT NULL REFERENCES annotate_questions (id),
+        steps TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE annotate_answers (
+        response {reference} PRIMARY KEY REFERENCES annotate_responses (id),
+        answer TEXT NOT NULL
+    )
+    """,
+    # What nobody who labels is ever shown: benchmark, supporting passages, model, method, seed.
+    """
+    CREATE TABLE annotate_question_origins (
+        question {reference} PRIMARY KEY REFERENCES annotate_questions (id),
+        origin TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE annotate_response_origins (
+        response {reference} PRIMARY KEY REFERENCES annotate_responses (id),
+        origin TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE annotate_families (
+        id {number},
+        key TEXT NOT NULL UNIQUE,
+        shown TEXT NOT NULL
+    )
+    """,
+)
+
+_WORK = (
+    # Events come first: every submission names the one that tells of it.
+    """
+    CREATE TABLE annotate_events (
+        seq BIGINT PRIMARY KEY,
+        at VARCHAR(32) NOT NULL,
+        actor VARCHAR(64) NOT NULL,
+        action VARCHAR(32) NOT NULL,
+        task VARCHAR(32),
+        detail TEXT NOT NULL,
+        previous VARCHAR(64) NOT NULL UNIQUE,
+        hash VARCHAR(64) NOT NULL UNIQUE
+    )
+    """,
+    # One row, changed with every event, so that two writers cannot both follow the same one.
+    """
+    CREATE TABLE annotate_head (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        count BIGINT NOT NULL,
+        hash VARCHAR(64) NOT NULL
+    )
+    """,
+    # The subject is what is labelled, once for each person. "apart" is its question where nobody may meet it twice.
+    # Passes and fields are those that can be asked of it: without an answer, nobody decides whether it is correct.
+    """
+    CREATE TABLE annotate_tasks (
+        id VARCHAR(32) PRIMARY KEY,
+        kind VARCHAR(16) NOT NULL,
+        subject VARCHAR(40) NOT NULL,
+        question {reference} REFERENCES annotate_questions (id),
+        response {reference} REFERENCES annotate_responses (id),
+        family {reference} REFERENCES annotate_families (id),
+        person {reference} NOT NULL,
+        role VARCHAR(16) NOT NULL CHECK (role <> 'lead'),
+        pool VARCHAR(16) NOT NULL,
+        place INTEGER NOT NULL,
+        apart {reference},
+        passes VARCHAR(8) NOT NULL,
+        unasked VARCHAR(64) NOT NULL DEFAULT '',
+        FOREIGN KEY (person, role, pool) REFERENCES annotate_people (id, role, pool),
+        UNIQUE (subject, person),
+        UNIQUE (person, place),
+        UNIQUE (person, apart),
+        CHECK (
+            (kind = 'screening' AND pool = 'questions') OR (kind = 'family' AND pool = 'families')
+            OR (kind IN ('response', 'short') AND pool = 'responses')
+        )
+    )
+    """,
+    "CREATE INDEX annotate_tasks_by_question ON annotate_tasks (question)",
+    "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject) WHERE role = 'adjudicator'",
+    # A pass follows the one before it by a foreign key: there is no order in which it could be inserted earlier.
+    """
+    CREATE TABLE annotate_submissions (
+        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
+        number INTEGER NOT NULL CHECK (number >= 1),
+        follows INTEGER,
+        pass VARCHAR(4) NOT NULL,
+        entries TEXT NOT NULL,
+        key VARCHAR(64) NOT NULL,
+        event BIGINT NOT NULL UNIQUE REFERENCES annotate_events (seq),
+        at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (task, number),
+        UNIQUE (task, pass),
+        FOREIGN KEY (task, follows) REFERENCES annotate_submissions (task, number),
+        CHECK ((number = 1 AND follows IS NULL) OR (follows IS NOT NULL AND follows = number - 1))
+    )
+    """,
+    """
+    CREATE TABLE annotate_drafts (
+        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
+        number INTEGER NOT NULL,
+        entries TEXT NOT NULL,
+        at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (task, number)
+    )
+    """,
+    # Why a subject is looked at again. No page ever reads it.
+    """
+    CREATE TABLE annotate_adjudications (
+        subject VARCHAR(40) PRIMARY KEY,
+        kind VARCHAR(16) NOT NULL,
+        question {reference} REFERENCES annotate_questions (id),
+        response {reference} REFERENCES annotate_responses (id),
+        family {reference} REFERENCES annotate_families (id),
+        triggers TEXT NOT NULL,
+        rank VARCHAR(64) NOT NULL,
+        at VARCHAR(32) NOT NULL
+    )
+    """,
+    "CREATE INDEX annotate_adjudications_in_order ON annotate_adjudications (rank)",
+    # How many tasks a person has finished, which is the place of the last: they are done in order.
+    """
+    CREATE TABLE annotate_cursors (
+        person {reference} PRIMARY KEY REFERENCES annotate_people (id),
+        done INTEGER NOT NULL
+    )
+    """,
+    # Who wants to change a submitted pass asks, and the lead grants. The old row stays.
+    """
+    CREATE TABLE annotate_reopenings (
+        id VARCHAR(32) PRIMARY KEY,
+        task VARCHAR(32) NOT NULL,
+        number INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        asked VARCHAR(32) NOT NULL,
+        decision VARCHAR(8) CHECK (decision IN ('granted', 'refused')),
+        decided_by {reference} REFERENCES annotate_people (id),
+        decided VARCHAR(32),
+        FOREIGN KEY (task, number) REFERENCES annotate_submissions (task, number)
+    )
+    """,
+    "CREATE UNIQUE INDEX annotate_one_request ON annotate_reopenings (task, number) WHERE decision IS NULL",
+    """
+    CREATE TABLE annotate_amendments (
+        reopening VARCHAR(32) PRIMARY KEY REFERENCES annotate_reopenings (id),
+        entries TEXT NOT NULL,
+        key VARCHAR(64) NOT NULL,
+        event BIGINT NOT NULL UNIQUE REFERENCES annotate_events (seq),
+        at VARCHAR(32) NOT NULL
+    )
+    """,
+)
+
+KEPT = ("annotate_events", "annotate_submissions", "annotate_amendments")
+"""What is added to and never changed."""
+
+
+def people(connection: Connection) -> None:
+    """Who takes part, and how they get in."""
+    execute_all(connection, _PEOPLE, _TYPES)
+
+
+def material(connection: Connection) -> None:
+    """What is labelled, each part where only those who may see it look."""
+    execute_all(connection, _MATERIAL, _TYPES)
+
+
+def work(connection: Connection) -> None:
+    """Who labels what, and what they said."""
+    execute_all(connection, _WORK, _TYPES)
+
+
+def kept_for_good(connection: Connection) -> None:
+    """Refuse to change or remove what was submitted and what was logged."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(_REFUSE))
+    for table in KEPT:
+        for verb in ("UPDATE", "DELETE"):
+            connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
+
+
+_REFUSE = """
+    CREATE FUNCTION annotate_refuse() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'rows of % are kept for good', TG_TABLE_NAME; END $$
+"""
+_GUARD = {
+    "sqlite": """
+        CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
+        BEGIN SELECT RAISE(ABORT, 'rows of {table} are kept for good'); END
+    """,
+    "postgresql": """
+        CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
+        FOR EACH ROW EXECUTE FUNCTION annotate_refuse()
+    """,
+}
+
+MIGRATIONS: tuple[Migration, ...] = (people, material, work, kept_for_good)

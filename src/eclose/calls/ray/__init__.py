@@ -1,0 +1,1 @@
+"""Runs spread over the machines of a Ray cluster."""

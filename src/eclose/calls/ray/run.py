@@ -1,0 +1,103 @@
+"""The same inquiry by many workers on a cluster: each takes a shard of the records, all share books and limits.
+
+What is sent to a worker is how to make the inquiry, not the inquiry: models, keys and open files stay where they are,
+so every machine finds the model by its name, with a key from its own environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from eclose.calls.client import CallSettings, connected
+from eclose.calls.ray.shared_limit import Share, share_limit
+from eclose.calls.ray.workers import RaySettings, Shard, refuse_file, run_on_ray, when_stopped
+from eclose.calls.run import Finished, Inquiry, begin, done_before, finish, price_of_model
+from eclose.errors import SettingError
+from eclose.models.resolve import Named, Served, by_name
+from eclose.store.ledger.database import WriterLock
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.runs.runner import Runner
+
+if TYPE_CHECKING:
+    from eclose.models.interface import ChatModel
+    from eclose.store.runs.manifest import Manifest
+
+Maker: TypeAlias = Callable[[], Awaitable[tuple[Inquiry[Any], Sequence[Named]]]]
+"""A function of a module, or a ``partial`` of one, that makes the inquiry, and says who is asked, wherever it is
+called."""
+
+
+def inquire_on_ray(
+    make: Maker,
+    calls: CallSettings,
+    ledger: str,
+    ray: RaySettings,
+    *,
+    retry: bool = False,
+    force: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Finished:
+    """Ask with many workers, then write what came of it. Blocks, and belongs to the main thread."""
+    if ray.workers > calls.concurrency:
+        raise SettingError(f"{ray.workers} workers share {calls.concurrency} calls under way: some would have none.")
+    inquiry, models = asyncio.run(_made(make))
+    if here := [model.name for model in models if not isinstance(model, Served)]:
+        raise SettingError(f"{here[0]}: workers of a cluster ask a model that is served. Give its base URL.")
+    if (done := done_before(inquiry.stage, retry=retry, force=force)) is not None:
+        inquiry.beforehand()
+        inquiry.afterwards()
+        return done
+    refuse_file(ledger)
+    # As in one process: the same command with the same --out waits for its turn. With another it shares the records.
+    lock = WriterLock(inquiry.stage.out, inquiry.stage.name)
+    try:
+        asyncio.run(_begun(inquiry, models, ledger, retry=retry, force=force))
+        received = run_on_ray(partial(_work, make, calls, ledger), ledger, ray, tell=tell)
+        manifest = asyncio.run(_finished(inquiry, models, ledger, sum(received), calls.currency))
+    finally:
+        lock.release()
+    return Finished(inquiry.stage, manifest, again=False)
+
+
+async def _made(make: Maker) -> tuple[Inquiry[Any], Sequence[Named]]:
+    return await make()
+
+
+async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> int:
+    """One shard, in one worker; how many records it had."""
+    inquiry, models = await make()
+    run = inquiry.stage.work
+    total = Share(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
+    async with AsyncExitStack() as stack:
+        books = await stack.enter_async_context(Ledger.open(ledger, run=run))
+        asked: dict[str, ChatModel] = {}
+        for model in by_name(models).values():
+            opened = model.opened(deadline=calls.deadline, concurrency=calls.concurrency)
+            sender = await stack.enter_async_context(opened)
+            connection = await connected(sender, books, calls, price=price_of_model(model, calls))
+            limits = share_limit(connection.model.limiter, total, ledger, run=run, model=model.name)
+            await stack.enter_async_context(limits)
+            asked[model.name] = connection.model
+        with inquiry.records() as records:
+            inquiry.stage.refuse_changed_inputs()
+            jobs = inquiry.jobs(*(asked[model.name] for model in models))
+            runner = Runner[Any](books, jobs, inquiry.id_of, workers=calls.workers, mine=shard.mine)
+            when_stopped(runner.stop)
+            await runner.run(records)
+    return runner.progress.received
+
+
+async def _begun(inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, *, retry: bool, force: bool) -> None:
+    async with Ledger.open(ledger, run=inquiry.stage.work) as books:
+        await begin(inquiry, models, books, retry=retry, force=force)
+
+
+async def _finished(
+    inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, received: int, currency: str
+) -> Manifest:
+    async with Ledger.open(ledger, run=inquiry.stage.work) as books:
+        return await finish(inquiry, models, books, received, currency)

@@ -1,1 +1,0 @@
-"""Talking to chat models."""

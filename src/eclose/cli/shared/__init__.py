@@ -1,0 +1,1 @@
+"""Options, output and progress shared by commands."""

@@ -1,0 +1,184 @@
+"""Settings and keys from a ``.env`` file, and what such a file may decide.
+
+A ``.env`` file belongs to the folder the user works in, which others may have written. It may set how calls are made
+and bring its own keys. It may say where calls, data or keys go only together with its own secret, and a key from the
+user's environment is never sent to an address from the file (decision 0033). ``--env-file PATH`` trusts a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path, PureWindowsPath
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from eclose.cli.shared.output import printable
+from eclose.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+
+FILE = ".env"
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
+_QUOTED = re.compile(r"""(["'])(.*)\1(?:\s+#.*)?""")
+_COMMENT = re.compile(r"(?:^|\s+)#.*")
+
+_KEY = "ECLOSE_API_KEY"
+_SECRETS = re.compile(r"[A-Z0-9_]+_API_KEY")
+_ADDRESSES = {"ECLOSE_BASE_URL": _KEY, "OPENAI_BASE_URL": "OPENAI_API_KEY"}
+_MODELS = frozenset(f"ECLOSE_{role}" for role in ("MODEL", "JUDGE", "CONSTRUCTOR", "VERIFIER", "REVERIFIER"))
+_LEDGER = "ECLOSE_LEDGER"
+# Ray runs our code on the cluster it is given. A price of zero would lift the user's own budget. A server's name would
+# let replies of one server be taken for another's.
+_FLAG_ONLY = frozenset({"ECLOSE_ENGINE", "ECLOSE_RAY_ADDRESS", "ECLOSE_PRICES", "ECLOSE_SERVER_NAME"})
+_SETTINGS = frozenset(
+    f"ECLOSE_{name}"
+    for name in (
+        "BREAKER_FAILURES",
+        "BREAKER_SECONDS",
+        "BUDGET",
+        "CONCURRENCY",
+        "DEADLINE",
+        "NO_PRICE",
+        "REQUESTS_PER_MINUTE",
+        "TOKENS_PER_MINUTE",
+        "WORKERS",
+    )
+)
+# Nothing else is read: proxies, PG*, INSPECT_* and the like change how other programs and libraries behave.
+_KNOWN = _SETTINGS | _MODELS | _FLAG_ONLY | {*_ADDRESSES, _LEDGER}
+_REMOTE = re.compile(r".*://|[/\\]{2}", re.DOTALL)
+# Stricter than any parser of URLs, so that none can read a URL without a password where this one reads a password.
+_LEDGER_WITH_PASSWORD = re.compile(
+    r"postgresql(?:\+psycopg)?://[^:/@?#,\s]+:[^:/@?#,\s]+@[^/@?#\s]+/[^/@?#\s]*"
+    r"(?:\?(?:(?:sslmode|application_name|connect_timeout)=[\w-]+&?)*)?"
+)
+
+_addresses_from_file: set[str] = set()
+
+
+def address_from_file(variable: str) -> bool:
+    """Whether this variable holds an address that an untrusted ``.env`` file has set in this process."""
+    return variable in _addresses_from_file
+
+
+def read_variables(text: str) -> dict[str, str]:
+    """Return the ``NAME=value`` lines of a file. Quotes and comments are removed; nothing is expanded."""
+    variables = {}
+    for line in text.splitlines():
+        if line.lstrip().startswith("#") or (match := _LINE.fullmatch(line)) is None:
+            continue
+        name, value = match.groups()
+        quoted = _QUOTED.fullmatch(value)
+        variables[name] = quoted[2] if quoted else _COMMENT.sub("", value)
+    return variables
+
+
+def load_file(
+    path: Path | None = None, environ: MutableMapping[str, str] | None = None, *, trusted: bool = False
+) -> None:
+    """Set the variables of a file that the environment does not have, and name on stderr those that are ignored.
+
+    ``path`` is a file, or a folder that holds ``.env``; by default the current folder. A ``trusted`` file, which the
+    user has named, may set every variable known here and must be readable; its key replaces that of the environment
+    where it also gives the address for it.
+    """
+    environ = os.environ if environ is None else environ
+    path = Path() if path is None else path
+    file = path / FILE if path.is_dir() or not trusted else path
+    variables = _read(file, trusted=trusted)
+    pairs = dict(_pairs(variables, environ))
+    for name, value in variables.items():
+        if name in environ:
+            continue
+        if not trusted and (reason := _refusal(name, value, variables, environ, file.parent)) is not None:
+            _write(f"{file.name}: {name} is ignored because {reason}; {_remedy(name, file)}.")
+            continue
+        if not trusted and _REMOTE.match(value):
+            _addresses_from_file.add(name)
+            _write(f"{file.name}: {_destination(name, value)} ({name}).")
+        environ[name] = value
+        if name in pairs:
+            environ[pairs[name]] = variables[pairs[name]]
+
+
+def _read(file: Path, *, trusted: bool) -> dict[str, str]:
+    """Return the variables of a file that concern this program; none where an untrusted file cannot be read."""
+    if not file.is_file():
+        if trusted:
+            raise UserError(f"--env-file {file}: there is no such file. Check the path.")
+        return {}
+    try:
+        variables = read_variables(file.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        problem = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"cannot be read ({error.strerror})"
+        if trusted:
+            raise UserError(f"--env-file {file}: {problem}. Mend the file, or leave the flag out.") from None
+        _write(f"{file.name}: is ignored because it {problem}.")
+        return {}
+    return {name: value for name, value in variables.items() if name in _KNOWN or _SECRETS.fullmatch(name)}
+
+
+def _pairs(variables: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield every address of the file that the environment does not have, with the secret the file gives for it."""
+    for name, value in variables.items():
+        secret = _secret_of(name, value)
+        if secret is not None and name not in environ and variables.get(secret, "").strip():
+            yield name, secret
+
+
+def _secret_of(name: str, value: str) -> str | None:
+    """Return the variable whose key is sent to this address; None where the variable holds no address for calls."""
+    if name in _MODELS:
+        return _KEY if _REMOTE.match(value) else None
+    return _ADDRESSES.get(name)
+
+
+def _refusal(
+    name: str, value: str, variables: Mapping[str, str], environ: Mapping[str, str], folder: Path
+) -> str | None:
+    """Return why an untrusted file may not set this variable; None where it may."""
+    if name in _FLAG_ONLY:
+        return "a folder may not decide it"
+    if name == _LEDGER:
+        return _ledger_refusal(value, folder)
+    if (secret := _secret_of(name, value)) is None:
+        return None
+    own = variables.get(secret, "").strip()
+    if not own:
+        return f"the file gives an address without its own {secret}"
+    if environ.get(secret) and environ[secret] != variables[secret]:
+        return f"{secret} is set in the environment and would be sent to the file's address"
+    return None
+
+
+def _ledger_refusal(value: str, folder: Path) -> str | None:
+    if "://" in value:
+        if _LEDGER_WITH_PASSWORD.fullmatch(value):
+            return None
+        return "the file gives a database without its own password in the URL (postgresql://user:password@host/name)"
+    # By its spelling first: on Windows, looking at \\host\share already logs in there.
+    windows = PureWindowsPath(value)
+    if windows.drive or windows.root or ".." in windows.parts:
+        return "it names a file outside this folder"
+    return None if (folder / value).resolve().is_relative_to(folder.resolve()) else "it leads outside this folder"
+
+
+def _remedy(name: str, file: Path) -> str:
+    flag = f"pass {'--' + name.removeprefix('ECLOSE_').replace('_', '-').lower()}"
+    if name == "OPENAI_BASE_URL":
+        flag = "set it in the environment"
+    return f"{flag}, or run eclose --env-file {file.name} … if you trust the file"
+
+
+def _destination(name: str, value: str) -> str:
+    """Return where the file sends data, without user names, passwords and queries."""
+    parts = urlsplit(value)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{'calls are kept at' if name == _LEDGER else 'calls go to'} {parts.scheme}://{host}{parts.path}"
+
+
+def _write(message: str) -> None:
+    sys.stderr.write(f"eclose: {printable(message)}\n")

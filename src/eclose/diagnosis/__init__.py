@@ -1,0 +1,1 @@
+"""Diagnose, compare and gate judged runs, and write reports of them."""

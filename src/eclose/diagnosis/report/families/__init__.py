@@ -1,0 +1,1 @@
+"""Counterfactual families shown to people: views, findings and a page."""

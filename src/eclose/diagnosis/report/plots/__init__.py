@@ -1,0 +1,1 @@
+"""Plots of a report: the layout of their marks, and figures for print."""

@@ -1,0 +1,326 @@
+"""The tables of a diagnosis, as cells of plain text. Each format draws and escapes them in its own way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from eclose.core.judgment import MAX_UNJUDGED_SHARE
+from eclose.diagnosis.report.format import (
+    CODE_WORDS,
+    DASH,
+    EVIDENCE_WORDS,
+    FAILURE_WORDS,
+    LABEL_WORDS,
+    METRIC_WORDS,
+    TOO_LITTLE,
+    Reading,
+    agreement_of,
+    group_name,
+    label_mark,
+    percent,
+    percent_range,
+    percent_span,
+    plural,
+    reading,
+    reason_words,
+    widened,
+)
+from eclose.metrics.judge_agreement import RATES
+from eclose.metrics.rates import Metric
+from eclose.stats.intervals import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eclose.core.three_valued import Label
+    from eclose.diagnosis.diagnose import Diagnosis
+    from eclose.diagnosis.report.context import Notes
+    from eclose.metrics.summary import GroupSummary
+    from eclose.stats.rates import Rate
+
+SHOWN_METRICS = tuple(metric for metric in Metric if metric not in (Metric.COMPLETENESS_RATE, Metric.GAP_AMONG_SOUND))
+"""The columns of the tables; completeness only serves to tell two failures apart, and LggSound is LGG by LSR."""
+
+
+CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
+"""Rates of some responses only; the paper gives their Wilson intervals."""
+
+
+class Cell(NamedTuple):
+    """What stands in a cell, and smaller beneath it."""
+
+    text: str
+    details: tuple[str, ...] = ()
+    show: str = ""
+    """The explorer's filter that shows these responses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with a title; the first column names the row."""
+
+    key: str
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+def all_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
+    """Every table, in reading order; those with nothing in them are left out."""
+    made = (
+        *metrics_tables(diagnosis, notes),
+        evidence_table(diagnosis),
+        _failure_table(diagnosis),
+        _joint_table(diagnosis),
+        violations_table(diagnosis),
+        _code_table(diagnosis),
+        _answer_table(diagnosis),
+        _unjudged_table(diagnosis),
+        agreement_table(notes),
+        flips_table(diagnosis),
+    )
+    return tuple(table for table in made if table.rows)
+
+
+def rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
+    """``70.6``, and beneath it ``[67.9, 73.2]`` and ``n 1,998``; ``70.5 to 70.6`` where labels are missing."""
+    rate, estimate = summary.rates[metric], summary.estimates[metric]
+    counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
+    interval = percent_range(estimate.interval) if estimate.interval else ""
+    wilson = f"W {percent_range(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
+    match reading(rate):
+        case Reading.BOUNDS:
+            lines = [f"{percent(rate.value)} {interval}", wilson, counted]
+        case Reading.TOO_LITTLE:
+            lines = [TOO_LITTLE, counted]
+        case _:
+            lines = [interval, wilson, counted]
+    text = percent(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)
+    return Cell(text, tuple(filter(None, lines)))
+
+
+def _summary_row(name: str, summary: GroupSummary) -> tuple[Cell, ...]:
+    return (
+        Cell(name),
+        Cell(f"{summary.responses:,}", (f"to {plural(summary.questions, 'question')}",)),
+        *(rate_cell(summary, metric) for metric in SHOWN_METRICS),
+    )
+
+
+_RATE_HEADS = ("responses", *(metric.value for metric in SHOWN_METRICS))
+_RATE_NOTE = (
+    "Percent, with the 95 % interval over questions and n, the judged responses in the denominator; "
+    "+ counts those that are not judged. Where there are such, the rate is given as bounds (22.2 to 33.3), whatever "
+    "they turn out to be, and beneath them the rate of the judged; that is left out where more than "
+    f"{100 * MAX_UNJUDGED_SHARE:.0f} % are not judged. W: the Wilson interval over responses."
+)
+
+
+_SAME_NOTE = "Read as the first table."
+
+
+def levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
+    """The groups of every kind there is, from the ones people look for first: no two kinds say the same."""
+    found = (
+        ("by model", diagnosis.by_model),
+        ("by dataset", diagnosis.by_dataset),
+        ("by dataset and model", diagnosis.pairs),
+    )
+    return tuple((name, groups) for name, groups in found if groups)
+
+
+def metrics_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
+    """The metrics of the paper: all together with the first kind of groups, then a table for each further kind."""
+    (first, groups), *others = levels(diagnosis)
+    rows = (*_overall_rows(diagnosis, notes), *map(_group_row, groups))
+    note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if notes.corrected else _RATE_NOTE
+    made = [Table("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
+    for name, groups in others:
+        key = f"metrics-{name.replace(' ', '-')}"
+        rows = tuple(map(_group_row, groups))
+        made.append(Table(key, f"The metrics, {name}", ("group", *_RATE_HEADS), rows, _SAME_NOTE))
+    return tuple(made)
+
+
+CORRECTED_NOTE = (
+    "Corrected: by people's labels, which tell of all responses together; the rates of groups are the judge's own."
+)
+
+
+def _overall_rows(diagnosis: Diagnosis, notes: Notes) -> Iterator[tuple[Cell, ...]]:
+    if notes.corrected:
+        yield corrected_row(diagnosis.overall, notes)
+    yield _summary_row("all, the judge alone" if notes.corrected else "all responses", diagnosis.overall)
+
+
+def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
+    return _summary_row(group_name(summary.group), summary)
+
+
+def corrected_row(overall: GroupSummary, notes: Notes) -> tuple[Cell, ...]:
+    """Return the row of corrected rates, as bounds where labels of the judge are missing."""
+    corrected = notes.corrected or {}
+    cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in SHOWN_METRICS)
+    return (Cell("all, corrected"), Cell(""), *cells)
+
+
+def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
+    if corrected is None or corrected.value is None or corrected.interval is None:
+        return Cell(DASH)
+    match reading(rate):
+        case Reading.BOUNDS:
+            span = widened(rate, corrected.value, corrected.value)
+            return Cell(percent_span(span), (percent_range(widened(rate, *corrected.interval)),))
+        case Reading.TOO_LITTLE:
+            return Cell(TOO_LITTLE)
+    return Cell(percent(corrected.value), (percent_range(corrected.interval),))
+
+
+def evidence_table(diagnosis: Diagnosis) -> Table:
+    """The same for sufficient and insufficient evidence apart."""
+    rows = tuple(_summary_row(EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
+    return Table("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
+
+
+def _failure_table(diagnosis: Diagnosis) -> Table:
+    parts = diagnosis.overall.composition
+    insufficient, gap = sum(parts.failures.values()), sum(parts.gap_failures.values())
+    rows = tuple(
+        (
+            Cell(FAILURE_WORDS[failure][0]),
+            _share(count, insufficient),
+            _share(parts.gap_failures.get(failure, 0), gap),
+            Cell(FAILURE_WORDS[failure][1]),
+        )
+        for failure, count in parts.failures.items()
+    )
+    heads = ("first broken link", "of all that fail as a whole", "of the gap", "such responses …")
+    return Table("failures", "How the whole fails", heads, rows)
+
+
+def _joint_table(diagnosis: Diagnosis) -> Table:
+    total = sum(diagnosis.joint.values())
+    rows = tuple(
+        (*(Cell(label_mark(label)) for label in labels), Cell(f"{count:,}"), Cell(percent(count / total)))
+        for labels, count in sorted(diagnosis.joint.items(), key=lambda one: tuple(map(_label_rank, one[0])))
+    )
+    note = "1: yes, 0: no, –: not judged. 1 1 1 is reliable; 1 with a 0 behind it is the gap."
+    return Table("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
+
+
+def violations_table(diagnosis: Diagnosis) -> Table:
+    """How many of L, A and C responses violate."""
+    violations, total = diagnosis.violations, diagnosis.overall.responses
+    violating = violations.one + violations.several
+    rows = (
+        (Cell("none of L, A and C"), _share(violations.none, total), Cell("")),
+        (Cell("exactly one"), _share(violations.one, total), _share(violations.one, violating)),
+        (Cell("several"), _share(violations.several, total), _share(violations.several, violating)),
+        (Cell("both global links, A and C"), _share(violations.both_links, total), Cell("")),
+        (Cell("not known: one has no label"), _share(violations.unknown, total), Cell("")),
+    )
+    heads = ("violated", "responses", "of those with a violation")
+    return Table("violations", "How many labels are violated", heads, rows)
+
+
+def _label_rank(label: Label) -> int:
+    return {True: 0, False: 1, None: 2}[label]
+
+
+def _code_table(diagnosis: Diagnosis) -> Table:
+    total = sum(diagnosis.local_failures.values())
+    rows = tuple(
+        (Cell(code.value), Cell(CODE_WORDS[code][0]), _share(count, total), Cell(CODE_WORDS[code][1]))
+        for code, count in diagnosis.local_failures.items()
+    )
+    return Table("codes", "Why steps are unsound", ("code", "reason", "unsound steps", "meaning"), rows)
+
+
+def _answer_table(diagnosis: Diagnosis) -> Table:
+    matching, aliases = diagnosis.matching, diagnosis.alias_matching
+    counts = {
+        "correct to the judge, and a match of the reference": matching.both,
+        "correct to the judge, no match: another wording, or a lenient judge": matching.judge_only,
+        "a match, wrong to the judge: worth a look": matching.matching_only,
+        "wrong to both": matching.neither,
+        "not known: no reference, no answer or no judgement": matching.unknown,
+        "a match of the reference": matching.both + matching.matching_only,
+        "a match of the reference or of one of its aliases": aliases.both + aliases.matching_only,
+        "correct answer, though the whole does not hold": diagnosis.correct_but_insufficient,
+        "wrong answer, though the whole holds": diagnosis.incorrect_but_sufficient,
+        "wrong answer, though everything holds: worth a look": diagnosis.inconsistent,
+    }
+    total = diagnosis.overall.responses
+    rows = tuple((Cell(name), _share(count, total)) for name, count in counts.items())
+    return Table("answers", "Answers: judge, matching and reasoning", ("the answer is …", "responses"), rows)
+
+
+def _unjudged_table(diagnosis: Diagnosis) -> Table:
+    rows = tuple(
+        (Cell(criterion.value), Cell(reason_words(reason)), Cell(f"{count:,}"))
+        for criterion, reasons in diagnosis.unjudged.items()
+        for reason, count in reasons.items()
+    )
+    return Table("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
+
+
+def agreement_table(notes: Notes) -> Table:
+    """The judge against people, label by label."""
+    rows = tuple(
+        (
+            Cell(row.label.value),
+            Cell(LABEL_WORDS.get(row.label) or METRIC_WORDS[RATES[row.label]][0]),
+            Cell(f"{row.n:,}"),
+            _estimate_cell(agreement_of(row)),
+            Cell(f"{row.misses:,}"),
+            Cell(f"{row.false_alarms:,}"),
+            _estimate_cell(row.scores.kappa),
+        )
+        for row in notes.agreement
+    )
+    heads = ("label", "what it says", "compared", "agreement, %", "misses", "false alarms", "kappa, %")
+    note = (
+        "Misses: failures that people alone see; false alarms: those the judge alone sees. Brackets are 95 % intervals "
+        "over questions. Kappa is agreement beyond chance."
+    )
+    return Table("agreement", "How far the judge agrees with people", heads, rows, note)
+
+
+def _estimate_cell(estimate: Estimate) -> Cell:
+    interval = percent_range(estimate.interval)
+    return Cell(percent(estimate.value), (interval,) if interval else ())
+
+
+def flips_table(diagnosis: Diagnosis) -> Table:
+    """How often a judge that was asked again does not say the same."""
+    rows = tuple(
+        (
+            Cell(name),
+            Cell(LABEL_WORDS[name]),
+            Cell(f"{one.responses:,}"),
+            Cell(f"{one.flipped:,}"),
+            _estimate_cell(Estimate(one.rate, one.interval)),
+            Cell(percent(one.pair_rate)),
+        )
+        for name, one in diagnosis.flips.items()
+    )
+    heads = ("label", "what it says", "asked more than once", "flipped", "flipped, %", "pairs that differ, %")
+    note = (
+        "Flipped: responses that got both answers among the repetitions, with a 95 % interval. Pairs that differ: how "
+        "often asking once more gives another answer, however often was asked."
+    )
+    return Table("flips", "How steady the judge is", heads, rows, note)
+
+
+def _share(count: int, total: int) -> Cell:
+    return Cell(f"{count:,}", (f"({percent(count / total)} %)",) if total else ())
+
+
+def glossary() -> Iterator[tuple[str, str, str]]:
+    """Each letter with its name and a sentence."""
+    for metric, (name, told) in METRIC_WORDS.items():
+        yield metric.value, name, told
+    for code, (name, told) in CODE_WORDS.items():
+        yield code.value, name, told

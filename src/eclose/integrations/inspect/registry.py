@@ -1,0 +1,10 @@
+"""What Inspect finds when it looks for ``eclose``: the entry point imports this module, and nothing else does."""
+
+from __future__ import annotations
+
+from eclose.integrations.inspect.metrics import gap, judged
+from eclose.integrations.inspect.provider import recorded
+from eclose.integrations.inspect.scorer import lgg
+from eclose.integrations.inspect.tasks import hotpotqa, musique, respond, two_wiki
+
+__all__ = ["gap", "hotpotqa", "judged", "lgg", "musique", "recorded", "respond", "two_wiki"]

@@ -1,0 +1,1 @@
+"""Chat models: one interface, and the servers, local weights and adapters behind it."""

@@ -1,0 +1,121 @@
+"""Offline vLLM behind the same interface: prompts in our tokens, replies read as ours, one LoRA request per adapter.
+
+vLLM only chooses tokens here. Its scores of given text (``prompt_logprobs``) are never used: with a prefix cache they
+are known to be wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eclose.core.identity import hash_rank
+from eclose.errors import UserError
+from eclose.models.interface import Reply, Request
+from eclose.models.local.chat_template import prompt_ids, published_settings, read_reply, room, stop_ids
+from eclose.store.runs.manifest import file_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RANKS = (8, 16, 32, 64, 128, 256, 512)  # what vLLM makes room for
+_PROBE = Request(({"role": "user", "content": "Name three rivers, each with the country it rises in."},))
+
+
+def adapter_rank(folder: Path) -> int:
+    """The highest rank in an adapter, by its own description."""
+    path = folder / "adapter_config.json"
+    try:
+        config = json.loads(path.read_text("utf-8"))
+        return max(int(config["r"]), *map(int, (config.get("rank_pattern") or {"": 0}).values()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: is missing or describes no LoRA adapter. vLLM serves no other kind.") from error
+
+
+@dataclass(frozen=True)
+class VllmModel:
+    """A ``BatchModel``; ``with_adapter`` gives another one on the same engine."""
+
+    llm: Any
+    tokenizer: Any
+    base: str
+    stops: frozenset[int]
+    context: int
+    rank: int
+    adapter: Any = None
+
+    @property
+    def name(self) -> str:
+        """The base, and the adapter if there is one."""
+        return self.base if self.adapter is None else f"{self.base}+{Path(self.adapter.lora_path).name}"
+
+    @classmethod
+    def load(
+        cls, name: str, *, revision: str | None = None, rank: int = 16, context: int = 8_192, **settings: Any
+    ) -> VllmModel:
+        """An engine with room for adapters up to a rank; further settings are vLLM's own."""
+        engine = _module("vllm").LLM
+        from eclose.models.weights import load_tokenizer  # noqa: PLC0415 - heavy
+
+        tokenizer = load_tokenizer(name, revision)
+        stops = stop_ids(tokenizer, published_settings(name, revision))
+        rank = next((known for known in _RANKS if known >= rank), rank)
+        settings |= {"enable_lora": True, "max_lora_rank": rank, "max_model_len": context, "trust_remote_code": False}
+        # A request says it all: publishers' generation settings are not taken over.
+        llm = engine(model=name, revision=revision, generation_config="vllm", **settings)
+        return cls(llm, tokenizer, name, stops, context, rank)
+
+    def with_adapter(self, folder: Path) -> VllmModel:
+        """The same engine with an adapter; one that changes nothing is refused, since it is not being applied."""
+        if (rank := adapter_rank(folder)) > self.rank:
+            raise UserError(f"{folder}: has rank {rank}, the engine was started for {self.rank}. Start it for {rank}.")
+        identity = hash_rank(file_hash(folder / "adapter_model.safetensors"))
+        # vLLM tells adapters, and what it caches for them, apart by name and number: both must follow the content.
+        request = _module("vllm.lora.request").LoRARequest(
+            f"{folder.name}-{identity[:12]}", int(identity[:7], 16) + 1, str(folder.resolve())
+        )
+        adapted, bare = replace(self, adapter=request), self if self.adapter is None else replace(self, adapter=None)
+        if adapted._fingerprint == bare._fingerprint:
+            raise UserError(f"{folder}: the adapter changes nothing vLLM writes. Was it trained on another model?")
+        return adapted
+
+    def complete_all(self, requests: Sequence[Request]) -> list[Reply]:
+        """One reply per request, in order."""
+        prompts = [prompt_ids(self.tokenizer, request) for request in requests]
+        limits = room(prompts, requests, self.context)
+        sampling = []
+        for limit, request in zip(limits, requests, strict=True):
+            how = request.decoding
+            seed = None if how.seed is None else how.seed + request.replica
+            sampling.append(self._sampling(limit, temperature=how.temperature, top_p=how.top_p, seed=seed))
+        pairs = zip(prompts, self._run(prompts, sampling), strict=True)
+        return [read_reply(self.tokenizer, ids, output.token_ids, self.stops) for ids, output in pairs]
+
+    @cached_property
+    def _fingerprint(self) -> list[tuple[int, float]]:
+        """A few greedy tokens with their log-probabilities, which differ for different weights."""
+        (output,) = self._run([prompt_ids(self.tokenizer, _PROBE)], [self._sampling(16, logprobs=0)])
+        pairs = zip(output.token_ids, output.logprobs, strict=True)
+        return [(token, chances[token].logprob) for token, chances in pairs]
+
+    def _run(self, prompts: Sequence[Sequence[int]], sampling: Sequence[Any]) -> list[Any]:
+        asked = [{"prompt_token_ids": list(ids)} for ids in prompts]
+        answered = self.llm.generate(asked, list(sampling), lora_request=self.adapter, use_tqdm=False)
+        return [answer.outputs[0] for answer in answered]
+
+    def _sampling(self, limit: int, temperature: float = 0.0, **settings: Any) -> Any:
+        # Tokens are read by us, as every engine's are.
+        fixed = {"max_tokens": limit, "stop_token_ids": sorted(self.stops), "detokenize": False}
+        return _module("vllm").SamplingParams(temperature=temperature, **fixed, **settings)
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as missing:
+        reason = f"vLLM cannot be used here ({missing})"
+        raise UserError(f"{reason}. Run pip install vllm, or choose the engine transformers.") from missing

@@ -1,0 +1,1 @@
+"""OpenAI-compatible servers: requests, replies and failures."""

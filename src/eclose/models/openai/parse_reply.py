@@ -1,0 +1,263 @@
+"""What came back from a model server, read once: a reply, or what went wrong.
+
+``classify`` is a pure function of what arrived. It accepts exactly one thing, a finished completion of the wanted
+shape, and repairs nothing: a reply that had to be mended is one the model never gave.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Never
+
+from eclose.errors import UserError
+from eclose.models.interface import Finish, Reply, Request, TokenLogprob, Usage
+from eclose.models.openai.failures import (
+    UNKNOWN_USAGE,
+    Answer,
+    CallFailure,
+    FailureKind,
+    excerpt,
+    kept,
+    mask,
+    of_exception,
+    of_status,
+)
+from eclose.models.token_counts import worst_usage
+from eclose.store.records.strict_json import JsonObject, parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jsonschema_rs import Validator
+    from pydantic import SecretStr
+
+_log = logging.getLogger(__name__)
+
+
+def classify(
+    outcome: Answer | Exception,
+    request: Request,
+    *,
+    by_tool: bool = False,
+    now: float = 0.0,
+    key: SecretStr | None = None,
+) -> Reply | CallFailure:
+    """The reply, or why there is none. ``now`` is the time in seconds, for a Retry-After that is a date."""
+    secret = key.get_secret_value() if key is not None else ""
+    try:
+        if isinstance(outcome, Exception):
+            return of_exception(outcome, secret)
+        if 200 <= outcome.status < 300:
+            return _Reading(outcome, request, by_tool, now, secret).reply()
+        return of_status(outcome, now, secret)
+    except CallFailure as failure:
+        # The frames it came through hold the key, and would be shown with their variables by some tools.
+        failure.__context__ = None
+        return failure.with_traceback(None)
+
+
+_FINISHED = {
+    "stop": Finish.STOP,
+    "length": Finish.LENGTH,
+    "max_tokens": Finish.LENGTH,
+    "content_filter": Finish.REFUSAL,
+}
+_BROKEN_OFF = ("error", "abort")
+"""How gateways and vLLM end a reply when the service, not the model, stopped it."""
+_TOOL_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
+_NOTHING_SEEN = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad]*")
+
+
+class _Reading:
+    """One body on its way to a reply. The envelope is the service's, so a broken one is the service's failure."""
+
+    def __init__(self, answer: Answer, request: Request, by_tool: bool, now: float, secret: str) -> None:
+        self._answer = answer
+        self._request = request
+        self._by_tool = by_tool
+        self._now = now
+        self._secret = secret
+        self._said: Reply | None = None
+
+    def reply(self) -> Reply:
+        """The reply, or an error that says why there is none."""
+        envelope = self._envelope()
+        choice = self._choice(envelope)
+        message: JsonObject = choice["message"]
+        finish = str(choice.get("finish_reason"))
+        text, logprobs = self._text_of(message), _logprobs(choice)
+        if text is not None and (masked := mask(text, self._secret)) != text:
+            text, logprobs = masked, None  # its tokens would spell the key
+        ended = Finish.STOP if self._by_tool and finish in _TOOL_FINISHES else _FINISHED.get(finish, Finish.OTHER)
+        self._said = Reply(text or "", ended, _usage(envelope, self._request), logprobs)
+        self._check_end(ended, finish, message)
+        self._check_text(text, message)
+        return self._said
+
+    def _envelope(self) -> JsonObject:
+        kind = self._answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json" and not kind.endswith("+json"):
+            self._fail(FailureKind.TRANSIENT, f"the server answered with {kind or 'no content type'}, not with JSON")
+        try:
+            envelope = parse_object(self._answer.body)
+        except UserError as error:
+            self._fail(FailureKind.TRANSIENT, f"the body {error}")
+        if envelope.get("error"):
+            self._fail_inside(envelope["error"])
+        return envelope
+
+    def _fail_inside(self, error: object) -> Never:
+        """Some gateways answer 200 with an error in the body; its code then takes the place of the status."""
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else 502
+        raise of_status(replace(self._answer, status=status), self._now, self._secret)
+
+    def _choice(self, envelope: JsonObject) -> JsonObject:
+        choices = envelope.get("choices")
+        if not isinstance(choices, list) or len(choices) != 1:
+            self._fail(FailureKind.TRANSIENT, "the body has not exactly one choice, so it is no completion")
+        choice = choices[0]
+        if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+            self._fail(FailureKind.TRANSIENT, "the body has no message, so it is no completion")
+        if choice.get("error") or choice.get("finish_reason") in _BROKEN_OFF:
+            self._fail(FailureKind.TRANSIENT, "the service broke off in the middle of the reply")
+        return choice
+
+    def _text_of(self, message: JsonObject) -> str | None:
+        if not self._by_tool:
+            content = message.get("content")
+            return content if isinstance(content, str) else None
+        calls = message.get("tool_calls")
+        with suppress(KeyError, IndexError, TypeError):
+            function = calls[0]["function"]  # type: ignore[index]
+            named = self._request.schema is not None and function["name"] == self._request.schema.name
+            if named and len(calls) == 1 and isinstance(function["arguments"], str):  # type: ignore[arg-type]
+                return str(function["arguments"])
+        return None
+
+    def _check_end(self, ended: Finish, finish: str, message: JsonObject) -> None:
+        if ended is Finish.REFUSAL or message.get("refusal"):
+            told = message.get("refusal") or "stopped by a content filter"
+            self._fail(FailureKind.REFUSAL, f"the model will not answer: {excerpt(str(told), self._secret)}")
+        if ended is Finish.LENGTH:
+            most = self._request.decoding.max_tokens
+            self._fail(FailureKind.LENGTH, f"the reply was cut off after max_tokens = {most}. Allow more")
+        if ended is not Finish.STOP:
+            told = excerpt(finish, self._secret)
+            self._fail(FailureKind.INVALID, f"the reply ended with {told!r}, not with 'stop'")
+
+    def _check_text(self, text: str | None, message: JsonObject) -> None:
+        if message.get("tool_calls") and (not self._by_tool or text is None):
+            self._fail(FailureKind.INVALID, "the model called a tool it was not asked to call")
+        if text is None and message.get("content") and not isinstance(message["content"], str):
+            self._fail(FailureKind.INVALID, "the content is no text")
+        if text is None and self._by_tool and message.get("content"):
+            self._fail(FailureKind.INVALID, "the model wrote text instead of calling the tool")
+        if text is None or _NOTHING_SEEN.fullmatch(text):
+            self._fail(FailureKind.EMPTY, "the reply has no text")
+        if not _storable(text):
+            self._fail(FailureKind.INVALID, "the reply holds half a character (a lone surrogate)")
+        if self._request.schema is not None and (problem := mismatch(text, self._request.schema.schema)):
+            self._fail(FailureKind.INVALID, f"the reply {excerpt(problem, self._secret)}")
+        if self._request.decoding.top_logprobs is not None and self._said is not None and not self._said.logprobs:
+            self._fail(FailureKind.INVALID, "the server reported no log-probabilities, though they were asked for")
+
+    def _fail(self, kind: FailureKind, problem: str) -> Never:
+        raw = kept(self._answer.body, self._secret)
+        raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self._answer.status, reply=self._said, raw=raw)
+
+
+def _storable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _usage(envelope: JsonObject, request: Request) -> Usage:
+    """The tokens that a server reports; unknown where it reports none, or more than the request can have used."""
+    told = envelope.get("usage")
+    if not isinstance(told, dict):
+        return UNKNOWN_USAGE
+    prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+    # A truth value is no number, although Python counts it among the integers.
+    if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
+        return UNKNOWN_USAGE
+    usage = Usage(prompt, completion)
+    if max(prompt, completion) > _ANY_USAGE and not _possible(usage, worst_usage(request)):
+        _note_usage()
+        return UNKNOWN_USAGE
+    return usage
+
+
+_ANY_USAGE = 1_000_000
+"""Tokens that any server may report; more must bear some relation to the request."""
+
+
+def _possible(usage: Usage, worst: Usage) -> bool:
+    """Whether figures can be true: providers add prompts and thoughts of their own, but not without end."""
+    return (
+        usage.prompt_tokens <= _ANY_USAGE + 10 * worst.prompt_tokens
+        and usage.completion_tokens <= _ANY_USAGE + 10 * worst.completion_tokens
+    )
+
+
+@cache
+def _note_usage() -> None:
+    """Log, once in a process, that usage figures were not believed."""
+    _log.warning("the model server reports impossible token counts: such calls are charged at their worst case.")
+
+
+def _logprobs(choice: JsonObject) -> tuple[TokenLogprob, ...] | None:
+    try:
+        return tuple(
+            TokenLogprob(
+                str(entry["token"]),
+                float(entry["logprob"]),
+                tuple((str(other["token"]), float(other["logprob"])) for other in entry.get("top_logprobs") or ()),
+            )
+            for entry in choice["logprobs"]["content"]
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def mismatch(text: str, schema: Mapping[str, Any]) -> str | None:
+    """Why the text is not JSON of that shape; None where it is. Nothing around the JSON is forgiven."""
+    import jsonschema_rs  # noqa: PLC0415 - only structured replies need it
+
+    try:
+        value = parse_object(text.encode("utf-8"))
+    except UserError as error:
+        return str(error)
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except ValueError:
+        return "holds a number or a character that cannot be written back (1e999, a lone surrogate)"
+    validator = _validator(json.dumps(schema))
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        where = "/".join(str(part) for part in error.instance_path) or "the object"
+        return f"is not of the wanted shape: {error.message} at {where}"
+    except ValueError as error:
+        return f"cannot be checked: {error}"
+    return None
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: str) -> Validator:
+    """Compiled once: few shapes are asked for again and again."""
+    import jsonschema_rs  # noqa: PLC0415
+
+    return jsonschema_rs.validator_for(json.loads(schema), retriever=_no_network)
+
+
+def _no_network(uri: str) -> Never:
+    raise ValueError(f"a schema must not refer to {uri}")

@@ -1,0 +1,217 @@
+"""A file of JSON objects, read one object at a time, whatever its layout.
+
+Knows paths, compression and layouts; knows nothing of what the objects mean. Reads JSON Lines, a JSON array, an
+object that wraps an array (``{"results": [...]}``), and Parquet. Memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eclose.errors import RecordError, UserError
+from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, Window, as_object, parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["JsonObject", "RawRecord", "open_bytes", "parse_object", "read_objects", "require_file"]
+
+# What people have at hand that is no JSON gets a sentence of its own, not a complaint about its first byte.
+_TABLES = (".csv", ".tsv")
+_OTHER_LAYOUTS = {
+    b"PK\x03\x04": "is a zip archive. Unpack it and name a file from it.",
+    b"PAR1": "is Parquet under another name. Let its name end in .parquet.",
+}
+_BY_ROWS = "Write it by rows as JSON Lines; with pandas: df.to_json('file.jsonl', orient='records', lines=True)."
+_BOM = b"\xef\xbb\xbf"
+_WRAPPERS = ("results", "data", "examples")
+_ARRAY = re.compile(rb"\s*\[")
+# Either the wrapped array is in sight, or the object is spread over several lines and is no line of JSON Lines.
+_WRAPPED = re.compile(rb'\s*\{\s*"(?:%s)"\s*:\s*\[|\s*\{\s*\n' % "|".join(_WRAPPERS).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One object of a file, or why there is none at this place."""
+
+    where: str
+    """``line 412`` of JSON Lines, ``record 412`` of an array, ``row 412`` of a table."""
+    value: JsonObject | None = None
+    error: RecordError | None = None
+
+
+def read_objects(path: Path | str) -> Iterator[RawRecord]:
+    """Every object of the file in order.
+
+    A record that cannot be read becomes a ``RawRecord`` with an error, and reading goes on. An array whose
+    brackets and commas are broken cannot be read past the break: that raises.
+    """
+    path = Path(path)
+    require_file(path)
+    if path.suffix == ".parquet":
+        return _parquet_rows(path)
+    if path.suffix.lower() in _TABLES:
+        raise UserError(f"{path}: is a table of texts, in which a list cannot be told from a text. {_BY_ROWS}")
+    return _json_objects(path)
+
+
+def require_file(path: Path) -> None:
+    """Raise unless there is a file to read, and say what there is instead."""
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder. Name a file in it.")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is a pipe or a device, and files are read more than once. Save it to a file first.")
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file. Check the path.")
+
+
+def open_bytes(path: Path) -> io.BufferedIOBase:
+    """The file's bytes, unpacked when it is gzip, whatever its name."""
+    try:
+        with path.open("rb") as probe:
+            head = probe.read(4)
+        if head in _OTHER_LAYOUTS:
+            raise UserError(f"{path}: {_OTHER_LAYOUTS[head]}")
+        packed = head.startswith(b"\x1f\x8b")
+        return gzip.open(path, "rb") if packed else path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+def _json_objects(path: Path) -> Iterator[RawRecord]:
+    try:
+        with open_bytes(path) as file:
+            stream: io.BufferedReader = io.BufferedReader(file, 2**16)
+            head = _skip_byte_order_mark(stream, path)
+            if _ARRAY.match(head):
+                yield from _array_items(Window(stream), path)
+            elif _WRAPPED.match(head):
+                yield from _wrapped_items(Window(stream), path)
+            else:
+                yield from _lines(stream, path)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as broken:
+        raise UserError(
+            f"{path}: the compressed file is damaged or cut off ({broken}). Fetch or pack it again."
+        ) from broken
+
+
+def _skip_byte_order_mark(stream: io.BufferedReader, path: Path) -> bytes:
+    """The beginning of the file, which stays to be read."""
+    head = stream.peek()
+    if head.startswith(_BOM):
+        stream.read(len(_BOM))
+        head = head.removeprefix(_BOM)
+    if head[:2] in {b"\xff\xfe", b"\xfe\xff"} or b"\x00" in head[:2]:
+        raise UserError(f"{path}: this looks like UTF-16. Save it as UTF-8.")
+    return head
+
+
+def _lines(stream: io.BufferedReader, path: Path) -> Iterator[RawRecord]:
+    number = 0
+    while line := stream.readline(RECORD_LIMIT):
+        number += 1
+        if line.isspace():
+            continue
+        where = f"line {number}"
+        if len(line) == RECORD_LIMIT and not line.endswith(b"\n"):
+            raise RecordError(
+                f"is longer than {RECORD_LIMIT:,} bytes. Put one record on each line.", path=path, record=where
+            )
+        try:
+            yield RawRecord(where, value=parse_object(line))
+        except RecordError as error:
+            yield RawRecord(where, error=error.at(path, where))
+
+
+def _array_items(window: Window, path: Path) -> Iterator[RawRecord]:
+    yield from _bracketed(window, path)
+    if window.peek():
+        raise UserError(f"{path}: something follows the end of the JSON array. Put all records into one array.")
+
+
+def _wrapped_items(window: Window, path: Path) -> Iterator[RawRecord]:
+    """The array under the wrapping key; what stands beside it, such as overall scores, is passed over."""
+    found = False
+    window.skip("{")
+    try:
+        while window.peek() == '"':
+            key = window.take()
+            if not window.skip(":"):
+                break
+            if key in _WRAPPERS and window.peek() == "[":
+                found = True
+                yield from _bracketed(window, path)
+            else:
+                window.pass_over()
+            if not window.skip(","):
+                break
+    except (json.JSONDecodeError, RecordError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON ({_reason(error)}). Fetch or write the file again.") from error
+    if not found or not window.skip("}") or window.peek():
+        raise UserError(
+            f"{path}: is one object without a list called {', '.join(_WRAPPERS)}, or is cut off, or something follows "
+            "it. Put one record on each line, or all of them into one array. "
+            f"Is it a table written column by column? {_BY_ROWS}"
+        )
+
+
+def _bracketed(window: Window, path: Path) -> Iterator[RawRecord]:
+    """The values from one bracket to the other."""
+    window.skip("[")
+    number = 0
+    while window.peek() != "]" or number:
+        where = f"record {number + 1}"
+        try:
+            yield _item(window, path, where)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise _broken(path, number, error) from error
+        number += 1
+        if not window.skip(","):
+            break
+    if not window.skip("]"):
+        raise _broken(path, number, None)
+
+
+def _item(window: Window, path: Path, where: str) -> RawRecord:
+    try:
+        return RawRecord(where, value=as_object(window.take()))
+    except RecordError as error:
+        return RawRecord(where, error=error.at(path, where))
+
+
+def _broken(path: Path, number: int, error: Exception | None) -> UserError:
+    reason = "its end is missing" if error is None else _reason(error)
+    return UserError(
+        f"{path}: the JSON array breaks off after record {number} ({reason}). "
+        "Nothing behind that place can be read: fetch or write the file again."
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return error.msg
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _parquet_rows(path: Path) -> Iterator[RawRecord]:
+    try:
+        import pyarrow as arrow  # noqa: PLC0415 - an extra
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as missing:
+        raise UserError(f"{path}: reading Parquet needs pyarrow. Run: pip install 'eclose[parquet]'") from missing
+    try:
+        with parquet.ParquetFile(path) as table:
+            number = 0
+            for batch in table.iter_batches(batch_size=256):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield RawRecord(f"row {number}", value=row)
+    except (arrow.ArrowException, OSError) as error:
+        raise UserError(f"{path}: this is not a readable Parquet file ({error}).") from error

@@ -1,0 +1,289 @@
+"""Core values as JSON Lines: validated when read, written atomically.
+
+Files are the door: what comes in is checked here once, against the annotations of the core values and the few
+rules a type cannot state. Inside, nobody checks again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from eclose.core.family import Family
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Judgment
+from eclose.core.response import Response
+from eclose.core.verdict import SettledVerdict
+from eclose.errors import RecordError
+from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.json_reader import read_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+    from eclose.store.records.json_reader import JsonObject
+
+__all__ = ["AtomicFile", "ReadRecord", "check", "decode", "encode", "parse", "read", "scan", "values", "write"]
+
+T = TypeVar("T")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+PASSAGE_LIMIT = 1_000_000
+"""Longest passage in characters: twenty times the longest whole context of the paper's benchmarks."""
+
+NOT_JSON = "not JSON"
+WRONG_RECORD = "wrong record"
+DUPLICATE = "duplicate"
+"""The same record again, under the same id."""
+ID_REUSED = "id used twice"
+"""Other content under an id that was used before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord(Generic[T]):
+    """One record of a file: its value, or why it was set aside, or the error that stands in its place."""
+
+    where: str
+    value: T | None = None
+    rejected: str | None = None
+    """Why a readable record is set aside on purpose, such as ``duplicate``."""
+    error: RecordError | None = None
+    error_kind: str = "unreadable"
+    """The kind of error, under which quarantined records are counted."""
+    repairs: tuple[str, ...] = ()
+    """What was mended on the way in; each kind of repair is documented."""
+
+
+def scan(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
+    """Every record of the file, readable or not."""
+    for raw in read_objects(path):
+        if raw.value is None:
+            yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
+            continue
+        try:
+            yield ReadRecord(raw.where, value=decode(kind, raw.value))
+        except RecordError as error:
+            yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
+
+
+def read(path: Path | str, kind: type[T]) -> Iterator[T]:
+    """Every value of the file; the first record that cannot be read raises."""
+    return values(scan(path, kind))
+
+
+def values(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
+    """The values alone, without what was set aside; the first error raises."""
+    for record in records:
+        if record.error is not None:
+            raise record.error
+        if record.value is not None:
+            yield record.value
+
+
+def decode(kind: type[T], record: JsonObject) -> T:
+    """A core value from a JSON object of ours; a record with three mistakes reports all three."""
+    value = parse(kind, _named(kind, record))
+    check(value)
+    return value
+
+
+def parse(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
+    """A dataclass from a JSON object, by its annotations alone; reports everything that is wrong."""
+    if extra == "ignore":
+        names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+        record = {name: value for name, value in record.items() if name in names}
+    try:
+        # Through JSON text, because only there strictness means what a file format means by it: a list may
+        # become a tuple and "L1" a reason code, but "yes" is no label and 7 is no id.
+        return _adapter(kind).validate_json(json.dumps(record), strict=True, extra=extra)
+    except ValidationError as invalid:
+        if (mistaken := _mistaken(kind, record)) is not None:
+            raise RecordError(mistaken) from invalid
+        shapes = {field.name: field.metadata.get("shape") for field in fields(kind)}  # type: ignore[arg-type]
+        problems = (_problem(error, record, shapes) for error in invalid.errors())
+        raise RecordError("; ".join(problems)) from invalid
+    except RecursionError as error:
+        raise RecordError("is nested too deeply to be a record.") from error
+    except TypeError as error:
+        # A table may hold dates and bytes, which have no place in JSON.
+        raise RecordError(f"holds a value that is not JSON ({error}). Write it as a text.") from error
+
+
+def check(value: object) -> None:
+    """The rules a type cannot state; raises with everything that is wrong."""
+    rules = _RULES.get(type(value))
+    if rules and (problems := list(rules(value))):
+        raise RecordError("; ".join(problems))
+
+
+def encode(value: object) -> bytes:
+    """One line of JSON, without its line break. Fields at their default are left out."""
+    return _adapter(type(value)).dump_json(value, exclude_defaults=True)
+
+
+def write(path: Path | str, records: Iterable[object]) -> int:
+    """Write values, one a line; the file appears whole or not at all. Returns how many there were."""
+    count = 0
+    with AtomicFile(path) as file:
+        for record in records:
+            file.write(encode(record) + b"\n")
+            count += 1
+    return count
+
+
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def _problem(error: ErrorDetails, record: JsonObject, shapes: dict[str, str | None]) -> str:
+    """One validation error as a phrase: where in the record, what, and what belongs there."""
+    place = _place(error["loc"])
+    kind = error["type"]
+    if kind == "json_invalid":
+        broken = _half_surrogate(record)
+        return f"{broken}: holds half of a surrogate pair, which is not text" if broken else "is nested too deeply"
+    if kind == "unexpected_keyword_argument":
+        return f"{place}: no such field; remove it or check its spelling"
+    message = "is missing" if kind in {"missing", "missing_argument"} else error["msg"].removeprefix("Input ")
+    shape = shapes.get(str(error["loc"][0])) if error["loc"] else None
+    return f"{place}: {message[0].lower()}{message[1:]}" + (f"; write {shape}" if shape else "")
+
+
+def _place(parts: tuple[str | int, ...]) -> str:
+    """``evidence[3].text``; a name that would upset a terminal is shown by its escapes."""
+    named = (part if isinstance(part, int) or part.isprintable() else repr(part) for part in parts)
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named).lstrip(".")
+
+
+def _half_surrogate(record: JsonObject) -> str | None:
+    """The place of a text that cannot be written as UTF-8. Walks without recursion: the record may be deep."""
+    pending: list[tuple[tuple[str | int, ...], object]] = [((), record)]
+    while pending:
+        parts, value = pending.pop()
+        if isinstance(value, str) and _SURROGATE.search(value):
+            return _place(parts)
+        if isinstance(value, list):
+            pending.extend(((*parts, index), item) for index, item in enumerate(value))
+        elif isinstance(value, dict):
+            if any(map(_SURROGATE.search, value)):
+                return _place((*parts, "a key"))
+            pending.extend(((*parts, key), item) for key, item in value.items())
+    return None
+
+
+_LETTERS = {"L": "locally_sound", "A": "aligned", "C": "closed", "K": "complete", "Acc": "correct"}
+
+
+def _named(kind: type[object], record: JsonObject) -> JsonObject:
+    """Verdicts may be written with the paper's letters, and with 0 and 1 as a spreadsheet has them."""
+    verdict = record.get("verdict")
+    if kind is not SettledVerdict or not isinstance(verdict, dict):
+        return record
+    labels = {
+        _LETTERS.get(name, name): bool(label) if type(label) is int and label in (0, 1) else label
+        for name, label in verdict.items()
+    }
+    if len(labels) != len(verdict):
+        raise RecordError("verdict: a label is given under its name and under its letter; keep one")
+    return {**record, "verdict": labels}
+
+
+# The keys by which a record of ours is known, and what people call it.
+_MARKS: dict[type[Any], tuple[frozenset[str], str]] = {
+    Instance: (frozenset({"question", "evidence"}), "an instance"),
+    Response: (frozenset({"instance_id", "trace"}), "a response"),
+    Judgment: (frozenset({"response_id", "judge"}), "a judgment"),
+    SettledVerdict: (frozenset({"response_id", "verdict"}), "a verdict"),
+    Family: (frozenset({"source", "gold"}), "a family"),
+}
+
+
+def _mistaken(kind: type[object], record: JsonObject) -> str | None:
+    """A sentence for somebody who gave the wrong file; None when the record is none of our other kinds."""
+    if kind not in _MARKS or _MARKS[kind][0] <= record.keys():
+        return None
+    looks = next((name for marks, name in _MARKS.values() if marks <= record.keys()), None)
+    return f"looks like {looks}, not {_MARKS[kind][1]}. Is this the file you meant?" if looks else None
+
+
+def _blank(**texts: str | None) -> Iterator[str]:
+    for name, text in texts.items():
+        if text is not None and (problem := _text_problem(text)):
+            yield f"{name}: {problem}"
+
+
+def _text_problem(text: str) -> str | None:
+    if not text or text.isspace():
+        return "is empty"
+    if "\x00" in text:
+        return "holds a NUL character, which no model or database accepts; remove it"
+    return None
+
+
+def _instance_rules(instance: Instance) -> Iterator[str]:
+    yield from _blank(id=instance.id, question=instance.question, reference_answer=instance.reference_answer)
+    if not instance.evidence:
+        yield "evidence: is empty; a question without passages cannot be studied here"
+    for index, passage in enumerate(instance.evidence):
+        # The place is spelled out only where there is a problem: this loop runs for every passage ever read.
+        for problem in _passage_problems(passage):
+            yield f"evidence[{index}].{problem}"
+    if len(instance.passage_ids) != len(instance.evidence):
+        ids = [passage.id for passage in instance.evidence]
+        twice = next(id_ for id_ in ids if ids.count(id_) > 1)
+        yield f"evidence: the passage id {twice!r} occurs twice; titles may repeat, ids may not"
+    for unknown in sorted(set(instance.support_ids or ()) - instance.passage_ids):
+        yield f"support_ids: {unknown!r} is no passage of the evidence"
+    for index, alias in enumerate(instance.aliases):
+        yield from _blank(**{f"aliases[{index}]": alias})
+    if instance.hops is not None and instance.hops < 1:
+        yield f"hops: {instance.hops} is less than one"
+
+
+def _passage_problems(passage: Passage) -> Iterator[str]:
+    if problem := _text_problem(passage.id):
+        yield f"id: {problem}"
+    if problem := _text_problem(passage.text):
+        yield f"text: {problem}"
+    if "\x00" in passage.title:
+        yield "title: holds a NUL character; remove it"
+    if len(passage.text) > PASSAGE_LIMIT:
+        yield f"text: has {len(passage.text):,} characters, at most {PASSAGE_LIMIT:,}; split it"
+
+
+def _response_rules(response: Response) -> Iterator[str]:
+    yield from _blank(id=response.id, instance_id=response.instance_id, answer=response.answer)
+    for index, text in enumerate(response.trace.texts):
+        yield from _blank(**{f"trace.steps[{index}].text": text})
+
+
+def _judgment_rules(judgment: Judgment) -> Iterator[str]:
+    yield from _blank(response_id=judgment.response_id, judge=judgment.judge)
+    for index, step in enumerate(judgment.steps):
+        if step.failure is not None and step.sound is not False:
+            yield f"steps[{index}]: failure {step.failure.value} is given for a step that is not unsound"
+        if step.substantive is False and step.sound is not None:
+            yield f"steps[{index}]: soundness is given for a step that is not substantive"
+
+
+def _verdict_rules(settled: SettledVerdict) -> Iterator[str]:
+    yield from _blank(response_id=settled.response_id, instance_id=settled.instance_id)
+
+
+_RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
+    Instance: _instance_rules,
+    Response: _response_rules,
+    Judgment: _judgment_rules,
+    SettledVerdict: _verdict_rules,
+}

@@ -1,0 +1,1 @@
+"""Runs: resumable steps over records, their folders, manifests and provenance."""

@@ -1,0 +1,187 @@
+"""Decide which families of a file can be trained on, and give the reason for every other one.
+
+The decision is the same for every objective, so that all of them see the same families. It is written down beside the
+run: resuming, and the other processes of a run, read it instead of deciding again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import eclose
+from eclose.core.family import Family, ViewKind
+from eclose.core.identity import content_hash
+from eclose.errors import RecordError, UserError
+from eclose.likelihood.family_scores import Pack
+from eclose.likelihood.render import TOO_LONG, Renderer, TooLongError, response_segments
+from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.counts import Tally
+from eclose.store.records.families import failed_gate
+from eclose.store.records.indexed import IndexedFile, index_file
+from eclose.store.records.jsonl import ReadRecord
+from eclose.store.runs.manifest import file_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_CHUNK = re.compile(r"\s*\S+|\s+")
+_REMEMBERED = 500_000
+_SLACK_SHARE, _SLACK_TOKENS = 0.05, 32
+"""How far from the limit an estimate must be to be believed."""
+
+
+class Admission(NamedTuple):
+    """Families of a file that can be trained on, the counts, and the records left out with their reasons."""
+
+    families: IndexedFile[Family]
+    tally: Tally
+    left_out: list[ReadRecord[Family]]
+
+
+def admit(
+    path: Path, renderer: Renderer, tick: Callable[[], None] = lambda: None, *, record: Path | None = None
+) -> Admission:
+    """Admit the families of a file that pass every gate and fit into the renderer's length.
+
+    Args:
+        path: Families as JSON Lines.
+        renderer: Turns a family into tokens, and knows the longest path allowed.
+        tick: Called for every family that is looked at.
+        record: File that keeps the decision. It is read where it was made from the same families, tokenizer, prompt
+            and length, and written otherwise.
+
+    Raises:
+        UserError: No family of the file can be trained on.
+    """
+    key = None if record is None else _key(path, renderer)
+    admission = None if record is None else _recorded(record, key, path)
+    if admission is not None:
+        return admission
+    admission = _decide(path, renderer, tick)
+    if not len(admission.families):
+        raise UserError(f"{path}: there is no family to train on ({admission.tally.counts()}).")
+    if record is not None:
+        _write(record, key, admission)
+    return admission
+
+
+def _decide(path: Path, renderer: Renderer, tick: Callable[[], None]) -> Admission:
+    estimate = _LengthEstimate(renderer)
+
+    def refuse(family: Family) -> str | None:
+        tick()
+        if reason := failed_gate(family):
+            return reason
+        return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG
+
+    return Admission(*index_file(path, Family, refuse))
+
+
+def _fits(family: Family, renderer: Renderer) -> bool:
+    """Return whether every path any objective may take is short enough, whichever evidence edit is drawn."""
+    crossed = [(asked, answered) for asked in ViewKind for answered in ViewKind]
+    try:
+        for edit in family.evidence_edits:
+            pack = Pack(family, edit, renderer)
+            pack.responses(crossed)
+            pack.comparisons()
+    except TooLongError:
+        return False
+    return True
+
+
+@dataclass
+class _LengthEstimate:
+    """Bounds a family's longest path without tokenizing it: tokens are counted once for every distinct word.
+
+    A tokenizer that parts at white space needs for a text the tokens of its words. Where the sum comes near the limit,
+    the family is tokenized as a whole.
+    """
+
+    renderer: Renderer
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def surely_fits(self, family: Family) -> bool:
+        """Return whether the longest prompt with the longest trace and answer stays clearly below the limit."""
+        views = [family.gold, *(edit.view for edit in family.evidence_edits), family.question_edit.view]
+        inputs = [(view.question, view.evidence) for view in views]
+        prompt = self._frame + max(self._tokens(self.renderer.prompt.messages(*pair)[-1]["content"]) for pair in inputs)
+        # Comparisons join a trace with another view's answer, so the longest of each count.
+        traces, answers = [], []
+        for view in views:
+            texts = [segment.text for segment in response_segments(view.trace, view.answer, "")]
+            traces.append(self._tokens("".join(texts[:-3])))
+            answers.append(self._tokens("".join(texts[-3:])))
+        tokens = prompt + max(traces) + max(answers)
+        return tokens * (1 + _SLACK_SHARE) + _SLACK_TOKENS <= self.renderer.max_length
+
+    @cached_property
+    def _frame(self) -> int:
+        """Tokens of a prompt without passages and question: instructions, demonstrations, the template's own."""
+        return self._tokens(self.renderer.prompt_text("", ()))
+
+    def _tokens(self, text: str) -> int:
+        words = _CHUNK.findall(text)
+        if missing := [word for word in set(words) if word not in self._counts]:
+            if len(self._counts) > _REMEMBERED:
+                self._counts.clear()
+                missing = list(set(words))
+            encoded = self.renderer.tokenizer(missing, add_special_tokens=False)["input_ids"]
+            self._counts.update(zip(missing, map(len, encoded), strict=True))
+        return sum(map(self._counts.__getitem__, words))
+
+
+def _key(path: Path, renderer: Renderer) -> str:
+    """Return the hash of everything the decision rests on."""
+    tokenizer = renderer.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    vocabulary = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
+    prompt = renderer.prompt_text("", ())
+    return content_hash([file_hash(path), vocabulary, prompt, renderer.max_length, eclose.__version__])
+
+
+def _recorded(record: Path, key: str | None, path: Path) -> Admission | None:
+    """Return the decision that was written down; None where there is none, or it rests on something else."""
+    try:
+        kept: dict[str, Any] = json.loads(record.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if kept.get("key") != key:
+        return None
+    counts = kept["counts"]
+    tally = Tally(counts["received"], counts["accepted"], *(Counter(counts[name]) for name in _REASONS))
+    index = IndexedFile.restored(path, Family, kept["families"])
+    return Admission(index, tally, [_left_out(row) for row in kept["left_out"]])
+
+
+_REASONS = ("rejected", "quarantined", "repaired")
+
+
+def _left_out(row: dict[str, str]) -> ReadRecord[Family]:
+    if "rejected" in row:
+        return ReadRecord(row["where"], rejected=row["rejected"])
+    return ReadRecord(row["where"], error=RecordError(row["error"]), error_kind=row["error_kind"])
+
+
+def _write(record: Path, key: str | None, admission: Admission) -> None:
+    counts = admission.tally.counts()
+    rows = [
+        {"where": row.where, "rejected": row.rejected}
+        if row.rejected is not None
+        else {"where": row.where, "error": str(row.error), "error_kind": row.error_kind}
+        for row in admission.left_out
+    ]
+    kept = {
+        "key": key,
+        "counts": {name: getattr(counts, name) for name in ("received", "accepted", *_REASONS)},
+        "left_out": rows,
+        "families": list(admission.families.rows()),
+    }
+    with AtomicFile(record) as file:
+        file.write(json.dumps(kept).encode() + b"\n")

@@ -1,0 +1,203 @@
+"""Settings of a run: one flat list of names, the same in YAML, as flags, in Python and in ``recipe.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from eclose.core.identity import canonical_json
+from eclose.errors import SettingError, UserError
+from eclose.store.records.json_reader import require_file
+from eclose.training.config import EClosureConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_NO_SETTING = frozenset({"output_dir", "local_rank", "per_device_train_batch_size"})
+"""Fields of the configuration that say where a run lies or that the trainer derives from others."""
+SAME_RESULT = frozenset(
+    {
+        *("processes", "tokens_per_forward", "gradient_checkpointing", "gradient_checkpointing_kwargs"),
+        *("dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers"),
+        *("dataloader_prefetch_factor", "dataloader_multiprocessing_context", "torch_empty_cache_steps"),
+        *("logging_steps", "logging_strategy", "logging_first_step", "log_level", "log_level_replica"),
+        *("log_on_each_node", "report_to", "run_name", "project", "disable_tqdm", "save_total_limit"),
+        *("trackio_space_id", "trackio_bucket_id", "trackio_static_space_id", "skip_memory_metrics"),
+        *("push_to_hub", "hub_private_repo", "hub_model_id", "hub_strategy", "hub_always_push", "hub_revision"),
+        *(
+            "ddp_find_unused_parameters",
+            "ddp_bucket_cap_mb",
+            "ddp_backend",
+            "ddp_timeout",
+            "per_device_eval_batch_size",
+        ),
+    }
+)
+"""Settings that change how a run goes and not its weights. A run may go on with other values of these."""
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Which weights are trained, and which part of them. Defaults are those of the paper (appendix D.4)."""
+
+    model: str
+    revision: str | None = None
+    dtype: str = "auto"
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    lora_dropout: float = 0.0
+    lora_targets: str | list[str] = "all-linear"
+
+
+MODEL_HELP = {
+    "model": "A name on the hub, a folder, or a GGUF file.",
+    "revision": "Commit of the model's repository; pin it so that the run can be repeated.",
+    "dtype": "Precision the weights are loaded in: float32, bfloat16, or auto (the checkpoint's own, but float32 on a "
+    "CPU that a short trial finds clearly faster with it).",
+    "lora_rank": "Rank of the adapter; 0 trains all weights.",
+    "lora_alpha": "Scale of the adapter.",
+    "lora_dropout": "Dropout of the adapter; any value but 0 switches tree scoring off.",
+    "lora_targets": "Layers that are adapted: all-linear, or a list of module names.",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of the model and of its training, as a user wrote them."""
+
+    model: ModelSettings
+    training: dict[str, Any]
+    """Fields of ``EClosureConfig`` that are not left at their default."""
+
+    def config(self, output_dir: Path, **more: Any) -> EClosureConfig:
+        """Build the training settings of a run in a folder."""
+        return EClosureConfig(output_dir=str(output_dir), **{**self.training, **more})
+
+
+def resolved_settings(model: ModelSettings, config: EClosureConfig) -> dict[str, Any]:
+    """Return every setting of a run by name, defaults included, as JSON values. Secrets are left out."""
+    names = (field.name for field in fields(config) if field.init and field.name not in _NO_SETTING)
+    training = {name: getattr(config, name) for name in names if not name.endswith("_token")}
+    values: dict[str, Any] = json.loads(json.dumps({**asdict(model), **training}, default=_plain_object))
+    return {name: _plain_number(value) for name, value in values.items()}
+
+
+def deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide a run's result."""
+    return {name: value for name, value in settings.items() if name not in SAME_RESULT}
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Name every setting that differs, with both values. A setting that ``before`` does not know had its default."""
+    defaults: dict[str, Any] = {}
+    if now.keys() - before.keys():
+        defaults = resolved_settings(ModelSettings(""), EClosureConfig(output_dir="."))
+    for name in sorted(now):
+        old = before.get(name, defaults.get(name))
+        if old != now[name]:
+            yield f"{name} = {canonical_json(old)} before, {canonical_json(now[name])} now"
+
+
+def _plain_object(value: Any) -> Any:
+    return value.to_dict() if hasattr(value, "to_dict") else str(value)
+
+
+def _plain_number(value: Any) -> Any:
+    """Write whole numbers one way: a flag makes 50.0 of what a default calls 50."""
+    if isinstance(value, dict):
+        return {name: _plain_number(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain_number(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def read_recipe(path: Path | None, overrides: Mapping[str, Any]) -> Recipe:
+    """Read a recipe from a YAML file and from settings that override it; report everything that is wrong at once."""
+    settings = {**(_yaml(path) if path else {}), **overrides}
+    hints = _hints()
+    problems, values = [], {}
+    for name, value in settings.items():
+        if name not in hints:
+            problems.append(_unknown(name, hints))
+            continue
+        try:
+            values[name] = _validated(hints[name], value)
+        except ValidationError as invalid:
+            problems.append(f"{name} = {value!r}: {invalid.errors()[0]['msg'].lower()}")
+    if "model" not in values and not any(problem.startswith("model") for problem in problems):
+        problems.append("model: is missing; name the weights to train")
+    if problems:
+        raise SettingError(f"{path or 'settings'}: " + "; ".join(problems))
+    ours = {field.name for field in fields(ModelSettings)}
+    return Recipe(
+        ModelSettings(**{name: value for name, value in values.items() if name in ours}),
+        {name: value for name, value in values.items() if name not in ours},
+    )
+
+
+def _validated(hint: Any, value: Any) -> Any:
+    kind: TypeAdapter[Any] = TypeAdapter(hint)
+    try:
+        return kind.validate_python(value)
+    except ValidationError:
+        # YAML reads the word "no", which several settings take, as false.
+        if not isinstance(value, bool):
+            raise
+        return kind.validate_python("yes" if value else "no")
+
+
+def flags(words: list[str]) -> dict[str, Any]:
+    """Parse ``--learning-rate 1e-4 --full-determinism`` into settings; a flag without a value is true."""
+    settings: dict[str, Any] = {}
+    name: str | None = None
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            name = name.replace("-", "_")
+            settings[name] = _value(value) if equals else True
+            if equals:
+                name = None
+        elif name is not None:
+            settings[name], name = _value(word), None
+        else:
+            raise SettingError(f"{word!r}: no setting precedes this value. Write --name value.")
+    return settings
+
+
+def _value(text: str) -> Any:
+    import yaml  # noqa: PLC0415 - comes with the train extra
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415
+
+    require_file(path)
+    try:
+        settings = yaml.safe_load(path.read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not YAML ({' '.join(str(error).split())}).") from error
+    if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
+        raise UserError(f"{path}: a recipe is a list of `name: value` lines.")
+    return settings
+
+
+def _hints() -> dict[str, Any]:
+    """Return the type of every setting. The folder of the run is an option of the command and no setting."""
+    hints = {**get_type_hints(EClosureConfig), **get_type_hints(ModelSettings)}
+    names = {field.name for kind in (EClosureConfig, ModelSettings) for field in fields(kind) if field.init}
+    return {name: hint for name, hint in hints.items() if name in names - {"output_dir"}}
+
+
+def _unknown(name: str, hints: Mapping[str, Any]) -> str:
+    near = get_close_matches(name, hints, n=1)
+    return f"{name}: no such setting" + (f"; did you mean {near[0]}?" if near else "")

@@ -1,0 +1,84 @@
+"""Keep the wall-clock time, processes and device of a run, summed over every session that worked on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from transformers import TrainerCallback
+
+from eclose.store.records.atomic import AtomicFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eclose.training.config import EClosureConfig
+
+SESSIONS = "sessions.json"
+
+
+class Sessions(TrainerCallback):
+    """The sessions of a run: one from every start to its end, or to the last sign of life of one that was killed.
+
+    The time of a killed session counts up to its last log line or checkpoint, also for updates that were done again.
+    """
+
+    def __init__(self, folder: Path, config: EClosureConfig) -> None:
+        self._path = folder / SESSIONS
+        self._start = monotonic()
+        self._earlier: list[dict[str, Any]] = []
+        self._current: dict[str, Any] = {
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": 0.0,
+            "ended": False,
+            "first_update": 0,
+            "last_update": 0,
+            "processes": config.world_size,
+            "device": _device(config.device),
+            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        }
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Note where this session starts."""
+        if state.is_world_process_zero:
+            self._earlier = json.loads(self._path.read_text("utf-8")) if self._path.is_file() else []
+            self._current["first_update"] = state.global_step
+            self._write(state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Note how far this session got."""
+        if state.is_world_process_zero:
+            self._write(state.global_step)
+
+    on_save = on_log
+
+    def finish(self, update: int) -> dict[str, Any]:
+        """Close this session and return the totals of the run for its manifest."""
+        self._current["ended"] = True
+        self._write(update)
+        sessions = [*self._earlier, self._current]
+        return {
+            "seconds": round(sum(session["seconds"] for session in sessions), 1),
+            "device_seconds": round(sum(session["seconds"] * session["processes"] for session in sessions), 1),
+            "processes": self._current["processes"],
+            "device": self._current["device"],
+            "sessions": sessions,
+        }
+
+    def _write(self, update: int) -> None:
+        self._current |= {"seconds": round(monotonic() - self._start, 1), "last_update": update}
+        with AtomicFile(self._path) as file:
+            file.write(json.dumps([*self._earlier, self._current], indent=2).encode() + b"\n")
+
+
+def _device(device: torch.device) -> str:
+    """Return the name of a device as a table of costs would have it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({platform.processor() or platform.machine()}, {os.cpu_count()} cores)"

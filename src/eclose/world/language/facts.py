@@ -1,0 +1,188 @@
+"""What is so: entities of the world with their facts, made in small seeded scenes.
+
+A scene holds what one question needs and what is meant to mislead: other works with chains of their own, namesakes,
+titles used twice, older values with their dates. It knows nothing of how anything is put into words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from eclose.core.answers import contains_span, normalize
+from eclose.world.language import names
+from eclose.world.language import relations as rel
+from eclose.world.language.relations import Relation
+from eclose.world.language.values import ValueKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A fact as an article states it."""
+
+    subject: str | None
+    """None for whatever the article is about."""
+    relation: Relation
+    value: str
+    era: int | None = None
+    """The year up to which, or in which, it held; None for what holds now."""
+
+
+@dataclass
+class Entity:
+    """Someone or something with an article of its own."""
+
+    kind: str
+    name: str
+    title: str
+    statements: list[Statement] = field(default_factory=list)
+    occupation: str | None = None
+    alias: str | None = None
+
+    @property
+    def woman(self) -> bool:
+        """Whether to say she."""
+        return names.is_woman(self.name)
+
+    def value(self, relation: Relation) -> str | None:
+        """The present value of a relation."""
+        return next((s.value for s in self.statements if s.relation is relation and s.era is None), None)
+
+    def say(self, relation: Relation, value: str, era: int | None = None) -> None:
+        """State a fact, once."""
+        statement = Statement(None, relation, value, era)
+        if statement not in self.statements:
+            self.statements.append(statement)
+
+
+_MAKERS: dict[str, Callable[[Random], str]] = {
+    rel.FILM: names.title,
+    rel.BOOK: names.title,
+    rel.SONG: names.title,
+    rel.COMPANY: names.company,
+    rel.CITY: names.city,
+    rel.COUNTRY: names.country,
+    rel.UNIVERSITY: names.university,
+    rel.AWARD: names.award,
+    rel.RIVER: names.river,
+    rel.PERSON: names.person,
+}
+_PARENTS = {rel.FATHER: names.man, rel.MOTHER: names.woman}
+
+# How often an entity's article states a relation when no question needs it.
+_COMMON: dict[str, tuple[tuple[Relation, float], ...]] = {
+    rel.FILM: ((rel.DIRECTOR, 0.9), (rel.RELEASED, 0.8), (rel.STUDIO, 0.4), (rel.SCREENWRITER, 0.4),
+               (rel.RUNTIME, 0.5)),
+    rel.BOOK: ((rel.AUTHOR, 0.9), (rel.PUBLISHED, 0.8), (rel.PUBLISHER, 0.5), (rel.PAGES, 0.4)),
+    rel.SONG: ((rel.PERFORMER, 0.9), (rel.ISSUED, 0.7), (rel.SONGWRITER, 0.5)),
+    rel.PERSON: ((rel.BIRTH_DATE, 0.9), (rel.BIRTH_PLACE, 0.7), (rel.NATIONALITY, 0.4), (rel.EDUCATED, 0.4),
+                 (rel.DEATH_DATE, 0.5), (rel.DEATH_PLACE, 0.3), (rel.SPOUSE, 0.3), (rel.PRIZE, 0.3)),
+    rel.COMPANY: ((rel.FOUNDER, 0.6), (rel.HEADQUARTERS, 0.8), (rel.FOUNDED, 0.7), (rel.EMPLOYEES, 0.4)),
+    rel.CITY: ((rel.LIES_IN, 0.9), (rel.POPULATION, 0.7), (rel.ON_RIVER, 0.5)),
+    rel.COUNTRY: ((rel.CAPITAL, 0.9),),
+    rel.UNIVERSITY: ((rel.SEATED, 0.9), (rel.ESTABLISHED, 0.7)),
+    rel.AWARD: ((rel.PRESENTED, 0.7),),
+    rel.RIVER: (),
+}  # fmt: skip
+
+
+# People are grown when they make things, and make nothing after they died: whatever is drawn goes together.
+_YEARS = {
+    rel.BIRTH_DATE: (1912, 1942),
+    rel.RELEASED: (1963, 1985),
+    rel.PUBLISHED: (1963, 1985),
+    rel.ISSUED: (1963, 1985),
+    rel.FOUNDED: (1963, 1985),
+    rel.DEATH_DATE: (1986, 2016),
+    rel.ESTABLISHED: (1650, 1950),
+}
+_DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
+# What changes over time, and when it was still otherwise: for a company, after it was founded.
+_PAST = {rel.POPULATION: (1931, 1998), rel.EMPLOYEES: (1987, 2012), rel.HEADQUARTERS: (1987, 2012)}
+
+
+_words = lru_cache(maxsize=4_096)(normalize)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether one name stands within the other, as a judge of answers sees them: articles tell nothing apart."""
+    ours, theirs = _words(one), _words(other)
+    return contains_span(ours, theirs) or contains_span(theirs, ours)
+
+
+class Scene:
+    """The entities around one question. Names are new unless sharing one is asked for."""
+
+    def __init__(self, rng: Random, detail: float = 1.0) -> None:
+        self.rng = rng
+        self.detail = detail
+        self.entities: list[Entity] = []
+        self.names: set[str] = set()
+        self.parents: set[str] = set()
+
+    def new_name(self, kind: str, relation: Relation | None = None) -> str:
+        """A name that nothing in the scene has or holds within its own. Fathers are men, mothers are women."""
+        make = _PARENTS.get(relation, _MAKERS[kind]) if relation else _MAKERS[kind]
+        while True:
+            name = make(self.rng)
+            parts = {name, name.split()[-1]} if kind == rel.PERSON else {name}
+            if not any(_alike(part, taken) for part in parts for taken in self.names):
+                self.names |= parts
+                return name
+
+    def entity(
+        self, kind: str, name: str | None = None, occupation: str | None = None, note: str | None = None
+    ) -> Entity:
+        """A new entity; a note such as "film" tells it from a namesake in its title."""
+        name = name or self.new_name(kind)
+        title = f"{name} ({note})" if note else name
+        made = Entity(kind, name, title, occupation=occupation)
+        if kind == rel.PERSON and occupation is None:
+            made.occupation = self.rng.choice(names.OCCUPATIONS)
+        self.entities.append(made)
+        return made
+
+    def literal(self, relation: Relation) -> str:
+        """A plausible value for a relation whose value has no article: a date, a number, or an unused name."""
+        rng = self.rng
+        if relation.kind is ValueKind.NAME:
+            return self.new_name(relation.object or rel.PERSON, relation)
+        if relation.kind is ValueKind.DATE:
+            year = rng.randint(*_YEARS[relation])
+            return f"{year}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+        if relation.kind is ValueKind.YEAR:
+            return str(rng.randint(*_YEARS[relation]))
+        if relation.kind is ValueKind.MINUTES:
+            return str(rng.randint(71, 179))
+        low, high = {rel.POPULATION: (2_100, 940_000), rel.EMPLOYEES: (12, 60_000)}.get(relation, (96, 912))
+        return str(rng.randint(low, high))
+
+    def link(self, subject: Entity, relation: Relation, obj: Entity | str) -> None:
+        """State a fact about the subject; a person gets the occupation the relation implies."""
+        value = obj if isinstance(obj, str) else obj.name
+        subject.say(relation, value)
+        if relation in _PARENTS:
+            self.parents.add(value)
+        if isinstance(obj, Entity) and relation.role and obj.kind == rel.PERSON:
+            obj.occupation = relation.role
+
+    def furnish(self, entity: Entity, skip: tuple[Relation, ...] = ()) -> None:
+        """Add the facts an article usually has."""
+        # A parent's dates would have to fit the child's.
+        skip = (*skip, *_DATES) if entity.name in self.parents else skip
+        for relation, chance in _COMMON[entity.kind]:
+            if relation in skip or entity.value(relation) is not None or self.rng.random() > chance * self.detail:
+                continue
+            entity.say(relation, self.literal(relation))
+        self._age(entity)
+
+    def _age(self, entity: Entity) -> None:
+        """Older values, with their dates, for what changes over time."""
+        for relation, years in _PAST.items():
+            if entity.value(relation) is not None and self.rng.random() < 0.4 * self.detail:
+                entity.say(relation, self.literal(relation), era=self.rng.randint(*years))

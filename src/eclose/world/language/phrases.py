@@ -1,0 +1,235 @@
+"""Phrases and sentence forms, written and read by the same table.
+
+A ``Phrase`` names a value by the way that leads to it: "the mother of the director of Paper Lighthouse". Reading
+is by trying every form that could have been meant; names are built so that at most one fits.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+from eclose.world.language.relations import MACROS, RELATIONS, TYPE_WORDS, VERBS, Relation
+from eclose.world.language.values import NAME, ValueKind, read_value, write_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+PRONOUNS = ("he", "she", "it")
+_NAME = re.compile(NAME)
+_TYPED = re.compile(
+    rf"the (?P<word>{'|'.join(word for words in TYPE_WORDS.values() for word in words)}) (?P<name>{NAME})"
+)
+_TYPE_OF = {word: kind for kind, words in TYPE_WORDS.items() for word in words}
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Whoever did two things: the start of a question with two branches."""
+
+    deeds: tuple[tuple[Relation, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A value named by a start and the relations that lead from it."""
+
+    base: str | Which
+    path: tuple[Relation, ...] = ()
+    kind: str | None = None
+    """The type said of the base, as in "the film Paper Lighthouse"."""
+
+    def then(self, *relations: Relation) -> Phrase:
+        """The phrase for what the relations lead to from here."""
+        return replace(self, path=(*self.path, *relations))
+
+    @property
+    def start_type(self) -> str | None:
+        """The type of the base: said, or required by the first relation."""
+        return self.path[0].subject if self.path else self.kind
+
+
+@cache
+def _parts(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The literals of a template and the slots between them."""
+    parts = re.split(r"\{(\w+)\}", template)
+    return tuple(parts[::2]), tuple(parts[1::2])
+
+
+def match_form(template: str, text: str) -> Iterator[dict[str, str]]:
+    """Every way in which the text fills the slots of a template, none of them with nothing."""
+    literals, slots = _parts(template)
+    if not text.startswith(literals[0]) or not text.endswith(literals[-1]):
+        return
+    yield from _fill(text, len(literals[0]), literals[1:], slots)
+
+
+def _fill(text: str, start: int, literals: tuple[str, ...], slots: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    if not slots:
+        if start == len(text):
+            yield {}
+        return
+    literal, rest = literals[0], literals[1:]
+    if len(slots) == 1:
+        end = len(text) - len(literal)
+        if end > start:
+            yield {slots[0]: text[start:end]}
+        return
+    end = text.find(literal, start + 1)
+    while end != -1:
+        for others in _fill(text, end + len(literal), rest, slots[1:]):
+            yield {slots[0]: text[start:end], **others}
+        end = text.find(literal, end + 1)
+
+
+_PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
+    *MACROS.items(),
+    *((template, (relation,)) for relation in RELATIONS for template in relation.phrases),
+)
+
+
+@lru_cache(maxsize=8_192)
+def read_phrase(text: str) -> Phrase | None:
+    """The phrase a text stands for."""
+    lowered = text[0].lower() + text[1:] if text else text
+    if lowered in PRONOUNS:
+        return Phrase(lowered)
+    if lowered.startswith("the "):
+        for template, path in _PHRASES:
+            for slots in match_form(template, lowered):
+                if (inner := read_phrase(slots["x"])) and fits(inner, path[0]):
+                    return inner.then(*path)
+        if (typed := _TYPED.fullmatch(lowered)) is not None:
+            return Phrase(typed["name"], kind=_TYPE_OF[typed["word"]])
+        if which := _read_which(lowered):
+            return Phrase(which)
+    return Phrase(text) if _NAME.fullmatch(text) else None
+
+
+def fits(inner: Phrase, relation: Relation) -> bool:
+    """Whether a relation can be asked of what the phrase leads to."""
+    if inner.path:
+        return inner.path[-1].object == relation.subject
+    if isinstance(inner.base, Which):
+        return relation.subject == "person"
+    return inner.kind in (None, relation.subject)
+
+
+def which_forms(deeds: tuple[tuple[Relation, str], ...]) -> str:
+    """The two deeds in words: "directed X and wrote Y"."""
+    (first, a), (second, b) = deeds
+    if first is second:
+        return f"{VERBS[first]} both {a} and {b}"
+    return f"{VERBS[first]} {a} and {VERBS[second]} {b}"
+
+
+@cache
+def _which_patterns() -> tuple[tuple[re.Pattern[str], Relation, Relation], ...]:
+    found = []
+    for first, verb in VERBS.items():
+        found.append((re.compile(rf"{verb} both (?P<a>{NAME}) and (?P<b>{NAME})"), first, first))
+        found.extend(
+            (re.compile(rf"{verb} (?P<a>{NAME}) and {other} (?P<b>{NAME})"), first, second)
+            for second, other in VERBS.items()
+            if second is not first
+        )
+    return tuple(found)
+
+
+def read_deeds(text: str) -> tuple[tuple[Relation, str], ...] | None:
+    """Two deeds out of their words."""
+    for pattern, first, second in _which_patterns():
+        if found := pattern.fullmatch(text):
+            return (first, found["a"]), (second, found["b"])
+    return None
+
+
+def _read_which(text: str) -> Which | None:
+    if not text.startswith("the person who "):
+        return None
+    deeds = read_deeds(text.removeprefix("the person who "))
+    return Which(deeds) if deeds else None
+
+
+def write_phrase(phrase: Phrase, rng: Random) -> str:
+    """The phrase in words."""
+    if not phrase.path:
+        if isinstance(phrase.base, Which):
+            return f"the person who {which_forms(phrase.base.deeds)}"
+        if phrase.kind and phrase.kind in TYPE_WORDS and phrase.kind != "person":
+            return f"the {rng.choice(TYPE_WORDS[phrase.kind])} {phrase.base}"
+        return phrase.base
+    if len(phrase.path) >= 2:
+        macro = [template for template, path in MACROS.items() if path == phrase.path[-2:]]
+        if macro and rng.random() < 0.7:
+            return macro[0].replace("{x}", write_phrase(replace(phrase, path=phrase.path[:-2]), rng))
+    inner = write_phrase(replace(phrase, path=phrase.path[:-1]), rng)
+    return rng.choice(phrase.path[-1].phrases).replace("{x}", inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A relation as a sentence states it: whose, which, what."""
+
+    subject: Phrase
+    relation: Relation
+    value: str
+
+
+# The longest literal of each form, for a quick look: most forms are out at once.
+_FORMS = tuple(
+    (max(_parts(template)[0], key=len), template, relation) for relation in RELATIONS for template in relation.forms
+)
+
+
+def read_said(text: str) -> Iterator[Said]:
+    """Every reading of a sentence core as one relation between a phrase and a value."""
+    for literal, template, relation in _FORMS:
+        if literal not in text:
+            continue
+        for slots in match_form(template, text):
+            value = read_object(relation, slots["o"])
+            subject = read_phrase(slots["s"]) if value is not None else None
+            if subject is not None and value is not None and fits(subject, relation):
+                yield Said(subject, relation, value)
+
+
+def read_object(relation: Relation, text: str) -> str | None:
+    """The value in an object slot; a pronoun stands for itself until somebody resolves it."""
+    if relation.kind is ValueKind.NAME and text.lower() in PRONOUNS:
+        return text.lower()
+    return read_value(relation.kind, text)
+
+
+def write_said(said: Said, rng: Random, subject: str | None = None, form: str | None = None) -> str:
+    """A sentence core for a relation, its first letter as it comes."""
+    template = form or rng.choice(said.relation.forms)
+    words = subject
+    if words is None or (words in PRONOUNS and not template.startswith("{s}")):
+        # A pronoun would need another case there: "the mother of she".
+        words = write_phrase(said.subject, rng)
+    return template.replace("{s}", words).replace("{o}", write_value(said.relation.kind, said.value, rng))
+
+
+_BEFORE_VOWEL = re.compile(r"\ba (?=[aeiou])")
+_AN = re.compile(r"\ban (?=[aeiou])")
+
+
+def capitalised(text: str) -> str:
+    """A sentence of a core: first letter large, "an" before a vowel."""
+    text = _BEFORE_VOWEL.sub("an ", text)
+    return text[:1].upper() + text[1:]
+
+
+def with_plain_articles(text: str) -> str:
+    """The core as it was before "an" was put in."""
+    return _AN.sub("a ", text)
+
+
+def cases(text: str) -> tuple[str, ...]:
+    """A sentence core as it stands, and as it stood before its first letter was made large."""
+    lowered = text[:1].lower() + text[1:]
+    return (text,) if lowered == text else (text, lowered)

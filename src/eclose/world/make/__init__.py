@@ -1,0 +1,1 @@
+"""Making of instances, solutions and exact families from a seed."""

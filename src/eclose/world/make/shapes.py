@@ -1,0 +1,295 @@
+"""The shapes of multi-hop questions, built as scenes: what the question needs, and what is there to mislead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eclose.world.language import relations as rel
+from eclose.world.language.facts import Entity, Scene
+from eclose.world.language.phrases import Phrase, Which
+from eclose.world.language.questions import Agree, Choose, Lookup, Span, Target
+from eclose.world.language.values import ValueKind
+
+if TYPE_CHECKING:
+    from eclose.world.language.relations import Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A question and the entities it is about."""
+
+    target: Target
+    gold: tuple[Entity, ...]
+
+
+STARTS = (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY)
+_ONWARD: dict[str, tuple[Relation, ...]] = {
+    rel.FILM: (rel.DIRECTOR, rel.SCREENWRITER, rel.STUDIO),
+    rel.BOOK: (rel.AUTHOR, rel.PUBLISHER),
+    rel.SONG: (rel.PERFORMER, rel.SONGWRITER),
+    rel.COMPANY: (rel.FOUNDER, rel.HEADQUARTERS),
+    rel.PERSON: (rel.BIRTH_PLACE, rel.DEATH_PLACE, rel.SPOUSE, rel.EDUCATED, rel.PRIZE, rel.NATIONALITY),
+    rel.CITY: (rel.LIES_IN,),
+    rel.COUNTRY: (rel.CAPITAL,),
+    rel.UNIVERSITY: (rel.SEATED,),
+    rel.AWARD: (rel.PRESENTED,),
+}
+_FINAL: dict[str, tuple[Relation, ...]] = {
+    rel.PERSON: (rel.BIRTH_DATE, rel.DEATH_DATE, rel.MOTHER, rel.FATHER),
+    rel.CITY: (rel.POPULATION, rel.ON_RIVER),
+    rel.UNIVERSITY: (rel.ESTABLISHED,),
+    rel.COMPANY: (rel.FOUNDED, rel.EMPLOYEES),
+}
+_GRANDPARENTS = tuple(rel.MACROS.values())
+# Two relations to a value with one spelling, so that the answer is the value as it stands. Not to kin: with few people
+# about, an edit would as soon make somebody their own mother.
+_PLAIN = tuple(
+    (first, last)
+    for start in STARTS
+    for first in _ONWARD[start]
+    for last in (*_ONWARD[first.object or ""], *_FINAL.get(first.object or "", ()))
+    if last.kind in (ValueKind.NAME, ValueKind.YEAR) and last.object != last.subject
+)
+_DIRECT = ((rel.FILM, rel.RELEASED), (rel.FILM, rel.RUNTIME), (rel.BOOK, rel.PUBLISHED), (rel.BOOK, rel.PAGES),
+           (rel.PERSON, rel.BIRTH_DATE), (rel.PERSON, rel.DEATH_DATE), (rel.CITY, rel.POPULATION),
+           (rel.COMPANY, rel.FOUNDED), (rel.COMPANY, rel.EMPLOYEES))  # fmt: skip
+_ROLES = (rel.DIRECTOR, rel.AUTHOR, rel.PERFORMER, rel.FOUNDER, rel.SCREENWRITER)
+_SHARED = ((rel.CITY, rel.LIES_IN), (rel.PERSON, rel.BIRTH_PLACE), (rel.PERSON, rel.NATIONALITY),
+           (rel.PERSON, rel.EDUCATED), (rel.FILM, rel.DIRECTOR), (rel.COMPANY, rel.HEADQUARTERS))  # fmt: skip
+
+
+def walk(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
+    """A path of relations, each leading where the next one begins."""
+    path: list[Relation] = []
+    kind = start
+    for left in range(hops, 0, -1):
+        choices = [*_ONWARD[kind], *(_FINAL.get(kind, ()) if left == 1 else ())]
+        # A country's capital lies in that country: that way back leads nowhere new.
+        if path and path[-1] is rel.CAPITAL:
+            choices = [relation for relation in choices if relation is not rel.LIES_IN]
+        if not choices:
+            return walk(scene, start, hops)
+        path.append(scene.rng.choice(choices))
+        kind = path[-1].object or ""
+    return tuple(path)
+
+
+def lay(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[Entity]:
+    """Give every place on the path an article; the last value needs none."""
+    made, here = [start], start
+    for relation in path[:-1]:
+        assert relation.object is not None
+        there = scene.entity(relation.object, scene.new_name(relation.object, relation))
+        scene.link(here, relation, there)
+        made.append(there)
+        here = there
+    here.say(path[-1], scene.literal(path[-1]))
+    return made
+
+
+def chain(scene: Scene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True) -> Plot:
+    """Who or what lies at the end of a path that begins with a work."""
+    kind = scene.rng.choice(STARTS)
+    path = scene.rng.choice(paths) if paths else walk(scene, kind, hops)
+    start = scene.entity(path[0].subject)
+    gold = lay(scene, start, path)
+    rival = lay(scene, scene.entity(start.kind), path)
+    if misleading:
+        _mislead(scene, start, gold, path)
+    phrase = Phrase(start.name, path, start.kind if scene.rng.random() < 0.7 or start.title != start.name else None)
+    scene.furnish(rival[0], skip=path)
+    return Plot(Lookup(phrase), tuple(gold))
+
+
+def inference(scene: Scene) -> Plot:
+    """A grandparent or a parent-in-law, sometimes of the person behind a work."""
+    return chain(scene, 2, _GRANDPARENTS)
+
+
+def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relation, ...]) -> None:
+    """A work of another kind with the same title, or a namesake, or a name used for one's work only."""
+    roll = scene.rng.random()
+    if roll < 0.25 and start.kind in (rel.FILM, rel.BOOK, rel.SONG):
+        other = scene.rng.choice([kind for kind in (rel.FILM, rel.BOOK, rel.SONG) if kind != start.kind])
+        start.title = f"{start.name} ({rel.TYPE_WORDS[start.kind][0]})"
+        scene.furnish(scene.entity(other, start.name, note=rel.TYPE_WORDS[other][0]))
+    elif roll < 0.6 and len(gold) > 1 and path[0].role:
+        person = gold[1]
+        if roll < 0.45:
+            person.title = f"{person.name} ({path[0].role})"
+            twin = scene.entity(rel.PERSON, person.name, note=None)
+            twin.title = f"{twin.name} ({twin.occupation})"
+            twin.say(path[1], scene.literal(path[1]))
+            scene.furnish(twin, skip=path)
+        else:
+            alias = scene.new_name(rel.PERSON)
+            person.alias = alias
+            person.say(rel.ALIAS, alias)
+            start.statements = [
+                type(s)(s.subject, s.relation, alias, s.era) if s.value == person.name else s for s in start.statements
+            ]
+
+
+def comparison(scene: Scene, rivals: int = 1) -> Plot:
+    """Which of two has the smaller or larger value."""
+    kind, attribute = scene.rng.choice(_DIRECT)
+    return _choose(scene, kind, (), attribute, rivals)
+
+
+def bridge_comparison(scene: Scene, rivals: int = 1) -> Plot:
+    """The same of two works, by the people behind them."""
+    role = scene.rng.choice(_ROLES)
+    attribute = scene.rng.choice((rel.BIRTH_DATE, rel.BIRTH_DATE, rel.DEATH_DATE))
+    return _choose(scene, role.subject, (role,), attribute, rivals)
+
+
+def _choose(scene: Scene, kind: str, path: tuple[Relation, ...], attribute: Relation, rivals: int) -> Plot:
+    gold: list[Entity] = []
+    for _ in range(2):
+        gold += lay(scene, scene.entity(kind), (*path, attribute))
+    for _ in range(rivals):
+        lay(scene, scene.entity(kind), (*path, attribute))
+    options = (gold[0].name, gold[len(gold) // 2].name)
+    return Plot(Choose(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
+
+
+def agreement(scene: Scene, rivals: int = 0) -> Plot:
+    """Whether two things, or the people behind them, have something in common.
+
+    With rivals, one of them would give the other answer in the second thing's place.
+    """
+    kind, relation = scene.rng.choice(_SHARED)
+    bridged = kind == rel.PERSON and scene.rng.random() < 0.5
+    role = scene.rng.choice(_ROLES) if bridged else None
+    path = (role, relation) if role else (relation,)
+    gold: list[Entity] = []
+    for _ in range(2):
+        gold += lay(scene, scene.entity(path[0].subject), path)
+    half = len(gold) // 2
+    agree = scene.rng.random() < 0.5
+    if agree:
+        _share(gold[half - 1], gold[-1], relation)
+    others = [lay(scene, scene.entity(path[0].subject), path) for _ in range(rivals)]
+    if others and not agree:
+        _share(gold[half - 1], others[0][-1], relation)
+    left, right = (Phrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
+    return Plot(Agree(left, right, relation), tuple(gold))
+
+
+def _share(one: Entity, other: Entity, relation: Relation) -> None:
+    """Give the other the value that the first has."""
+    shared = one.value(relation)
+    assert shared is not None
+    other.statements = [
+        type(s)(s.subject, s.relation, shared, s.era) if s.relation is relation else s for s in other.statements
+    ]
+
+
+def span(scene: Scene, rivals: int = 0) -> Plot:
+    """A number of years: a life, or a person's age when a work came out."""
+    if scene.rng.random() < 0.4:
+        work, person = _lived(scene)
+        for _ in range(rivals):
+            _lived(scene)
+        whose = Phrase(work.name, (rel.DIRECTOR,), rel.FILM)
+        return Plot(Span(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE)), (work, person))
+    role, when = scene.rng.choice(
+        ((rel.DIRECTOR, rel.RELEASED), (rel.AUTHOR, rel.PUBLISHED), (rel.PERFORMER, rel.ISSUED))
+    )
+    work, person = _made(scene, role, when)
+    for _ in range(rivals):
+        _made(scene, role, when)
+    base = Phrase(work.name, (), role.subject)
+    return Plot(Span(base.then(role, rel.BIRTH_DATE), base.then(when)), (work, person))
+
+
+def _lived(scene: Scene) -> tuple[Entity, Entity]:
+    """A film and its director, with both dates."""
+    (person,) = lay(scene, scene.entity(rel.PERSON), (rel.BIRTH_DATE,))
+    person.say(rel.DEATH_DATE, scene.literal(rel.DEATH_DATE))
+    work = scene.entity(rel.FILM)
+    scene.link(work, rel.DIRECTOR, person)
+    return work, person
+
+
+def _made(scene: Scene, role: Relation, when: Relation) -> tuple[Entity, Entity]:
+    """A work with its year, and the person behind it with a birth date."""
+    work, person = lay(scene, scene.entity(role.subject), (role, rel.BIRTH_DATE))
+    work.say(when, scene.literal(when))
+    return work, person
+
+
+def intersection(scene: Scene, onward: int = 0) -> Plot:
+    """Whoever did two things, or what lies some relations beyond."""
+    roles = scene.rng.choice(((rel.STAR, rel.STAR), (rel.DIRECTOR, rel.SCREENWRITER), (rel.AUTHOR, rel.AUTHOR),
+                              (rel.STAR, rel.DIRECTOR), (rel.PERFORMER, rel.SONGWRITER), (rel.DIRECTOR, rel.AUTHOR)))  # fmt: skip
+    person = scene.entity(rel.PERSON)
+    works = []
+    for role in roles:
+        work = scene.entity(role.subject)
+        scene.link(work, role, person)
+        if not role.single:
+            work.say(role, scene.new_name(rel.PERSON))
+        works.append(work)
+    deeds = tuple((role, work.name) for role, work in zip(roles, works, strict=True))
+    if not onward:
+        return Plot(Lookup(Phrase(Which(deeds))), tuple(works))
+    path = walk(scene, rel.PERSON, onward)
+    gold = lay(scene, person, path)
+    return Plot(Lookup(Phrase(Which(deeds), path)), (*works, *gold))
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a benchmark looks: how many passages of what length, and which questions in which proportion."""
+
+    name: str
+    passages: int
+    words: int
+    spread: float
+    """How far passage lengths scatter around the median, as a factor."""
+    shapes: tuple[tuple[str, float, Callable[[Scene], Plot]], ...]
+    detail: float = 1.0
+    """How much articles say beside what the question needs, as a factor."""
+
+
+PROFILES = {
+    "2wiki": Profile("2wiki", 10, 38, 0.5, (
+        ("compositional", 0.3, lambda s: chain(s, 2)),
+        ("comparison", 0.2, comparison),
+        ("comparison", 0.08, agreement),
+        ("bridge_comparison", 0.3, bridge_comparison),
+        ("inference", 0.12, inference),
+    )),
+    "musique": Profile("musique", 20, 75, 0.4, (
+        ("2hop", 0.45, lambda s: chain(s, 2)),
+        ("3hop1", 0.24, lambda s: chain(s, 3)),
+        ("3hop2", 0.1, lambda s: intersection(s, 1)),
+        ("4hop1", 0.13, lambda s: chain(s, 4)),
+        ("4hop3", 0.08, lambda s: intersection(s, 2)),
+    )),
+    "hotpot": Profile("hotpot", 10, 82, 0.4, (
+        ("bridge", 0.62, lambda s: chain(s, 2)),
+        ("bridge", 0.16, intersection),
+        ("comparison", 0.08, comparison),
+        ("comparison", 0.1, agreement),
+        ("bridge", 0.04, span),
+    )),
+}  # fmt: skip
+
+# No benchmark looks like these: contexts of at most about 150 words, from which a small model can learn on a small
+# machine. The easy answers are copied, the hard ones derived or far away.
+SHORT = {
+    "short-easy": Profile("short-easy", 4, 16, 0.2, (
+        ("bridge", 1.0, lambda s: chain(s, 2, _PLAIN, misleading=False)),
+    ), detail=0.5),
+    "short-hard": Profile("short-hard", 7, 10, 0.2, (
+        ("comparison", 0.2, lambda s: comparison(s, rivals=5)),
+        ("bridge_comparison", 0.25, lambda s: bridge_comparison(s, rivals=2)),
+        ("yes_no", 0.2, lambda s: agreement(s, rivals=5)),
+        ("span", 0.15, lambda s: span(s, rivals=3)),
+        ("3hop", 0.2, lambda s: chain(s, 3)),
+    ), detail=0.15),
+}  # fmt: skip

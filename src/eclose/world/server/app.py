@@ -1,0 +1,372 @@
+"""A model in Python code behind an OpenAI-compatible HTTP door on this machine, with faults to order and a bill.
+
+One event loop serves everything, so counts are exact. Only loopback addresses are served: there is no
+authentication, and the model may be told to misbehave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager, suppress
+from email.utils import formatdate
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from eclose.errors import SettingError, UserError
+from eclose.world.server import transport, wire
+from eclose.world.server.batches import BatchBehaviour, BatchDesk
+from eclose.world.server.bill import Bill, Line
+from eclose.world.server.chat_requests import BadRequest, ChatRequest
+from eclose.world.server.faults import Behaviour, Fault
+
+try:
+    from aiohttp import web
+except ImportError as missing:
+    raise UserError("the model server needs aiohttp. Run: pip install 'eclose[world]'") from missing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from eclose.world.server.chat_requests import Handler, Registry
+
+MODEL = "world"
+"""The model in the list of models. Any other name is answered too: handlers may tell models apart."""
+ATTEMPT_HEADER = "X-Attempt"
+LARGEST_REQUEST = 64 * 2**20
+"""Bytes; long evidence is a case to be served, not refused."""
+GRACE = 1.0
+"""Seconds that requests under way have when the server stops."""
+_PAGE = "<!DOCTYPE html>\n<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>\n"
+_ENDPOINTS = "POST /v1/chat/completions, /v1/files, /v1/batches, GET /v1/models, /healthz, /bill, POST /bill/reset"
+_WATCH = 0.05
+"""Seconds between two looks whether a client is still there."""
+_STATUS = {
+    Fault.SERVER_ERROR: (500, "The server had an error while processing your request."),
+    Fault.UNAVAILABLE: (503, "The engine is currently overloaded, please try again later."),
+}
+_PAGES = {
+    Fault.BAD_GATEWAY: (502, "502 Bad Gateway"),
+    Fault.GZIP_PAGE: (502, "502 Bad Gateway"),
+    Fault.HTML: (200, "Sign in"),
+}
+
+_log = logging.getLogger(__name__)
+
+
+class ModelServer:
+    """The endpoints of one running server."""
+
+    def __init__(self, registry: Registry, behaviour: Behaviour, batches: BatchBehaviour | None = None) -> None:
+        self.base_url = ""
+        """Where clients find it, with ``/v1``."""
+        self.outage: Fault | None = None
+        """What happens to every request from now on, whatever the behaviour says; None for no outage."""
+        self._registry = registry
+        self._behaviour = behaviour
+        self._bill = Bill()
+        self._desk = BatchDesk(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
+        self._in_flight = 0
+        self._stopping = asyncio.Event()
+
+    def bill(self, *, keys: bool = True) -> dict[str, Any]:
+        """What has been asked and paid so far; without keys only the totals."""
+        return self._bill.as_json(keys=keys) | {"in_flight": self._in_flight}
+
+    def reset_bill(self) -> None:
+        """Start a new bill, and count attempts from 1 again. What is under way ends on the old one."""
+        self._bill = Bill()
+
+    def application(self) -> web.Application:
+        """The routes."""
+        app = web.Application(client_max_size=LARGEST_REQUEST)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        self._desk.mount(app.router)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/bill", self._show_bill)
+        app.router.add_post("/bill/reset", self._reset_bill)
+        app.router.add_route("*", "/{path:.*}", self._unknown)
+        app.on_shutdown.append(self._stop)
+        return app
+
+    async def _stop(self, _: web.Application) -> None:
+        self._stopping.set()
+
+    async def _models(self, _: web.Request) -> web.Response:
+        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "eclose"}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def _unknown(self, request: web.Request) -> web.Response:
+        return _error(404, f"there is no {request.method} {request.path} here: {_ENDPOINTS}.")
+
+    async def _show_bill(self, request: web.Request) -> web.Response:
+        return web.json_response(self.bill(keys=request.query.get("keys") != "0"))
+
+    async def _reset_bill(self, request: web.Request) -> web.Response:
+        closed = self.bill(keys=request.query.get("keys") != "0")
+        self.reset_bill()
+        return web.json_response(closed)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        """Read, count, decide what happens, let it happen."""
+        data, bill = await request.read(), self._bill
+        try:
+            asked = ChatRequest.read(data)
+            handler = self._registry.handler(asked.schema_name)
+            numbered = _attempt(request)
+        except BadRequest as bad:
+            bill.rejected += 1
+            return _error(400, str(bad), kind="invalid_request_error", code=bad.code, param=bad.param)
+        line = bill.line(asked.key)
+        line.receive(time.monotonic())
+        if self._in_flight == self._behaviour.max_concurrency:
+            line.busy += 1
+            return self._turn_away(line)
+        self._in_flight += 1
+        bill.peak_in_flight = max(bill.peak_in_flight, self._in_flight)
+        try:
+            call = _Call(request, asked, handler, line, numbered or line.attempts)
+            return await self._answer(call)
+        finally:
+            self._in_flight -= 1
+
+    async def _answer(self, call: _Call) -> web.StreamResponse:
+        key, attempt = call.asked.key, call.attempt
+        fault = self.outage or self._behaviour.fault(key, attempt)
+        if fault is not None:
+            call.line.faulted[fault] += 1
+        if fault is Fault.RATE_LIMIT:
+            return self._turn_away(call.line)
+        if delay := self._behaviour.delay(key, attempt):
+            await asyncio.sleep(delay)
+        if fault is not None and not fault.paid:
+            return await self._fail(fault, call.request)
+        return await self._speak(fault, call)
+
+    def _turn_away(self, line: Line) -> web.Response:
+        wait = self._behaviour.retry_after
+        line.not_before = time.monotonic() + wait
+        # A date has whole seconds: rounded up, so that a client who keeps to it never comes too early.
+        date = formatdate(ceil(time.time() + wait), usegmt=True)
+        after = date if self._behaviour.retry_after_as_date else f"{wait:g}"
+        return _error(
+            429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded", headers={"Retry-After": after}
+        )
+
+    async def _fail(self, fault: Fault, request: web.Request) -> web.StreamResponse:
+        """A fault in which the model has no part."""
+        if fault in _STATUS:
+            status, message = _STATUS[fault]
+            return _error(status, message)
+        if fault in _PAGES:
+            status, title = _PAGES[fault]
+            page = web.Response(status=status, text=_PAGE.format(title), content_type="text/html")
+            if fault is Fault.GZIP_PAGE:
+                page.enable_compression(web.ContentCoding.gzip)
+            return page
+        if fault is Fault.HANG:
+            await self._hang(request)
+        transport.disconnect(request)
+        return web.Response()
+
+    async def _hang(self, request: web.Request) -> None:
+        """Say nothing until the client leaves, the time is over or the server stops."""
+        end = time.monotonic() + self._behaviour.hang_seconds
+        while not _gone(request) and not self._stopping.is_set() and (left := end - time.monotonic()) > 0:
+            await self._wait(min(left, _WATCH))
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait, unless the server stops."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _speak(self, fault: Fault | None, call: _Call) -> web.StreamResponse:
+        """Let the model answer; from here on the reply is paid."""
+        try:
+            body = self._body(fault, call)
+        except BadRequest as error:
+            # A handler may find a request to be none of its own; nothing is paid for that.
+            call.line.errors += 1
+            return _error(400, str(error), kind="invalid_request_error", code=error.code, param=error.param)
+        except Exception as error:
+            # A handler's mistake must not look like the model's: the client and the log are told what it is.
+            call.line.errors += 1
+            _log.exception("the handler of %s failed", call.asked.schema_name or "plain text")
+            return _error(500, f"the handler failed: {error!r}", kind="handler_error")
+        call.line.pay(body.prompt_tokens, body.completion_tokens)
+        headers = {"X-Request-Id": f"{call.asked.key}/{call.attempt}", "Content-Type": body.content_type}
+        return await transport.send(fault, call.request, body.data, headers, self._behaviour, self._stopping)
+
+    def _body(self, fault: Fault | None, call: _Call) -> wire.Body:
+        reply = self._behaviour.flipped(call.handler(call.asked), call.asked.key)
+        if fault is not None:
+            reply = self._behaviour.spoiled(reply, fault, call.asked.key, call.attempt)
+        return wire.completion(call.asked, reply)
+
+
+class _Call:
+    """One attempt of one request on its way through the server."""
+
+    __slots__ = ("asked", "attempt", "handler", "line", "request")
+
+    def __init__(self, request: web.Request, asked: ChatRequest, handler: Handler, line: Line, attempt: int) -> None:
+        self.request = request
+        self.asked = asked
+        self.handler = handler
+        self.line = line
+        self.attempt = attempt
+
+
+def _attempt(request: web.Request) -> int | None:
+    """The attempt the client says this is; None where it leaves counting to the server."""
+    told = request.headers.get(ATTEMPT_HEADER)
+    if told is None:
+        return None
+    if not (told.isascii() and told.isdigit() and 1 <= len(told) <= 9 and int(told) >= 1):
+        raise BadRequest(f"{ATTEMPT_HEADER} must be a whole number from 1 on.", param=ATTEMPT_HEADER)
+    return int(told)
+
+
+def _error(
+    status: int,
+    message: str,
+    *,
+    kind: str = "server_error",
+    code: str | None = None,
+    param: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> web.Response:
+    body = wire.error(message, kind=kind, code=code, param=param)
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def _gone(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
+@asynccontextmanager
+async def serve(
+    registry: Registry,
+    behaviour: Behaviour | None = None,
+    *,
+    batches: BatchBehaviour | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> AsyncIterator[ModelServer]:
+    """A server for as long as the block lasts; port 0 takes any free one."""
+    address = _loopback(host)
+    server = ModelServer(registry, behaviour or Behaviour(), batches)
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=GRACE)
+    await runner.setup()
+    try:
+        await _listen(runner, address, port)
+        where, taken = runner.addresses[0][:2]
+        server.base_url = f"http://[{where}]:{taken}/v1" if ":" in where else f"http://{where}:{taken}/v1"
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+def _loopback(host: str) -> str:
+    """The address to listen at, if nobody else can reach it."""
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return host
+    if host == "localhost":
+        return "127.0.0.1"
+    raise SettingError(f"host = {host!r}: the model server has no locks. Use a loopback address such as 127.0.0.1.")
+
+
+async def _listen(runner: web.AppRunner, address: str, port: int) -> None:
+    try:
+        await web.TCPSite(runner, address, port, backlog=1024).start()
+    except (OSError, OverflowError) as error:
+        raise SettingError(f"cannot listen at {address} port {port}: {error}. Use port 0 for any free one.") from error
+
+
+class ServerThread:
+    """A server in a thread of its own, for tests, notebooks and synchronous code.
+
+    ::
+
+        with ServerThread(registry) as server:
+            client = OpenAI(base_url=server.base_url, api_key="none")
+    """
+
+    def __init__(
+        self, registry: Registry, behaviour: Behaviour | None = None, *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self._serving = serve(registry, behaviour, host=host, port=port)
+        self._server: ModelServer | None = None
+
+    def __enter__(self) -> ServerThread:
+        """Start; an address that cannot be served is an error here, not in the thread."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="eclose-world-server", daemon=True)
+        self._thread.start()
+        try:
+            self._server = asyncio.run_coroutine_threadsafe(self._serving.__aenter__(), self._loop).result()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop, and leave neither thread nor socket behind."""
+        try:
+            asyncio.run_coroutine_threadsafe(self._serving.__aexit__(None, None, None), self._loop).result()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def base_url(self) -> str:
+        """Where clients find it, with ``/v1``."""
+        return self._running.base_url
+
+    @property
+    def _running(self) -> ModelServer:
+        if self._server is None:
+            raise UserError("the server has not been started: use it in a with statement.")
+        return self._server
+
+    def bill(self, *, keys: bool = True) -> dict[str, Any]:
+        """The bill, read between two requests and never in the middle of one."""
+
+        async def read() -> dict[str, Any]:
+            return self._running.bill(keys=keys)
+
+        return asyncio.run_coroutine_threadsafe(read(), self._loop).result()
+
+
+def run(registry: Registry, behaviour: Behaviour | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    """Serve until SIGTERM or SIGINT. When ready, one line on standard output says where."""
+    asyncio.run(_run(registry, behaviour, host, port))
+
+
+async def _run(registry: Registry, behaviour: Behaviour | None, host: str, port: int) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Where loops take no signals (Windows), Ctrl+C still raises KeyboardInterrupt.
+        with suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with serve(registry, behaviour, host=host, port=port) as server:
+        sys.stdout.write(f"serving {server.base_url}\n")
+        sys.stdout.flush()
+        await stop.wait()

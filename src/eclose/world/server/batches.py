@@ -1,0 +1,315 @@
+"""Files and batches of the scripted model: many requests in one file, answered by and by, as providers offer them.
+
+A batch is answered, and billed, the moment it is made; how far it has got is only shown later, one step with each
+look at it. So no clock decides what a test sees, and what was billed does not depend on anybody coming back for it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal
+
+from eclose.errors import SettingError, UserError
+from eclose.world.server import wire
+from eclose.world.server.chat_requests import BadRequest, ChatRequest
+from eclose.world.server.faults import Behaviour, Fault
+
+try:
+    from aiohttp import BodyPartReader, web
+except ImportError as missing:
+    raise UserError("the model server needs aiohttp. Run: pip install 'eclose[world]'") from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from eclose.world.server.bill import Bill
+    from eclose.world.server.chat_requests import Registry
+
+ENDPOINT = "/v1/chat/completions"
+"""The one kind of request that batches may hold here."""
+MOST_REQUESTS = 50_000
+LARGEST_FILE = 200 * 2**20
+_PAGE, _LONGEST_PAGE = 20, 100
+_ON_THE_WAY = ("validating", "in_progress", "finalizing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchBehaviour:
+    """How batches go wrong; by default they are done at the second look and hold what they should, in order."""
+
+    looks: int = 2
+    """How often a batch is looked at until it is seen to be done."""
+    stop_after: int | None = None
+    """Only so many requests of a batch are answered; the others are listed as not executed."""
+    stopped: Literal["expired", "cancelled"] = "expired"
+    """How a batch that was stopped ends."""
+    shuffled: bool = False
+    """Whether results come in another order than the requests."""
+    missing: int = 0
+    """The results of so many requests at the end are in no file, though they are billed."""
+    repeated: int = 0
+    """The results of so many requests at the beginning are written twice."""
+    contradicted: int = 0
+    """So many requests at the beginning have a second result, that of the request behind them."""
+    strangers: int = 0
+    """So many results belong to no request."""
+    torn: bool = False
+    """Whether the last line of the results is cut off in the middle."""
+    unheard: int = 0
+    """So many batches are made, but the connection closes before the client is told."""
+    late: int = 0
+    """A new batch is left out of the next so many lists."""
+
+    def __post_init__(self) -> None:
+        """Refuse amounts that are none."""
+        amounts = ("looks", "missing", "repeated", "contradicted", "strangers", "unheard", "late")
+        if wrong := [name for name in amounts if getattr(self, name) < 0]:
+            raise SettingError(f"{', '.join(wrong)} must not be negative.")
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One batch: what it was made of, and what it ends with."""
+
+    id: str
+    input_file_id: str
+    window: str
+    metadata: dict[str, str] | None
+    end: str = "completed"
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: {"total": 0, "completed": 0, "failed": 0})
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    looks: int = 0
+    lists: int = 0
+
+    def as_json(self, needed: int) -> dict[str, Any]:
+        done = self.looks >= needed
+        status = self.end if done else _ON_THE_WAY[min(self.looks, len(_ON_THE_WAY) - 1)]
+        errors = {"object": "list", "data": self.problems} if done and self.problems else None
+        return {
+            "id": self.id,
+            "object": "batch",
+            "endpoint": ENDPOINT,
+            "errors": errors,
+            "input_file_id": self.input_file_id,
+            "completion_window": self.window,
+            "status": status,
+            "output_file_id": self.output_file_id if done else None,
+            "error_file_id": self.error_file_id if done else None,
+            "created_at": 0,
+            "request_counts": self.counts if done else self.counts | {"completed": 0, "failed": 0},
+            "metadata": self.metadata,
+        }
+
+
+class BatchDesk:
+    """The files and batches of one server. Answers and bills as the server's chat does."""
+
+    def __init__(
+        self, registry: Registry, behaviour: Behaviour, bill: Callable[[], Bill], batches: BatchBehaviour
+    ) -> None:
+        self._registry = registry
+        self._behaviour = behaviour
+        self._bill = bill
+        self._faults = batches
+        self._files: dict[str, bytes] = {}
+        self._batches: dict[str, _Batch] = {}
+
+    def mount(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        router.add_post("/v1/files", self._upload)
+        router.add_get("/v1/files/{id}/content", self._content)
+        router.add_post("/v1/batches", self._create)
+        router.add_get("/v1/batches", self._list)
+        router.add_get("/v1/batches/{id}", self._retrieve)
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        try:
+            parts = {part.name or "": await _read(part) async for part in await request.multipart()}  # type: ignore[union-attr, arg-type]
+        except (ValueError, AssertionError) as error:
+            return _refuse(400, f"the body is no form with a file: {error}")
+        if parts.get("purpose") != b"batch" or "file" not in parts:
+            return _refuse(400, "give a file with the purpose batch", param="purpose")
+        name = self._keep(parts["file"])
+        about = {"id": name, "object": "file", "bytes": len(parts["file"]), "created_at": 0}
+        return web.json_response(about | {"filename": "batch.jsonl", "purpose": "batch", "status": "processed"})
+
+    def _keep(self, data: bytes) -> str:
+        name = f"file-{len(self._files) + 1:06}"
+        self._files[name] = data
+        return name
+
+    async def _content(self, request: web.Request) -> web.Response:
+        if (data := self._files.get(request.match_info["id"])) is None:
+            return _refuse(404, "there is no such file")
+        return web.Response(body=data, content_type="application/octet-stream")
+
+    async def _create(self, request: web.Request) -> web.Response:
+        try:
+            wanted = dict(json.loads(await request.read()))
+            batch = self._batch(wanted)
+        except (ValueError, TypeError, UserError) as error:
+            return _refuse(400, f"this is no batch: {error}")
+        self._batches[batch.id] = batch
+        self._work(batch)
+        if len(self._batches) <= self._faults.unheard and request.transport is not None:
+            request.transport.close()
+        return web.json_response(batch.as_json(self._faults.looks))
+
+    def _batch(self, wanted: dict[str, Any]) -> _Batch:
+        if wanted.get("endpoint") != ENDPOINT or wanted.get("completion_window") != "24h":
+            raise BadRequest(f"endpoint must be {ENDPOINT}, completion_window 24h.")
+        if (name := wanted.get("input_file_id")) not in self._files:
+            raise BadRequest("input_file_id names no file.", param="input_file_id")
+        return _Batch(f"batch_{len(self._batches) + 1:06}", name, "24h", wanted.get("metadata"))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        limit = int(request.query.get("limit", _PAGE))
+        if not 1 <= limit <= _LONGEST_PAGE:
+            return _refuse(400, f"limit must be 1 to {_LONGEST_PAGE}", param="limit")
+        after = request.query.get("after")
+        # The newest come first, as at the provider: a batch that is looked for is on the first page.
+        newest = [batch for batch in reversed(self._batches.values()) if after or self._shown(batch)]
+        ids = [batch.id for batch in newest]
+        rest = newest[ids.index(after) + 1 :] if after in ids else newest
+        page = [batch.as_json(self._faults.looks) for batch in rest[:limit]]
+        ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
+        return web.json_response({"object": "list", "data": page, "has_more": len(rest) > limit} | ends)
+
+    def _shown(self, batch: _Batch) -> bool:
+        batch.lists += 1
+        return batch.lists > self._faults.late
+
+    async def _retrieve(self, request: web.Request) -> web.Response:
+        if (batch := self._batches.get(request.match_info["id"])) is None:
+            return _refuse(404, "there is no such batch")
+        batch.looks += 1
+        return web.json_response(batch.as_json(self._faults.looks))
+
+    def _work(self, batch: _Batch) -> None:
+        """Check the file, answer its requests, and lay the results out in two files."""
+        requests, batch.problems = _checked(self._files[batch.input_file_id])
+        if batch.problems:
+            batch.end = "failed"
+            return
+        most = self._faults.stop_after
+        if most is not None and len(requests) > most:
+            batch.end = self._faults.stopped
+        results = [_result(batch, line, *self._answer(line["body"])) for line in requests[:most]]
+        unanswered = [] if most is None else [self._left_out(batch, line) for line in requests[most:]]
+        good = [result for result in results if result["response"]["status_code"] == 200]
+        bad = [result for result in results if result["response"]["status_code"] != 200] + unanswered
+        batch.counts = {"total": len(requests), "completed": len(good), "failed": len(bad)}
+        batch.output_file_id = self._file(self._spoiled(batch, good), torn=self._faults.torn)
+        batch.error_file_id = self._file(self._ordered(batch, bad))
+
+    def _left_out(self, batch: _Batch, line: dict[str, Any]) -> dict[str, Any]:
+        message = f"This request could not be executed before the batch {self._faults.stopped}."
+        error = {"code": f"batch_{self._faults.stopped}", "message": message}
+        return {"id": f"{batch.id}/-", "custom_id": line["custom_id"], "response": None, "error": error}
+
+    def _answer(self, body: object) -> tuple[int, bytes]:
+        """Status and body of one request, counted on the bill as if it had come alone."""
+        bill = self._bill()
+        try:
+            asked = ChatRequest.of(body)
+            handler = self._registry.handler(asked.schema_name)
+        except BadRequest as bad:
+            bill.rejected += 1
+            return 400, _problem(bad)
+        line = bill.line(asked.key)
+        line.receive(time.monotonic())
+        fault = self._behaviour.fault(asked.key, line.attempts)
+        if fault is not None:
+            line.faulted[fault] += 1
+            if not fault.paid:
+                return (429 if fault is Fault.RATE_LIMIT else 500), wire.error(str(fault), kind="server_error")
+        try:
+            reply = self._behaviour.flipped(handler(asked), asked.key)
+            reply = reply if fault is None else self._behaviour.spoiled(reply, fault, asked.key, line.attempts)
+            said = wire.completion(asked, reply)
+        except BadRequest as bad:
+            line.errors += 1
+            return 400, _problem(bad)
+        line.pay(said.prompt_tokens, said.completion_tokens)
+        return 200, said.data
+
+    def _spoiled(self, batch: _Batch, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The good results as they are handed out."""
+        faults = self._faults
+        kept = results[: len(results) - faults.missing] if faults.missing else list(results)
+        kept += results[: faults.repeated]
+        pairs = islice(pairwise(results), faults.contradicted)
+        kept += [{**other, "custom_id": result["custom_id"]} for result, other in pairs]
+        kept += [{**result, "custom_id": f"{number:064x}"} for number, result in enumerate(results[: faults.strangers])]
+        return self._ordered(batch, kept)
+
+    def _ordered(self, batch: _Batch, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if self._faults.shuffled:
+            Random(f"{self._behaviour.seed}/{batch.id}").shuffle(results)
+        return results
+
+    def _file(self, results: Iterable[dict[str, Any]], *, torn: bool = False) -> str | None:
+        """A file of results; as at the provider, there is none where there would be nothing in it."""
+        data = b"".join(json.dumps(result).encode("ascii") + b"\n" for result in results)
+        return self._keep(data[: -len(data.splitlines()[-1]) // 2] if torn and data else data) if data else None
+
+
+async def _read(part: BodyPartReader) -> bytes:
+    data = bytearray()
+    while chunk := await part.read_chunk(2**16):
+        data += chunk
+        if len(data) > LARGEST_FILE:
+            raise ValueError(f"the file is longer than {LARGEST_FILE:,} bytes")
+    return bytes(data)
+
+
+def _checked(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The requests of a file, and what is wrong with it: a provider refuses the whole file for one line."""
+    requests, problems = [], []
+    seen: set[str] = set()
+    for number, raw in enumerate(data.splitlines(), 1):
+        line, code = _line(raw, seen)
+        if code is not None:
+            problems.append({"code": code, "line": number, "message": f"line {number}: {code}", "param": None})
+        else:
+            requests.append(line)
+    if not requests and not problems:
+        problems.append({"code": "empty_file", "line": None, "message": "the file is empty", "param": None})
+    if len(requests) > MOST_REQUESTS:
+        problems.append({"code": "too_many_tasks", "line": None, "message": "too many requests", "param": None})
+    return requests, problems
+
+
+def _line(raw: bytes, seen: set[str]) -> tuple[dict[str, Any], str | None]:
+    try:
+        line = json.loads(raw)
+        custom_id, how = line["custom_id"], (line["method"], line["url"])
+        _ = line["body"]
+    except (ValueError, KeyError, TypeError):
+        return {}, "invalid_json_line"
+    if how != ("POST", ENDPOINT):
+        return line, "mismatched_endpoint"
+    if not isinstance(custom_id, str) or custom_id in seen:
+        return line, "duplicate_custom_id"
+    seen.add(custom_id)
+    return line, None
+
+
+def _result(batch: _Batch, line: dict[str, Any], status: int, body: bytes) -> dict[str, Any]:
+    response = {"status_code": status, "request_id": "", "body": json.loads(body)}
+    return {"id": f"{batch.id}/req", "custom_id": line["custom_id"], "response": response, "error": None}
+
+
+def _problem(bad: BadRequest) -> bytes:
+    return wire.error(str(bad), kind="invalid_request_error", code=bad.code, param=bad.param)
+
+
+def _refuse(status: int, message: str, param: str | None = None) -> web.Response:
+    body = wire.error(message, kind="invalid_request_error", param=param)
+    return web.Response(status=status, body=body, content_type="application/json")

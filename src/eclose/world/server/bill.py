@@ -1,0 +1,97 @@
+"""What the scripted model's provider would charge: every request counted once, by its key.
+
+Paid is what the model answered with status 200 and began to send: spoiled replies, replies cut off on the way and
+replies to a client that has left meanwhile are paid, as they are in reality. Turned away, failed, dropped before the
+headers, left hanging or shown a proxy's page is free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from eclose.world.server.faults import Fault
+
+
+@dataclass(slots=True)
+class Line:
+    """What happened to one request."""
+
+    received: int = 0
+    paid: int = 0
+    busy: int = 0
+    """Turned away because too many requests were under way."""
+    early: int = 0
+    """Received again before the Retry-After of the last 429 was over."""
+    errors: int = 0
+    """The handler raised an error or gave a reply that cannot be sent."""
+    faulted: Counter[Fault] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    not_before: float = 0.0
+    """When the client may come again, on the server's clock."""
+
+    @property
+    def attempts(self) -> int:
+        """How often the model was reached; whom the door turned away has not tried yet."""
+        return self.received - self.busy
+
+    def receive(self, now: float) -> None:
+        """Count an arrival."""
+        self.received += 1
+        self.early += now < self.not_before
+
+    def pay(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Charge for one reply."""
+        self.paid += 1
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts of this line."""
+        return {name: getattr(self, name) for name in _COUNTS} | {"faulted": _plain(self.faulted)}
+
+
+_COUNTS = ("received", "paid", "busy", "early", "errors", "prompt_tokens", "completion_tokens")
+
+
+@dataclass(slots=True)
+class Bill:
+    """All requests since the server started or its bill was reset."""
+
+    lines: dict[str, Line] = field(default_factory=dict)
+    rejected: int = 0
+    """Requests without a key, since they could not be understood: 400."""
+    peak_in_flight: int = 0
+
+    def line(self, key: str) -> Line:
+        """The line of a request."""
+        if (line := self.lines.get(key)) is None:
+            line = self.lines[key] = Line()
+        return line
+
+    def as_json(self, *, keys: bool = True) -> dict[str, Any]:
+        """Totals, and on request every line. Totals are sums of the lines, so the two cannot disagree."""
+        bill: dict[str, Any] = {"totals": self._totals()}
+        if keys:
+            bill["requests"] = {key: line.as_json() for key, line in self.lines.items()}
+        return bill
+
+    def _totals(self) -> dict[str, Any]:
+        lines = self.lines.values()
+        faulted: Counter[Fault] = Counter()
+        for line in lines:
+            faulted.update(line.faulted)
+        totals = {name: sum(getattr(line, name) for line in lines) for name in _COUNTS}
+        totals["received"] += self.rejected
+        return totals | {
+            "faulted": _plain(faulted),
+            "rejected": self.rejected,
+            "distinct": len(self.lines),
+            "peak_in_flight": self.peak_in_flight,
+        }
+
+
+def _plain(counts: Counter[Fault]) -> dict[str, int]:
+    return {str(fault): count for fault, count in sorted(counts.items())}

@@ -1,0 +1,226 @@
+"""How the scripted model and the line to it misbehave, decided without a clock and without memory.
+
+Whether a reply is noisy is a pure function of seed and request, whether an attempt fails one of seed, request and
+attempt. So an interrupted run and an unbroken one meet the same model, on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from eclose.core.identity import hash_rank
+from eclose.errors import SettingError
+from eclose.world.server.chat_requests import Reply
+
+_YES_OR_NO = re.compile(r"^(\W*)(yes|no)(\W*)$", re.IGNORECASE)
+_REFUSAL = "I'm sorry, but I can't help with that."
+_OFF_FORMAT = "Sure! Here is what you asked for:"
+
+
+class Fault(StrEnum):
+    """One way in which a request goes wrong."""
+
+    RATE_LIMIT = "rate_limit"
+    """429 with Retry-After."""
+    SERVER_ERROR = "server_error"
+    """500."""
+    UNAVAILABLE = "unavailable"
+    """503."""
+    BAD_GATEWAY = "bad_gateway"
+    """502 with an HTML page, as a proxy sends it."""
+    HTML = "html"
+    """200 with an HTML page, as a login wall sends it."""
+    DROP = "drop"
+    """The connection closes before the headers."""
+    HANG = "hang"
+    """No answer until the client leaves or ``hang_seconds`` are over; then the connection closes."""
+    TRUNCATED = "truncated"
+    """The content stops in the middle, with finish_reason ``length``."""
+    MALFORMED = "malformed"
+    """The content is no JSON, with finish_reason ``stop``; text loses its format."""
+    WRONG_SHAPE = "wrong_shape"
+    """The content is JSON of another shape than the one asked for."""
+    REFUSAL = "refusal"
+    """A refusal instead of content."""
+    EMPTY = "empty"
+    """Content without a character."""
+    SLOW = "slow"
+    """A good reply whose body dribbles out over ``slow_seconds``."""
+    CUT = "cut"
+    """A good reply whose connection closes in the middle of the body."""
+    GZIP_PAGE = "gzip_page"
+    """502 with an HTML page that is gzip-compressed though no compression was asked for."""
+    GZIP = "gzip"
+    """A good reply, gzip-compressed though no compression was asked for."""
+    ENCODED = "encoded"
+    """A good reply under a Content-Encoding that no client knows."""
+    OVERSIZED = "oversized"
+    """200 with a JSON body of ``oversized_bytes`` bytes."""
+    BOMB = "bomb"
+    """200 with a gzip body that is small on the wire and ``oversized_bytes`` bytes when it is decoded."""
+
+    @property
+    def paid(self) -> bool:
+        """Whether the model answered with 200, so that a provider would charge for it. A proxy's page is free."""
+        return self in _PAID
+
+
+_PAID = frozenset(
+    {
+        Fault.TRUNCATED,
+        Fault.MALFORMED,
+        Fault.WRONG_SHAPE,
+        Fault.REFUSAL,
+        Fault.EMPTY,
+        Fault.SLOW,
+        Fault.CUT,
+        Fault.GZIP,
+        Fault.ENCODED,
+        Fault.OVERSIZED,
+        Fault.BOMB,
+    }
+)
+
+
+def chance(*parts: str | int) -> float:
+    """A number in [0, 1) that depends on the parts alone."""
+    return int(hash_rank(*parts)[:13], 16) / 16**13
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How the server behaves; by default it is quick, exact and reliable."""
+
+    seed: int = 0
+    flip_rate: float = 0.0
+    """How often a truth value of a reply is turned round: JSON booleans, and the Yes or No of a first token."""
+    faults: Mapping[Fault, float] = field(default_factory=dict)
+    """How often each fault happens; at most one happens to an attempt, so the rates add up to 1 or less."""
+    max_faults_per_key: int = 3
+    """Only the first so many attempts of a request can fail, so a client that keeps trying gets through."""
+    retry_after: float = 1.0
+    """Seconds a turned-away client is asked to wait."""
+    retry_after_as_date: bool = False
+    """Whether Retry-After is a date instead of seconds; providers send both."""
+    slow_seconds: float = 2.0
+    hang_seconds: float = 60.0
+    oversized_bytes: int = 16 * 2**20
+    latency: float = 0.0
+    """Seconds before every reply; a client that is turned away with 429 does not wait."""
+    jitter: float = 0.0
+    """Up to so many seconds more."""
+    max_concurrency: int | None = None
+    """How many requests may be under way; one more is turned away with 429, which does not count as an attempt."""
+
+    def __post_init__(self) -> None:
+        """Name every mistake at once."""
+        if problems := self._problems():
+            raise SettingError(" ".join(problems))
+
+    def _problems(self) -> list[str]:
+        unknown = [str(name) for name in self.faults if name not in set(Fault)]
+        rates = {"flip_rate": self.flip_rate, **{str(name): rate for name, rate in self.faults.items()}}
+        amounts = (
+            "max_faults_per_key", "retry_after", "slow_seconds", "hang_seconds", "oversized_bytes", "latency", "jitter"
+        )  # fmt: skip
+        problems = [f"unknown fault {name!r}: use {', '.join(Fault)}." for name in unknown]
+        problems += [
+            f"{name} = {rate}: a rate lies between 0 and 1." for name, rate in rates.items() if not _rate(rate)
+        ]
+        problems += [f"{name} must not be negative." for name in amounts if not getattr(self, name) >= 0]
+        if sum(self.faults.values()) > 1 + 1e-9:
+            problems.append("the rates of all faults add up to more than 1.")
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            problems.append("max_concurrency must be at least 1.")
+        return problems
+
+    def fault(self, key: str, attempt: int) -> Fault | None:
+        """What happens to an attempt, counted from 1; None for nothing."""
+        if not self.faults or attempt > self.max_faults_per_key:
+            return None
+        place = chance("fault", self.seed, key, attempt)
+        for fault in Fault:
+            place -= self.faults.get(fault, 0.0)
+            if place < 0:
+                return fault
+        return None
+
+    def delay(self, key: str, attempt: int) -> float:
+        """Seconds until the server answers an attempt."""
+        if not self.jitter:
+            return self.latency
+        return self.latency + self.jitter * chance("delay", self.seed, key, attempt)
+
+    def flipped(self, reply: Reply, key: str) -> Reply:
+        """The reply as a noisy model gives it, the same however often it is asked."""
+        if not self.flip_rate:
+            return reply
+        if not isinstance(reply.content, str):
+            return replace(reply, content=self._flip_leaves(reply.content, key, ()))
+        if reply.first_token is not None and self._flips(key, ("first_token",)):
+            return _other_answer(reply)
+        return reply
+
+    def _flip_leaves(self, value: Any, key: str, path: tuple[str | int, ...]) -> Any:
+        if isinstance(value, bool):
+            return value ^ self._flips(key, path)
+        if isinstance(value, Mapping):
+            return {name: self._flip_leaves(part, key, (*path, name)) for name, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._flip_leaves(part, key, (*path, index)) for index, part in enumerate(value)]
+        return value
+
+    def _flips(self, key: str, path: tuple[str | int, ...]) -> bool:
+        return chance("flip", self.seed, key, *path) < self.flip_rate
+
+    def spoiled(self, reply: Reply, fault: Fault, key: str, attempt: int) -> Reply:
+        """The reply after a fault of its content; other faults leave it alone."""
+        place = chance("place", self.seed, key, attempt)
+        match fault:
+            case Fault.TRUNCATED:
+                return Reply(reply.text[: int(place * len(reply.text))], finish_reason="length")
+            case Fault.MALFORMED:
+                return Reply(_OFF_FORMAT if isinstance(reply.content, str) else _broken(reply.text, place))
+            case Fault.WRONG_SHAPE:
+                return Reply({"unexpected": reply.content})
+            case Fault.REFUSAL:
+                return Reply("", refusal=_REFUSAL)
+            case Fault.EMPTY:
+                return Reply("")
+            case _:
+                return reply
+
+
+def _rate(value: float) -> bool:
+    return 0 <= value <= 1
+
+
+def _broken(text: str, place: float) -> str:
+    """JSON text as models are known to break it; none of these is JSON, all of them tempt a lenient reader."""
+    ways = (f"```json\n{text}\n```", f"Here is the result:\n{text}", f"{text}\n{text}", f"\ufeff{text}", text[:-1])
+    return ways[int(place * len(ways))]
+
+
+def _other_answer(reply: Reply) -> Reply:
+    """The reply with Yes and No exchanged, in its distribution and at the beginning of its text."""
+    distribution, text = reply.first_token or {}, reply.text
+    spoken = max((token for token in distribution if text.startswith(token)), key=len)
+    exchanged = {_opposite(token): probability for token, probability in distribution.items()}
+    return replace(reply, content=_opposite(spoken) + text[len(spoken) :], first_token=exchanged)
+
+
+def _opposite(token: str) -> str:
+    """No for Yes and Yes for No, written alike; other tokens stay what they are."""
+    if (found := _YES_OR_NO.match(token)) is None:
+        return token
+    before, word, after = found.groups()
+    other = "no" if word.lower() == "yes" else "yes"
+    if word.isupper():
+        other = other.upper()
+    elif word[0].isupper():
+        other = other.capitalize()
+    return before + other + after

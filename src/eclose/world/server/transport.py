@@ -1,0 +1,109 @@
+"""Ways in which the body of a good reply is sent: whole, slowly, cut off, compressed, or far too large."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from contextlib import suppress
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING
+
+from eclose.errors import UserError
+from eclose.world.server.faults import Behaviour, Fault
+
+try:
+    from aiohttp import web
+except ImportError as missing:
+    raise UserError("the model server needs aiohttp. Run: pip install 'eclose[world]'") from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PIECE = 2**16
+_UNKNOWN_ENCODING = "x-world"
+
+
+async def send(
+    fault: Fault | None,
+    request: web.Request,
+    data: bytes,
+    headers: dict[str, str],
+    behaviour: Behaviour,
+    stopping: asyncio.Event,
+) -> web.StreamResponse:
+    """Send a body as the fault has it; None sends it whole."""
+    match fault:
+        case Fault.SLOW:
+            return await _dribble(request, data, headers, behaviour.slow_seconds, stopping)
+        case Fault.CUT:
+            return await _cut(request, data, headers)
+        case Fault.GZIP:
+            return web.Response(body=gzip.compress(data), headers={**headers, "Content-Encoding": "gzip"})
+        case Fault.ENCODED:
+            return web.Response(body=data[::-1], headers={**headers, "Content-Encoding": _UNKNOWN_ENCODING})
+        case Fault.OVERSIZED:
+            return await _pour(request, headers, behaviour.oversized_bytes)
+        case Fault.BOMB:
+            body = _bomb(behaviour.oversized_bytes)
+            return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
+        case _:
+            return web.Response(body=data, headers=headers)
+
+
+def disconnect(request: web.Request) -> None:
+    """Close the connection of a request. Closing still sends what was written before; aborting would lose it."""
+    if request.transport is not None:
+        request.transport.close()
+
+
+async def _dribble(
+    request: web.Request, data: bytes, headers: dict[str, str], seconds: float, stopping: asyncio.Event
+) -> web.StreamResponse:
+    """Send the body in small pieces over so many seconds, with a pause before each."""
+    size = ceil(len(data) / max(10, ceil(4 * seconds)))
+    starts = range(0, len(data), size)
+    response = web.StreamResponse(headers=headers)
+    response.content_length = len(data)
+    with suppress(ConnectionError):
+        await response.prepare(request)
+        for start in starts:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), seconds / len(starts))
+            await response.write(data[start : start + size])
+    return response
+
+
+async def _cut(request: web.Request, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
+    """Promise the whole body, send half of it, hang up."""
+    response = web.StreamResponse(headers=headers)
+    response.content_length = len(data)
+    with suppress(ConnectionError):
+        await response.prepare(request)
+        await response.write(data[: len(data) // 2])
+    disconnect(request)
+    return response
+
+
+async def _pour(request: web.Request, headers: dict[str, str], size: int) -> web.StreamResponse:
+    """Send a JSON object of so many bytes; stops when the client leaves."""
+    response = web.StreamResponse(headers=headers)
+    response.content_length = size
+    with suppress(ConnectionError):
+        await response.prepare(request)
+        for piece in _pieces(size):
+            await response.write(piece)
+    return response
+
+
+def _pieces(size: int) -> Iterator[bytes]:
+    """A JSON object of so many bytes (at least 2), in pieces: nearly all of it is blanks."""
+    yield b"{"
+    for start in range(0, size - 2, _PIECE):
+        yield b" " * min(_PIECE, size - 2 - start)
+    yield b"}"
+
+
+@lru_cache(maxsize=4)
+def _bomb(size: int) -> bytes:
+    return gzip.compress(b"".join(_pieces(size)))

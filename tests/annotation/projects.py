@@ -1,0 +1,104 @@
+"""A small project out of the world, and people who fill in forms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import chain, count
+
+from eclose.annotation import queues, submissions
+from eclose.annotation.accounts import people
+from eclose.annotation.accounts.people import Person, Pool, Role
+from eclose.annotation.create_tasks import give_questions, give_responses
+from eclose.annotation.forms import Kind
+from eclose.annotation.material import add_questions, add_responses
+from eclose.annotation.project import Project, Settings, create
+from eclose.demo import answered
+from eclose.protocol.auditing import MARKS
+
+NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
+_keys = count()
+
+
+def material(questions=4):
+    """Instances and responses: two systems answer each question."""
+    made = list(answered(questions))
+    return [pair[0].instance for pair in made], [one.response for one in chain.from_iterable(made)]
+
+
+def make_project(
+    folder,
+    *,
+    questions=4,
+    annotators=("ann", "bob", "cyd", "dan"),
+    adjudicators=("eve",),
+    screeners=(),
+    database=None,
+    kind=Kind.RESPONSE,
+    per_response=2,
+    **settings,
+) -> Project:
+    project = create(folder, Settings("study", **settings), database)
+    instances, responses = material(questions)
+    with project.writing() as connection:
+        add_questions(connection, instances)
+        add_responses(connection, responses)
+        join(connection, "lead", Role.LEAD)
+        working = [join(connection, name, Role.ANNOTATOR) for name in annotators]
+        for name in adjudicators:
+            join(connection, name, Role.ADJUDICATOR)
+        if annotators:
+            give_responses(connection, working, project.settings, per_response=per_response, kind=kind)
+        if screeners:
+            screening = [join(connection, name, Role.SCREENER) for name in screeners]
+            join(connection, "sol", Role.ADJUDICATOR, Pool.QUESTIONS)
+            give_questions(connection, screening, project.settings)
+    return project
+
+
+def join(connection, name, role, pool=None) -> Person:
+    return people.add(connection, name, role, pool, "no password", NOW)
+
+
+def who(project, name) -> Person:
+    with project.reading() as connection:
+        found = people.person(connection, name)
+    assert found is not None
+    return found
+
+
+def next_sheet(project, person) -> submissions.Sheet | None:
+    with project.writing() as connection:
+        task = queues.take(connection, person)
+        return None if task is None else submissions.sheet(connection, project, person, task)
+
+
+YES = {
+    "S": {"eligible": "yes"},
+    "A": {"substantive": "yes", "sound": "yes"},
+    "B": {"aligned": "yes", "locally_sound": "yes"},
+    "C": {"closed": "yes"},
+    "D": {"correct": "yes", "complete": "yes"},
+    "F": {name: "yes" for names in MARKS.values() for name in names},
+}
+
+
+def filled(sheet, **other):
+    """Yes to all that is asked, but for some fields of every entry."""
+    asked = {field.name for field in sheet.form.fields}
+    entry = {name: value for name, value in {**YES[sheet.form.name], **other}.items() if name in asked}
+    return tuple(dict(entry) for _ in range(sheet.steps or 1))
+
+
+def submit(project, person, sheet, entries=None) -> submissions.Outcome:
+    given = filled(sheet) if entries is None else entries
+    return submissions.submit_once(project, person, sheet.task, sheet.form.name, given, f"key {next(_keys)}")
+
+
+def work_off(project, person, **other) -> int:
+    """Finish all tasks of a person; how many passes that were."""
+    passes = 0
+    while (sheet := next_sheet(project, person)) is not None:
+        outcome = submit(project, person, sheet, filled(sheet, **other))
+        assert outcome.receipt is not None, outcome
+        passes += 1
+    return passes

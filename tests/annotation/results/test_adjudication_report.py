@@ -1,0 +1,116 @@
+"""What goes to an adjudicator is counted as the paper counts it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.annotation.results.telling import FILLER, L1, L2, SOUND, said, screened, told
+
+from eclose.annotation.adjudication import Trigger
+from eclose.annotation.forms import Kind
+from eclose.annotation.results.adjudication_report import Changed, adjudication_of, screening_adjudication_of
+from eclose.annotation.results.annotations import questions_of
+
+# Appendix A.3.3. Categories overlap; 819 responses have at least one, and 4 are flagged alone.
+PAPER = {
+    Trigger.SOUNDNESS: 595,
+    Trigger.FAILURE: 142,
+    Trigger.COMPLETENESS: 129,
+    Trigger.ALIGNMENT: 76,
+    Trigger.CLOSURE: 59,
+    Trigger.SUBSTANTIVE: 13,
+    Trigger.CORRECTNESS: 8,
+}
+STEPS = {Trigger.SUBSTANTIVE: (SOUND, FILLER), Trigger.SOUNDNESS: (SOUND, L1), Trigger.FAILURE: (L1, L2)}
+WHOLE = (Trigger.ALIGNMENT, Trigger.CLOSURE, Trigger.COMPLETENESS, Trigger.CORRECTNESS)
+
+
+def overlapping(differ=819):
+    """Which responses have which differences: one after the other, and round again."""
+    found, place = defaultdict(set), 0
+    for trigger, count in PAPER.items():
+        for _ in range(count):
+            found[place % differ].add(trigger)
+            place += 1
+    assert len(found) == differ
+    return found
+
+
+def pair(number, triggers):
+    """Two annotators who differ in this, and both find a step unsound, so that nothing is flagged."""
+    steps = [STEPS.get(trigger, (SOUND, SOUND)) for trigger in STEPS if trigger in triggers] + [(L1, L1)]
+    second = "".join("0" if trigger in triggers else "1" for trigger in WHOLE)
+    return [
+        said(f"r{number}", who, [step[place] for step in steps], ("1111", second)[place])
+        for place, who in enumerate(("A1", "A2"))
+    ]
+
+
+def flagged(number, labels="1110"):
+    """Reliable and yet wrong; to both, unless labels say that the second differs."""
+    return [said(f"r{number}", "A1", labels="1110"), said(f"r{number}", "A2", labels=labels)]
+
+
+def test_the_paper_s_819_and_4_are_823():
+    differing = overlapping()
+    rows = []
+    for number in range(2_598):
+        if number in differing:
+            rows += pair(number, differing[number])
+        elif number < 823:
+            rows += flagged(number)
+        else:
+            rows += pair(number, ())
+    found = adjudication_of(told(*rows))
+    assert (found.asked, found.complete, found.to_adjudicate) == (2_598, 2_598, 823)
+    assert (found.disagreements, found.flag_only) == (819, 4)
+    assert found.triggers == {**PAPER, Trigger.INCONSISTENT: 4}
+    assert (found.adjudicated, found.waiting) == (0, 823)
+    assert found.complete - found.to_adjudicate == 1_775
+    assert f"{found.to_adjudicate / found.complete:.1%}" == "31.7%"
+
+
+def test_a_flag_beside_a_difference_is_no_flag_alone():
+    found = adjudication_of(told(*flagged(1, "1100"), *flagged(2)))
+    assert (found.to_adjudicate, found.disagreements, found.flag_only) == (2, 1, 1)
+    assert found.triggers == {Trigger.COMPLETENESS: 1, Trigger.INCONSISTENT: 2}
+
+
+def test_labels_that_were_not_upheld_are_counted_without_names():
+    rows = told(
+        said("r1", "A1", [SOUND, L1]), said("r1", "A2", [SOUND, SOUND], "0111"),
+        said("r1", "A7", [SOUND, SOUND], "1011", adjudicates=True, reference_seen_before=True),
+        said("r2", "A1", labels="1110"), said("r2", "A2", labels="1110"), said("r2", "A7", adjudicates=True),
+        said("r3", "A1", labels="0111"), said("r3", "A2"),
+    )  # fmt: skip
+    found = adjudication_of(rows)
+    assert (found.to_adjudicate, found.adjudicated, found.waiting, found.reference_seen_before) == (3, 2, 1, 1)
+    # r1 has two steps and r2 one, by two people each.
+    assert found.changed["soundness of a step"] == Changed(1, 1, 6)
+    assert found.changed["substantive status of a step"] == Changed(0, 0, 6)
+    assert found.changed["L"] == Changed(1, 1, 4)
+    assert found.changed["A"] == Changed(1, 1, 4)
+    assert found.changed["C"] == Changed(1, 2, 4)
+    assert found.changed["Acc"] == Changed(1, 2, 4)
+
+
+def test_short_forms_have_no_steps_to_change():
+    rows = [said("r", who, labels=labels, kind=Kind.SHORT) for who, labels in (("A1", "1111"), ("A2", "0111"))]
+    last = said("r", "A7", kind=Kind.SHORT, adjudicates=True)
+    assert list(adjudication_of(told(*rows, last)).changed) == ["L", "A", "C", "K", "Acc"]
+
+
+def test_one_person_alone_and_the_unfinished_disagree_with_nobody():
+    rows = told(said("r1", "A1", asked=1, labels="1110"), said("r2", "A1"), said("r3", "A1"), said("r3", "A2"))
+    found = adjudication_of(rows)
+    assert (found.asked, found.complete, found.to_adjudicate) == (3, 1, 0)
+
+
+def test_screening_is_counted_the_same_way():
+    rows = [
+        screened("q1", "S1"), screened("q1", "S2", "N1"), screened("q1", "S3", "N1", adjudicates=True),
+        screened("q2", "S1", "N2"), screened("q2", "S2", "N1"), screened("q3", "S1"), screened("q3", "S2"),
+    ]  # fmt: skip
+    found = screening_adjudication_of(questions_of(rows))
+    assert (found.asked, found.to_adjudicate, found.adjudicated, found.waiting) == (3, 2, 1, 1)
+    assert found.triggers == {Trigger.ELIGIBILITY: 1, Trigger.REASON: 1}

@@ -1,0 +1,274 @@
+"""Labels made elsewhere are read in whatever form people have them, and what cannot be read is told all at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+from tests.annotation.results.telling import L1, SOUND, said, screened, told
+from tests.annotation.results.test_export import ROWS, SCREENED, TOLD, write
+
+from eclose.annotation.adjudication import Origin
+from eclose.annotation.forms import Kind
+from eclose.annotation.results.annotations import Told
+from eclose.annotation.results.formats import Format
+from eclose.annotation.results.import_labels import NOT_LABELLED, read_labels, read_material
+from eclose.annotation.results.project_annotations import Material
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, LocalFailure, StepJudgment
+from eclose.core.response import Response, Source, Trace
+from eclose.errors import SettingError, UserError
+from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import write as write_records
+
+RUN = Material(
+    {"q1": Instance("q1", "Who?", (Passage("p", "T", "t"),), "Ann", benchmark="B")},
+    {"r1": Response("r1", "q1", Trace.of("a"), "Ann", Source("m"))},
+)
+
+
+def table(path, *rows):
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def objects(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def row(response="r1", annotator="A1", **more):
+    return {"response_id": response, "question_id": "q1", "annotator": annotator,
+            **dict.fromkeys(("locally_sound", "aligned", "closed", "complete", "correct"), "yes"), **more}  # fmt: skip
+
+
+def test_a_table_is_read_and_settled(tmp_path):
+    path = table(
+        tmp_path / "l.csv", row(benchmark="B", model="m", seed="7"), row(annotator="A2", benchmark="B", model="m")
+    )
+    (one,) = read_labels([path]).told.responses
+    assert (one.kind, one.asked, one.settled.origin) == (Kind.SHORT, 2, Origin.AGREED)
+    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m", None, 7))
+    assert one.settled.judgment.verdict.reliable is True
+
+
+@pytest.mark.parametrize("yes,no", [("yes", "no"), ("TRUE", "False"), ("1", "0"), (" y ", "n"), ("1.0", "0.0")])
+def test_labels_are_written_in_many_ways(tmp_path, yes, no):
+    path = table(tmp_path / "l.csv", row(aligned=yes, closed=no))
+    (one,) = read_labels([path]).told.responses
+    assert (one.first[0].aligned, one.first[0].closed) == (True, False)
+
+
+@pytest.mark.parametrize("yes,no", [(True, False), (1, 0), (1.0, 0.0), ("yes", "no")])
+def test_letters_and_json_values_are_read(tmp_path, yes, no):
+    given = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
+    path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **given})
+    (one,) = read_labels([path]).told.responses
+    verdict = one.first[0].verdict
+    assert (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct) == (
+        True, False, True, None, False,
+    )  # fmt: skip
+    assert one.first[0].unjudged == {Criterion.COMPLETENESS: NOT_LABELLED}
+    assert one.said[0].annotator == "7"
+
+
+def test_soundness_that_was_not_judged_is_unknown_and_not_true(tmp_path):
+    path = table(tmp_path / "l.csv", row(locally_sound=""))
+    (one,) = read_labels([path]).told.responses
+    assert (one.first[0].locally_sound, one.first[0].steps) == (None, ())
+    assert one.settled.judgment.verdict.reliable is None
+
+
+def test_columns_may_have_other_names(tmp_path):
+    path = table(tmp_path / "l.csv", {"id": "r", "q": "q", "who": "x", "on_target": "no"})
+    names = {"response_id": "id", "question_id": "q", "annotator": "who", "aligned": "on_target"}
+    (one,) = read_labels([path], columns=names).told.responses
+    assert (one.response_id, one.first[0].aligned, one.first[0].closed) == ("r", False, None)
+    with pytest.raises(SettingError, match="no targeted to be read"):
+        read_labels([path], columns={"targeted": "x"})
+
+
+def test_a_run_knows_the_question_and_where_it_comes_from(tmp_path):
+    given = row()
+    del given["question_id"]
+    path = table(tmp_path / "l.csv", given)
+    (one,) = read_labels([path], run=RUN).told.responses
+    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m"))
+    with pytest.raises(UserError, match=r"l\.csv row 2: question_id: is empty; add the column, or name the run"):
+        read_labels([path])
+    other = table(tmp_path / "o.csv", row("r9"), row(question_id="q7"))
+    with pytest.raises(UserError, match=r"row 2: 'r9' is no response of the run; .* row 3: 'r1' answers 'q1'"):
+        read_labels([other], run=RUN)
+
+
+def test_a_run_with_two_questions_or_responses_under_one_id_is_refused(tmp_path):
+    question, response = RUN.instances["q1"], RUN.responses["r1"]
+    write_records(tmp_path / "responses.jsonl", [response, replace(response, answer="another")])
+    write_records(tmp_path / "instances.jsonl", [question])
+    with pytest.raises(UserError, match=r"responses\.jsonl line 2: the id 'r1' is another response's in line 1"):
+        read_material(tmp_path)
+    write_records(tmp_path / "responses.jsonl", [response])
+    write_records(tmp_path / "instances.jsonl", [question, replace(question, question="Another?")])
+    with pytest.raises(UserError, match=r"instances\.jsonl line 2: the id 'q1' is another question's in line 1"):
+        read_material(tmp_path)
+
+
+def test_people_who_are_missing_leave_a_response_open(tmp_path):
+    path = table(tmp_path / "l.csv", row(), row(annotator="A2"), row("r2"))
+    assert [one.open for one in read_labels([path]).told.responses] == [None, "1 of 2 have finished"]
+    one, other = read_labels([path], per_response=1).told.responses
+    assert (one.settled.origin, other.settled.origin) == (Origin.AGREED, Origin.SINGLE)
+    assert (one.asked, other.asked) == (2, 1)
+    assert read_labels([path], per_response=3).told.responses[0].open == "2 of 3 have finished"
+
+
+def test_an_adjudicator_settles(tmp_path):
+    path = table(
+        tmp_path / "l.csv",
+        row(adjudicates=""),
+        row(annotator="A2", closed="no"),
+        row(annotator="A7", adjudicates="yes"),
+    )
+    (one,) = read_labels([path]).told.responses
+    assert (one.asked, one.settled.origin, one.adjudicated.annotator) == (2, Origin.ADJUDICATED, "A7")
+
+
+def test_one_file_for_each_person(tmp_path):
+    paths = [table(tmp_path / f"{who}.csv", row(annotator=who)) for who in ("A1", "A2")]
+    assert read_labels(paths).told.responses[0].settled.origin is Origin.AGREED
+
+
+def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
+    first = table(tmp_path / "a.csv", row(aligned="maybe"), row(""), row("r5", adjudicates="perhaps"), row("r6"))
+    rows = row("r6"), row("r6", "A2", question_id="q2"), {"response_id": "r", "annotator": "x"}, row("r8", seed="x")
+    second = objects(tmp_path / "b.jsonl", *rows)
+    with second.open("a") as file:
+        file.write("{broken\n")
+    with pytest.raises(UserError) as refused:
+        read_labels([first, second])
+    for part in (
+        "a.csv row 2: aligned: 'maybe' is no label",
+        "a.csv row 3: response_id: is empty",
+        "a.csv row 4: adjudicates: 'perhaps'",
+        "b.jsonl line 1: 'r6' was labelled by A1 before",
+        "b.jsonl line 2: 'r6' has another question",
+        "b.jsonl line 3: there is no label",
+        "b.jsonl line 4: seed: 'x' is no number",
+        "b.jsonl line 5: ",
+    ):
+        assert part in str(refused.value)
+
+
+def test_only_so_many_problems_are_told(tmp_path):
+    path = table(tmp_path / "a.csv", *(row(f"r{n}", aligned="?") for n in range(25)))
+    with pytest.raises(UserError, match="and 5 more"):
+        read_labels([path])
+
+
+def test_nothing_to_read_is_said(tmp_path):
+    with pytest.raises(UserError, match="no label in it"):
+        read_labels([table(tmp_path / "a.csv", {"response_id": ""})])
+
+
+# Our own files.
+
+
+@pytest.fixture
+def exported(tmp_path):
+    write(tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_an_export_comes_back_to_the_byte(exported, tmp_path):
+    back = read_labels([exported / "annotations.jsonl", exported / "screening-annotations.jsonl"])
+    assert back.told == TOLD
+    write(tmp_path / "again", back.told)
+    for path in exported.iterdir():
+        if path.name != "manifest.json":
+            assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_flat_tables_come_back_with_their_labels(tmp_path, ending):
+    odd = [said("=r", "@A1", benchmark="-b"), said("=r", "@A2", labels="1011", benchmark="-b")]
+    there = Told(told(*ROWS, *odd), TOLD.questions)
+    write(tmp_path / "out", there, formats=[Format(ending)])
+    names = ("annotations", "screening-annotations")
+    back = read_labels([tmp_path / "out" / f"{name}.{ending}" for name in names]).told
+    assert back.questions == there.questions
+    for one, other in zip(back.responses, there.responses, strict=True):
+        assert (one.response_id, one.question_id, one.benchmark, one.source, one.asked, one.open) == (
+            other.response_id, other.question_id, other.benchmark, other.source, other.asked, other.open,
+        )  # fmt: skip
+        assert [said.verdict for said in one.first] == [said.verdict for said in other.first]
+        assert (one.adjudicated is None) == (other.adjudicated is None)
+
+
+def screening_row(**more):
+    return {"question_id": "q", "annotator": "S1", "eligible": "yes", "code": "", **more}
+
+
+def test_screening_may_be_made_elsewhere(tmp_path):
+    path = table(tmp_path / "s.csv", screening_row(), screening_row(annotator="S2", eligible="no", code="N3"),
+                 screening_row(question_id="q2"))  # fmt: skip
+    one, other = read_labels([path]).told.questions
+    assert ([said.code for said in one.first], one.open) == ([None, "N3"], "waits for adjudication")
+    assert other.open == "1 of 2 have finished"
+
+
+@pytest.mark.parametrize(
+    "more,problem",
+    [
+        ({"eligible": "no"}, "eligible needs yes, or no with a code"),
+        ({"eligible": ""}, "eligible needs yes"),
+        ({"code": "N1"}, "eligible needs yes"),
+        ({"eligible": "no", "code": "N9"}, "code: 'N9' is none of N1"),
+        ({"annotator": ""}, "annotator: is empty"),
+        ({"question_id": ""}, "question_id: is empty"),
+        ({"eligible": "maybe"}, "eligible: 'maybe' is no label"),
+    ],
+)
+def test_a_screening_that_cannot_be_is_refused(tmp_path, more, problem):
+    with pytest.raises(UserError) as refused:
+        read_labels([table(tmp_path / "s.csv", screening_row(**more))])
+    assert problem in str(refused.value)
+
+
+def damaged(one, **changes):
+    return json.loads(encode(one)) | changes
+
+
+@pytest.mark.parametrize(
+    "rows,problem",
+    [
+        ([damaged(ROWS[0], annotator="A9")], "holds what 'A1' said of 'r1'; it is of 'A9'"),
+        ([damaged(ROWS[0], response_id="r9")], "holds what 'A1' said of 'r1'"),
+        ([damaged(ROWS[0], annotator=None)], "both be given, or neither"),
+        ([damaged(said("r", "A1", [StepJudgment(True, True, LocalFailure("L1"))]))], "for a step that is not unsound"),
+        ([damaged(ROWS[0], more=1)], "more: no such field"),
+        ([damaged(ROWS[0]), damaged(ROWS[1], asked=3)], "another question, form or number of people"),
+        ([damaged(said("r", "A1")), damaged(said("r", "A2", [SOUND, L1]))], "'r' has 2 steps, and 1 in"),
+        ([damaged(SCREENED[0]), damaged(SCREENED[0])], "labelled by S1 before"),
+        ([damaged(screened("q", "S1"), question_id="q7")], "holds what 'S1' said of 'q'"),
+        ([damaged(ROWS[4]), damaged(said("r2", "A8", [SOUND, SOUND], adjudicates=True))], "by an adjudicator before"),
+    ],
+)
+def test_a_damaged_export_is_refused(tmp_path, rows, problem):
+    with pytest.raises(UserError) as refused:
+        read_labels([objects(tmp_path / "annotations.jsonl", *rows)])
+    assert problem in str(refused.value)
+
+
+def test_a_run_s_folder_is_read_whole(tmp_path):
+    write_records(tmp_path / "instances.jsonl", RUN.instances.values())
+    write_records(tmp_path / "responses.jsonl", RUN.responses.values())
+    assert read_material(tmp_path) == RUN
+    write_records(tmp_path / "instances.jsonl", [])
+    with pytest.raises(UserError, match="the question of response 'r1' is missing"):
+        read_material(tmp_path)

@@ -1,0 +1,67 @@
+"""An audit of families on the server, from the sample to the report."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.annotation.projects import filled, next_sheet, submit, who
+from tests.construction.audit.auditing import world
+from typer.testing import CliRunner
+
+from eclose.annotation.forms import Kind
+from eclose.annotation.project import open_project
+from eclose.cli.main import app
+from eclose.errors import SettingError
+from eclose.protocol.auditing import ShownFamily
+from eclose.store.records.jsonl import write
+
+
+def run(*words):
+    done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def audit(tmp_path):
+    write(tmp_path / "families.jsonl", world())
+    run("families", "audit", "sample", tmp_path / "families.jsonl", "--out", tmp_path / "audit", "--n", "4")
+    return tmp_path / "audit"
+
+
+def look(project, name, **other):
+    person, seen = who(project, name), []
+    while (sheet := next_sheet(project, person)) is not None:
+        assert (sheet.kind, sheet.form.name, type(sheet.shown)) == (Kind.FAMILY, "F", ShownFamily)
+        seen.append(sheet.shown.question)
+        assert submit(project, person, sheet, filled(sheet, **other)).receipt
+    return seen
+
+
+def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
+    told = run(
+        "annotate", "init", tmp_path / "study", "--audit", audit, "--annotators", "ann,bob", "--adjudicators", "eve"
+    )
+    assert "4 families" in told
+    assert "family: 8 tasks, 4 for each of 2" in told
+    project = open_project(tmp_path / "study")
+    first, second = look(project, "ann"), look(project, "bob", **{"gold.closed": "no"})
+    third = look(project, "eve")
+    project.close()
+    assert sorted(first) == sorted(second) == sorted(third)
+    out = tmp_path / "out"
+    assert re.findall(r"forms-\d.jsonl: 4 forms", run("annotate", "export", tmp_path / "study", "--out", out))
+    forms = sorted(out.iterdir())
+    assert [path.name for path in forms] == ["forms-1.jsonl", "forms-2.jsonl", "forms-3.jsonl"]
+    report = run("families", "audit", "report", audit, *forms[:2], "--adjudicated", forms[2])
+    assert "people disagree on 4 of 4 families; 4 settled" in report
+
+
+def test_forms_are_for_so_many(tmp_path, audit):
+    with pytest.raises(SettingError, match="forms for 2 annotators, and 3 are named"):
+        run("annotate", "init", tmp_path / "study", "--audit", audit, "--annotators", "ann,bob,cyd")
+    with pytest.raises(SettingError, match="project of their own"):
+        run("annotate", "init", tmp_path / "study", audit, "--audit", audit, "--annotators", "ann,bob")
+    with pytest.raises(SettingError, match="name the responses"):
+        run("annotate", "init", tmp_path / "study")

@@ -1,0 +1,98 @@
+"""A sample of one's own responses: how it is drawn, begun and taken up again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.annotation.projects import NOW, material, who, work_off
+
+from eclose.annotation.forms import Kind
+from eclose.annotation.label_sample import ME, NOT_JUDGED, begin, draw, read_sample, shares, verdicts
+from eclose.core.judgment import Judgment, StepJudgment
+from eclose.errors import SettingError, UserError
+
+IDS = [f"r{number}" for number in range(200)]
+
+
+def judged(response_id, *, sound=True, aligned=True):
+    return Judgment(response_id, "judge", (StepJudgment(True, sound),), aligned, True, True, True)
+
+
+JUDGMENTS = [judged(one, sound=number % 10 != 0, aligned=number % 20 != 1) for number, one in enumerate(IDS[:190])]
+
+
+def test_every_group_gives_by_the_square_root_of_its_size():
+    sample = draw(IDS, JUDGMENTS, n=60, seed=1)
+    assert sample.sizes == {
+        "gap": (10, 8),
+        "locally_unsound": (19, 11),
+        NOT_JUDGED: (10, 8),
+        "reliable": (161, 33),
+    }
+    assert sum(chosen for _, chosen in sample.sizes.values()) == len(sample.chosen) == 60
+
+
+def test_sample_follows_from_the_seed_and_not_from_the_order():
+    sample = draw(IDS, JUDGMENTS, n=60, seed=1)
+    assert draw(IDS[::-1], JUDGMENTS[::-1], n=60, seed=1).chosen == sample.chosen
+    assert draw(IDS, JUDGMENTS, n=60, seed=2).chosen != sample.chosen
+
+
+def test_without_a_judge_all_have_the_same_chance():
+    assert draw(IDS, [], n=50, seed=1).sizes == {NOT_JUDGED: (200, 50)}
+
+
+def test_samples_that_cannot_be_drawn_are_refused():
+    with pytest.raises(SettingError, match="201 of 200"):
+        draw(IDS, [], n=201, seed=1)
+    with pytest.raises(SettingError, match="4 groups"):
+        draw(IDS, JUDGMENTS, n=3, seed=1)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=6), st.data())
+def test_shares_add_up(sizes, data):
+    n = data.draw(st.integers(len(sizes), sum(sizes.values())))
+    found = shares(sizes, n)
+    assert sum(found.values()) == n
+    assert all(1 <= found[name] <= size for name, size in sizes.items())
+
+
+def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
+    questions, responses = material(6)
+    instances = {one.id: one for one in questions}
+    sample = draw([one.id for one in responses], [], n=5, seed=3)
+    project = begin(tmp_path / "run" / "labels", instances, responses, sample, Kind.SHORT, NOW)
+    assert verdicts(project) == []
+    me = who(project, ME)
+    passes = work_off(project, me, aligned="no", locally_sound="yes")
+    project.close()
+    assert passes == 15
+    again = begin(tmp_path / "run" / "labels", instances, responses, sample, Kind.SHORT, NOW)
+    found = verdicts(again)
+    assert {one.response_id for one in found} == set(sample.chosen)
+    assert {(one.verdict.locally_sound, one.verdict.aligned) for one in found} == {(True, False)}
+    assert {one.source.model for one in found} <= {"baseline", "candidate"}
+    again.close()
+    assert replace(read_sample(tmp_path / "run" / "labels"), content=None) == sample
+    other = draw([one.id for one in responses], [], n=5, seed=4)
+    with pytest.raises(UserError, match="another sample"):
+        begin(tmp_path / "run" / "labels", instances, responses, other, Kind.SHORT, NOW)
+
+
+def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
+    questions, responses = material(6)
+    instances = {one.id: one for one in questions}
+    sample = draw([one.id for one in responses], [], n=5, seed=3)
+    begin(tmp_path / "labels", instances, responses, sample, Kind.SHORT, NOW).close()
+    other = {one.id: replace(one, reference_answer="other") for one in questions}
+    replaced = [replace(one, answer="WRONG") for one in responses]
+    for changed in ((instances, replaced), (other, responses)):
+        with pytest.raises(UserError, match="were changed since its labelling began"):
+            begin(tmp_path / "labels", *changed, sample, Kind.SHORT, NOW)
+    unlabelled = [one if one.id in sample.chosen else replace(one, answer="WRONG") for one in responses]
+    begin(tmp_path / "labels", instances, unlabelled, sample, Kind.SHORT, NOW).close()
+    with pytest.raises(UserError, match="is not among the questions"):
+        begin(tmp_path / "labels", {}, responses, sample, Kind.SHORT, NOW)

@@ -1,0 +1,159 @@
+"""What a person can do with a task, and what they cannot."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+
+import pytest
+from tests.annotation.projects import filled, make_project, next_sheet, submit, who
+
+from eclose.annotation import queues, submissions
+from eclose.annotation.forms import Kind
+from eclose.annotation.submissions import Refusal
+from eclose.protocol.annotation import WholeTrace, WithAnswer, WithReference
+from eclose.protocol.disclosure import Eligibility, Soundness
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = make_project(tmp_path / "study", screeners=("sue", "sam"))
+    yield project
+    project.close()
+
+
+def open_sheet(project, person, task):
+    with project.reading() as connection:
+        return submissions.sheet(connection, project, person, task)
+
+
+def test_passes_show_one_thing_more_each_time(project):
+    ann = who(project, "ann")
+    kinds = []
+    sheet = next_sheet(project, ann)
+    task = sheet.task
+    for _ in range(4):
+        kinds.append(type(sheet.shown))
+        assert sheet.task == task
+        assert submit(project, ann, sheet).refusal is None
+        sheet = next_sheet(project, ann)
+    assert kinds == [Soundness, WholeTrace, WithAnswer, WithReference]
+    assert sheet.task != task
+    assert open_sheet(project, ann, task) is None
+
+
+def test_earlier_passes_have_no_field_for_what_comes_later(project):
+    ann = who(project, "ann")
+    assert {one.name for one in fields(next_sheet(project, ann).shown)} == {"question", "evidence", "steps"}
+
+
+def test_screener_sees_question_evidence_and_reference(project):
+    shown = next_sheet(project, who(project, "sue")).shown
+    assert isinstance(shown, Eligibility)
+    assert {one.name for one in fields(shown)} == {"question", "evidence", "reference", "aliases"}
+
+
+def test_task_of_another_does_not_exist(project):
+    ann, bob = who(project, "ann"), who(project, "bob")
+    sheet = next_sheet(project, ann)
+    assert open_sheet(project, bob, sheet.task) is None
+    assert submit(project, bob, sheet).refusal is Refusal.UNKNOWN
+    with project.writing() as connection:
+        assert not submissions.save_draft(connection, bob, sheet.task, "A", [{}])
+        assert submissions.entries_asked(connection, bob, sheet.task, "A") is None
+
+
+def test_later_task_does_not_open_before_its_turn(project):
+    ann = who(project, "ann")
+    with project.reading() as connection:
+        second = connection.execute(queues._NEXT, {"person": ann.id, "place": 2}).scalar_one()
+    assert open_sheet(project, ann, second) is None
+    assert submissions.submit_once(project, ann, second, "A", [{}], "k").refusal is Refusal.CLOSED
+
+
+@pytest.mark.parametrize("name", ["B", "C", "D", "S", "", "AB", "x"])
+def test_pass_that_is_not_open_is_refused(project, name):
+    ann = who(project, "ann")
+    sheet = next_sheet(project, ann)
+    outcome = submissions.submit_once(project, ann, sheet.task, name, [{"aligned": "yes"}], "k")
+    assert outcome.refusal is Refusal.CLOSED
+    assert next_sheet(project, ann).form.name == "A"
+
+
+def test_incomplete_form_is_refused_with_all_problems(project):
+    ann = who(project, "ann")
+    sheet = next_sheet(project, ann)
+    entries = [{"substantive": "yes"}, *filled(sheet)[1:]]
+    outcome = submit(project, ann, sheet, entries)
+    assert (outcome.refusal, [str(one) for one in outcome.problems]) == (
+        Refusal.WRONG,
+        ["step 1: sound: is not decided."],
+    )
+    assert submit(project, ann, sheet, [{}]).refusal is Refusal.WRONG
+
+
+def test_same_submission_twice_is_one(project):
+    ann = who(project, "ann")
+    sheet = next_sheet(project, ann)
+    given = (project, ann, sheet.task, "A", filled(sheet), "the same key")
+    first, second = submissions.submit_once(*given), submissions.submit_once(*given)
+    assert first.receipt == second.receipt is not None
+    assert (first.link is None, second.link is None) == (False, True)
+    other_key = submissions.submit_once(*given[:-1], "another key")
+    other_form = submissions.submit_once(*given[:4], filled(sheet, sound="no", failure="L1"), "the same key")
+    assert {other_key.refusal, other_form.refusal} == {Refusal.CLOSED}
+
+
+def test_of_many_at_once_one_wins(project):
+    ann = who(project, "ann")
+    sheet = next_sheet(project, ann)
+    outcomes = []
+    gate = threading.Barrier(12)
+
+    def race(number):
+        gate.wait()
+        outcomes.append(submissions.submit_once(project, ann, sheet.task, "A", filled(sheet), f"key {number}"))
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.refusal or "" for one in outcomes) == ["", *[Refusal.CLOSED] * 11]
+
+
+def test_draft_is_kept_until_submitted(project):
+    ann = who(project, "ann")
+    sheet = next_sheet(project, ann)
+    with project.writing() as connection:
+        assert submissions.save_draft(
+            connection, ann, sheet.task, "A", [{"substantive": "no", "sound": "maybe", "x": "y"}]
+        )
+    assert next_sheet(project, ann).draft == ({"substantive": "no"},)
+    assert submit(project, ann, sheet).receipt
+    assert next_sheet(project, ann).draft == ()
+    with project.writing() as connection:
+        assert not submissions.save_draft(connection, ann, sheet.task, "A", [{"substantive": "no"}])
+
+
+def test_evidence_goes_out_of_sight_where_the_project_wants_it(tmp_path):
+    project = make_project(tmp_path / "study", hide_evidence=True)
+    ann = who(project, "ann")
+    first = next_sheet(project, ann)
+    submit(project, ann, first)
+    assert first.shown.evidence
+    assert next_sheet(project, ann).shown.evidence == ()
+    project.close()
+
+
+def test_short_form_has_three_passes_and_no_steps(tmp_path):
+    project = make_project(tmp_path / "study", kind=Kind.SHORT)
+    sheet = next_sheet(project, who(project, "ann"))
+    assert (sheet.passes, sheet.steps, type(sheet.shown)) == (("B", "C", "D"), None, WholeTrace)
+    project.close()
+
+
+def test_passes_that_will_be_left_out_are_not_told(project):
+    """That a response has no answer is not known before pass C would come."""
+    everybody = [who(project, name) for name in ("ann", "bob", "cyd", "dan")]
+    assert {next_sheet(project, one).passes for one in everybody} == {("A", "B", "C", "D")}

@@ -1,0 +1,176 @@
+"""Sheets of every kind and pass, made in the world, and every other page with what it may be given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from eclose.annotation.accounts.people import Person, Pool, Role
+from eclose.annotation.completed_tasks import FinishedPass, FinishedTask
+from eclose.annotation.dashboard import AgreementLine, Board, PersonRow, QueueRow
+from eclose.annotation.forms import PASSES, Kind
+from eclose.annotation.queues import Progress
+from eclose.annotation.reopening import Request
+from eclose.annotation.submissions import Sheet
+from eclose.annotation.web.pages import page
+from eclose.core.response import Response, Trace
+from eclose.protocol import annotation, disclosure
+from eclose.protocol.auditing import ShownFamily
+from eclose.protocol.prompts import load_text
+from eclose.world.faulty.broken_responses import Plan, sabotage
+from eclose.world.make.families import make_families
+from eclose.world.make.instances import make_items
+
+TASK, KEY, CSRF = "tAsk-4nQ", "kEy-77", "cSrf-31"
+ANNOTATOR = Person(3, "ann", Role.ANNOTATOR, Pool.RESPONSES, active=True)
+ADJUDICATOR = Person(9, "adj", Role.ADJUDICATOR, Pool.RESPONSES, active=True)
+LEAD = Person(1, "lead", Role.LEAD, Pool.NONE, active=True)
+PROGRESS = Progress(211, 866, 96.0)
+ASIDE = ("Let us look at the passages one after the other.", "So the chain is complete.")
+
+
+@cache
+def material(steps: int = 8):
+    """A question with twenty passages, and a response with so many steps."""
+    item = next(one for one in make_items("musique", 3) if len(one.instance.evidence) == 20)
+    made = sabotage(item, Plan(), "1")
+    assert made is not None
+    texts = (ASIDE * steps)[:1] + made.response.trace.texts + ASIDE[1:] * steps
+    response = replace(made.response, trace=Trace.of(*texts[:steps]))
+    return item.instance, response
+
+
+@cache
+def a_family() -> ShownFamily:
+    """A family with one of its edits."""
+    family = next(make_families("hotpot", 5))
+    return ShownFamily.of(family, family.evidence_edits[0])
+
+
+def shown_of(kind: Kind, name: str, instance, response: Response, *, hide: bool = False):
+    """What a pass shows."""
+    if kind is Kind.FAMILY:
+        return a_family()
+    return {
+        "S": lambda: disclosure.eligibility(instance),
+        "A": lambda: disclosure.soundness(instance, response),
+        "B": lambda: annotation.whole_trace(instance, response, hide_evidence=hide),
+        "C": lambda: annotation.with_answer(instance, response, hide_evidence=hide),
+        "D": lambda: annotation.with_reference(instance, response, hide_evidence=hide),
+    }[name]()
+
+
+def sheet(kind: Kind = Kind.RESPONSE, name: str = "A", *, steps: int = 8, hide: bool = False, **other) -> Sheet:
+    """A page of work, with material of the world unless told otherwise."""
+    form = next(one for one in PASSES[kind] if one.name == name)
+    shown = other.pop("shown", None) or shown_of(kind, name, *material(steps), hide=hide)
+    settings = {"draft": (), "progress": PROGRESS} | other
+    return Sheet(
+        task=TASK,
+        kind=kind,
+        passes=tuple(one.name for one in PASSES[kind]),
+        form=form,
+        shown=shown,
+        key=KEY,
+        guideline=load_text(form.guideline).text,
+        **settings,
+    )
+
+
+def given(person: Person | None = ANNOTATOR, **other):
+    """What every page is given, and more."""
+    return {"project": "gap study", "person": person, "csrf": CSRF, **other}
+
+
+def work(one: Sheet, *, person: Person = ANNOTATOR, entries=(), problems=(), receipt=None) -> str:
+    """A page of work."""
+    return page("work.html", **given(person, sheet=one, entries=entries, problems=problems, receipt=receipt))
+
+
+def a_board(**other) -> Board:
+    """A project half way."""
+    people = (
+        PersonRow("lead", "lead", "none", 0, 0, True, True, "2026-11-15T18:49:02.120000+00:00"),
+        PersonRow("s1", "screener", "questions", 1300, 1300, True, True, "2026-11-02T09:10:11+00:00"),
+        *(PersonRow(f"a{n}", "annotator", "responses", 140 * n, 866, n != 4, n != 6, None) for n in range(1, 7)),
+        PersonRow("a7", "adjudicator", "responses", 12, 31, True, True, "2026-11-15T17:00:00+00:00"),
+    )
+    queues = (QueueRow("response", 2598, 800, 19, 12, 781), QueueRow("screening", 1300, 1300, 0, 184, 1300))
+    agreement = (
+        AgreementLine("substantive", 4012, "99.9 % [99.8, 100.0]", "0.989 [0.981, 0.995]"),
+        AgreementLine("step soundness", 3890, "95.1 % [94.2, 95.9]", "0.726 [0.699, 0.751]"),
+        AgreementLine("correct", 800, "100.0 %", "undefined: all labels are the same"),
+    )
+    requests = (Request("rEq-1", "a2", "B", "I pressed n and meant y.", "2026-11-15T18:40:00+00:00"),)
+    settings = {"people": people, "queues": queues, "agreement": agreement, "requests": requests}
+    return Board(**(settings | {"events": 4711, "submissions": 3311, "last_hour": 142} | other))
+
+
+def dashboard(**other) -> str:
+    """The lead's page."""
+    settings = {"board": a_board(), "invited": None, "origin": "https://label.example/"} | other
+    return page("dashboard.html", **given(LEAD, **settings))
+
+
+FINISHED = tuple(
+    FinishedTask(
+        place,
+        f"oLd-{place}",
+        tuple(FinishedPass(name, f"{place}-a1b2c3d4e5f6", "2026-11-15T18:40:00+00:00") for name in "ABCD"),
+    )
+    for place in range(211, 206, -1)
+)
+
+
+def plain_pages() -> dict[str, str]:
+    """Every page that is no page of work."""
+    home = {
+        "progress": PROGRESS,
+        "next_url": f"/tasks/{TASK}",
+        "take": False,
+        "receipt": "4711-a1b2c3d4",
+        "amendable": (),
+    }
+    opened = (("rEo-1", "B"),)
+    return {
+        "login": page(
+            "login.html", **given(None, csrf=None, name="", problem="The name or the password is not right.")
+        ),
+        "invitation": page(
+            "invitation.html", **given(None, name="ann", role=Role.ANNOTATOR, problems=(), action="/invitation/tOk")
+        ),
+        "account": page("account.html", **given(problems=("The current password is not right.",), changed=False)),
+        "home": page("home.html", **given(**home)),
+        "home-take": page(
+            "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
+        ),
+        "finished": page("finished.html", **given(tasks=FINISHED)),
+        "dashboard": dashboard(invited="https://label.example/invitation/tOkEn-22"),
+        "error": page("error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)),
+    }
+
+
+def work_pages() -> dict[str, str]:
+    """Every page of work."""
+    filled = (
+        {"substantive": "no"},
+        {"substantive": "yes", "sound": "yes"},
+        {"substantive": "yes", "sound": "no", "failure": "L2"},
+    )
+    others = (
+        tuple({"substantive": "yes", "sound": "yes"} for _ in range(8)),
+        tuple({"substantive": "yes", "sound": "no", "failure": "L1"} for _ in range(8)),
+    )
+    one, amended = sheet(name="B", draft=({"aligned": "no"},)), {"problems": (), "entries": ({"aligned": "no"},)}
+    return {
+        "work-A": work(sheet(), entries=filled),
+        "work-A-others": work(sheet(others=others), person=ADJUDICATOR),
+        "work-B": work(sheet(name="B"), receipt="4711-a1b2c3d4"),
+        "work-B-hidden": work(sheet(name="B", hide=True)),
+        "work-C": work(sheet(name="C")),
+        "work-D": work(sheet(name="D")),
+        "work-short": work(sheet(Kind.SHORT, "B")),
+        "work-screening": work(sheet(Kind.SCREENING, "S")),
+        "work-family": work(sheet(Kind.FAMILY, "F")),
+        "amend": page("amend.html", **given(sheet=one, action="/amend/rEo-1", **amended)),
+    }

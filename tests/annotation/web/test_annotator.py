@@ -1,0 +1,157 @@
+"""A person's way through the pages, and the ways that are not theirs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.annotation.projects import make_project, who, work_off
+from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
+
+from eclose.annotation import audit_log, reopening
+
+PASSWORDS = []
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = make_project(tmp_path / "study", screeners=("sue", "sam"))
+    PASSWORDS or PASSWORDS.append(hashed())
+    with_passwords(project, PASSWORDS[0])
+    yield project
+    project.close()
+
+
+@pytest.fixture
+def enter(project):
+    app = application(project)
+
+    def enter(name):
+        browser = Browser(app, project, name)
+        assert browser.login().status_code == 303
+        return browser
+
+    return enter
+
+
+def ticked(page):
+    """How many choices are made on a page."""
+    return len(re.findall(r'<input[^>]* type="radio"[^>]* checked', page.text))
+
+
+def test_one_task_from_login_to_receipt(project, enter):
+    ann = enter("ann")
+    home = ann.get("/")
+    address = ann.task()
+    assert (home.status_code, address in home.text) == (200, True)
+    for name in "ABC":
+        answer = ann.submit(address)
+        assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, address)
+        assert name + " ·" not in ann.get(answer.headers["location"]).text
+    answer = ann.submit(address)
+    where, _, receipt = answer.headers["location"].partition("?receipt=")
+    assert (where, receipt in ann.get(answer.headers["location"]).text) == ("/", True)
+    assert ann.get(address).status_code == 404
+    assert receipt in ann.get("/finished").text
+    with project.reading() as connection:
+        assert list(audit_log.problems(connection, project.head)) == []
+
+
+def test_page_with_problems_keeps_what_was_filled_in(enter):
+    ann = enter("ann")
+    address = ann.task()
+    action, fields = ann.form(address)
+    fields.pop("1.sound")
+    answer = ann.client.post(action, data=fields)
+    assert answer.status_code == 422
+    assert ticked(answer) == len(fields) - 2
+
+
+@pytest.mark.parametrize("extra", [{"1.aligned": "yes"}, {"99.sound": "yes"}, {"role": "lead"}, {"1.sound.x": "yes"}])
+def test_fields_that_are_not_asked_are_refused(enter, extra):
+    ann = enter("ann")
+    address = ann.task()
+    assert ann.submit(address, **extra).status_code == 422
+    assert ann.submit(address).status_code == 303
+
+
+def test_foreign_and_unknown_tasks_answer_the_same(enter):
+    ann, bob = enter("ann"), enter("bob")
+    address = ann.task()
+    answers = [
+        bob.get(address),
+        bob.get("/tasks/nothing"),
+        bob.post(f"{address}/A", **{"key": "k", "1.sound": "yes"}),
+        bob.post("/tasks/nothing/A", **{"key": "k", "1.sound": "yes"}),
+        bob.post(f"{address}/A/draft", **{"1.sound": "yes"}),
+        bob.post(f"{address}/A/reopen", reason="because"),
+    ]
+    assert [answer.status_code for answer in answers] == [404] * 6
+    assert len({answer.text for answer in answers}) == 1
+
+
+@pytest.mark.parametrize("name, status", [("B", 409), ("C", 409), ("D", 409), ("S", 404), ("AB", 404)])
+def test_passes_cannot_be_skipped(enter, name, status):
+    ann = enter("ann")
+    address = ann.task()
+    assert ann.post(f"{address}/{name}", **{"key": "k", "1.aligned": "yes"}).status_code == status
+    assert ann.sheet(address).form.name == "A"
+
+
+def test_closed_pass_stays_closed_and_repeated_click_is_one(enter):
+    ann = enter("ann")
+    address = ann.task()
+    action, fields = ann.form(address)
+    first, again = ann.client.post(action, data=fields), ann.client.post(action, data=fields)
+    assert first.headers["location"] == again.headers["location"]
+    assert ann.client.post(action, data=fields | {"key": "other"}).status_code == 409
+
+
+def test_draft_comes_back(enter):
+    ann = enter("ann")
+    address = ann.task()
+    action, fields = ann.form(address)
+    kept = {name: value for name, value in fields.items() if not name.startswith("2.")}
+    assert ann.client.post(f"{action}/draft", data=kept).status_code == 204
+    assert ticked(ann.get(address)) == len(kept) - 2
+    assert ann.client.post(f"{address}/B/draft", data=kept).status_code in (409, 422)
+
+
+def test_adjudicator_takes_what_waits(project, enter):
+    for name in ("ann", "bob", "cyd"):
+        work_off(project, who(project, name))
+    eve = enter("eve")
+    assert eve.post("/take").headers["location"] == "/"
+    work_off(project, who(project, "dan"), closed="no")
+    assert 'action="/take"' in eve.get("/").text
+    address = eve.task()
+    assert eve.get(address).status_code == 200
+    assert eve.post("/take").headers["location"] == address
+    for _ in range(4):
+        assert eve.submit(address).status_code == 303
+
+
+def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
+    ann, lead = enter("ann"), enter("lead")
+    address = ann.task()
+    ann.submit(address)
+    assert ann.post(f"{address}/A/reopen", reason="my cat").status_code == 303
+    assert ann.post(f"{address}/A/reopen", reason="twice").status_code == 404
+    assert ann.post(f"{address}/B/reopen", reason="not yet").status_code == 404
+    board = lead.get("/dashboard").text
+    request = board.split("/dashboard/requests/")[1].split("/")[0]
+    assert "my cat" in board
+    assert ann.get(f"/amend/{request}").status_code == 404
+    assert ann.post(f"/dashboard/requests/{request}/grant").status_code == 404
+    assert lead.post(f"/dashboard/requests/{request}/grant").status_code == 303
+    assert f"/amend/{request}" in ann.get("/").text
+    action = f"/amend/{request}"
+    with project.reading() as connection:
+        sheet = reopening.amendment(connection, project, ann.person, request)
+    assert ticked(ann.get(action)) == 2 * sheet.steps
+    fields = {f"{n}.substantive": "no" for n in range(1, sheet.steps + 1)}
+    assert ann.post(action, key="k", **{**fields, "1.substantive": "perhaps"}).status_code == 422
+    assert ann.post(action, key="k", **fields).status_code == 303
+    assert ann.post(action, key="k", **fields).status_code == 404
+    with project.reading() as connection:
+        assert list(audit_log.problems(connection, project.head)) == []

@@ -1,0 +1,106 @@
+"""Words: every field, pass and role has some, every choice a key of its own, every decision its part of a guideline."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from eclose.annotation.accounts.people import Pool, Role
+from eclose.annotation.forms import PASSES, Field, Kind, Pass, problems
+from eclose.annotation.web import field_texts
+from eclose.protocol.prompts import Reader, load_text
+
+FORMS = [(kind, form) for kind, forms in PASSES.items() for form in forms]
+ALL_FIELDS = {field.name: field for _, form in FORMS for field in form.fields}
+
+
+def test_there_are_words_for_every_field_and_for_nothing_else():
+    assert set(field_texts.FIELDS) == set(ALL_FIELDS)
+
+
+@pytest.mark.parametrize("field", ALL_FIELDS.values(), ids=lambda field: field.name)
+def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field: Field):
+    choices = field_texts.FIELDS[field.name].choices
+    assert tuple(one.value for one in choices) == tuple(map(str, field.choices))
+    keys = [one.key for one in choices]
+    assert len(set(keys)) == len(keys)
+    # Keys that do something else on the page.
+    assert not set(keys) & set("jklhufge./,? ")
+
+
+def test_a_code_has_its_own_digit():
+    assert {one.value: one.key for one in field_texts.FIELDS["code"].choices} == {
+        "N4": "4", "N1": "1", "N2": "2", "N3": "3", "N5": "5",
+    }  # fmt: skip
+
+
+def test_every_pass_role_pool_and_kind_has_words():
+    assert set(field_texts.PASSES) == {(kind, form.name) for kind, form in FORMS}
+    assert set(field_texts.ROLES) == set(Role)
+    assert set(field_texts.POOLS) == set(Pool)
+    assert set(field_texts.KINDS) == set(Kind)
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "unsaid"),
+    [
+        ("substantive", "Ask what would be lost", "Support may come"),
+        ("sound", "Support may come from any passage", "`L1`"),
+        ("failure", "`L4` misjudges", "give in `support`"),
+        ("eligible", "well posed", "`N4`"),
+        ("code", "`N4` the question cannot", "Examples"),
+        ("aligned", "when the director was born. Not aligned", "`pursued`"),
+        ("closed", "A premise that stands only in the passages is missing", "In `established`"),
+        ("complete", "A premise that stands only in the passages is missing", "In `missing`"),
+        ("gold.supported", "One such step is enough", "gold.aligned"),
+        ("evidence.answer_switches", "exclude each other", "question.valid"),
+        ("question.trace_switches", "Ruiz, her birthplace", "question.valid"),
+    ],
+)
+def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
+    text = field_texts.excerpt(field)
+    assert said in text
+    assert unsaid not in text
+
+
+@pytest.mark.parametrize("field", ALL_FIELDS)
+def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
+    text = field_texts.excerpt(field)
+    whole = load_text(field_texts.FIELDS[field].excerpt.text).addressed_to(Reader.PEOPLE)
+    assert len(text) > 60
+    assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
+    assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
+    assert not text.startswith(("# ", "You see"))
+
+
+@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
+def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(kind: Kind, form: Pass):
+    texts = field_texts.guidelines(form)
+    assert texts[0] == load_text(form.guideline).addressed_to(Reader.PEOPLE)
+    for field in form.fields:
+        assert any(field_texts.excerpt(field.name).splitlines()[-1] in text for text in texts)
+
+
+@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
+def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: Kind, form: Pass):
+    """Passages stay in sight in every pass; fields of a model's reply are no concern of people."""
+    texts = (*field_texts.guidelines(form), *(field_texts.excerpt(field.name) for field in form.fields))
+    for text in texts:
+        assert not re.search(r"not see (the )?passages|neither passages|see only", text)
+        assert not re.search(r"`(evidence|steps|support|pursued|established|missing|verdict|aliases|id)`", text)
+    if form.name in ("C", "D"):
+        assert any("A premise that stands only in the passages is missing." in text for text in texts)
+        assert "Passages fill no gap" in field_texts.PASSES[kind, form.name].counts
+
+
+def test_a_problem_is_told_with_the_question():
+    form = PASSES[Kind.RESPONSE][0]
+    first, second = problems(form, [{}, {"substantive": "yes"}], 2)
+    assert field_texts.told(first) == "Step 1: “Is the step substantive?” is not decided."
+    assert field_texts.told(second) == "Step 2: “Is it sound?” is not decided."
+    assert field_texts.told(problems(form, [], 2)[0]) == "form 0 entries, where there are 2 to make."
+
+
+def test_speakers_have_no_names():
+    assert [field_texts.speaker(number) for number in range(4)] == ["One", "Another", "A third", "A third"]

@@ -1,0 +1,320 @@
+"""Pages: what they are made of and nothing else, every value escaped, and nothing that the policy would forbid."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import pytest
+from jinja2 import UndefinedError
+from tests.annotation.web.making import (
+    ADJUDICATOR,
+    CSRF,
+    KEY,
+    TASK,
+    a_board,
+    dashboard,
+    given,
+    material,
+    plain_pages,
+    sheet,
+    work,
+    work_pages,
+)
+from tests.diagnosis.report.hostile import PAYLOADS
+
+from eclose.annotation.forms import PASSES, Kind, Problem
+from eclose.annotation.queues import Progress
+from eclose.annotation.web import field_texts, pages
+from eclose.core.invisible_chars import visible
+from eclose.protocol.annotation import WithReference
+from eclose.protocol.material_json import ShownPassage
+
+WORK = Kind.RESPONSE, Kind.SHORT, Kind.SCREENING, Kind.FAMILY
+FORMS = [(kind, form) for kind in WORK for form in PASSES[kind]]
+
+
+class Reader(HTMLParser):
+    """All elements of a page with their attributes, and its text."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, tag, **wanted):
+        return [attrs for name, attrs in self.elements if name == tag and wanted.items() <= attrs.items()]
+
+
+@pytest.fixture(scope="module")
+def everything():
+    return {**plain_pages(), **work_pages()}
+
+
+def test_no_page_has_anything_inline_or_from_elsewhere(everything):
+    for name, html in everything.items():
+        read = Reader(html)
+        assert not read.all("style"), name
+        for tag, attrs in read.elements:
+            assert "style" not in attrs, (name, tag)
+            assert not [attr for attr in attrs if attr.startswith(("on", "hx-on"))], (name, tag)
+            for attr in ("src", "href", "action", "hx-post", "formaction"):
+                assert (attrs.get(attr) or "/").startswith(("/", "#")), (name, tag, attrs)
+        assert all(script.get("src", "").startswith("/static/") for script in read.all("script")), name
+
+
+def test_every_form_that_posts_brings_its_token(everything):
+    for name, html in everything.items():
+        parts = re.findall(r'<form method="post".*?</form>|<form id="form".*?</form>', html, re.DOTALL)
+        assert len(parts) == len(re.findall(r'method="post"', html)), name
+        for part in parts:
+            token = "" if name in ("login", "error") else CSRF
+            assert f'name="csrf" value="{token}"' in part, name
+
+
+def test_every_control_has_a_label(everything):
+    for name, html in everything.items():
+        read = Reader(html)
+        labelled = {label.get("for") for label in read.all("label")}
+        for attrs in read.all("input") + read.all("select"):
+            if attrs.get("type") in ("hidden", "radio", "checkbox") or "hidden" in attrs or name == "dashboard":
+                continue
+            assert attrs["id"] in labelled, (name, attrs)
+        identities = [attrs["id"] for _, attrs in read.elements if "id" in attrs]
+        assert len(identities) == len(set(identities)), name
+
+
+def test_a_missing_value_is_an_error_and_not_a_blank():
+    with pytest.raises(UndefinedError):
+        pages.page("login.html", project="x", person=None, csrf=None, name="")
+
+
+def test_a_template_may_be_given_a_name():
+    assert 'value="ann"' in pages.page("login", **given(None, name="ann", problem=None))
+
+
+@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
+def test_a_form_has_one_group_for_each_field_and_one_radio_for_each_choice(kind, form):
+    read = Reader(work(sheet(kind, form.name, steps=4)))
+    groups: dict[str, list[str]] = {}
+    for radio in read.all("input", type="radio"):
+        groups.setdefault(radio["name"], []).append(radio["value"])
+    entries = 4 if form.each_step else 1
+    assert groups == {f"{n}.{field.name}": list(field.choices) for n in range(1, entries + 1) for field in form.fields}
+    posts = [attrs for attrs in read.all("form", method="post") if attrs["action"] != "/logout"]
+    assert [(one["action"], one["hx-post"], one["hx-swap"]) for one in posts] == [
+        (f"/tasks/{TASK}/{form.name}", f"/tasks/{TASK}/{form.name}/draft", "none")
+    ]
+    assert read.all("input", name="key", value=KEY)
+    assert len(read.all("fieldset")) == len(groups)
+
+
+def test_every_choice_shows_its_key():
+    for kind, form in FORMS:
+        html = work(sheet(kind, form.name, steps=2))
+        found = re.findall(r'<label class="choice"><input [^>]*data-key="(.)"[^>]*> <kbd>(.)</kbd>', html)
+        assert len(found) == len(re.findall('class="choice"', html))
+        assert all(key == shown for key, shown in found)
+
+
+def test_each_pass_says_what_the_others_show_and_shows_no_more():
+    instance, _ = material()
+    reference, answer = "a reference that no passage has", "an answer that no step has"
+    assert reference not in str(instance)
+    for name, answers, references in (("A", 0, 0), ("B", 0, 0), ("C", 1, 0), ("D", 1, 1)):
+        shown = sheet(name=name).shown
+        if name in "CD":
+            values = {part: getattr(shown, part) for part in ("question", "evidence", "trace")}
+            more = {"reference": reference} if name == "D" else {}
+            shown = type(shown)(**values, answer=answer, **more)
+        html = work(sheet(name=name, shown=shown))
+        assert html.count(answer) == answers
+        assert html.count(reference) == references
+        read = Reader(html)
+        assert [one.get("class") for one in read.all("li") if one.get("title", "").count(": shows ")] == [
+            "done" if other < name else "now" if other == name else "later" for other in "ABCD"
+        ]
+    # Steps have controls in the first pass and nowhere else.
+    assert [len(Reader(work(sheet(name=name))).all("li", **{"class": "step"})) for name in "ABCD"] == [8, 0, 0, 0]
+
+
+def test_nothing_tells_whose_response_it_is():
+    instance, response = material()
+    for html in work_pages().values():
+        # Ids of the world are short, so they are looked for as values of their own.
+        assert f'"{instance.id}"' not in html
+        assert response.id not in html
+        assert response.source is None or response.source.model not in html
+
+
+def test_what_was_filled_in_is_filled_in_again():
+    read = Reader(
+        work(sheet(steps=3), entries=({"substantive": "no"}, {"substantive": "yes", "sound": "no", "failure": "L3"}))
+    )
+    checked = [(one["name"], one["value"]) for one in read.all("input", type="radio") if "checked" in one]
+    assert checked == [("1.substantive", "no"), ("2.substantive", "yes"), ("2.sound", "no"), ("2.failure", "L3")]
+
+
+def test_problems_are_told_where_they_are_and_above():
+    html = work(
+        sheet(steps=2),
+        problems=(Problem("sound", "is not decided.", 2), Problem("form", "1 entries, where there are 2 to make.")),
+    )
+    assert html.count("Step 2: “Is it sound?” is not decided.") == 2
+    assert '<a href="#f-2-sound">' in html
+    assert html.count("field wrong") == 1
+    assert "1 entries, where there are 2" in html
+
+
+def test_others_are_anonymous_and_only_an_adjudicator_has_any():
+    others = (({"substantive": "no"},), ({"substantive": "yes", "sound": "no", "failure": "L2"},))
+    html = work(sheet(steps=1, others=others), person=ADJUDICATOR)
+    told = [
+        re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", one)).strip()
+        for one in re.findall(r'<p class="others">(.*?)</p>', html, re.DOTALL)
+    ]
+    assert told == ["One: no Another: yes", "Another: no", "Another: L2"]
+    assert 'class="others"' not in work(sheet(steps=1))
+
+
+def test_an_amendment_has_no_drafts_and_goes_where_it_is_told():
+    html = work_pages()["amend"]
+    assert "hx-post" not in html
+    assert "htmx.min.js" not in html
+    assert 'action="/amend/rEo-1"' in html
+    assert "Amend B" in html
+
+
+def test_no_answer_is_said_to_be_none():
+    shown = WithReference("Where?", (ShownPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
+    text = " ".join(Reader(work(sheet(name="D", shown=shown))).text.split())
+    assert "Nothing was submitted." in text
+    assert "d also: e; f" in text
+
+
+def test_a_family_shows_what_was_changed():
+    one = sheet(Kind.FAMILY, "F")
+    html = work(one)
+    read = Reader(html)
+    shown = one.shown
+    for text in (shown.edited_question, shown.question_answer, *(step.text for step in shown.question_steps)):
+        assert text in "".join(read.text.split("\n"))
+    old = next(passage for passage in shown.passages if passage.index == shown.edited_passage.index)
+    gone = [piece.text for piece in pages.pieces(old.text, shown.edited_passage.text) if not piece.same]
+    came = [piece.text for piece in pages.pieces(shown.edited_passage.text, old.text) if not piece.same]
+    assert gone
+    assert all(f"<del>{text}</del>" in html for text in gone)
+    assert all(f"<ins>{text}</ins>" in html for text in came)
+
+
+def test_the_dashboard_has_every_form_and_export():
+    read = Reader(dashboard())
+    actions = {one["action"] for one in read.all("form", method="post")}
+    assert {"/dashboard/invite", "/dashboard/requests/rEq-1/grant", "/dashboard/requests/rEq-1/refuse"} <= actions
+    assert {"/dashboard/people/a1/deactivate", "/dashboard/people/a1/end", "/dashboard/people/a4/activate"} <= actions
+    # Nobody locks themselves out, and who has not come yet cannot be sent away.
+    assert not [action for action in actions if action.startswith(("/dashboard/people/lead/", "/dashboard/people/a6/"))]
+    assert "/dashboard/export" in actions
+    assert "undefined: all labels are the same" in read.text
+    empty = dashboard(board=a_board(people=(), queues=(), agreement=(), requests=()))
+    assert "Nothing was finished by two people yet." in empty
+    assert "/dashboard/agreement" in dashboard(board=a_board(agreement=None))
+
+
+def test_home_says_what_is_next():
+    base = {"receipt": None, "amendable": (), "take": False, "next_url": None}
+    told = {
+        "Begin": base | {"progress": Progress(0, 5, None), "next_url": "/tasks/x"},
+        "Next task": base | {"progress": Progress(1, 5, None), "next_url": "/tasks/x"},
+        "All done": base | {"progress": Progress(5, 5, 3.0)},
+        "Nothing waits": base | {"progress": Progress(0, 0, None)},
+        "Take the next case": base | {"progress": Progress(2, 3, 61.0), "take": True},
+    }
+    for words_told, settings in told.items():
+        html = pages.page("home.html", **given(**settings))
+        assert [other for other in told if other in html] == [words_told]
+
+
+def test_hostile_text_stays_text():
+    for text in PAYLOADS:
+        shown = WithReference(text, (ShownPassage(0, text, text),), text, text, text, (text,))
+        html = work(sheet(name="D", shown=shown))
+        tags = {tag for tag, _ in Reader(html).elements}
+        assert not tags & {
+            "img",
+            "svg",
+            "iframe",
+            "object",
+            "embed",
+            "base",
+            "style",
+            "math",
+            "video",
+            "audio",
+            "marquee",
+        }
+        assert visible(text).split("\n")[0].strip() in Reader(html).text
+
+
+def test_markup_in_a_guideline_stays_text():
+    html = pages.markdown("# Title\n\n<b onclick=x>bold</b> [a](javascript:x) ![i](y) *it*\n")
+    assert html == ("<h3>Title</h3>\n<p>&lt;b onclick=x&gt;bold&lt;/b&gt; [a](javascript:x) ![i](y) <em>it</em></p>\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.4, "0 s"),
+        (59.6, "1 min"),
+        (96, "1 min 36 s"),
+        (599, "9 min 59 s"),
+        (1500, "25 min"),
+        (12000, "3 h 20 min"),
+        (62880, "17 h"),
+    ],
+)
+def test_durations(seconds, told):
+    assert pages.duration(seconds) == told
+
+
+def test_moments():
+    assert pages.moment("2026-11-15T18:49:02.120+00:00") == "2026-11-15 18:49 UTC"
+    assert pages.moment("yesterday") == "yesterday"
+
+
+def test_pieces_make_up_the_text():
+    for text, other in (
+        ("a b c", "a x c"),
+        ("", "a"),
+        ("a", ""),
+        ("a  b", "a b"),
+        ("one two. three", "One two, four three"),
+    ):
+        assert "".join(piece.text for piece in pages.pieces(text, other)) == text
+    assert pages.pieces("by Ana Ruiz now", "by Bo Lund now") == (("by ", True), ("Ana Ruiz", False), (" now", True))
+    assert all(piece.same for piece in pages.pieces("a b", "a b"))
+
+
+def test_keys_are_listed_once_each():
+    keys = [key for names, _ in pages.KEYS for key in names]
+    assert len(set(keys)) == len(keys)
+    chosen = {choice.key for asked in field_texts.FIELDS.values() for choice in asked.choices}
+    assert chosen == set("yn12345")
+
+
+def test_scripts_and_styles_are_short_and_never_make_markup_of_text():
+    static = files("eclose.annotation.web") / "static"
+    for name, most in (("annotate.js", 400), ("search.js", 400), ("annotate.css", 300)):
+        text = (static / name).read_text("utf-8")
+        assert len(text.splitlines()) < most
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+    assert "Zero-Clause BSD" in (static / "htmx.LICENSE.txt").read_text("utf-8")
+    assert 'version:"2.0' in (static / "htmx.min.js").read_text("utf-8")

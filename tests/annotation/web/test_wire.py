@@ -1,0 +1,101 @@
+"""A server on a socket: bodies that dawdle, lie or never end, and headers that are too long."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from time import perf_counter
+
+import pytest
+from tests.annotation.web.canaries import study
+from tests.annotation.web.crowd import FORM
+from tests.annotation.web.doubles import HOST, served
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    with study(tmp_path_factory.mktemp("wire") / "study") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def port(one):
+    with served(one.project) as found:
+        yield found
+
+
+def raw(port, data, *, wait=5.0):
+    """What a server says to some bytes, until it has nothing more to say."""
+    with socket.create_connection((HOST, port), timeout=wait) as connection:
+        connection.sendall(data)
+        said = b""
+        try:
+            while part := connection.recv(65536):
+                said += part
+                if b"\r\n\r\n" in said:
+                    break
+        except (TimeoutError, ConnectionError):
+            pass
+    return said
+
+
+def head(one, nick="eve", path="/take", **headers):
+    given = {"Host": HOST, "Cookie": f"eclose={one.keys[nick]}", "Content-Type": FORM["content-type"], **headers}
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def alive(port):
+    connection = http.client.HTTPConnection(HOST, port, timeout=20)
+    connection.request("GET", "/login")
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status == 200
+
+
+def test_a_body_in_pieces_of_unknown_length_is_refused(one, port):
+    body = f"csrf={one.csrf('eve')}".encode()
+    chunked = head(one, **{"Transfer-Encoding": "chunked"}) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    assert raw(port, chunked).startswith(b"HTTP/1.1 413")
+    # Both at once is how one request is made to look like two.
+    both = head(one, **{"Transfer-Encoding": "chunked", "Content-Length": "5"}) + b"0\r\n\r\n"
+    assert raw(port, both).split(b" ")[1][:1] == b"4"
+    assert alive(port)
+
+
+def test_a_body_that_dawdles_keeps_nobody_waiting(one, port):
+    with socket.create_connection((HOST, port), timeout=5) as slow:
+        slow.sendall(head(one, **{"Content-Length": "100"}) + b"csrf=")
+        start = perf_counter()
+        assert all(alive(port) for _ in range(5))
+        assert perf_counter() - start < 30
+    assert alive(port)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: attacker.example\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET http://attacker.example/ HTTP/1.1\r\nHost: attacker.example\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nBad Header: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\x00b\r\n\r\n",
+    ],
+)
+def test_bytes_that_are_no_request_of_ours_are_refused(port, data):
+    said = raw(port, data, wait=2.0)
+    assert said == b"" or said.split(b" ")[1][:1] == b"4"
+    assert alive(port)
+
+
+def test_the_server_does_not_say_what_it_is(port):
+    said = raw(port, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").lower()
+    assert b"\r\nserver:" not in said
+    assert b"uvicorn" not in said
+    assert b"python" not in said

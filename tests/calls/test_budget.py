@@ -1,0 +1,386 @@
+"""The cap holds whatever happens and in whichever order; prices are exact and never too low."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+from decimal import Decimal
+from itertools import count
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.models.openai.test_endpoint import endpoint, request, run
+from tests.store.postgres import fresh_database
+from tests.world.serving import registry
+
+from eclose.calls.budget import Budget, BudgetSpent, Estimate, estimate
+from eclose.calls.cache import Books, IntentWriter, Noted
+from eclose.calls.prices import Price, millionths, money, price_of, read_currency, read_prices
+from eclose.calls.rate_limit import Limiter, Pace
+from eclose.calls.retry import Patience, Patient
+from eclose.errors import SettingError, UserError
+from eclose.models.interface import Decoding, Finish, Reply, ReplySchema, Request, Usage
+from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.token_counts import TokenCount, tokens_about, tokens_at_most, worst_usage
+from eclose.store.ledger.ledger import Account, Ledger
+from eclose.world.server.app import serve
+from eclose.world.server.faults import Behaviour, Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRICE = Price.of("1.25", "10")
+ONE = Price(1_000_000, 0)
+"""A token that is read costs a millionth."""
+
+
+# --- the cap -----------------------------------------------------------------------------------------------------
+
+OUTCOMES = st.sampled_from(["fine", "free", "cut off", "bad", "silent", "cancelled"])
+CALLS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40), st.integers(0, 4), OUTCOMES), max_size=12)
+
+
+class Dicey:
+    """A model whose calls cost what was drawn, at most their worst case, and end as was drawn."""
+
+    name = "dicey"
+
+    def __init__(self, calls: list[tuple[int, int, int, str]], cap: int) -> None:
+        self._calls = calls
+        self._cap = cap
+        self.charged = 0
+        """What the provider would write on the bill."""
+
+    async def complete(self, asked: Request) -> Reply:
+        worst, cost, turns, outcome = self._calls[int(asked.messages[0]["content"])]
+        cost = min(cost, worst)
+        if outcome != "free":
+            self.charged += cost
+        assert self.charged <= self._cap
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        reply = Reply("x", Finish.STOP, Usage(cost, 0) if cost else Usage(0, 1))
+        match outcome:
+            case "free":
+                raise CallFailure(FailureKind.TRANSIENT, "x", unpaid=True)
+            case "cut off":
+                raise CallFailure(FailureKind.TIMEOUT, "x")
+            case "bad":
+                raise CallFailure(FailureKind.INVALID, "x", reply=reply)
+            case "silent":
+                return Reply("x", Finish.STOP, Usage(0, 0))
+            case "cancelled":
+                raise asyncio.CancelledError
+        return reply
+
+
+def paying(model: Any, ledger: Ledger, budget: Budget, count: TokenCount, price: Price = ONE) -> Noted:
+    """The layers that keep to a budget, without a queue between them."""
+    books = Books(ledger, price, budget, count)
+    return Noted(IntentWriter(model, books), books)
+
+
+async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, int, int, str]]) -> None:
+    budget = Budget(cap)
+    model = Dicey(calls, cap)
+    # A token costs one millionth, and the worst case of a call is what was drawn for it.
+    worst = {str(number): call[0] for number, call in enumerate(calls)}
+    async with Ledger.open(place, run=run) as ledger:
+        paid = paying(model, ledger, budget, lambda text: worst[text] - 16)
+        asked = [paid.complete(replica(str(number), run)) for number in range(len(calls))]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        account = await ledger.account()
+    assert not [outcome for outcome in outcomes if isinstance(outcome, AssertionError)]
+    assert account.reserved == 0
+    assert model.charged <= account.spent + account.assumed <= cap
+    for (worst_case, *_), outcome in zip(calls, outcomes, strict=True):
+        # Refused is only what not even the end of all other calls could have made room for.
+        assert not isinstance(outcome, BudgetSpent) or account.spent + account.assumed + worst_case > cap
+
+
+def replica(text: str, run: str) -> Request:
+    """A request of its own for every run: calls are shared by all runs of a ledger."""
+    return replace(request(text), guideline=run)
+
+
+@pytest.mark.slow
+def test_many_runs_never_over_the_cap(tmp_path):
+    numbers = count()
+    with asyncio.Runner() as runner:
+
+        @settings(max_examples=300, deadline=None)
+        @given(cap=st.integers(0, 120), calls=CALLS)
+        def check(cap: int, calls: list[tuple[int, int, int, str]]) -> None:
+            runner.run(spend(tmp_path / "ledger.db", f"run {next(numbers)}", cap, calls))
+
+        check()
+
+
+def test_reserving_and_settling():
+    budget = Budget(100)
+    budget.reserve(60)
+    with pytest.raises(BudgetSpent, match=r"0\.00 of 0\.0001 USD spent, up to 0\.00006 USD reserved: ") as raised:
+        budget.reserve(41)
+    assert isinstance(raised.value, UserError)
+    assert raised.value.exit_code == 75
+    budget.reserve(40)
+    budget.settle(60, 10)
+    budget.settle(40, 40, assumed=True)
+    # What broke off may have been billed. It counts against the cap, and is not said to be spent.
+    assert (budget.spent, budget.reserved, budget.assumed) == (10, 0, 40)
+    with pytest.raises(BudgetSpent):
+        budget.reserve(51)
+
+
+def test_money_is_told_with_its_currency(tmp_path):
+    assert [money(amount) for amount in (0, 740_000, 1_234_567_890, 400)] == [
+        "0.00 USD",
+        "0.74 USD",
+        "1,234.57 USD",
+        "0.0004 USD",
+    ]
+    (tmp_path / "p.yaml").write_text("currency: EUR\nmine: {input: 1, output: 2}\n")
+    assert read_currency(tmp_path / "p.yaml") == "EUR"
+    assert read_prices(tmp_path / "p.yaml") == {"mine": Price.of(1, 2)}
+    # Published prices are in dollars: they are not mixed with others.
+    with pytest.raises(SettingError, match="no price is known in EUR"):
+        price_of("openai/gpt-4o-mini", {}, "EUR")
+    for wrong in ("euro", 7, "usd"):
+        (tmp_path / "p.json").write_text(json.dumps({"currency": wrong}))
+        with pytest.raises(SettingError, match="three capital letters"):
+            read_currency(tmp_path / "p.json")
+
+
+def test_without_a_cap_it_only_counts():
+    budget = Budget(None)
+    budget.reserve(10**12)
+    budget.settle(10**12, 2_500_000)
+    assert str(budget) == "2.50 USD spent"
+    with pytest.raises(SettingError):
+        Budget(-1)
+
+
+def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call(tmp_path):
+    async def main() -> None:
+        budget = Budget(1000)
+        greedy = SimpleNamespace(name="greedy", complete=lambda _: _reply(Usage(2000, 0)))
+        async with Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
+            paid = paying(greedy, ledger, budget, lambda _: 400)
+            await paid.complete(request("first"))
+            assert budget.spent == 2000
+            with pytest.raises(BudgetSpent):
+                await paid.complete(request("second"))
+
+    asyncio.run(main())
+
+
+async def _reply(usage: Usage) -> Reply:
+    return Reply("x", Finish.STOP, usage)
+
+
+def test_processes_that_share_a_ledger_share_the_cap():
+    """Three openings of one run, each of which could spend the whole of it."""
+    cap, url = 2_000, fresh_database()
+
+    async def main() -> tuple[int, int, Account]:
+        paid = refused = 0
+
+        async def complete(_: Request) -> Reply:
+            nonlocal paid
+            await asyncio.sleep(0.02)
+            paid += 60
+            assert paid <= cap
+            return Reply("x", Finish.STOP, Usage(60, 0))
+
+        async def process(number: int) -> None:
+            nonlocal refused
+            model = SimpleNamespace(name="m", complete=complete)
+            async with Ledger.open(url, run="a") as ledger:
+                model = paying(model, ledger, Budget(cap), lambda _: 100)
+                asked = [model.complete(request(f"{number} {each}")) for each in range(30)]
+                outcomes = await asyncio.gather(*asked, return_exceptions=True)
+                refused += sum(isinstance(outcome, BudgetSpent) for outcome in outcomes)
+                assert {type(outcome) for outcome in outcomes} <= {Reply, BudgetSpent}
+
+        await asyncio.gather(*map(process, range(3)))
+        async with Ledger.open(url, run="a") as ledger:
+            return paid, refused, await ledger.account()
+
+    paid, refused, account = asyncio.run(asyncio.wait_for(main(), 120))
+    assert account == (paid, 0, 0)
+    assert cap - 116 < paid <= cap
+    assert paid // 60 + refused == 90
+
+
+def test_against_the_bill_of_the_world(tmp_path):
+    """What the world charges is never more than the cap, nor than was counted as spent or as possibly billed."""
+
+    async def main(cap: int, seed: int) -> None:
+        faults = {Fault.CUT: 0.2, Fault.MALFORMED: 0.1, Fault.RATE_LIMIT: 0.1, Fault.SERVER_ERROR: 0.1}
+        behaviour = Behaviour(faults=faults, seed=seed, retry_after=0.01, latency=0.01)
+        async with (
+            serve(registry(), behaviour) as server,
+            endpoint(server.base_url) as model,
+            Ledger.open(tmp_path / f"{seed}.db", run="a") as ledger,
+        ):
+            books = Books(ledger, PRICE, Budget(cap))
+            asked = Patient(
+                IntentWriter(model, books),
+                Patience(first_wait=0.01),
+                Limiter(Pace(start=16)),
+                between=lambda limited: Noted(limited, books),
+            )
+            calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            totals = server.bill()["totals"]
+            charged = PRICE.cost(Usage(totals["prompt_tokens"], totals["completion_tokens"]))
+            account = await ledger.account()
+            assert charged <= account.spent + account.assumed <= cap
+            assert account.reserved == 0
+            refused = sum(isinstance(outcome, BudgetSpent) for outcome in outcomes)
+            assert refused == 0 if cap == 10**9 else 0 < refused < 40
+
+    for seed, cap in enumerate((10**9, 1200)):
+        run(main(cap, seed))
+
+
+# --- tokens ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("", 0),
+        ("The quick brown fox", 7),  # 19 letters and blanks
+        ("1926", 4),  # some tokenizers have a token for every digit
+        ('{"id": 1}', 7),  # five signs, a digit, and a third of three letters and blanks
+        ("日本", 6),
+    ],
+)
+def test_tokens_of_a_text(text, about):
+    assert tokens_about(text) == about
+    assert tokens_at_most(text) == len(text.encode()) >= about
+
+
+@given(st.text())
+def test_the_estimate_is_below_the_bound(text):
+    assert tokens_about(text) <= tokens_at_most(text)
+
+
+def test_the_worst_case_counts_turns_schema_and_the_longest_reply():
+    plain = request("a" * 100, decoding=Decoding(max_tokens=50))
+    assert worst_usage(plain) == Usage(116, 50)
+    schema = ReplySchema("verdict", {"type": "object"})
+    shaped = Request(plain.messages * 2, plain.decoding, schema)
+    assert worst_usage(shaped) == Usage(2 * 116 + len('{"type": "object"}') + 16, 50)
+
+
+def test_an_estimate_before_anything_is_sent():
+    requests = [request("a" * 300, decoding=Decoding(max_tokens=100)) for _ in range(1000)]
+    # 1000 x (100 + 16) prompt tokens at 1.25 and 1000 x 100 at 10, per million: 0.145 + 1.00
+    assert estimate(requests, PRICE) == Estimate(1000, 116_000, 100_000, 1_145_000)
+    assert estimate(requests, None).cost is None
+    assert estimate(requests, PRICE, count=lambda _: 10).prompt_tokens == 26_000
+
+
+# --- prices ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [(1.25, 1_250_000), ("0.15", 150_000), (0, 0), (3, 3_000_000), (Decimal("0.0000001"), 1), (0.1 + 0.2, 300_001)],
+)
+def test_amounts_are_rounded_up(amount, expected):
+    assert millionths(amount) == expected
+
+
+@pytest.mark.parametrize("amount", ["", "free", -1, "nan", "inf", True, None, [1]])
+def test_what_is_no_amount(amount):
+    with pytest.raises(SettingError):
+        millionths(amount)
+
+
+def test_costs_are_rounded_up_to_a_millionth():
+    assert PRICE.cost(Usage(1_000_000, 1_000_000)) == 11_250_000
+    assert PRICE.cost(Usage(1, 0)) == 2  # 1.25 millionths
+    assert PRICE.cost(Usage(4, 0)) == 5
+    assert PRICE.cost(Usage(0, 0)) == 0
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**8), st.integers(0, 10**8))
+def test_cost_is_the_exact_sum_rounded_up(prompt, completion, first, second):
+    exact = (Decimal(prompt) * first + Decimal(completion) * second) / 1_000_000
+    assert 0 <= Price(first, second).cost(Usage(prompt, completion)) - exact < 1
+
+
+def test_a_price_file(tmp_path: Path):
+    listed = {"openai/gpt-x": {"input": 1.25, "output": 10}, "mine": {"input": 0, "output": 0.1}}
+    (tmp_path / "p.json").write_text(json.dumps(listed))
+    (tmp_path / "p.yaml").write_text("openai/gpt-x: {input: 1.25, output: 10}\nmine: {input: 0, output: 0.1}\n")
+    expected = {"openai/gpt-x": PRICE, "mine": Price(0, 100_000)}
+    assert read_prices(tmp_path / "p.json") == expected
+    assert read_prices(tmp_path / "p.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[1]", "expected a price for each model"),
+        ("{", "cannot be read"),
+        ('{"a": {"input": 1}, "b": {"input": "x", "output": 1}}', r"a: give input and output.* b: 'x' is no amount"),
+        ('{"a": {"input": 1, "output": 2, "cached": 3}}', "nothing else"),
+        ('{"a": 3}', "give input and output"),
+    ],
+)
+def test_mistakes_in_a_price_file(tmp_path: Path, text, problem):
+    for name in ("p.json", "p.yaml"):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(SettingError, match=problem):
+            read_prices(tmp_path / name)
+
+
+@pytest.fixture
+def no_published_prices(monkeypatch):
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+
+
+@pytest.mark.usefixtures("no_published_prices")
+def test_a_price_is_found_by_its_whole_name_or_the_models():
+    assert price_of("openai/gpt-x", {"openai/gpt-x": PRICE}) == PRICE
+    for listed in ("127.0.0.1:8000/Qwen/Qwen3-8B", "127.0.0.1/Qwen/Qwen3-8B", "Qwen/Qwen3-8B"):
+        assert price_of("127.0.0.1:8000/Qwen/Qwen3-8B", {listed: PRICE}) == PRICE
+    assert price_of("inspect/openai/m@127.0.0.1:8000", {"openai/m": PRICE}) == PRICE
+    free = Price(0, 0)
+    assert price_of("a/b", {"a/b": free, "b": PRICE}) == free
+    with pytest.raises(SettingError, match=r"openai/gpt-y: no price is known"):
+        price_of("openai/gpt-y", {"openai/gpt-x": PRICE})
+
+
+def test_published_prices_are_taken_at_their_highest(monkeypatch):
+    asked: list[Any] = []
+    module = ModuleType("genai_prices")
+
+    def calc_price(usage: Any, model: str, provider_id: str) -> Any:
+        asked.append((vars(usage), model, provider_id))
+        if model == "unknown":
+            raise LookupError
+        return SimpleNamespace(input_price=Decimal("2.50"), output_price=Decimal(15))
+
+    module.calc_price, module.Usage = calc_price, SimpleNamespace  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "genai_prices", module)
+    assert price_of("google/gemini", {}) == Price.of("2.50", 15)
+    assert asked == [({"input_tokens": 1_000_000, "output_tokens": 1_000_000}, "gemini", "google")]
+    assert price_of("google/gemini", {"google/gemini": PRICE}) == PRICE
+    with pytest.raises(SettingError):
+        price_of("google/unknown", {})
+
+
+def test_the_package_of_published_prices_answers_as_expected():
+    pytest.importorskip("genai_prices", reason="optional")
+    price = price_of("openai/gpt-4o-mini", {})
+    assert 0 < price.prompt < price.completion

@@ -1,0 +1,136 @@
+"""What judging is expected to cost, from the requests alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import islice
+
+import jsonschema_rs
+import pytest
+
+from eclose.calls.forecast import MODEL, WORLD, expected_usage, forecast_usage, habits_of, tokens_expected, words
+from eclose.calls.prices import Price
+from eclose.judging.judge_response import requests
+from eclose.judging.settings import JudgeSettings
+from eclose.models.interface import Decoding, ReplySchema, Request, Usage
+from eclose.models.token_counts import worst_usage
+from eclose.protocol.judging import JOINT_PARTS, Question, reply_shape
+from eclose.protocol.prompts import Message
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.chat_requests import ChatRequest
+
+
+def asked(profile="short-easy", seed=8, count=6, **settings):
+    return [
+        request
+        for item in islice(make_items(profile, seed), count)
+        for request in requests(item.instance, item.response, JudgeSettings(**settings))
+    ]
+
+
+def billed(request):
+    """What the world's server charges for it."""
+    shape = {"name": request.schema.name, "schema": dict(request.schema.schema)}
+    body = {
+        "model": "world",
+        "messages": list(request.messages),
+        "response_format": {"type": "json_schema", "json_schema": shape},
+    }
+    chat = ChatRequest.of(body)
+    reply = world_registry().handler(chat.schema_name)(chat)
+    jsonschema_rs.validate(dict(request.schema.schema), reply.content)
+    return Usage(chat.prompt_tokens, len(reply.text.split()))
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("the film", 2),
+        ("internationally", 3),  # fifteen letters, seven a token
+        ("in 1994.", 6),  # a word, four digits, a sign
+        ('{"aligned": true}', 5),  # signs by the run: {" and ": and }
+        ("東京", 2),
+    ],
+)
+def test_tokens_are_words_in_pieces_digits_and_signs(text, tokens):
+    assert tokens_expected(text) == tokens
+
+
+def test_what_is_read_is_counted_as_the_world_counts_it_to_the_word():
+    for request in asked():
+        assert expected_usage(request, WORLD).prompt_tokens == billed(request).prompt_tokens
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_what_is_written_is_expected_within_a_tenth_or_so_over_many(joint):
+    every = asked("hotpot", 9, 20, joint=joint)
+    expected = sum(expected_usage(request, WORLD).completion_tokens for request in every)
+    actual = sum(billed(request).completion_tokens for request in every)
+    assert 0.85 < expected / actual < 1.15
+
+
+@pytest.mark.parametrize("question", [question for question in JOINT_PARTS if question is not Question.SOUNDNESS])
+def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
+    every = [request for request in asked() if request.schema.name == question]
+    short = replace(WORLD, texts={})
+    assert every
+    for request in every:
+        # {"reason": "", "pursued": "", "aligned": true}: two words for each field.
+        assert expected_usage(request, short).completion_tokens == 2 * len(request.schema.schema["properties"])
+        assert expected_usage(request, replace(short, texts={"reason": 7})).completion_tokens == (
+            2 * len(request.schema.schema["properties"]) + 7
+        )
+
+
+def test_every_step_more_is_an_entry_more():
+    (soundness,) = (one for one in asked(count=1) if one.schema.name == Question.SOUNDNESS)
+    bare = replace(WORLD, supported=0.0)
+    material = json.loads(soundness.messages[-1]["content"])
+
+    def expected(steps, habits=bare):
+        schema = reply_shape(Question.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
+        return expected_usage(
+            replace(soundness, schema=ReplySchema(Question.SOUNDNESS, schema)), habits
+        ).completion_tokens
+
+    # {"steps": { … }} with a name and three fields of two words an entry; an empty object is one word.
+    assert [expected(steps) for steps in (0, 1, 2, 5)] == [2, 8, 15, 36]
+    length = sum(words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
+    quoted = replace(WORLD, supported=1.0)
+    # Instead of null: {"passage": 1, "quote": " … "}.
+    assert expected(4, quoted) == pytest.approx(expected(4) + 4 * (3 + length), abs=1)
+
+
+def test_nobody_is_expected_to_write_more_than_allowed():
+    request = asked(max_tokens=5)[1]
+    assert expected_usage(request, WORLD).completion_tokens == 5
+    plain = Request((Message(role="user", content="Say it."),), Decoding(max_tokens=9))
+    assert expected_usage(plain, WORLD) == Usage(2, 9)
+    odd = replace(request, messages=(Message(role="user", content="no JSON"),))
+    assert expected_usage(odd, WORLD).prompt_tokens == 2
+    assert expected_usage(replace(odd, messages=(Message(role="user", content="[]"),)), WORLD).prompt_tokens == 1
+
+
+def test_a_forecast_adds_up_and_never_exceeds_its_bound():
+    every = asked()
+    price = Price.of(1, 4)
+    found = forecast_usage(every, price, MODEL)
+    assert found.calls == len(every)
+    assert found.prompt_tokens == sum(expected_usage(request, MODEL).prompt_tokens for request in every)
+    assert found.completion_tokens == sum(expected_usage(request, MODEL).completion_tokens for request in every)
+    assert found.cost == price.cost(Usage(found.prompt_tokens, found.completion_tokens))
+    assert found.most_prompt_tokens == sum(worst_usage(request).prompt_tokens for request in every)
+    assert found.prompt_tokens < found.most_prompt_tokens
+    assert found.completion_tokens < found.most_completion_tokens == 4096 * len(every)
+    assert found.cost < found.most_cost
+    unpriced = forecast_usage(iter(every), None, MODEL)
+    assert (unpriced.calls, unpriced.cost, unpriced.most_cost) == (len(every), None, None)
+
+
+def test_the_worlds_model_is_known_by_its_name():
+    assert habits_of("127.0.0.1:8000/world") is WORLD
+    assert habits_of("openai/gpt-x") is MODEL
+    assert habits_of("openai/worldly") is MODEL

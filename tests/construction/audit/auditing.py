@@ -1,0 +1,66 @@
+"""Families for an audit: a few real ones, told apart by id and dataset only."""
+
+import json
+from dataclasses import asdict, replace
+from functools import cache
+from itertools import islice
+
+from eclose.construction.audit.file_names import Layout
+from eclose.construction.audit.forms import write_forms
+from eclose.construction.audit.sample import DEVELOPMENT, TRAINING
+from eclose.core.edits import Replacement
+from eclose.core.family import Finding, Intervention
+from eclose.protocol.auditing import MARKS
+from eclose.store.records.jsonl import ReadRecord
+from eclose.world.make.families import make_families
+
+
+@cache
+def world(count=4):
+    return tuple(islice(make_families("2wiki", 1), count))
+
+
+def family(name, dataset, number=0):
+    """A family under another name, with all that people must not see."""
+    made = world()[number % len(world())]
+    said = {"reason": "SECRET-REASON"}
+    return replace(
+        made,
+        id=f"SECRET-{name}",
+        source=replace(made.source, id=f"SECRET-SOURCE-{name}", benchmark=dataset),
+        evidence_edits=tuple(
+            replace(edit, intervention=Intervention("SECRET-CLAIM", (Replacement("SECRET-OLD", "SECRET-NEW"),)))
+            for edit in made.evidence_edits
+        ),
+        question_edit=replace(made.question_edit, component="SECRET-COMPONENT"),
+        findings=(Finding("SECRET-ROLE", "SECRET-JUDGE", said, ("SECRET-OBJECTION",)),),
+    )
+
+
+def corpus(sizes):
+    """So many families of each dataset, for training and for development."""
+    for dataset, parts in sizes.items():
+        for split, size in zip((TRAINING, DEVELOPMENT), parts, strict=True):
+            for number in range(size):
+                made = family(f"{dataset}-{split}-{number}", dataset, number)
+                yield split, ReadRecord(f"line {number}", value=made)
+
+
+def filled(form, failing=(), note=""):
+    """A form as a line of JSON, all answered with yes but for some."""
+    told = asdict(form) | {"note": note}
+    for name in (name for names in MARKS.values() for name in names):
+        part, mark = name.split(".")
+        told[part][mark] = name not in failing
+    return json.dumps(told)
+
+
+def fill(path, forms, failing=None):
+    """A file of filled forms; what fails is given by the id of the form."""
+    path.write_text("".join(filled(form, (failing or {}).get(form.id, ())) + "\n" for form in forms))
+    return path
+
+
+def blank(path, forms, layout=Layout.JSONL):
+    path.write_bytes(write_forms(forms, layout))
+    return path

@@ -1,0 +1,181 @@
+"""A form shows what may be seen and nothing else, and comes back as it was answered."""
+
+import csv
+import io
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from tests.construction.audit.auditing import blank, corpus, family, filled
+
+from eclose.construction.audit.file_names import Layout
+from eclose.construction.audit.forms import CELL_LIMIT, Filled, read_forms, write_forms
+from eclose.construction.audit.sample import draw
+from eclose.core.family import ViewKind
+from eclose.errors import UserError
+from eclose.protocol.auditing import MARKS, Form, ShownFamily
+from eclose.protocol.prompts import load_text
+
+NAMES = tuple(name for names in MARKS.values() for name in names)
+
+
+def forms(count=6):
+    return draw(corpus({"DATASET-A": (count, 0)}), n=10 * count, seed=1, annotators=2).sheet(1)
+
+
+def rows(data):
+    return list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_nothing_that_must_not_be_seen_is_in_a_form(layout):
+    data = write_forms(forms(), layout).decode()
+    for hidden in ("SECRET", "DATASET", "training", "development", "SOURCE"):
+        assert hidden not in data
+
+
+def test_what_is_in_a_form_and_nothing_else():
+    """Written out, so that nobody adds to it without noticing."""
+    form = json.loads(write_forms(forms(1), Layout.JSONL))
+    assert list(form) == ["id", "shown", "gold", "evidence", "question", "note"]
+    assert set(form["shown"]) == {
+        "question", "reference", "aliases", "passages", "steps", "answer", "edited_passage", "evidence_steps",
+        "evidence_answer", "edited_question", "question_steps", "question_answer",
+    }  # fmt: skip
+    assert {key for passage in form["shown"]["passages"] for key in passage} == {"index", "title", "text"}
+    assert form["gold"] == dict.fromkeys(["correct", "supported", "aligned", "closed"])
+    assert form["evidence"] == dict.fromkeys(["isolated", "trace_switches", "answer_switches"])
+    assert form["question"] == dict.fromkeys(["valid", "trace_switches"])
+    assert form["note"] == ""
+
+
+def test_the_guideline_defines_all_that_is_asked():
+    text = load_text("audit_family.md").text
+    assert [text.count(f"**{name}**") for name in NAMES] == [1] * len(NAMES)
+
+
+def test_a_view_passes_when_all_of_its_answers_are_yes():
+    yes = dict.fromkeys(NAMES, True)
+    for kind, names in MARKS.items():
+        assert Filled("", "", "", yes).passes(kind) is True
+        for name in names:
+            assert Filled("", "", "", yes | {name: False}).passes(kind) is False
+            assert Filled("", "", "", yes | {name: None}).passes(kind) is None
+            others = {other: Filled("", "", "", yes | {name: False}).passes(other) for other in MARKS if other != kind}
+            assert set(others.values()) == {True}
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_a_blank_form_comes_back_blank(tmp_path, layout):
+    made = forms()
+    read = read_forms(blank(tmp_path / f"f.{layout}", made, layout))
+    assert [one.id for one in read] == [form.id for form in made]
+    assert [one.question for one in read] == [form.shown.question for form in made]
+    assert all(one.blank and one.unanswered == 9 for one in read)
+
+
+def test_answers_in_json(tmp_path):
+    (tmp_path / "f.jsonl").write_text(filled(forms(1)[0], {"evidence.isolated"}, note="hm"))
+    (one,) = read_forms(tmp_path / "f.jsonl")
+    assert one.marks == {name: name != "evidence.isolated" for name in NAMES}
+    assert (one.note, one.unanswered, one.blank) == ("hm", 0, False)
+    assert [one.passes(kind) for kind in ViewKind] == [True, False, True]
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1, "true", []])
+def test_what_is_neither_true_nor_false_is_refused(tmp_path, wrong):
+    told = asdict(forms(1)[0])
+    told["gold"]["closed"] = wrong
+    (tmp_path / "f.jsonl").write_text(json.dumps(told) + "\n" + json.dumps(told | {"verdict": 1}) + "\nnot JSON\n")
+    with pytest.raises(UserError) as refused:
+        read_forms(tmp_path / "f.jsonl")
+    # All that is wrong, in one go.
+    message = str(refused.value)
+    assert "line 1: gold.closed: should be a valid boolean" in message
+    assert "line 2: " in message
+    assert "verdict: no such field" in message
+    assert "line 3: " in message
+
+
+def table(path, made, answers=None, delimiter=",", encoding="utf-8-sig", **changed):
+    """A table as it comes out of a spreadsheet."""
+    told = [row | (answers or {}) | changed for row in rows(write_forms(made, Layout.CSV))]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(told[0]), delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(told)
+    path.write_bytes(text.getvalue().encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize(("yes", "no"), [("yes", "no"), ("TRUE", "FALSE"), ("1", "0"), (" Y ", "n")])
+def test_answers_in_a_table(tmp_path, delimiter, encoding, yes, no):
+    answers = dict.fromkeys(NAMES, yes) | {"question.valid": no, "gold.aligned": ""}
+    path = table(tmp_path / "f.csv", forms(2), answers, delimiter, encoding, note=" odd\n")
+    path.write_bytes(path.read_bytes() + (delimiter * 5 + "\r\n").encode())  # spreadsheets leave such lines behind
+    for one in read_forms(path):
+        assert one.marks == dict.fromkeys(NAMES, True) | {"question.valid": False, "gold.aligned": None}
+        assert (one.note, one.unanswered) == ("odd", 1)
+
+
+def test_what_is_no_answer_in_a_table_is_refused(tmp_path):
+    path = table(tmp_path / "f.csv", forms(1), {"gold.closed": "maybe", "question.valid": "2"}, id="")
+    with pytest.raises(UserError, match=r"row 2: id: is empty; gold.closed: 'maybe' .* yes or no; question.valid: '2'"):
+        read_forms(path)
+
+
+def test_what_is_no_table_of_forms(tmp_path):
+    path = tmp_path / "f.csv"
+    path.write_text("id,note\nf-1,\n")
+    with pytest.raises(UserError, match=r"needs each of these columns once: question asked, gold\.correct"):
+        read_forms(path)
+    path.write_bytes(table(path, forms(1), note="caf\u00e9").read_bytes().replace("\u00e9".encode(), b"\xe9"))
+    with pytest.raises(UserError, match="Save the table as CSV UTF-8"):
+        read_forms(path)
+    path.write_bytes(write_forms(forms(1), Layout.CSV).splitlines()[0])
+    with pytest.raises(UserError, match="holds no form"):
+        read_forms(path)
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_text_is_a_formula_in_a_table(tmp_path, text):
+    made = family("x", "A")
+    shown = ShownFamily.of(made, made.evidence_edits[0])
+    shown = replace(
+        shown, question=text, reference=text, aliases=(text,), answer=text, evidence_answer=text, edited_question=text,
+        question_answer=text, passages=tuple(replace(one, title=text, text=text) for one in shown.passages),
+        edited_passage=replace(shown.edited_passage, title=text), steps=(),
+    )  # fmt: skip
+    form = Form("f-1", shown)
+    (row,) = rows(write_forms([form], Layout.CSV))
+    assert row["question asked"] == row["answer"] == row["changed question"] == row["reference"] == f"'{text}"
+    for cell in row.values():
+        assert not cell.startswith(("\t", "\r", "\n"))
+        assert not cell.lstrip().startswith(tuple("=+-@\uff1d\uff0b\uff0d\uff20"))
+    # JSON Lines keep every text as it is.
+    assert json.loads(write_forms([form], Layout.JSONL))["shown"]["question"] == text
+
+
+def test_ordinary_text_stays_as_it_is():
+    form = forms(1)[0]
+    (row,) = rows(write_forms([form], Layout.CSV))
+    assert row["question asked"] == form.shown.question
+    last = form.shown.passages[-1]
+    assert row[f"passage {last.index}"] == f"[{last.index}] {last.title}\n{last.text}"
+
+
+def test_a_text_too_long_for_a_cell_is_refused_and_not_cut():
+    form = forms(1)[0]
+    long = Form("f-1", replace(form.shown, answer="x" * CELL_LIMIT))
+    with pytest.raises(UserError, match="--format jsonl"):
+        write_forms([long], Layout.CSV)
+    assert write_forms([long], Layout.JSONL)
+
+
+def test_no_id_looks_like_a_number_to_a_spreadsheet():
+    assert all(form.id.startswith("f-") for form in forms(50))

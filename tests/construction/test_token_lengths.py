@@ -1,0 +1,42 @@
+"""Paths in tokens, before anybody trains: never fewer than training counts, with a tokenizer hardly more."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+
+import pytest
+from tests.tiny_models import tokenizer
+
+from eclose.construction.token_lengths import estimated, length_for, tokenized
+from eclose.likelihood.render import Renderer
+from eclose.world.make.families import make_families
+
+
+@pytest.fixture(scope="module")
+def families():
+    return [family for profile in ("2wiki", "hotpot") for family in islice(make_families(profile, 7), 4)]
+
+
+def longest(family):
+    """As training renders them: traces and answers of one view under the prompt of another."""
+    renderer = Renderer(tokenizer(), max_length=10**9)
+    paths = product(family.views, family.views, family.views)
+    return max(len(renderer.path(p.question, p.evidence, t.trace, a.answer).ids) for p, t, a in paths)
+
+
+def test_with_the_tokenizer_it_is_what_training_counts(families):
+    length = tokenized(tokenizer())
+    for family in families:
+        assert longest(family) <= length.of_family(family) <= longest(family) + 4
+
+
+def test_without_one_it_is_more_but_not_twice_as_much(families):
+    length = length_for(None)
+    for family in families:
+        assert longest(family) <= length.of_family(family) <= 2 * longest(family)
+
+
+def test_a_prompt_alone_is_less_than_any_path_under_it(families):
+    for family in families:
+        gold = family.gold
+        assert estimated().of_prompt(gold.question, gold.evidence) < estimated().of_family(family)

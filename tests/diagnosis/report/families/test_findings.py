@@ -1,0 +1,107 @@
+"""What was said of a family: every judgement with its reason, held against what is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.construction.test_check_replies import JUDGING
+from tests.diagnosis.report.families.family_making import FINDINGS, SOUND, finding, full_family
+
+from eclose.core.family import Finding
+from eclose.diagnosis.report.families.findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, shown_findings
+from eclose.protocol.acceptance import WANTED
+from eclose.protocol.construction import SCHEMAS, Role
+
+EDITS = ("Evidence-CF 1", "Evidence-CF 2")
+
+
+def shown(*findings, edits=EDITS):
+    return shown_findings(replace(full_family(), findings=findings), edits)
+
+
+def leaves(value):
+    match value:
+        case dict():
+            return sum(leaves(one) for key, one in value.items() if key not in {"reason", "id"})
+        case list() if value and isinstance(value[0], dict):
+            return sum(map(leaves, value))
+        case _:
+            return 1
+
+
+@pytest.mark.parametrize("role", JUDGING)
+def test_every_judgement_is_shown_with_its_reason_and_its_words(role):
+    (told,) = shown(finding(role))
+    assert told.judgements == leaves(finding(role).said)
+    assert {part.reason for part in told.parts} == {"because"}
+    judgements = [one for part in told.parts for one in part.judgements]
+    assert all(one.told for one in judgements)
+    # All that is wanted, and every step that is sound.
+    assert sum(one.tone == GOOD for one in judgements) == len(WANTED[role]) + SOUND.get(role, 0)
+    assert not any(one.tone == BAD for one in judgements)
+
+
+def test_words_are_for_judgements_that_are_asked_for():
+    assert set(ROLE_WORDS) == {role for role in Role if not role.constructs}
+    for role, name in JUDGEMENT_WORDS:
+        part = SCHEMAS[Role(role)]
+        for key in name.split("."):
+            part = part["properties"][key]
+            part = part.get("items", part) if "properties" in part.get("items", {}) else part
+
+
+def test_what_speaks_against_it_is_marked_where_it_was_said():
+    (told,) = shown(finding(Role.SCREEN_EVIDENCE, original_after=True, reason="still so"))
+    tones = {one.name: (one.said, one.tone) for one in told.parts[0].judgements}
+    assert tones["original_after"] == ("yes", BAD)
+    assert tones["edited_before"] == ("no", GOOD)
+    assert (told.objections, told.parts[0].reason) == (("original_after",), "still so")
+
+
+def test_an_unsound_step_is_marked():
+    steps = [{"id": number, "reason": f"why {number}", "sound": number != 2} for number in (1, 2)]
+    (told,) = shown(finding(Role.VERIFY_QUESTION, soundness={"steps": steps}))
+    parts = {part.name: part for part in told.parts}
+    assert [parts[f"soundness, step {number}"].judgements[0].tone for number in (1, 2)] == [GOOD, BAD]
+    assert parts["soundness, step 2"].reason == "why 2"
+    assert told.objections == ("soundness",)
+
+
+def test_findings_go_with_the_edits_they_name():
+    told = shown(*FINDINGS)
+    assert [one.of for one in told] == ["", "", EDITS[0], EDITS[0], EDITS[1], EDITS[1], "", "", ""]
+    assert [one.again for one in told] == [False] * 8 + [True]
+    # Families made elsewhere may name none.
+    told = shown(*(replace(one, edit=None) for one in FINDINGS))
+    assert [one.of for one in told][2:6] == ["1 of 2", "1 of 2", "2 of 2", "2 of 2"]
+
+
+def test_a_reply_of_another_shape_is_shown_all_the_same():
+    said = {
+        "fine": True, "score": 0.5, "list": ["a", 1], "empty": {}, "nothing": None, "reason": ["one", "two"],
+        "part": {"deep": {"deeper": {"x": "y"}}}, "mixed": [1, {"a": 2}], "entries": [{"a": True}, {"a": False}],
+    }  # fmt: skip
+    (told,) = shown(Finding("my_check", "somebody", said, ("fine",)))
+    assert (told.role, told.told, told.of) == ("my_check", "my_check", "")
+    first = {one.name: (one.said, one.tone) for one in told.parts[0].judgements}
+    assert first == {
+        "fine": ("yes", BAD), "score": ("0.5", PLAIN), "list": ("a, 1", PLAIN), "empty": ("none", PLAIN),
+        "nothing": ("none", PLAIN), "mixed": ('[1, {"a": 2}]', PLAIN),
+    }  # fmt: skip
+    assert told.parts[0].reason == "one, two"
+    names = {part.name: [one.said for one in part.judgements] for part in told.parts[1:]}
+    assert names == {"part.deep.deeper": ["y"], "entries 1": ["yes"], "entries 2": ["no"]}
+
+
+def test_what_is_nested_deeply_is_shown_as_it_is():
+    said = {"x": 1}
+    for _ in range(150):
+        said = {"in": said}
+    (told,) = shown(Finding("odd", "somebody", said))
+    assert told.parts[-1].judgements[0].said.count("in") > 130
+
+
+def test_a_finding_without_anything_is_no_finding_of_parts():
+    (told,) = shown(Finding("odd", "somebody", {}))
+    assert told.parts == ()

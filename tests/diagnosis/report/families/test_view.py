@@ -1,0 +1,151 @@
+"""What is shown of a family: views held against Gold, passages that matter first, what each step rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.diagnosis.report.families.family_making import full_family, hostile_family
+
+from eclose.core.instance import Passage
+from eclose.core.response import Trace
+from eclose.diagnosis.report.families.view import Reference, show_family, view_names
+from eclose.diagnosis.report.word_diff import Mark
+
+MARKS = {Mark.SAME: "{}", Mark.OLD: "[-{}-]", Mark.NEW: "{{+{}+}}"}
+
+
+def marked(words):
+    return "".join(MARKS[piece.mark].format(piece.text) for piece in words)
+
+
+@pytest.fixture(scope="module")
+def shown():
+    return show_family(full_family())
+
+
+def test_views_come_in_order_and_edits_are_numbered_where_there_are_several(shown):
+    assert [view.name for view in shown.views] == ["Gold", "Evidence-CF 1", "Evidence-CF 2", "Question-CF"]
+    family = full_family()
+    one = replace(family, evidence_edits=family.evidence_edits[:1])
+    assert view_names(one) == ("Gold", "Evidence-CF", "Question-CF")
+    assert view_names(replace(family, evidence_edits=())) == ("Gold", "Question-CF")
+    assert [view.name for view in show_family(replace(family, evidence_edits=())).views] == ["Gold", "Question-CF"]
+
+
+def test_gold_is_unmarked(shown):
+    gold = shown.views[0]
+    words = [gold.question, gold.answer, *(step.words for step in gold.steps)]
+    assert all(piece.mark is Mark.SAME for text in words for piece in text)
+    assert (gold.change, gold.left_out) == (None, ())
+
+
+def test_words_that_differ_from_gold_are_marked(shown):
+    _, first, second, question = shown.views
+    assert marked(first.question) == "Where was the director of Blue Harbour born?"
+    assert [marked(step.words) for step in first.steps] == [
+        "Blue Harbour was directed by Ana Ruiz.",
+        "Ana Ruiz was born in [-Arica-]{+Iquique+}.",
+        "So the director of Blue Harbour was born in [-Arica-]{+Iquique+}.",
+    ]
+    assert marked(first.answer) == "[-Arica-]{+Iquique+}"
+    assert [step.taken_over for step in first.steps] == [True, False, False]
+    assert [step.first_affected for step in first.steps] == [False, True, False]
+    assert [marked(step.words) for step in second.steps][1] == "{+Bo Lund grew up in Lima.+}"
+    assert marked(question.question).endswith(" the director [-of Blue Harbour born-]{+who left Arica come out+}?")
+
+
+def test_a_step_is_held_against_its_counterpart_wherever_that_stands(shown):
+    question = shown.views[3]
+    assert [step.counterpart for step in question.steps] == [2, None]
+    assert marked(question.steps[0].words) == "Ana Ruiz [-was born in-]{+left+} Arica."
+    assert question.left_out == (1, 3)
+    assert not any(step.first_affected for step in question.steps)
+
+
+def test_every_step_says_what_it_rests_on(shown):
+    steps = shown.views[0].steps
+    assert [step.passages for step in steps] == [(Reference(0, "Blue Harbour"),), (Reference(2, "Ana Ruiz"),), ()]
+    assert [step.premises for step in steps] == [(), (), (1, 2)]
+    family = full_family()
+    unknown = show_family(replace(family, gold=replace(family.gold, proof=())))
+    assert not any(step.known for step in unknown.views[0].steps)
+
+
+def test_passages_that_matter_are_told_from_the_others(shown):
+    assert [(one.index, one.notes) for one in shown.matter] == [
+        (0, ("supports every view", "changed in Evidence-CF 2")),
+        (2, ("supports every view", "changed in Evidence-CF 1")),
+    ]
+    assert [(one.index, one.title) for one in shown.others] == [(1, "Arica")]
+    (version,) = shown.matter[1].versions
+    text = "Ana Ruiz, born in [-Arica-]{+Iquique+}, left [-Arica-]{+Iquique+} early. The Arica Prize is hers."
+    assert marked(version.text) == text
+
+
+def test_a_passage_that_is_edited_but_supports_nothing_matters_too():
+    family = full_family()
+    gold = replace(family.gold, support_ids=("b",))
+    edits = tuple(replace(edit, view=replace(edit.view, support_ids=("b",))) for edit in family.evidence_edits)
+    asked = replace(family.question_edit, view=replace(family.question_edit.view, support_ids=()))
+    shown = show_family(replace(family, gold=gold, evidence_edits=edits, question_edit=asked))
+    assert [one.index for one in shown.matter] == [0, 1, 2]
+    assert [one.notes for one in shown.matter] == [
+        ("changed in Evidence-CF 2",),
+        ("supports Gold, Evidence-CF 1, Evidence-CF 2",),
+        ("changed in Evidence-CF 1",),
+    ]
+
+
+def test_passages_that_come_or_go_are_shown():
+    family = full_family()
+    edit = family.question_edit
+    evidence = (*edit.view.evidence[1:], Passage("new", "Newcomer", "Nobody knew it."))
+    shown = show_family(replace(family, question_edit=replace(edit, view=replace(edit.view, evidence=evidence))))
+    assert "not in Question-CF" in shown.passages[0].notes
+    assert (shown.passages[-1].title, shown.passages[-1].notes) == ("Newcomer", ("only in Question-CF",))
+    assert any("same_evidence" in failure for failure in shown.failures)
+
+
+def test_how_a_passage_was_changed_is_told_where_it_is_known(shown):
+    change = shown.views[1].change
+    assert (change.claim, str(change.passage)) == ("Ana Ruiz, born in Arica, left Arica early.", "[2] Ana Ruiz")
+    assert [(one.old, one.new) for one in change.replacements] == [("Arica", "Iquique")]
+    assert (change.keep, change.told) == (("The Arica Prize",), True)
+    assert shown.views[3].change.component == "the relation"
+    family = full_family()
+    silent = tuple(replace(edit, intervention=None) for edit in family.evidence_edits)
+    assert show_family(replace(family, evidence_edits=silent)).views[1].change.told is False
+
+
+def test_origin_and_provenance(shown):
+    assert dict(shown.facts) == {
+        "source": "q", "dataset": "harbours", "kind": "bridge", "hops": "2", "reference": "Arica",
+        "also accepted": "Arica, Chile",
+    }  # fmt: skip
+    assert dict(shown.provenance) == {
+        "constructor": "maker/large", "verifier": "house/judge", "verified again by": "house/second",
+        "attempts": "target 1, evidence 2", "guidelines": "sha256:0123",
+    }  # fmt: skip
+    family = full_family()
+    elsewhere = show_family(replace(family, provenance=None, source=replace(family.source, benchmark=None)))
+    assert elsewhere.provenance == ()
+    assert dict(elsewhere.facts)["dataset"] == "unknown"
+    once = show_family(replace(family, provenance=replace(family.provenance, reverifier=None)))
+    assert dict(once.provenance)["verified again by"] == "nobody"
+
+
+def test_what_fails_a_gate_is_shown_with_the_reason():
+    family = full_family()
+    assert show_family(family).failures == ()
+    broken = replace(family, gold=replace(family.gold, trace=Trace(()), answer="Lima"))
+    shown = show_family(broken)
+    assert any("gold_answer" in failure for failure in shown.failures)
+    assert shown.views[0].steps == ()
+    assert all(step.counterpart is None for step in shown.views[1].steps)
+
+
+def test_names_that_are_no_passage_are_kept():
+    shown = show_family(hostile_family(1, "odd"))
+    assert str(shown.views[1].support[1]) == "[?] x"
+    assert shown.views[0].steps[0].passages[1] == Reference(None, "odd 1")

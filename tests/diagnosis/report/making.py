@@ -1,0 +1,103 @@
+"""Judged responses whose truth is known, with everything a judge may add: quotes, reasons, missing evidence."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import cycle, islice
+from random import Random
+
+from eclose.core.judgment import Criterion, Judgment, StepJudgment, Support
+from eclose.core.response import Source
+from eclose.core.verdict import FailureClass
+from eclose.diagnosis.diagnose import Case, Diagnosis, diagnose
+from eclose.world.faulty.broken_responses import PLANS, Plan, Sabotaged, sabotage
+from eclose.world.make.instances import Item, make_items
+from eclose.world.oracle.judge import judge
+
+MODELS = {"atlas-70b": 0.78, "atlas-8b": 0.62, "brook-mini": 0.45, "cinder-32b-reasoner": 0.7}
+"""How often each is reliable."""
+BENCHMARKS = {"2wiki": "2wiki", "musique": "musique", "hotpot": "hotpot"}
+
+
+def make_questions(count: int, seed: int = 1) -> list[Item]:
+    """Questions of three kinds in turn."""
+    streams = [make_items(profile, seed) for profile in BENCHMARKS]
+    return [next(stream) for stream in islice(cycle(streams), count)]
+
+
+def make_cases(items: list[Item], count: int, seed: int = 1) -> list[Case]:
+    """Responses of several models to the questions, again and again until there are enough."""
+    rng = Random(seed)
+    cases: list[Case] = []
+    for number in range(count):
+        item = items[number // len(MODELS) % len(items)]
+        model = list(MODELS)[number % len(MODELS)]
+        cases.append(_case(item, model, number, rng))
+    return cases
+
+
+def _case(item: Item, model: str, number: int, rng: Random) -> Case:
+    made = None
+    while made is None:
+        made = sabotage(item, Plan() if rng.random() < MODELS[model] else rng.choice(PLANS), f"{number}")
+    response = replace(made.response, id=f"{item.instance.id}/{model}/{number}", source=Source(model))
+    told = judge(item.instance, made.response)
+    return Case(item.instance, response, _enriched(replace(told, response_id=response.id), made, item, rng))
+
+
+def _enriched(told: Judgment, made: Sabotaged, item: Item, rng: Random) -> Judgment:
+    steps = tuple(_quoted(step, text, item) for step, text in zip(told.steps, made.response.trace.texts, strict=True))
+    failure = told.verdict.failure_class
+    lacking = int(re.sub(r"\D", "", item.instance.id) or 0) % 9 == 4
+    told = replace(
+        told,
+        judge="judge-large-2026",
+        steps=steps,
+        reasons={
+            Criterion.ALIGNMENT: "It sets out to answer what was asked."
+            if told.aligned
+            else "It answers something else.",
+            Criterion.CLOSURE: "The last step states the answer." if told.closed else "No step yields this answer.",
+        },
+        pursued=f"something near it: {made.response.trace.texts[-1]}"
+        if failure is FailureClass.PATH_DEVIATION
+        else None,
+        established=item.instance.reference_answer if failure is FailureClass.ANSWER_DECOUPLING else None,
+        evidence_sufficient=not lacking,
+        missing_evidence="No passage tells the last link of the chain." if lacking else None,
+    )
+    if rng.random() < 0.02:
+        told = replace(told, closed=None, unjudged={Criterion.CLOSURE: "refusal"})
+    elif rng.random() < 0.01:
+        told = replace(told, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: "wrong step ids"})
+    return told
+
+
+def _quoted(step: StepJudgment, text: str, item: Item) -> StepJudgment:
+    """A sentence instead of a whole passage, and a reason."""
+    reason = None if step.sound is not False else "Nothing before it, and no passage, says so."
+    if step.support is None:
+        return replace(step, reason=reason)
+    sentences = re.split(r"(?<=[.!?])\s+", step.support.quote)
+    words = set(re.findall(r"\w+", text))
+    best = max(sentences, key=lambda one: len(words & set(re.findall(r"\w+", one))))
+    return replace(step, support=Support(step.support.passage_index, best), reason=reason)
+
+
+def make_diagnosis(cases: list[Case], resamples: int = 200) -> Diagnosis:
+    return diagnose(cases)
+
+
+def told_by_processes(program: str) -> set[str]:
+    """What a program prints in two processes that hash strings differently."""
+    return {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip

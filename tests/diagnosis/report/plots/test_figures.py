@@ -1,0 +1,168 @@
+"""Figures for print: whole, equal for equal input, and with every word inside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from tests.diagnosis.report.hostile import PAYLOADS, hostile_case, hostile_notes
+from tests.diagnosis.report.making import make_diagnosis, told_by_processes
+from tests.diagnosis.report.test_comparison import BEFORE, NOW, held
+from tests.diagnosis.test_diagnose import case
+
+from eclose.core.response import Source
+from eclose.diagnosis.report.context import Notes
+from eclose.diagnosis.report.plots import figures as module
+from eclose.diagnosis.report.plots.figures import figures
+from eclose.diagnosis.report.plots.layout import (
+    PANEL_METRICS,
+    composition_bars,
+    difference_plot,
+    flow_rows,
+    metric_panels,
+    rate_plot,
+)
+from eclose.diagnosis.report.summary import flow
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+def drawn(diagnosis, against):
+    """The figures before they are written."""
+    return {
+        "rates": module._rates(rate_plot(diagnosis, Notes())),
+        "metrics": module._metrics(metric_panels(diagnosis)),
+        "flow": module._flow(flow_rows(flow(diagnosis))),
+        "failures": module._compositions(composition_bars(diagnosis)),
+        "differences": module._differences(difference_plot(against.comparison), against.name),
+    }
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    with matplotlib.rc_context(module._SETTINGS):
+        yield
+
+
+def words(figure):
+    from matplotlib.text import Text
+
+    figure.draw_without_rendering()
+    return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
+
+
+def assert_inside(figure):
+    frame = figure.bbox.padded(1)
+    for one in words(figure):
+        box = one.get_window_extent()
+        assert frame.contains(*box.min), one
+        assert frame.contains(*box.max), one
+
+
+def test_no_word_is_cut(diagnosis):
+    for figure in drawn(diagnosis, held()).values():
+        assert_inside(figure)
+
+
+def test_long_names_and_large_numbers_leave_room():
+    many = [case(number=number, closed=number % 3 != 0, aligned=number % 5 != 0) for number in range(40)]
+    long = [hostile_case(number, "W" * 3_000) for number in range(4)]
+    diagnosis = make_diagnosis(long + many, resamples=5)
+    for figure in drawn(diagnosis, replace(held(), name="W" * 3_000)).values():
+        assert_inside(figure)
+
+
+def test_figures_say_what_the_page_says(diagnosis):
+    made = drawn(diagnosis, held())
+    told = {name: " ".join(one.get_text() for one in words(figure)) for name, figure in made.items()}
+    for name, responses, dots in rate_plot(diagnosis, Notes()).rows:
+        assert f"{name}  ({responses:,})" in told["rates"]
+        assert all(dot.label in told["rates"] for dot in dots)
+    for row in flow_rows(flow(diagnosis)):
+        assert f"{row.kept.count:,} {row.kept.name} ({row.kept.share} %)" in told["flow"]
+        for part in row.lost:
+            assert f"{part.name}: {part.count:,} ({part.share} %)" in told["flow"]
+    for bars in composition_bars(diagnosis):
+        assert f"n = {bars.total:,}" in told["failures"]
+        assert all(f"{bar.count:,} ({bar.share} %)" in told["failures"] for bar in bars.bars)
+    for letter, _, dot in difference_plot(held().comparison).rows:
+        assert letter in told["differences"]
+        assert dot.label in told["differences"]
+
+
+def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
+    panels = metric_panels(diagnosis)
+    datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
+    assert [panel.name for panel in panels] == [*datasets, "all datasets"]
+    pooled = {group.group[0]: group for group in diagnosis.by_model}
+    for model, dots in panels[-1].models:
+        values = [pooled[model].rates[metric].value for metric in PANEL_METRICS]
+        assert [metric.value for metric in PANEL_METRICS] == ["Acc", "LSR", "GSR", "TRR", "LGG", "LggShare", "LggRisk"]
+        assert [dot.value for dot in dots] == [None if one is None else round(100 * one, 3) for one in values]
+        assert dots[5].n == pooled[model].rates[PANEL_METRICS[5]].n
+    figure = module._metrics(panels)
+    bars = [len([patch for patch in axes.patches if patch.get_height() > 0]) for axes in figure.axes]
+    drawn = [sum(bool(dot.value) + bool(dot.band and dot.band[1] > dot.band[0]) for _, dots in panel.models
+                 for dot in dots) for panel in panels]  # fmt: skip
+    assert bars == drawn
+    told = " ".join(one.get_text() for one in words(figure))
+    assert all(model in told for model in pooled)
+
+
+def test_one_model_or_one_dataset_is_pooled_once():
+    def of(model, dataset, number):
+        made = case(number=number)
+        source = replace(made.response, source=Source(model))
+        return replace(made, response=source, instance=replace(made.instance, benchmark=dataset))
+
+    single = metric_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
+    assert [(panel.name, len(panel.models)) for panel in single] == [("a", 2)]
+    one = metric_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
+    assert [(panel.name, len(panel.models)) for panel in one] == [("a", 1), ("b", 1), ("all datasets", 1)]
+    assert one[-1].models[0][1][0].n == 2
+    apart = metric_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
+    assert [model for model, _ in apart[-1].models] == ["m", "n"]
+
+
+def test_what_is_not_there_is_not_drawn():
+    found = figures(make_diagnosis([case()], resamples=5), Notes())
+    assert list(found) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
+    assert "differences.pdf" in figures(make_diagnosis(NOW, resamples=5), Notes(against=held(NOW, BEFORE)))
+
+
+@pytest.mark.parametrize("text", PAYLOADS[::16], ids=range(len(PAYLOADS[::16])))
+def test_no_name_says_more_than_a_name(text):
+    hostile = [hostile_case(number, text) for number in range(4)]
+    found = figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
+    for name, data in found.items():
+        if name.endswith(".svg"):
+            kinds = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(data).iter()}
+            assert kinds <= {"svg", "metadata", "RDF", "Work", "type", "format", "defs", "style", "g", "path", "use",
+                             "clipPath", "rect", "pattern"}  # fmt: skip
+        else:
+            assert data.startswith(b"%PDF")
+            assert not re.search(rb"/(JavaScript|JS|URI|Launch|OpenAction)\b", data)
+
+
+def test_a_dollar_sign_is_a_dollar_sign():
+    odd = [hostile_case(number, r"$\frac{$") for number in range(3)]
+    assert figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
+
+
+@pytest.mark.slow
+def test_bytes_do_not_depend_on_the_process():
+    program = (
+        "import hashlib; from tests.diagnosis.report.making import *; "
+        "from eclose.diagnosis.report.plots.figures import figures; "
+        "from eclose.diagnosis.report.context import Notes; "
+        "found = figures(make_diagnosis(make_cases(make_questions(3), 12), 5), Notes()); "
+        "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in found.items()))"
+    )
+    assert len(told_by_processes(program)) == 1
+
+
+def test_there_is_no_date_in_a_figure(diagnosis):
+    for data in figures(diagnosis, Notes()).values():
+        assert not re.search(rb"CreationDate|dc:date|20\d\d-\d\d-\d\dT", data)

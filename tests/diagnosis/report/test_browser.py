@@ -1,0 +1,340 @@
+"""The page in a real browser: nothing hostile runs, and the explorer does what it promises."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from tests.diagnosis.report.hostile import PAYLOADS, hostile_cases, hostile_notes
+from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions
+
+from eclose.diagnosis.report.comparison import hold_against
+from eclose.diagnosis.report.context import Notes
+from eclose.diagnosis.report.html import page
+
+pytestmark = pytest.mark.slow
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 380, "height": 800}
+WATCH = """
+window.pwned = []; window.violations = [];
+addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective, event.blockedURI));
+"""
+
+
+@contextmanager
+def watched(browser, path, *, address="", size=DESKTOP, scheme="light"):
+    """A page, watched: what it runs, asks for and complains of."""
+    context = browser.new_context(viewport=size, color_scheme=scheme)
+    context.add_init_script(WATCH)
+    tab = context.new_page()
+    tab.heard = []
+    tab.on("pageerror", lambda error: tab.heard.append(f"error {error}"))
+    tab.on("console", lambda message: tab.heard.append(f"console {message.text}"))
+    tab.on("dialog", lambda dialog: (tab.heard.append("dialog"), dialog.dismiss()))
+    tab.on("request", lambda request: request.url.startswith(("file:", "data:")) or tab.heard.append(request.url))
+    tab.on("popup", lambda _: tab.heard.append("popup"))
+    tab.goto(path.as_uri() + address)
+    try:
+        yield tab
+    finally:
+        context.close()
+
+
+@contextmanager
+def opened(browser, path, **settings):
+    """The report, once its explorer is there."""
+    with watched(browser, path, **settings) as tab:
+        tab.wait_for_selector("html[data-ready]")
+        yield tab
+
+
+def until(tab, holds, arg=None):
+    """Wait for an arrow function to hold. The policy lets no test evaluate a string in the page by itself."""
+    for _ in range(500):
+        if tab.evaluate(holds, arg):
+            return
+        tab.wait_for_timeout(20)
+    raise AssertionError(holds)
+
+
+def read_through(tab):
+    """Wait until a search has looked at every text."""
+    tab.wait_for_timeout(250)
+    until(tab, "() => !document.querySelector('#status').textContent.includes('reading')")
+
+
+def assert_calm(tab):
+    assert tab.evaluate("[pwned, violations]") == [[], []]
+    assert tab.heard == []
+
+
+def assert_in_shape(tab):
+    """Nothing sticks out of the window, and the parts are where they belong."""
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.locator("#explorer").bounding_box()["width"] > 300
+    assert tab.evaluate("[...document.querySelectorAll('main > section')].every((one) => one.offsetHeight > 0)")
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["with policy", "without policy"])
+def hostile(request, tmp_path_factory):
+    cases = hostile_cases()
+    text = page(make_diagnosis(cases, resamples=5), cases, hostile_notes(PAYLOADS[1]), policy=request.param)
+    path = tmp_path_factory.mktemp("hostile") / "report.html"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def shown_rows(tab):
+    return int(tab.locator("#status").inner_text().split(" of ")[0].replace(",", ""))
+
+
+def test_the_watch_notices_what_runs(browser, tmp_path):
+    """Else nothing below means anything."""
+    path = tmp_path / "bad.html"
+    path.write_text(f"<html data-ready=1><body>{''.join(PAYLOADS[:3])}{PAYLOADS[10]}{PAYLOADS[35]}")
+    with opened(browser, path) as tab:
+        tab.wait_for_timeout(300)
+        assert len(tab.evaluate("pwned")) >= 3
+        assert "https://attacker.example/pixel.png" in tab.heard
+
+
+def test_hostile_text_runs_nowhere(browser, hostile):
+    assert len(PAYLOADS) >= 60
+    with opened(browser, hostile) as tab:
+        assert shown_rows(tab) == len(PAYLOADS)
+        tab.focus("#list")
+        last, visited = "", set()
+        for _ in PAYLOADS:
+            until(tab, "(last) => document.querySelector('#detail .id').textContent !== last", last)
+            last = tab.evaluate("document.querySelector('#detail .id').textContent")
+            visited.add(last)
+            for step in tab.locator("button.step").all():
+                step.click(force=True)
+            tab.focus("#list")
+            tab.keyboard.press("j")
+        assert len(visited) == len(PAYLOADS)
+        tab.fill("#search", PAYLOADS[0])
+        tab.check("#in-passages")
+        read_through(tab)
+        assert 1 <= shown_rows(tab) < len(PAYLOADS)
+        tab.select_option("select[name=model]", index=3)
+        tab.wait_for_timeout(200)
+        assert_calm(tab)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_hostile_text_leaves_the_layout_intact(browser, hostile, size):
+    with opened(browser, hostile, size=size) as tab:
+        assert_in_shape(tab)
+        for number in range(0, len(PAYLOADS), 3):
+            tab.evaluate("(n) => { document.querySelector('#list').scrollTop = n * 68; }", number)
+            tab.wait_for_timeout(60)
+            tab.locator(f"#row-{number}").click()
+            until(tab, "() => document.querySelector('#detail .broken')")
+            assert_in_shape(tab)
+            if size is PHONE:
+                assert tab.evaluate("document.querySelector('#detail').scrollWidth <= innerWidth + 1")
+                tab.click("#back")
+        assert_calm(tab)
+
+
+@pytest.mark.parametrize("word", ["<img src=x onerror=pwned.push(1)>", "javascript:pwned.push(1)", "__proto__", "%ff%"])
+def test_a_hostile_address_is_just_an_unknown_response(browser, report, word):
+    for key in ("r", "q", "outcome", "sort", "model"):
+        with opened(browser, report, address=f"#{key}={word}") as tab:
+            tab.wait_for_timeout(150)
+            assert_calm(tab)
+
+
+def test_what_acts_unseen_is_shown_by_name(browser, hostile):
+    place = next(number for number, text in enumerate(PAYLOADS) if "\u202e" in text)
+    with opened(browser, hostile) as tab:
+        tab.evaluate("(n) => { document.querySelector('#list').scrollTop = n * 68; }", place)
+        tab.locator(f"#row-{place}").click()
+        tab.wait_for_selector("#detail .unseen")
+        assert "U+202E" in tab.locator("#detail .words .unseen").all_inner_texts()
+        assert not tab.evaluate("/[\\u202a-\\u202e]/.test(document.body.innerText)")
+
+
+def test_filters_show_what_the_diagnosis_counts(browser, report, cases, diagnosis):
+    parts = diagnosis.overall.composition
+    with opened(browser, report) as tab:
+        assert shown_rows(tab) == len(cases)
+        tab.select_option("select[name=outcome]", "gap")
+        assert shown_rows(tab) == parts.groups["gap"]
+        tab.select_option("select[name=outcome]", "")
+        tab.select_option("select[name=model]", "brook-mini")
+        wanted = sum(one.response.source.model == "brook-mini" for one in cases)
+        assert shown_rows(tab) == wanted
+        tab.select_option("select[name=outcome]", "unsound")
+        both = sum(
+            one.response.source.model == "brook-mini" and one.verdict.locally_sound is False for one in cases
+        )  # fmt: skip
+        assert shown_rows(tab) == both
+        # The number beside an option says what choosing it would show.
+        option = tab.locator("select[name=outcome] option[value=reliable]").inner_text()
+        tab.select_option("select[name=outcome]", "reliable")
+        assert option == f"reliable ({shown_rows(tab)})"
+        tab.click("#clear")
+        assert shown_rows(tab) == len(cases)
+        assert_calm(tab)
+
+
+def test_search_finds_words_of_questions_reasoning_and_passages(browser, report, cases):
+    wanted = cases[5].response.trace.texts[0]
+    within = [one for one in cases if wanted.lower() in "\n".join(one.response.trace.texts).lower()]
+    with opened(browser, report) as tab:
+        tab.fill("#search", wanted)
+        read_through(tab)
+        assert len(within) <= shown_rows(tab) < len(cases)
+        word = cases[0].instance.evidence[4].text.split(". ")[1]
+        tab.fill("#search", word)
+        read_through(tab)
+        before = shown_rows(tab)
+        tab.check("#in-passages")
+        read_through(tab)
+        assert shown_rows(tab) >= max(before, 8)
+        tab.fill("#search", "no text says this")
+        tab.wait_for_selector("#list .empty")
+        assert_calm(tab)
+
+
+def test_keys_move_open_close_and_search(browser, report, cases):
+    with opened(browser, report, size=PHONE) as tab:
+        tab.keyboard.press("j")
+        assert tab.evaluate("document.activeElement.id") == "list"
+        assert tab.get_attribute("#list", "aria-activedescendant") == "row-1"
+        tab.keyboard.press("ArrowDown")
+        tab.keyboard.press("k")
+        tab.keyboard.press("Enter")
+        tab.wait_for_selector("#detail:not([hidden])")
+        assert tab.evaluate("document.activeElement.id") == "detail"
+        assert cases[1].response.id in tab.inner_text("#detail .top")
+        tab.keyboard.press("j")
+        until(tab, "(id) => document.querySelector('#detail .id').textContent === id", cases[2].response.id)
+        tab.keyboard.press("Escape")
+        assert tab.evaluate("[document.activeElement.id, document.querySelector('#detail').hidden]") == ["list", True]
+        tab.keyboard.press("End")
+        assert tab.get_attribute("#list", "aria-activedescendant") == f"row-{len(cases) - 1}"
+        tab.keyboard.press("/")
+        assert tab.evaluate("document.activeElement.id") == "search"
+        tab.keyboard.type("j")
+        assert tab.input_value("#search") == "j"
+        tab.keyboard.press("Escape")
+        assert tab.input_value("#search") == ""
+        outline = tab.evaluate("getComputedStyle(document.activeElement, ':focus-visible').outlineStyle")
+        assert outline != "none"
+        assert_calm(tab)
+
+
+def test_a_response_is_shown_with_verdicts_quotes_and_what_was_seen(browser, report, cases):
+    place, one = next(
+        (place, one)
+        for place, one in enumerate(cases)
+        if one.verdict.locally_sound is False and any(step.support for step in one.judgment.steps)
+    )
+    with opened(browser, report, address=f"#r={one.response.id}") as tab:
+        until(tab, "(id) => document.querySelector('#detail .id')?.textContent === id", one.response.id)
+        assert one.instance.question in tab.inner_text("#detail .facts")
+        assert one.instance.reference_answer in tab.inner_text("#detail .facts")
+        assert "does not hold" in tab.inner_text("#detail .broken") or "do not hold" in tab.inner_text(
+            "#detail .broken"
+        )
+        boxes = tab.locator("#detail .step")
+        assert boxes.count() == len(one.response.trace)
+        for number, step in enumerate(one.judgment.steps):
+            told = boxes.nth(number).inner_text()
+            assert one.response.trace.texts[number] in told
+            assert ("holds" in told) is (step.sound is True)
+            assert step.failure is None or step.failure.value in told
+        number, step = next((n, step) for n, step in enumerate(one.judgment.steps) if step.support)
+        boxes.nth(number).click()
+        marked = tab.locator("mark.chosen")
+        assert marked.count() >= 1
+        assert marked.first.evaluate("(mark) => mark.firstChild.data") in step.support.quote
+        tab.wait_for_timeout(300)
+        box = marked.first.bounding_box()
+        assert 0 <= box["y"] <= DESKTOP["height"]
+        criteria = tab.inner_text("#detail .criteria")
+        assert "question, reasoning" in criteria
+        assert "refusal" not in criteria or one.judgment.unjudged
+        assert tab.locator("#list [aria-selected=true]").get_attribute("id") == f"row-{place}"
+        assert_calm(tab)
+
+
+def test_an_address_is_a_position(browser, report, cases, diagnosis):
+    with opened(browser, report) as tab:
+        tab.click("#headline .k-gap a.show >> nth=0")
+        until(tab, "() => document.querySelector('select[name=outcome]').value === 'gap'")
+        assert shown_rows(tab) == diagnosis.overall.composition.groups["gap"]
+        tab.locator("#row-1").click()
+        until(tab, "() => location.hash.includes('r=')")
+        address = tab.evaluate("location.hash")
+        shown = tab.inner_text("#detail .broken")
+    with opened(browser, report, address=address) as tab:
+        tab.wait_for_selector("#detail .broken")
+        assert tab.inner_text("#detail .broken") == shown
+        assert tab.get_attribute("#list", "aria-activedescendant") == "row-1"
+    with opened(browser, report, address="#r=nobody") as tab:
+        assert "no response of that id" in tab.inner_text("#explorer-problem")
+    with opened(browser, report, address="#tables") as tab:
+        assert tab.evaluate("scrollY") > 0
+        assert shown_rows(tab) == len(cases)
+
+
+def test_a_transition_leads_to_its_responses(browser, cases, diagnosis, tmp_path):
+    before = make_cases(make_questions(12), len(cases), seed=5)
+    against = hold_against(cases, before, "base", rng=np.random.default_rng(1), resamples=20)
+    path = tmp_path / "report.html"
+    path.write_text(page(diagnosis, cases, Notes(against=against)), "utf-8")
+    with opened(browser, path) as tab:
+        tab.click("#table-transitions summary")
+        links = tab.locator("#table-transitions a.show")
+        assert links.count() > 4
+        for number in range(links.count()):
+            wanted = int(links.nth(number).inner_text())
+            links.nth(number).click()
+            until(tab, "(n) => document.querySelector('#status').textContent.startsWith(n + ' of')", wanted)
+        tab.click("#clear")
+        tab.select_option("select[name=before]", "changed")
+        assert shown_rows(tab) == len(against.comparison.changed)
+        assert_calm(tab)
+    with opened(browser, path, size=PHONE) as tab:
+        assert_in_shape(tab)
+
+
+def test_votes_that_differ_are_shown(browser, hostile, report):
+    with opened(browser, hostile) as tab:
+        tab.wait_for_selector("#detail .votes")
+        assert tab.locator("#detail .votes").all_inner_texts() == ["said yes, no, not judged"]
+    with opened(browser, report) as tab:
+        tab.wait_for_selector("#detail .criteria")
+        assert tab.locator("#detail .votes").count() == 0
+
+
+def test_tables_unfold_by_key_by_link_and_on_paper(browser, report):
+    unfolded = "() => [...document.querySelectorAll('details.table[open]')].map((one) => one.id)"
+    with opened(browser, report, address="#table-joint") as tab:
+        assert tab.evaluate(unfolded) == ["table-metrics", "table-joint"]
+        tab.focus("#table-codes summary")
+        tab.keyboard.press("Enter")
+        assert "table-codes" in tab.evaluate(unfolded)
+        before = tab.evaluate(unfolded)
+        tab.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+        assert len(tab.evaluate(unfolded)) == tab.locator("details.table").count()
+        tab.evaluate("() => dispatchEvent(new Event('afterprint'))")
+        assert tab.evaluate(unfolded) == before
+        assert_calm(tab)
+
+
+def test_a_damaged_file_says_so(browser, report, tmp_path):
+    text = report.read_text("utf-8")
+    start = text.index('id="index">') + len('id="index">') + 200
+    path = tmp_path / "damaged.html"
+    path.write_text(text[:start] + ("A" if text[start] != "A" else "B") + text[start + 1 :], "utf-8")
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("#explorer-problem:not([hidden])")
+    assert "cannot be unpacked" in tab.inner_text("#explorer-problem")
+    context.close()

@@ -1,0 +1,172 @@
+"""The explorer's data: what goes in comes out, and shared texts are stored once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import replace
+from random import Random
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.diagnosis.report.hostile import hostile_cases
+from tests.diagnosis.report.making import make_diagnosis
+from tests.diagnosis.test_diagnose import FAILS, HOLDS, case
+
+from eclose.core.instance import Passage
+from eclose.core.judgment import Criterion, StepJudgment, Support
+from eclose.diagnosis.diagnose import broken_link
+from eclose.diagnosis.report.context import Notes
+from eclose.diagnosis.report.explorer_data import EVIDENCE_A_CHUNK, RESPONSES_A_CHUNK, make_payload, pack
+from eclose.diagnosis.report.filters import FACETS, OUTCOMES, seen
+from eclose.diagnosis.report.headline import headline
+from eclose.diagnosis.report.summary import flow
+
+
+def unpack(block):
+    return json.loads(zlib.decompress(base64.b64decode(block)))
+
+
+def opened(cases):
+    payload = make_payload(cases)
+    details = [one for block in payload.details for one in unpack(block)]
+    evidence = [one for block in payload.evidence for one in unpack(block)]
+    return unpack(payload.index), details, evidence
+
+
+def test_every_response_is_there_in_order_with_its_question_and_passages(cases):
+    index, details, evidence = opened(cases)
+    assert index["ids"] == [one.response.id for one in cases]
+    assert len(details) == len(cases)
+    for place, one in enumerate(cases):
+        question = index["questions"][index["question"][place]]
+        assert question[0] == one.instance.question
+        assert evidence[question[4]] == [[passage.title, passage.text] for passage in one.instance.evidence]
+        assert [step[0] for step in details[place]["steps"]] == list(one.response.trace.texts)
+        assert details[place]["broken"] == broken_link(one)
+        assert index["models"][index["model"][place]] == one.response.source.model
+
+
+def test_votes_are_kept_where_they_differ():
+    judgment = replace(case().judgment, votes={"A": (True, False, None), "C": (True, True, None)})
+    _, (first, second), _ = opened([replace(case(), judgment=judgment), case(number=1)])
+    assert first["votes"] == {"A": [1, 0, 2]}
+    assert "votes" not in second
+
+
+def test_questions_and_passages_are_stored_once(cases):
+    index, _, evidence = opened(cases)
+    assert len(index["questions"]) == len({one.instance for one in cases}) == 12
+    assert len(evidence) == 12
+    payload = make_payload(cases)
+    assert len(payload.details) == -(-len(cases) // RESPONSES_A_CHUNK)
+    assert len(payload.evidence) == -(-12 // EVIDENCE_A_CHUNK)
+
+
+def test_one_id_under_two_sets_of_passages_keeps_both():
+    one, two = case(number=0), case(number=1)
+    two = replace(two, instance=replace(two.instance, evidence=(Passage("0", "other", "Lima."),)))
+    index, _, evidence = opened([one, two])
+    assert [evidence[index["questions"][place][4]] for place in index["question"]] == [
+        [["", "Arica."]],
+        [["other", "Lima."]],
+    ]
+
+
+@given(st.text(max_size=20), st.text(min_size=1, max_size=9), st.text(max_size=9))
+def test_a_quote_is_found_where_a_browser_counts_it(before, quote, after):
+    text = before + quote + after
+    one = case(steps=(StepJudgment(True, True, support=Support(0, quote)),))
+    one = replace(one, instance=replace(one.instance, evidence=(Passage("0", "", text),)))
+    (detail,) = opened([one])[1]
+    passage, start, end = detail["steps"][0][5]
+    units = text.encode("utf-16-le", "surrogatepass")
+    assert units[2 * start : 2 * end].decode("utf-16-le", "surrogatepass") == quote
+    assert passage == 0
+
+
+def test_a_quote_that_is_nowhere_is_kept_as_it_is():
+    supports = [Support(0, "Lima"), Support(5, "Arica"), Support(-1, "Arica"), Support(0, "")]
+    one = case(steps=tuple(StepJudgment(True, True, support=support) for support in supports))
+    (detail,) = opened([one])[1]
+    assert [step[5] for step in detail["steps"]] == [[0, "Lima"], [5, "Arica"], [-1, "Arica"], [0, ""]]
+
+
+def test_steps_without_a_judgement_are_shown_as_not_judged():
+    one = case()
+    bare = replace(one, judgment=replace(one.judgment, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: "refusal"}))
+    (detail,) = opened([bare])[1]
+    assert detail["steps"] == [["x", 2, 2, None, None, None]]
+    assert detail["labels"] == [1, 2, 1, 1, 1, 1]
+    assert detail["unjudged"] == {"L": "refusal"}
+
+
+@given(st.text(st.characters(codec=None)))
+@example("\ud800 \udfff")
+def test_any_text_survives_packing(text):
+    assert unpack(pack([text])) == [text]
+
+
+def test_filters_agree_with_the_diagnosis(cases, diagnosis):
+    index, _, _ = opened(cases)
+    facets = {facet["name"]: facet for facet in index["facets"]}
+
+    def count(facet, option):
+        (mask,) = [bits for name, _, bits in facets[facet]["options"] if name == option]
+        return sum(bool(bits & mask) for bits in facets[facet]["column"])
+
+    parts = diagnosis.overall.composition
+    assert count("outcome", "reliable") == parts.groups["reliable"]
+    assert count("outcome", "gap") == parts.groups["gap"]
+    assert count("outcome", "unsound") == parts.groups["locally_unsound"]
+    for failure, number in parts.gap_failures.items():
+        assert count("outcome", f"gap_{failure}") == number
+    for failure, number in parts.failures.items():
+        assert count("link", str(failure)) == number
+    for kind, group in diagnosis.by_evidence.items():
+        assert count("evidence", str(kind)) == group.responses
+    assert count("look", "lucky") == diagnosis.correct_but_insufficient
+    assert count("look", "disagree") == diagnosis.matching.judge_only + diagnosis.matching.matching_only
+    assert count("unjudged", "C") == sum(diagnosis.unjudged[Criterion.CLOSURE].values())
+    for code, number in diagnosis.local_failures.items():
+        assert 0 < count("code", code.value) <= number
+
+
+def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
+    rng = Random(3)
+    labels = [True, True, False, None]
+    odd = [
+        case(
+            number=number, steps=rng.choice([(HOLDS,), (FAILS,), (StepJudgment(None),)]),
+            **{name: rng.choice(labels) for name in ("aligned", "closed", "complete", "correct")},
+        )
+        for number in range(400)
+    ]  # fmt: skip
+    for given_cases in (cases, odd):
+        index, _, _ = opened(given_cases)
+        diagnosis = make_diagnosis(given_cases, resamples=5)
+        columns = {facet["name"]: facet for facet in index["facets"]}
+        told = headline(diagnosis, Notes())
+        lost = [part for stage in flow(diagnosis) for part in (*stage.lost, stage.kept)]
+        linked = [one for one in (*told, *(part for one in told for part in one.parts), *lost) if one.show]
+        assert len(linked) > 8
+        for one in linked:
+            facet, option = one.show.split("=")
+            masks = [bits for name, _, bits in columns[facet]["options"] if name == option]
+            assert one.count == sum(bool(bits & mask) for mask in masks for bits in columns[facet]["column"]), one
+
+
+def test_bits_fit_into_a_browsers_integers():
+    assert all(len(facet.options) < 31 for facet in FACETS)
+
+
+def test_every_outcome_has_a_name(cases):
+    assert all(seen(one).outcome in OUTCOMES for one in [*cases, *hostile_cases()])
+
+
+def test_the_page_is_told_what_each_judge_saw():
+    criteria = {row[0]: row for row in opened([case()])[0]["criteria"]}
+    assert criteria["A"][2:] == [["question", "reasoning"], ["passages", "submitted answer", "reference answer"]]
+    assert criteria["evidence"][2] == ["question", "passages"]
+    assert criteria["Acc"][2] == ["question", "submitted answer", "reference answer"]

@@ -1,0 +1,91 @@
+"""What the page looks like in a real browser: words whole and readable, rows even."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.diagnosis.report.test_browser import PHONE, assert_in_shape, opened
+
+pytestmark = pytest.mark.slow
+
+
+def test_on_a_phone_words_stay_whole_and_wide_tables_say_that_they_scroll(browser, report):
+    with opened(browser, report, size=PHONE) as tab:
+        tab.evaluate("document.querySelectorAll('details.table').forEach((one) => { one.open = true; })")
+        assert tab.evaluate(BROKEN_WORDS) == []
+        assert tab.locator("#table-metrics .sideways").is_visible()
+        assert_in_shape(tab)
+
+
+# Words of tables, cards and lists that begin on one line and end on another.
+BROKEN_WORDS = """() => {
+  const broken = [], range = document.createRange();
+  for (const box of document.querySelectorAll("table, #headline, .bars, .rates, .trust")) {
+    const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) for (const word of walker.currentNode.data.matchAll(/[\\p{L}\\d.]+(\\u00a0%)?/gu)) {
+      range.setStart(walker.currentNode, word.index);
+      range.setEnd(walker.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
+
+
+def test_rows_of_the_rate_plot_are_equally_high(browser, report):
+    with opened(browser, report) as tab:
+        read = "() => [...document.querySelectorAll('#plots .rate-group .rate-row')].map((one) => one.offsetHeight)"
+        heights = tab.evaluate(read)
+        assert len(heights) == 1 + 4 + 3 + 12
+        assert max(heights) - min(heights) <= 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_their_ground(browser, report, scheme):
+    """The contrast of all words that are shown, against what they stand on: at least 4.5 to 1."""
+    context = browser.new_context(color_scheme=scheme)
+    tab = context.new_page()
+    tab.goto(report.as_uri())
+    tab.wait_for_selector("html[data-ready]")
+    tab.wait_for_selector("#detail .broken")
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    tab.evaluate(ASIDE)
+    found = {tuple(one) for one in tab.evaluate(COLOURS)}
+    assert len(found) > 8
+    for ink, paper, where in sorted(found):
+        assert contrast(ink, paper) >= 4.5, (ink, paper, where, contrast(ink, paper))
+    context.close()
+
+
+# Steps that say nothing or were not judged, which few traces have, and a quote that was asked for.
+ASIDE = """() => {
+  for (const kind of ["t-aside", "t-open"]) {
+    const step = document.querySelector("#detail .step").cloneNode(true);
+    step.className = "step " + kind;
+    document.querySelector("#detail .steps").append(step);
+  }
+  document.querySelector("#detail mark").classList.add("chosen");
+}"""
+# The colour of every element with words of its own, and of what it stands on; opacity counts as a failure of its own.
+COLOURS = """() => [...document.querySelectorAll("body *")].filter((one) =>
+    one.checkVisibility() && !["SCRIPT", "OPTION"].includes(one.tagName) && !one.closest("svg") &&
+    [...one.childNodes].some((child) => child.nodeType === 3 && child.data.trim())).map((one) => {
+  let ground = one, clear = 1;
+  while (ground && getComputedStyle(ground).backgroundColor === "rgba(0, 0, 0, 0)") ground = ground.parentElement;
+  for (let up = one; up; up = up.parentElement) clear *= Number(getComputedStyle(up).opacity);
+  const paper = getComputedStyle(ground || document.body).backgroundColor;
+  return [clear < 1 ? paper : getComputedStyle(one).color, paper, one.className || one.tagName];
+})"""
+
+
+def contrast(one: str, two: str) -> float:
+    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    """Of ``rgb(1, 2, 3)``, as WCAG 2 has it."""
+    parts = [int(part) / 255 for part in re.fullmatch(r"rgb\((\d+), (\d+), (\d+)\)", colour).groups()]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

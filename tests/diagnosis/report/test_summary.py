@@ -1,0 +1,260 @@
+"""What is said in words, against counts made by hand."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.diagnosis.report.making import MODELS, make_diagnosis
+from tests.diagnosis.test_diagnose import FAILS, case
+
+from eclose.core.judgment import Criterion
+from eclose.core.response import Source
+from eclose.diagnosis.report.context import NOT_VALIDATED, Notes
+from eclose.diagnosis.report.format import unbroken
+from eclose.diagnosis.report.headline import headline
+from eclose.diagnosis.report.markdown import markdown
+from eclose.diagnosis.report.plots.layout import flow_rows, rate_plot
+from eclose.diagnosis.report.summary import (
+    agreement_sentences,
+    cautions,
+    evidence_rates,
+    evidence_sentences,
+    flip_sentences,
+    flow,
+)
+from eclose.diagnosis.report.table import Cell, all_tables, flips_table, levels, metrics_tables
+from eclose.metrics.judge_agreement import Compared, validation_report
+from eclose.metrics.rates import Metric
+from eclose.stats.intervals import Estimate, Interval
+
+CORRECTED = {
+    Metric.TRACE_RELIABILITY_RATE: Estimate(0.25, Interval(0.125, 0.5)),
+    Metric.GAP_RATE: Estimate(0.5, Interval(0.25, 0.75)),
+    Metric.LOCAL_SOUNDNESS_RATE: Estimate(0.75, Interval(0.5, 0.875)),
+}
+
+
+@pytest.fixture
+def mixed():
+    """Two reliable; four in the gap, of three kinds; one unsound; one whose closure was not judged; one without A."""
+    unknown = replace(case(number=7, closed=None).judgment, unjudged={Criterion.CLOSURE: "refusal"})
+    return make_diagnosis([
+        case(number=0), case(number=1),
+        case(number=2, aligned=False), case(number=3, closed=False), case(number=4, closed=False, complete=False),
+        case(number=5, closed=False, complete=None),
+        case(number=6, steps=(FAILS,), closed=False),
+        replace(case(number=7), judgment=unknown),
+        case(number=8, aligned=None, closed=False, evidence_sufficient=False),
+    ])  # fmt: skip
+
+
+def test_the_headline_counts_what_was_planted(mixed):
+    told = {one.kind: one for one in headline(mixed, Notes())}
+    assert {kind: one.count for kind, one in told.items()} == {"reliable": 2, "gap": 5, "unsound": 1, "undecided": 1}
+    assert {part.kind: part.count for part in told["gap"].parts} == {
+        "path_deviation": 1, "incomplete_reasoning": 1, "answer_decoupling": 1, "closure_failure": 1, "undetermined": 1
+    }  # fmt: skip
+    # 2 of 8 judged; the ninth can be a hit or not: 2/9 to 3/9.
+    assert str(told["reliable"].figure) == "between 22.2 % and 33.3 %"
+    assert told["reliable"].detail.startswith("Of the 8 of 9 that are judged: 25.0 % [")
+    assert told["reliable"].counted == "at least 2 responses"
+    assert told["unsound"].detail == ""
+    assert told["unsound"].counted == "1 response"
+    assert str(told["unsound"].figure).startswith("11.1 % [")
+
+
+def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
+    for found in (mixed, diagnosis):
+        stages = flow(found)
+        assert stages[0].total == found.overall.responses
+        for stage, following in itertools.pairwise(stages):
+            assert stage.kept.count == following.total
+        for stage in stages:
+            assert stage.kept.count + sum(part.count for part in stage.lost) == stage.total
+        assert stages[-1].kept.count == found.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
+    names = [{part.kind: part.count for part in stage.lost} for stage in flow(mixed)]
+    assert names == [
+        {"unsound": 1},
+        {"path_deviation": 1, "undetermined": 1},
+        {"incomplete_reasoning": 1, "answer_decoupling": 1, "closure_failure": 1, "undecided": 1},
+    ]
+
+
+def test_bars_of_the_flow_fill_what_they_come_from(diagnosis):
+    rows = flow_rows(flow(diagnosis))
+    assert rows[0].reach == 100
+    for row in rows:
+        assert row.kept.width + sum(part.width for part in row.lost) == pytest.approx(row.reach, abs=0.01)
+
+
+def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
+    plot = rate_plot(diagnosis, Notes())
+    assert len(plot.rows) == len(diagnosis.groups) + len(diagnosis.by_model) + len(diagnosis.by_dataset)
+    for _, _, dots in plot.rows:
+        for dot in dots:
+            low, high = dot.whisker
+            assert 0 <= low <= dot.value <= high <= 100
+
+
+def test_evidence_is_told_first_and_apart(mixed):
+    assert "For 1 of 1 question (1 response) the passages do not settle" in evidence_sentences(mixed)[0]
+    assert [row[:2] for row in evidence_rates(mixed)] == [
+        ("Where the passages settle the question", "8 responses"),
+        ("Where the passages do not settle the question", "1 response"),
+        ("All together", "9 responses"),
+    ]
+    (sentence,) = evidence_sentences(make_diagnosis([case(evidence_sufficient=None)]))
+    assert "was not judged" in sentence
+    assert evidence_rates(make_diagnosis([case()])) == ()
+
+
+def test_a_judge_nobody_checked_is_called_that():
+    assert Notes().trust.startswith(NOT_VALIDATED)
+    assert Notes(validation="91 % agreement on 100 responses").trust == "91 % agreement on 100 responses"
+
+
+def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
+    told = cautions(
+        make_diagnosis([case(correct=False)]),
+        Notes(left_out=[("r9", "it was not judged"), ("r8", "it was not judged")]),
+    )
+    assert "Fewer than 20 questions" in told[0]
+    assert told[1] == "2 responses left out: it was not judged."
+    assert "yet wrong" in told[2]
+
+
+def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
+    notes = Notes(corrected=CORRECTED, validation="On 40.", validated=True)
+    _reliable, gap, unsound, _ = headline(mixed, notes)
+    # One of nine is not judged: 8/9 of the corrected rate, and 1/9 more.
+    assert str(gap.figure) == "between 44.4 % and 55.6 % [22.2, 77.8]"
+    assert gap.whose == "corrected by people's labels"
+    assert gap.beside == "The judge alone says between 55.6 % and 66.7 %"
+    assert str(unsound.figure) == "25.0 % [12.5, 50.0]"
+    assert unsound.beside.startswith("The judge alone says 11.1 % [")
+    rows = metrics_tables(mixed, notes)[0].rows
+    assert [row[0].text for row in rows[:2]] == ["all, corrected", "all, the judge alone"]
+    assert rows[0][8] == Cell("44.4 to 55.6", ("[22.2, 77.8]",))
+    assert rows[0][3] == Cell("75.0", ("[50.0, 87.5]",))
+    name, _, dots = rate_plot(mixed, notes).rows[0]
+    assert (name, [dot.label for dot in dots]) == ("all, corrected", ["–", "22.2 to 33.3", "44.4 to 55.6"])
+
+
+def test_the_headline_is_corrected_as_a_whole_or_not_at_all(mixed):
+    """The judge's own parts beside a corrected whole do not add up."""
+    for missing in CORRECTED:
+        some = {metric: estimate for metric, estimate in CORRECTED.items() if metric is not missing}
+        told = headline(mixed, Notes(corrected=some, validation="On 40.", validated=True))[:3]
+        assert {(one.whose, one.beside) for one in told} == {("the judge's own figure, not corrected", "")}
+
+
+def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
+    """The corrected total in the place of the judge's own exceeded both of its parts."""
+    rows = evidence_rates(mixed)
+    own = headline(mixed, Notes())[0]
+    assert rows[-1][2] == str(own.figure)
+    page = markdown(mixed, notes=Notes(corrected=CORRECTED, validation="On 40.", validated=True))
+    evidence = page[page.index("First: is the evidence enough") : page.index("Then: of")]
+    assert "the judge's own figures, not corrected" in evidence
+    assert "All together (9 responses): reliable **between 22.2" in evidence.replace("\u00a0", " ")
+
+
+def test_without_a_validation_every_figure_is_called_the_judges_own(mixed):
+    told = headline(mixed, Notes())[:3]
+    assert {one.whose for one in told} == {"the judge's own figure, not validated"}
+    assert [one.beside for one in told] == ["", "", ""]
+
+
+def test_models_come_before_datasets_and_pairs(diagnosis, mixed):
+    assert [(name, len(groups)) for name, groups in levels(diagnosis)] == [
+        ("by model", 4), ("by dataset", 3), ("by dataset and model", 12)
+    ]  # fmt: skip
+    assert [name for name, _ in rate_plot(diagnosis, Notes()).sections] == [
+        "", "by model", "by dataset", "by dataset and model"
+    ]  # fmt: skip
+    tables = metrics_tables(diagnosis, Notes())
+    assert [table.key for table in tables] == ["metrics", "metrics-by-dataset", "metrics-by-dataset-and-model"]
+    assert [row[0].text for row in tables[0].rows if row[1].text][1:] == sorted(MODELS)
+    # One dataset and one model: there is nothing to hold against anything.
+    assert [name for name, _ in levels(mixed)] == ["by dataset and model"]
+    assert [name for name, _ in rate_plot(mixed, Notes()).sections] == [""]
+
+
+def agreeing(wrong, number=40):
+    """A judge against people who see a gap in ``wrong`` answers more than it does."""
+    good, missed = case().verdict, replace(case().verdict, aligned=False)
+    compared = [Compared(f"q{n}", "b", good, missed if n < wrong else good) for n in range(number)]
+    return tuple(validation_report(compared, rng=np.random.default_rng(1), resamples=50).overall.rows.values())
+
+
+def test_how_far_the_judge_agrees_with_people_is_told_by_label():
+    least, each = agreement_sentences(Notes(agreement=agreeing(4)))
+    assert least.startswith("It agrees with them least about A (pursues the question): 90.0 % [")
+    assert least.endswith("] of 40 responses.")
+    assert each.startswith("Agreement by label: L 100.0 % [9")
+    # A judge that was always right may still err: the interval does not end where it begins.
+    assert each.count(", 100.0]") == 4
+    table = {table.key: table for table in all_tables(make_diagnosis([case()]), Notes(agreement=agreeing(4)))}
+    rows = {row[0].text: [cell.text for cell in row] for row in table["agreement"].rows}
+    assert rows["A"][1:6] == ["pursues the question", "40", "90.0", "4", "0"]
+    assert rows["TRR"][1] == "reliability"
+    assert agreement_sentences(Notes()) == ()
+    assert "agreement" not in {table.key for table in all_tables(make_diagnosis([case()]), Notes())}
+
+
+def repeated(number, **votes):
+    made = case(number=number)
+    return replace(made, judgment=replace(made.judgment, votes=votes))
+
+
+def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
+    asked = [repeated(0, A=(True, False, True), evidence=(True, True)), repeated(1, A=(True, True, None))]
+    found = make_diagnosis(asked)
+    rows = {row[0].text: row for row in flips_table(found).rows}
+    # A: two responses, one flips; of 3 + 1 pairs two differ.
+    assert [cell.text for cell in rows["A"]] == ["A", "pursues the question", "2", "1", "50.0", "50.0"]
+    assert rows["A"][4].details[0].startswith("[9.")
+    assert [cell.text for cell in rows["evidence"]][2:] == ["1", "0", "0.0", "0.0"]
+    (told,) = flip_sentences(found)
+    assert "least steady about A (pursues the question): 1 of 2 responses got both answers, 50.0 % [" in told
+    assert flip_sentences(make_diagnosis(asked[1:])) == (
+        "The judge was asked more than once and said the same each time.",
+    )
+    assert flip_sentences(make_diagnosis([case()])) == ()
+    assert flips_table(make_diagnosis([case()])).rows == ()
+
+
+def test_a_judge_of_the_models_own_family_is_a_caution():
+    own = replace(case(), response=replace(case().response, source=Source("qwen/qwen3-8b")))
+    own = replace(own, judgment=replace(own.judgment, judge="openai/qwen2.5-72b"))
+    told = cautions(make_diagnosis([own]), Notes())
+    assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in one for one in told)
+    assert not any("family" in one for one in cautions(make_diagnosis([case()]), Notes()))
+
+
+def test_no_number_is_parted_from_its_unit():
+    assert unbroken("66.0 % [59.9, 72.1] of n 12") == "66.0\u00a0%\u00a0[59.9,\u00a072.1] of n\u00a012"
+    assert unbroken("+4.2 points [−1.3, +9.7], 12 of 20") == "+4.2\u00a0points [−1.3,\u00a0+9.7], 12 of 20"
+
+
+def test_tables_hold_every_metric_and_every_count(mixed):
+    tables = {table.key: table for table in all_tables(mixed, Notes())}
+    assert tables["metrics"].heads == (
+        "group", "responses", "Acc", "LSR", "A", "C", "GSR", "TRR", "LGG", "LggShare", "LggRisk"
+    )  # fmt: skip
+    assert all(len(row) == len(table.heads) for table in tables.values() for row in table.rows)
+    joint = {tuple(cell.text for cell in row[:3]): int(row[3].text) for row in tables["joint"].rows}
+    assert joint == {
+        ("1", "1", "1"): 2, ("1", "1", "0"): 3, ("1", "1", "–"): 1, ("1", "0", "1"): 1, ("1", "–", "0"): 1,
+        ("0", "1", "0"): 1,
+    }  # fmt: skip
+    assert [[cell.text for cell in row] for row in tables["unjudged"].rows] == [
+        ["C", "the judge refused to answer", "1"]
+    ]
+    cell = tables["metrics"].rows[0][7]
+    assert cell.text == "22.2 to 33.3"
+    assert cell.details[0].startswith("25.0 [")
+    assert cell.details[1] == "n 8 +1"

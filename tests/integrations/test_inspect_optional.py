@@ -1,0 +1,28 @@
+"""Whoever does not use Inspect neither needs it nor waits for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from eclose.errors import UserError
+from eclose.integrations.inspect import export_log, import_log, model
+
+
+def test_neither_the_package_nor_its_commands_import_inspect():
+    program = (
+        "import sys, eclose, eclose.cli.main, eclose.integrations.inspect.import_log, "
+        "eclose.integrations.inspect.export_log, eclose.integrations.inspect.model; "
+        "print([name for name in sys.modules if name.split('.')[0] == 'inspect_ai'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_missing_inspect_is_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(model, "find_spec", lambda _: None)
+    for work in (import_log.import_log, export_log.export_run):
+        with pytest.raises(UserError, match=r"pip install 'eclose\[inspect\]'"):
+            work(tmp_path / "a.eval", tmp_path / "out")

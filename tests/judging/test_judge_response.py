@@ -1,0 +1,262 @@
+"""A judge over HTTP: exact where it is exact, and without a label where it has none to give."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from eclose.calls.client import CallSettings, connect
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, reason_kind
+from eclose.core.response import Response, Trace
+from eclose.errors import SettingError
+from eclose.judging.judge_response import judge
+from eclose.judging.settings import JudgeSettings
+from eclose.models.interface import Decoding, Finish, Reply, Request, Usage, request_identity
+from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.protocol.judging import JOINT_PARTS, Question
+from eclose.store.ledger.ledger import Ledger
+from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import serve
+from eclose.world.server.faults import Behaviour, Fault
+
+INSTANCE = Instance("i", "Where was the director born?", (Passage("0", "Ana", "Ana Ruiz was born in Arica."),), "Arica")
+RESPONSE = Response("r", "i", Trace.of("Ana Ruiz was born in Arica."), "Arica")
+
+
+def kinds(judgment):
+    """Why labels are missing, without the details."""
+    return {criterion: reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
+
+
+def planted(count):
+    for item in islice(make_items("2wiki", 3), count):
+        for plan in (Plan(), *PLANS):
+            if (made := sabotage(item, plan, "x")) is not None:
+                yield item.instance, made
+
+
+async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
+    calls = CallSettings(unpriced=True, concurrency=32)
+    async with (
+        serve(world_registry(judge_noise=noise), behaviour) as server,
+        Ledger.open(path, run="a") as ledger,
+        connect(server.base_url, ledger, calls) as connection,
+    ):
+        judging = (judge(instance, made.response, connection.model, settings) for instance, made in cases)
+        return await asyncio.gather(*judging), server.bill(keys=False)["totals"]
+
+
+def test_an_exact_judge_reproduces_every_planted_label_over_http(tmp_path):
+    cases = list(planted(4))
+    judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    for judgment, (_, made) in zip(judgments, cases, strict=True):
+        assert judgment.verdict == made.verdict
+        assert [step.failure for step in judgment.steps] == [step.failure for step in made.steps]
+        assert (judgment.unjudged, judgment.evidence_sufficient) == ({}, True)
+        assert judgment.judge == "127.0.0.1/world"
+    assert len(cases) > 80
+
+
+def test_what_was_asked_once_is_not_asked_again(tmp_path):
+    cases = list(islice(planted(1), 6))
+    first, bill = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    again, none = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    assert first == again
+    # One question about the evidence for all six, and what two responses share is asked once too.
+    assert 0 < bill["paid"] <= 6 * 5 + 1
+    assert none["paid"] == 0
+
+
+class Script:
+    """Says for each question what it is told to, one after the other."""
+
+    name = "house/judge"
+
+    def __init__(self, **answers):
+        self.answers = {
+            Question.SUFFICIENCY: [{"reason": "", "missing": "birthplace", "sufficient": False, "answer": None}],
+            Question.SOUNDNESS: [{"steps": {"1": STEP}}],
+            Question.ALIGNMENT: [{"reason": "It does.", "pursued": "where Ana was born", "aligned": True}],
+            Question.CLOSURE: [{"reason": "", "established": "Arica", "closed": True}],
+            Question.COMPLETENESS: [{"reason": "", "missing": None, "complete": False}],
+            Question.CORRECTNESS: [{"reason": "", "correct": True}],
+            **{Question[name]: list(said) for name, said in answers.items()},
+        }
+        self.asked = []
+
+    async def complete(self, request):
+        self.asked.append(request)
+        answer = self.answers[Question(request.schema.name)][request.attempt]
+        if isinstance(answer, Exception):
+            raise answer
+        return Reply(json.dumps(answer), Finish.STOP, Usage(1, 1))
+
+
+STEP = {"reason": "Said so.", "verdict": "sound", "support": None}
+REFUSED = CallFailure(FailureKind.REFUSAL, "no")
+
+
+def judged(script, instance=INSTANCE, response=RESPONSE, **settings):
+    return asyncio.run(judge(instance, response, script, JudgeSettings(**settings)))
+
+
+def test_what_a_judge_says_is_kept():
+    judgment = judged(Script())
+    assert (judgment.locally_sound, judgment.aligned, judgment.closed) == (True, True, True)
+    assert (judgment.complete, judgment.correct) == (False, True)
+    assert judgment.steps[0].reason == "Said so."
+    assert judgment.reasons == {Criterion.ALIGNMENT: "It does."}
+    assert (judgment.pursued, judgment.established) == ("where Ana was born", "Arica")
+    assert (judgment.evidence_sufficient, judgment.missing_evidence) == (False, "birthplace")
+
+
+def test_a_criterion_without_an_answer_has_no_label_and_a_reason_and_the_others_keep_theirs():
+    wrong_ids = {"steps": {"2": STEP}}
+    script = Script(SOUNDNESS=[wrong_ids, wrong_ids], CLOSURE=[REFUSED, REFUSED])
+    judgment = judged(script)
+    assert (judgment.steps, judgment.locally_sound, judgment.closed) == ((), None, None)
+    assert kinds(judgment) == {Criterion.LOCAL_SOUNDNESS: "wrong step ids", Criterion.CLOSURE: "refusal"}
+    assert judgment.aligned is True
+    assert [request.attempt for request in script.asked if request.schema.name == Question.SOUNDNESS] == [0, 1]
+
+
+def test_a_judge_may_try_again_as_often_as_it_is_allowed_to():
+    twice = [REFUSED, {"reason": "", "established": None, "closed": False}]
+    assert judged(Script(CLOSURE=twice)).closed is False
+    assert kinds(judged(Script(CLOSURE=twice), attempts=1)) == {Criterion.CLOSURE: "refusal"}
+
+
+def test_a_question_that_does_not_fit_is_left_open_and_not_asked_again():
+    script = Script(SOUNDNESS=[CallFailure(FailureKind.TOO_LONG, "9,000 tokens")])
+    judgment = judged(script)
+    assert judgment.unjudged == {Criterion.LOCAL_SOUNDNESS: "too_long: 9,000 tokens"}
+    assert (judgment.closed, judgment.correct) == (True, True)
+
+
+def test_what_is_not_the_models_doing_is_raised():
+    with pytest.raises(CallFailure):
+        judged(Script(CLOSURE=[CallFailure(FailureKind.TIMEOUT, "slow")]))
+
+
+@pytest.mark.parametrize(
+    ("instance", "response", "settings", "unjudged"),
+    [
+        (INSTANCE, RESPONSE, {"reference_free": True}, {"K": REFERENCE_FREE, "Acc": REFERENCE_FREE}),
+        (replace(INSTANCE, reference_answer=None), RESPONSE, {}, {"K": NO_REFERENCE, "Acc": NO_REFERENCE}),
+        (INSTANCE, replace(RESPONSE, answer=None), {}, {"C": NO_ANSWER, "Acc": NO_ANSWER}),
+        (INSTANCE, replace(RESPONSE, trace=Trace(())), {}, dict.fromkeys("LACK", NO_TRACE)),
+    ],
+)
+def test_what_cannot_be_judged_is_not_asked(instance, response, settings, unjudged):
+    script = Script()
+    judgment = judged(script, instance, response, **settings)
+    assert judgment.unjudged == unjudged
+    names = {"L": Question.SOUNDNESS, "A": Question.ALIGNMENT, "C": Question.CLOSURE, "K": Question.COMPLETENESS}
+    names["Acc"] = Question.CORRECTNESS
+    assert {request.schema.name for request in script.asked} == {
+        Question.SUFFICIENCY, *(question for name, question in names.items() if name not in unjudged)
+    }  # fmt: skip
+
+
+def test_a_judge_of_malformed_replies_leaves_labels_open_and_makes_none_up(tmp_path):
+    spoiled = Behaviour(faults={Fault.WRONG_SHAPE: 0.3, Fault.REFUSAL: 0.2}, max_faults_per_key=99)
+    cases = list(islice(planted(2), 20))
+    judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases, spoiled, JudgeSettings(attempts=1)))
+    exact, _ = asyncio.run(judge_all(tmp_path / "m.db", cases))
+    reasons = {kind for judgment in judgments for kind in kinds(judgment).values()}
+    assert reasons == {"invalid", "refusal"}
+    for judgment, truth in zip(judgments, exact, strict=True):
+        for name in ("locally_sound", "aligned", "closed", "complete", "correct"):
+            assert getattr(judgment, name) in (None, getattr(truth, name))
+
+
+def test_settings_that_cannot_work_are_refused():
+    with pytest.raises(SettingError):
+        JudgeSettings(attempts=0)
+    with pytest.raises(SettingError):
+        JudgeSettings(repeat=0)
+
+
+def test_a_run_is_known_by_all_that_decides_what_is_asked():
+    assert JudgeSettings().identity["guidelines"].keys() == set(JOINT_PARTS)
+    assert JudgeSettings(joint=True).identity["guidelines"].keys() == {*JOINT_PARTS, Question.JOINT}
+    told = [JudgeSettings(**one).identity for one in ({}, {"effort": "low"}, {"repeat": 3}, {"joint": True})]
+    assert all(one != other for place, one in enumerate(told) for other in told[:place])
+
+
+def test_one_call_for_all_says_what_separate_calls_say(tmp_path):
+    cases = list(planted(2))
+    exact, one_each = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    jointly, at_once = asyncio.run(judge_all(tmp_path / "m.db", cases, settings=JudgeSettings(joint=True)))
+    assert jointly == exact
+    assert at_once["paid"] <= len(cases) < one_each["paid"] / 3
+
+
+JOINT = {
+    "sufficiency": {"reason": "", "missing": None, "sufficient": True, "answer": "Arica"},
+    "soundness": {"steps": {"1": STEP}},
+    "alignment": {"reason": "It does.", "pursued": "where", "aligned": True},
+    "closure": {"reason": "", "established": "Arica", "closed": True},
+    "completeness": {"reason": "", "missing": None, "complete": True},
+    "correctness": {"reason": "", "correct": True},
+}
+
+
+def test_a_part_of_a_joint_reply_that_is_none_is_asked_for_again_and_left_open_alone():
+    spoiled = JOINT | {"soundness": {"steps": {"7": STEP}}}
+    mended = judged(Script(JOINT=[spoiled, JOINT]), joint=True)
+    assert (mended.locally_sound, mended.unjudged) == (True, {})
+    left_open = judged(Script(JOINT=[spoiled, spoiled]), joint=True)
+    assert kinds(left_open) == {Criterion.LOCAL_SOUNDNESS: "wrong step ids"}
+    assert (left_open.closed, left_open.correct, left_open.evidence_sufficient) == (True, True, True)
+    half = judged(Script(JOINT=[spoiled, REFUSED]), joint=True)
+    assert (kinds(half), half.aligned) == ({Criterion.LOCAL_SOUNDNESS: "wrong step ids"}, True)
+
+
+def test_a_joint_judge_that_refuses_leaves_all_open():
+    judgment = judged(Script(JOINT=[REFUSED, REFUSED]), joint=True)
+    assert judgment.unjudged == dict.fromkeys(Criterion, "refusal: no")
+    assert judgment.evidence_sufficient is None
+
+
+def test_what_cannot_be_judged_is_not_asked_in_one_call_either():
+    script = Script(JOINT=[{name: said for name, said in JOINT.items() if name not in ("completeness", "correctness")}])
+    judgment = judged(script, joint=True, reference_free=True)
+    assert judgment.unjudged == {"K": REFERENCE_FREE, "Acc": REFERENCE_FREE}
+    (request,) = script.asked
+    assert list(request.schema.schema["properties"]) == ["sufficiency", "soundness", "alignment", "closure"]
+    assert "Arica" in request.messages[-1]["content"]
+    assert '"reference": null' in request.messages[-1]["content"]
+
+
+def test_effort_reaches_the_model_and_names_another_call():
+    script = Script()
+    judged(script, effort="high")
+    assert {request.decoding.effort for request in script.asked} == {"high"}
+    plain, thought = (request_identity("m", Request((), Decoding(effort=effort))) for effort in (None, "high"))
+    assert "effort" not in plain["decoding"]
+    assert thought["decoding"]["effort"] == "high"
+
+
+def test_a_judge_that_is_asked_three_times_is_believed_by_majority(tmp_path):
+    cases = list(planted(2))
+    exact, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    once, paid = asyncio.run(judge_all(tmp_path / "m.db", cases, noise=0.2))
+    thrice, paid_thrice = asyncio.run(judge_all(tmp_path / "n.db", cases, settings=JudgeSettings(repeat=3), noise=0.2))
+    for judgment in thrice:
+        assert judgment.votes.keys() == {*Criterion, EVIDENCE}
+        assert all(judgment.label(name) is (sum(votes) >= 2) for name, votes in judgment.votes.items())
+    assert {len(set(judgment.votes["C"])) for judgment in thrice} == {1, 2}
+    # Of three draws that err one time in five, two err one time in ten.
+    erred, erred_less = (
+        sum(one.closed is not truth.closed for one, truth in zip(found, exact, strict=True)) for found in (once, thrice)
+    )
+    assert 0 < erred_less < erred
+    assert paid_thrice["paid"] == 3 * paid["paid"]

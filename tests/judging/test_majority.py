@@ -1,0 +1,58 @@
+"""What most repetitions say counts, with what the first of them says about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from eclose.core.judgment import EVIDENCE, REPETITIONS_DISAGREE, Criterion, Judgment, LocalFailure, StepJudgment
+from eclose.judging.majority import settle
+
+SOUND, BROKEN = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.OTHER)
+
+
+def said(step=SOUND, **labels):
+    return Judgment("r", "house/judge", (step,), **labels)
+
+
+def test_one_judgment_stays_as_it_is():
+    only = said(aligned=True)
+    assert settle([only]) is only
+
+
+def test_each_label_follows_its_own_majority_and_takes_the_words_that_go_with_it():
+    found = settle(
+        [
+            said(aligned=True, pursued="one", closed=False, established="Lima", evidence_sufficient=False),
+            said(BROKEN, aligned=False, closed=True, established="Arica", reasons={Criterion.CLOSURE: "Yes."}),
+            said(BROKEN, aligned=True, pursued="three", closed=True, established="Iquique", evidence_sufficient=False),
+        ]
+    )  # fmt: skip
+    assert (found.steps, found.locally_sound) == ((BROKEN,), False)
+    assert (found.aligned, found.pursued) == (True, "one")
+    assert (found.closed, found.established, found.reasons) == (True, "Arica", {Criterion.CLOSURE: "Yes."})
+    assert (found.evidence_sufficient, found.votes[EVIDENCE]) == (False, (False, None, False))
+    assert found.votes["L"] == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("labels", "settled", "reason"),
+    [
+        ((True, False), None, REPETITIONS_DISAGREE),
+        ((True, None), True, None),
+        ((None, None), None, "refusal"),
+        ((True, False, None), None, REPETITIONS_DISAGREE),
+        ((False, None, None), False, None),
+    ],
+)
+def test_who_does_not_say_anything_does_not_vote_and_a_tie_is_left_open(labels, settled, reason):
+    refused = {Criterion.CORRECTNESS: "refusal"}
+    found = settle([said(correct=label, unjudged=refused if label is None else {}) for label in labels])
+    assert found.correct is settled
+    assert found.unjudged.get(Criterion.CORRECTNESS) == reason
+    assert found.votes["Acc"] == labels
+
+
+def test_steps_are_left_out_where_repetitions_disagree_about_them():
+    found = settle([said(), said(BROKEN)])
+    assert (found.steps, found.locally_sound) == ((), None)
+    assert found.unjudged[Criterion.LOCAL_SOUNDNESS] == REPETITIONS_DISAGREE

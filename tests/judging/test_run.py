@@ -1,0 +1,285 @@
+"""Judging a whole file: the command over HTTP, from a run's folder or from another tool's file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from typer.testing import CliRunner
+
+from eclose.benchmarks.load import scan_instances
+from eclose.calls.client import CallSettings
+from eclose.cases import read_cases
+from eclose.cli.main import app
+from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion, Judgment
+from eclose.core.response import Response, Source
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.judging.inputs import Sources, find_sources
+from eclose.judging.run import Pairs, judge_responses, kin
+from eclose.store.records import jsonl
+from eclose.store.records.counts import Counts
+from eclose.store.runs.manifest import read_manifest
+from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.app import ServerThread
+from eclose.world.server.chat_requests import Registry
+
+
+@pytest.fixture
+def planted():
+    return [
+        (item.instance, made)
+        for item in islice(make_items("short-easy", 3), 4)
+        for plan in (Plan(), *PLANS[:6])
+        if (made := sabotage(item, plan, "x")) is not None
+    ]
+
+
+@pytest.fixture
+def run(tmp_path, planted):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    questions = {instance.id: instance for instance, _ in planted}
+    jsonl.write(folder / "instances.jsonl", questions.values())
+    jsonl.write(folder / "responses.jsonl", (made.response for _, made in planted))
+    return folder
+
+
+def command(*arguments, code=0):
+    result = CliRunner().invoke(app, ["judge", *map(str, arguments)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def judgments(folder):
+    return list(jsonl.read(folder / "judgments.jsonl", Judgment))
+
+
+def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, planted):
+    with ServerThread(world_registry()) as server:
+        first = command(run, "--judge", server.base_url, "--no-price")
+        bill = server.bill(keys=False)["totals"]["paid"]
+        again = command(run, "--judge", server.base_url, "--no-price")
+        assert server.bill(keys=False)["totals"]["paid"] == bill
+    assert f"{len(planted)} received = {len(planted)} accepted" in first.output
+    assert "done before" in again.output
+    by_id = {judgment.response_id: judgment for judgment in judgments(run)}
+    assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
+    manifest = read_manifest(run / "judgments.jsonl.manifest.json")
+    assert manifest.calls["replies"] == bill
+    assert manifest.settings["guidelines"].keys() >= {"judge_alignment", "judge_closure"}
+
+
+def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
+    stray = Response("stray", "nowhere", planted[0][1].response.trace, "x")
+    jsonl.write(run / "responses.jsonl", [*(made.response for _, made in planted), stray])
+    with ServerThread(world_registry()) as server:
+        result = command(run, "--judge", server.base_url, "--no-price", code=3)
+    assert "no such question 1" in result.output
+    line = json.loads((run / "judgments.jsonl.quarantined.jsonl").read_text())
+    assert "'stray'" in line["id"]
+    assert "nowhere" in line["error"]
+
+
+def test_reference_free_judges_are_shown_no_reference(run, planted):
+    with ServerThread(world_registry()) as server:
+        command(run, "--judge", server.base_url, "--no-price", "--reference-free")
+    for judgment in judgments(run):
+        assert set(judgment.unjudged) == {Criterion.COMPLETENESS, Criterion.CORRECTNESS}
+        assert judgment.verdict.failure_class in (None, "path_deviation", "closure_failure")
+
+
+def test_a_dry_run_counts_the_calls_and_sends_nothing(run, planted):
+    with ServerThread(world_registry()) as server:
+        result = command(run, "--judge", server.base_url, "--no-price", "--dry-run")
+        assert server.bill(keys=False)["totals"]["paid"] == 0
+        command(run, "--judge", server.base_url, "--no-price")
+        paid = server.bill(keys=False)["totals"]["paid"]
+    assert f"{paid:,} calls" in result.output
+    assert not (run / "x").exists()
+
+
+RAGAS = {
+    "user_input": "Where was the director of Blue Harbour born?",
+    "retrieved_contexts": ["Blue Harbour was directed by Ana Ruiz.", "Ana Ruiz was born in Arica."],
+    "response": "1. Blue Harbour was directed by Ana Ruiz.\n2. She was born in Arica.\nFinal answer: Arica",
+    "reference": "Arica",
+}
+
+
+def test_another_tools_file_is_taken_apart(tmp_path):
+    given = tmp_path / "ragas.jsonl"
+    given.write_text(json.dumps(RAGAS) + "\n")
+    sources = find_sources(given, tmp_path / "run")
+    (pair,) = (record.value for record in Pairs(sources))
+    assert pair.instance.question == RAGAS["user_input"]
+    assert pair.response.answer == "Arica"
+    assert find_sources(given, tmp_path / "run") == sources
+    assert [record.value for record in scan_instances(sources.instances)] == [pair.instance]
+
+
+def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
+    with pytest.raises(SettingError, match="which questions"):
+        find_sources(run / "responses.jsonl", tmp_path)
+    found = find_sources(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
+    assert found == Sources(run / "instances.jsonl", run / "responses.jsonl")
+    (run / "instances.jsonl").unlink()
+    with pytest.raises(UserError):
+        find_sources(run, tmp_path)
+
+
+def test_generated_responses_are_judged_in_their_folder(tmp_path):
+    questions = [item.instance for item in islice(make_items("short-easy", 5), 3)]
+    jsonl.write(tmp_path / "q.jsonl", questions)
+    with ServerThread(world_registry()) as server:
+        result = CliRunner().invoke(
+            app,
+            [
+                "generate",
+                str(tmp_path / "q.jsonl"),
+                "--model",
+                server.base_url,
+                "--no-price",
+                "-o",
+                str(tmp_path / "r"),
+            ],
+        )
+        assert result.exit_code == 0, result.output
+        command(tmp_path / "r", "--judge", server.base_url, "--no-price")
+    assert all(judgment.verdict.reliable for judgment in judgments(tmp_path / "r"))
+    assert list(jsonl.read(tmp_path / "r" / "instances.jsonl", Instance)) == sorted(questions, key=lambda one: one.id)
+
+
+def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
+    sources = [Source("openai/gpt-4o"), Source("qwen/qwen3-8b"), None]
+    answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
+    jsonl.write(tmp_path / "r.jsonl", answers)
+    given = Sources(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
+    assert kin(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
+    assert kin(given, "anthropic/claude-x") == []
+
+
+def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
+    jsonl.write(run / "responses.jsonl", (replace(made.response, source=Source("world-1")) for _, made in planted))
+    with ServerThread(world_registry()) as server:
+        told = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
+    assert "is of the family of world-1, which it judges" in told.output
+
+
+CAPITALS = [
+    Instance("1", "What is the capital of France?", (Passage("0", "", "Paris is in France."),), "Paris", benchmark="a"),
+    Instance("1", "What is the capital of Peru?", (Passage("0", "", "Lima is in Peru."),), "Lima", benchmark="b"),
+]
+
+
+def test_two_questions_with_one_id_are_refused_before_anything_is_asked(run, planted):
+    jsonl.write(run / "instances.jsonl", [*{instance.id: instance for instance, _ in planted}.values(), *CAPITALS])
+    jsonl.write(run / "responses.jsonl", [Response("r", "1", planted[0][1].response.trace, "Lima")])
+    with ServerThread(world_registry()) as server:
+        with pytest.raises(RecordError, match=r"the id '1' was used in line 5 for something else.*give every question"):
+            asyncio.run(
+                judge_responses(find_sources(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
+            )
+        assert server.bill(keys=False)["totals"]["paid"] == 0
+    assert not (run / "judgments.jsonl").exists()
+
+
+def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_told(run, planted):
+    again = json.dumps(json.loads((run / "instances.jsonl").read_text().splitlines()[0]), indent=None)
+    with (run / "instances.jsonl").open("a") as file:
+        file.write(f"{again}\n{{\n")
+    with ServerThread(world_registry()) as server:
+        result = command(run, "--judge", server.base_url, "--no-price", code=3)
+    told = (
+        "questions of instances.jsonl: 6 received = 4 accepted + 1 rejected (duplicate 1) + 1 quarantined (not JSON 1)"
+    )
+    assert told in result.output
+    funnel = read_manifest(run / "judgments.jsonl.manifest.json").funnel
+    assert funnel["questions of instances.jsonl"] == Counts(6, 4, {"duplicate": 1}, {"not JSON": 1})
+    assert funnel["judge"].accepted == len(planted)
+
+
+def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
+    given = tmp_path / "ragas.jsonl"
+    given.write_text(json.dumps(RAGAS) + "\n{\n" + json.dumps({**RAGAS, "response": ""}) + "\n")
+    with ServerThread(world_registry()) as server:
+        result = command(given, "--judge", server.base_url, "--no-price", "--out", tmp_path / "run", code=3)
+    lost = "3 received = 1 accepted + 1 rejected (no response 1) + 1 quarantined (not JSON 1)"
+    assert f"responses in ragas.jsonl: {lost}" in result.output
+    read = read_cases(tmp_path / "run")
+    assert read.checked
+    assert read.left_out == (("ragas.jsonl line 2", "it cannot be read"),)
+    assert read.rejected["responses.jsonl (judge responses)"] == {"no response": 1, "not JSON": 1}
+
+
+def judged_while(run, change):
+    """Judge a run while another program changes its files, at the tenth call."""
+    world, calls = world_registry(), 0
+
+    class Meanwhile(Registry):
+        def handler(self, schema_name):
+            nonlocal calls
+            calls += 1
+            if calls == 10:
+                change()
+            return world.handler(schema_name)
+
+    with ServerThread(Meanwhile()) as server:
+        sources = find_sources(run, run)
+        return asyncio.run(judge_responses(sources, server.base_url, run, calls=CallSettings(unpriced=True)))
+
+
+@pytest.mark.parametrize("name", ["instances.jsonl", "responses.jsonl"])
+def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_is_back(run, planted, name):
+    before = (run / name).read_bytes()
+    replaced = before.replace(b" the ", b" no! ")
+    assert replaced != before  # and every line begins where it did
+    with pytest.raises(UserError, match=rf"{name}: was changed .* while it was in use"):
+        judged_while(run, lambda: (run / name).write_bytes(replaced))
+    assert not (run / "judgments.jsonl").exists()
+    assert not (run / "judgments.jsonl.manifest.json").exists()
+    (run / name).write_bytes(before)
+    with ServerThread(world_registry()) as server:
+        command(run, "--judge", server.base_url, "--no-price")
+    assert read_cases(run).stale == ()
+    by_id = {judgment.response_id: judgment for judgment in judgments(run)}
+    assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
+
+
+def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch):
+    (run / "responses.jsonl").write_bytes((run / "responses.jsonl").read_bytes() + b"{\n")
+    with ServerThread(world_registry()) as server:
+        monkeypatch.chdir(run)
+        command(".", "--judge", server.base_url, "--no-price", code=3)
+        bill = server.bill(keys=False)["totals"]["paid"]
+        (run / "judgments.jsonl.manifest.json").unlink()
+        first = (run / "judgments.jsonl").read_bytes(), (run / "judgments.jsonl.quarantined.jsonl").read_bytes()
+        command(run, "--judge", server.base_url, "--no-price", code=3)
+        assert server.bill(keys=False)["totals"]["paid"] == bill
+    again = (run / "judgments.jsonl").read_bytes(), (run / "judgments.jsonl.quarantined.jsonl").read_bytes()
+    assert again == first
+    assert str(run) not in first[1].decode()
+
+
+def test_an_interrupted_run_says_how_far_it_came(run, planted):
+    count = len(planted)
+    with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclose judge"):
+        read_cases(run)
+    with ServerThread(world_registry()) as server:
+        command(run, "--judge", server.base_url, "--no-price")
+    (run / "judgments.jsonl").unlink()
+    with sqlite3.connect(run / "ledger.sqlite") as ledger:
+        ledger.execute("DELETE FROM ledger_outcomes WHERE seq > 5")
+    with pytest.raises(UserError, match=rf"5 of {count} responses are judged.*Run the same judge command again"):
+        read_cases(run)
+    for part in run.glob("ledger.sqlite*"):
+        part.unlink()
+    (run / "ledger.sqlite").write_bytes(b"no ledger")
+    with pytest.raises(UserError, match=rf"none of {count}"):
+        read_cases(run)

@@ -1,0 +1,40 @@
+"""Missing labels by criterion and reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from eclose.core.judgment import NO_TRACE, REFERENCE_FREE, Criterion, Judgment
+from eclose.judging.unjudged_labels import Missing, count_unjudged
+
+L, K = Criterion.LOCAL_SOUNDNESS, Criterion.COMPLETENESS
+
+
+def judgment(number, evidence=True, **unjudged):
+    reasons = {Criterion(name): reason for name, reason in unjudged.items()}
+    return Judgment(f"r{number}", "judge", (), unjudged=reasons, evidence_sufficient=evidence)
+
+
+def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
+    found = count_unjudged(
+        [
+            judgment(0, L="invalid: one", K=REFERENCE_FREE),
+            judgment(1, L="invalid: two", K=REFERENCE_FREE),
+            judgment(2, L="invalid: two", K=REFERENCE_FREE, evidence=None),
+            judgment(3, L=NO_TRACE, K=REFERENCE_FREE),
+            judgment(4, K=REFERENCE_FREE),
+        ]
+    )
+    assert found.responses == 5
+    assert found.missing == (
+        Missing("evidence", "no usable reply", 1, ""),
+        Missing("L", "invalid", 3, "two"),
+        Missing("L", NO_TRACE, 1, ""),
+        Missing("K", REFERENCE_FREE, 5, ""),
+    )
+    # K was not to be judged: nothing is missing.
+    assert found.shares == {L: pytest.approx(0.8), **dict.fromkeys(list(Criterion)[1:], 0)}
+
+
+def test_a_run_without_responses_has_no_share():
+    assert set(count_unjudged([]).shares.values()) == {0}

@@ -1,0 +1,202 @@
+"""The probe: it accepts what trees get right, refuses what they get wrong, and settles how a model is scored."""
+
+import math
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+peft = pytest.importorskip("peft")
+
+from tests.likelihood.models import CLASSES, build, random_scores
+
+from eclose.errors import SettingError
+from eclose.likelihood import attention
+from eclose.likelihood.exactness_check import Choice, choose, probe
+from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
+
+
+def frozen(model):
+    """A model that is scored and not trained, as FlexAttention allows on a CPU."""
+    return model.requires_grad_(False)
+
+
+@pytest.mark.parametrize("backend", Backend)
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_probe_accepts_full_attention(name, backend):
+    found = probe(frozen(build(name, attention_name(backend)).double()), backend)
+    assert found.exact
+    assert found.reason is None
+    assert math.isnan(found.slope)
+
+
+@pytest.mark.parametrize("backend", [Backend.SDPA, Backend.COLUMNS])
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_probe_compares_gradients_of_a_model_to_be_trained(name, backend):
+    model = build(name, attention_name(backend)).double()
+    found = probe(model, backend)
+    assert found.exact
+    assert 0 < found.slope < 1e-6
+    assert all(part.grad is None for part in model.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", Backend)
+def test_what_one_branch_says_moves_no_other(backend):
+    """Every backend that runs here: other tokens in one branch, the same scores in the others."""
+    model = frozen(build("llama", attention_name(backend)).double())
+    ours, theirs = random_scores(5), random_scores(6)
+    own = mean_logprobs(model, ours, Strategy.TREE, backend)
+    for other in (theirs[:3], theirs[3:]):
+        assert (mean_logprobs(model, [*other, *ours], Strategy.TREE, backend)[len(other) :] - own).abs().max() < 1e-9
+
+
+def window(**settings):
+    sizes = {"num_hidden_layers": 1, "sliding_window": 16, **settings}
+    return transformers.MistralForCausalLM(
+        transformers.MistralConfig(
+            vocab_size=211, hidden_size=32, intermediate_size=32, num_attention_heads=2, num_key_value_heads=1, **sizes,
+        )
+    )  # fmt: skip
+
+
+def hybrid():
+    return transformers.Gemma3ForCausalLM(
+        transformers.Gemma3TextConfig(
+            vocab_size=211, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, head_dim=16, sliding_window=16,
+            layer_types=["sliding_attention", "full_attention"],
+        )
+    )  # fmt: skip
+
+
+def adapted(dropout=0.0):
+    settings = peft.LoraConfig(r=4, target_modules="all-linear", lora_dropout=dropout)
+    return peft.get_peft_model(build("qwen3"), settings)
+
+
+WRONG = [
+    (lambda: build("llama", attention_dropout=0.1), "attention weights at random"),
+    (lambda: adapted(dropout=0.05), "activations at random .*lora_dropout"),
+    (window, "window of 16"),
+    (hybrid, "sliding_attention"),
+]
+
+
+@pytest.mark.parametrize(("model", "reason"), [(lambda: build("llama", "eager"), "moves other branches"), *WRONG])
+def test_the_probe_refuses_what_trees_get_wrong(model, reason):
+    found = probe(model())
+    assert not found.exact
+    assert re.search(reason, found.reason)
+
+
+@pytest.mark.parametrize("backend", [Backend.SDPA, Backend.COLUMNS])
+@pytest.mark.parametrize("trained", [False, True], ids=["scored", "trained"])
+def test_rounding_in_bfloat16_is_not_taken_for_an_error(backend, trained):
+    """A tree differs from plain scores as much as two right kernels do: no fixed tolerance tells that from an error."""
+    model = loud("llama", attention_name(backend)).to(torch.bfloat16).requires_grad_(trained)
+    result = probe(model, backend)
+    assert result.exact, result.reason
+    assert result.leak == 0
+    assert result.difference < 3 * result.noise
+    if backend is Backend.COLUMNS:
+        assert result.difference > 5e-2  # a fixed tolerance of that size refuses it
+
+
+def test_a_wrong_tree_is_refused_in_bfloat16():
+    """Noise excuses rounding, not a window: here the trial has the noise of low precision and an error to find."""
+    model = window(initializer_range=0.4, num_hidden_layers=4, sliding_window=4).to(torch.bfloat16)
+    model.config.use_sliding_window = False  # declared as unused, used all the same
+    result = probe(model)
+    assert not result.exact
+    assert "scores differ" in result.reason
+    assert result.difference > 3 * result.noise
+
+
+def loud(name, attention="sdpa"):
+    """A model whose scores differ by nats, as those of a trained one do, and so show the rounding of bfloat16."""
+    return build(name, attention, initializer_range=0.5, num_hidden_layers=8)
+
+
+def test_wrong_gradients_are_refused(monkeypatch):
+    """Right scores are not enough: a kernel whose backward pass is wrong must not train."""
+
+    def half(*args):
+        query, key, value = attention._cpu_backward(*args)
+        return query, key / 2, value
+
+    monkeypatch.setattr(attention, "_kernels", lambda _: (attention._cpu, half))
+    found = probe(build("llama", attention_name(Backend.COLUMNS)), Backend.COLUMNS)
+    assert not found.exact
+    assert "gradients differ" in found.reason
+
+
+def test_a_window_nobody_declared_is_found():
+    """Without its declaration the trial itself must notice."""
+    model = window()
+    model.config.sliding_window, hidden = None, model.config.sliding_window
+    for layer in model.model.layers:
+        layer.self_attn.sliding_window = hidden
+    assert probe(model).exact  # a plain mask and plain attention agree: nothing windowed is left
+    model.config.sliding_window = hidden
+    model.config.use_sliding_window = False  # declared as unused, used all the same
+    found = probe(model)
+    assert not found.exact
+    assert "scores differ" in found.reason
+
+
+def test_the_probe_leaves_the_model_as_it_was():
+    model = build("llama").train()
+    probe(model)
+    assert model.training
+
+
+def test_left_alone_a_cpu_takes_columns_and_the_model_is_set():
+    for model in (build("llama"), adapted()):
+        assert choose(model) == Choice(Strategy.TREE, Backend.COLUMNS)
+        assert model.config._attn_implementation == attention.COLUMNS
+        values = mean_logprobs(model, random_scores(2), Strategy.TREE, Backend.COLUMNS)
+        assert (values - mean_logprobs(model, random_scores(2), Strategy.NAIVE)).abs().max() < 5e-6
+
+
+def test_columns_that_fail_leave_the_mask(monkeypatch):
+    def objects(_device):
+        raise RuntimeError("no kernel for this head size")
+
+    monkeypatch.setattr(attention, "_kernels", objects)
+    model = build("llama")
+    assert choose(model) == Choice(Strategy.TREE, Backend.SDPA)
+    assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_a_backend_that_was_asked_for_is_taken(backend):
+    model = frozen(build("llama"))
+    assert choose(model, Strategy.TREE, backend) == Choice(Strategy.TREE, backend)
+    assert model.config._attn_implementation == attention_name(backend)
+
+
+@pytest.mark.parametrize(("model", "reason"), WRONG)
+def test_models_that_trees_get_wrong_go_path_by_path_or_not_at_all(model, reason):
+    made = model()
+    before = made.config._attn_implementation
+    choice = choose(made)
+    assert (choice.strategy, choice.backend) == (Strategy.DEDUP, Backend.SDPA)
+    with pytest.raises(SettingError, match=f"cannot be scored by tree: .*{reason}"):
+        choose(made, Strategy.TREE)
+    assert re.search(reason, choice.message)
+    assert made.config._attn_implementation == before
+
+
+def test_flex_attention_does_not_train_on_a_cpu():
+    model = build("llama")
+    with pytest.raises(SettingError, match="FlexAttention cannot train on a CPU"):
+        choose(model, Strategy.TREE, Backend.FLEX)
+    assert choose(model, "auto", Backend.FLEX).strategy is Strategy.DEDUP
+    assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("strategy", [Strategy.NAIVE, Strategy.DEDUP])
+def test_whole_paths_need_no_trial(strategy):
+    assert choose(window(), strategy) == Choice(strategy, Backend.SDPA)

@@ -1,0 +1,169 @@
+"""vLLM up to its boundary: what it is told, how its tokens are read, and that an adapter must show."""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+pytest.importorskip("transformers", reason="needs the train extra")
+
+from eclose.errors import UserError
+from eclose.models.interface import Decoding, Finish, Request, Usage
+from eclose.models.local.chat_template import TooLongError, prompt_ids
+from eclose.models.local.vllm_model import VllmModel, adapter_rank
+
+
+class SamplingParams:
+    def __init__(self, **settings):
+        assert "prompt_logprobs" not in settings
+        self.settings = settings
+
+
+@dataclass
+class LoRARequest:
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
+
+
+@dataclass
+class LLM:
+    """Writes the name of its adapter, and ends its turn unless that takes too many tokens."""
+
+    settings: dict
+    calls: list = field(default_factory=list)
+    tokenizer: object = None
+    deaf: bool = False
+    """Whether it takes adapters and ignores them."""
+
+    def generate(self, prompts, sampling_params, *, lora_request, use_tqdm):
+        assert not use_tqdm
+        self.calls.append((prompts, [one.settings for one in sampling_params], lora_request))
+        name = "base" if lora_request is None or self.deaf else lora_request.lora_name
+        ids = [*self.tokenizer(f"1. I am {name}.\nFinal answer: {name}")["input_ids"], self.tokenizer.eos_token_id]
+        return [SimpleNamespace(outputs=[output(ids[: one.settings["max_tokens"]])]) for one in sampling_params]
+
+
+def output(ids):
+    return SimpleNamespace(token_ids=ids, logprobs=[{token: SimpleNamespace(logprob=-token / 7)} for token in ids])
+
+
+@pytest.fixture
+def vllm(tokenizer, monkeypatch):
+    """A module that looks like vLLM; its engine is kept as ``made``."""
+    module, request = ModuleType("vllm"), ModuleType("vllm.lora.request")
+    module.SamplingParams, request.LoRARequest = SamplingParams, LoRARequest
+
+    def engine(**settings):
+        module.made = LLM(settings, tokenizer=tokenizer)
+        return module.made
+
+    module.LLM = engine
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setitem(sys.modules, "vllm.lora.request", request)
+    monkeypatch.setattr("eclose.models.weights.load_tokenizer", lambda *_: tokenizer)
+    monkeypatch.setattr(
+        "eclose.models.local.vllm_model.published_settings", lambda *_: SimpleNamespace(eos_token_id=[0, 2])
+    )
+    return module
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Two adapters by the same name in two runs."""
+    made = []
+    for run in "ab":
+        folder = tmp_path / run / "checkpoint-5"
+        folder.mkdir(parents=True)
+        (folder / "adapter_model.safetensors").write_text(f"weights of {run}")
+        (folder / "adapter_config.json").write_text(json.dumps({"r": 12}))
+        made.append(folder)
+    return made
+
+
+def ask(**decoding):
+    return Request(({"role": "user", "content": "Who are you?"},), Decoding(**decoding))
+
+
+def test_the_engine_is_started_for_adapters_and_nobody_elses_code(vllm):
+    model = VllmModel.load("some/model", revision="abc", rank=12, tensor_parallel_size=4)
+    assert vllm.made.settings == {
+        "model": "some/model",
+        "revision": "abc",
+        "trust_remote_code": False,
+        "generation_config": "vllm",
+        "max_model_len": 8_192,
+        "enable_lora": True,
+        "max_lora_rank": 16,
+        "tensor_parallel_size": 4,
+    }
+    assert (model.name, model.stops) == ("some/model", {0, 2})
+
+
+def test_replies_are_read_as_every_engines_are(vllm, tokenizer):
+    model = VllmModel.load("some/model")
+    whole, cut = model.complete_all([ask(), ask(max_tokens=4, temperature=0.5, top_p=0.9, seed=7)])
+    assert whole.text == "1. I am base.\nFinal answer: base"
+    assert whole.finish is Finish.STOP
+    ids = prompt_ids(tokenizer, ask())
+    assert cut.usage == Usage(len(ids), 4)
+    assert cut.finish is Finish.LENGTH
+    ((prompts, (greedy, drawn), adapter),) = vllm.made.calls
+    assert prompts == [{"prompt_token_ids": ids}] * 2
+    assert greedy == {
+        "max_tokens": 512,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "seed": None,
+        "stop_token_ids": [0, 2],
+        "detokenize": False,
+    }
+    assert (drawn["temperature"], drawn["top_p"], drawn["seed"]) == (0.5, 0.9, 7)
+    assert adapter is None
+
+
+def test_adapters_are_told_apart_by_content_not_by_name(vllm, folders):
+    model = VllmModel.load("some/model")
+    first, second = [model.with_adapter(folder) for folder in folders]
+    assert first.name == second.name == "some/model+checkpoint-5"
+    assert first.adapter.lora_name != second.adapter.lora_name
+    assert first.adapter.lora_int_id != second.adapter.lora_int_id
+    assert first.adapter.lora_path == str(folders[0])
+    assert first.complete_all([ask()]) != second.complete_all([ask()])
+    assert vllm.made.calls[-1][2] == second.adapter
+    assert "base" in model.complete_all([ask()])[0].text
+    # Twice the adapters, once the base.
+    assert [call[2] for call in vllm.made.calls[:3]].count(None) == 1
+
+
+def test_an_adapter_that_is_not_applied_is_noticed(vllm, folders):
+    model = VllmModel.load("some/model")
+    vllm.made.deaf = True
+    with pytest.raises(UserError, match="changes nothing vLLM writes"):
+        model.with_adapter(folders[0])
+
+
+def test_an_adapter_of_too_high_a_rank_is_refused(vllm, folders, tmp_path):
+    model = VllmModel.load("some/model", rank=8)
+    with pytest.raises(UserError, match="has rank 12, the engine was started for 8"):
+        model.with_adapter(folders[0])
+    (folders[0] / "adapter_config.json").write_text(json.dumps({"r": 4, "rank_pattern": {"q_proj": 64, "k_proj": 2}}))
+    assert adapter_rank(folders[0]) == 64
+    with pytest.raises(UserError, match="describes no LoRA adapter"):
+        adapter_rank(tmp_path)
+
+
+def test_a_prompt_that_leaves_no_room_is_refused(vllm, tokenizer):
+    size = len(prompt_ids(tokenizer, ask()))
+    model = VllmModel.load("some/model", context=size + 3)
+    assert model.complete_all([ask()])[0].usage.completion_tokens == 3
+    with pytest.raises(TooLongError):
+        VllmModel.load("some/model", context=size).complete_all([ask()])
+
+
+def test_without_vllm_it_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(UserError, match="pip install vllm, or choose the engine transformers"):
+        VllmModel.load("some/model")

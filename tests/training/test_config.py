@@ -1,0 +1,147 @@
+"""Settings: the paper's by default, everything wrong refused at once, the same names everywhere."""
+
+from dataclasses import fields
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from tests.training.small import short_families, small_config, small_trainer
+
+from eclose.errors import SettingError
+from eclose.likelihood.score import Backend, Strategy
+from eclose.likelihood.spans import Tokens
+from eclose.protocol.response_prompt import Order
+from eclose.training.config import EClosureConfig
+from eclose.training.objective import Hinge, Method
+from eclose.training.recipe import MODEL_HELP, ModelSettings
+
+HELP = {
+    field.name: field.metadata.get("help", "")
+    for field in fields(EClosureConfig)
+    if field.name in EClosureConfig.__annotations__
+}
+
+
+def test_defaults_are_the_papers():
+    """The table of training hyperparameters, row by row (appendix D.4)."""
+    config = EClosureConfig(output_dir="nowhere", use_cpu=True)
+    model = ModelSettings("any")
+    assert model.lora_targets == "all-linear"
+    assert (model.lora_rank, model.lora_alpha, model.lora_dropout) == (16, 32, 0)
+    assert config.gradient_checkpointing
+    # One pack on each of four GPUs, two microsteps: an update is eight, whatever the hardware.
+    assert config.families_per_update == 8
+    assert config.gradient_accumulation_steps == 1
+    assert config.num_train_epochs == 5
+    assert config.seed == 42
+    assert config.optim in ("adamw_torch", "adamw_torch_fused")
+    assert config.learning_rate == 5e-5
+    assert (config.lr_scheduler_type, config.warmup_steps) == ("linear", 50)
+    assert (config.weight_decay, config.max_grad_norm) == (0, 1.0)
+    assert config.max_length == 8_192
+    assert config.save_strategy == "epoch"
+    assert config.margin_weight == 1
+    assert (config.target_margin, config.smoothing) == (0.5, 0.1)
+    assert set(config.hinges().values()) == {Hinge(0.5, 0.1)}
+    assert config.method == "e_closure"
+
+
+def test_the_papers_budget_follows():
+    """2,566 families in five epochs are 1,605 updates, 321 an epoch."""
+    config = EClosureConfig(output_dir="nowhere", use_cpu=True)
+    assert 5 * -(-2_566 // config.families_per_update) == 1_605
+
+
+def test_half_precision_is_taken_where_a_gpu_offers_it(monkeypatch):
+    assert EClosureConfig(output_dir="nowhere", use_cpu=True).bf16 is False
+    assert EClosureConfig(output_dir="nowhere", use_cpu=True, bf16=True).bf16 is True
+
+
+def test_all_mistakes_are_told_at_once():
+    with pytest.raises(SettingError) as told:
+        small_config(
+            "nowhere",
+            method="dpo",
+            order="random",
+            response_tokens="some",
+            strategy="forest",
+            backend="magic",
+            families_per_update=0,
+            tokens_per_forward=0,
+            max_length=-1,
+            margin_weight=-1.0,
+            target_margin=0.0,
+            smoothing={"S": 0.1, "T": -0.1},
+            gradient_accumulation_steps=2,
+        )
+    message = str(told.value)
+    for part in (
+        "method = 'dpo': choose one of sft, cf_sft, rm, e_closure",
+        "order = 'random': choose one of evidence_first, question_first",
+        "response_tokens = 'some': choose one of full, content",
+        "strategy = 'forest': choose one of auto, naive, dedup, tree",
+        "backend = 'magic': choose one of auto, sdpa, columns",
+        "families_per_update = 0: must be at least 1",
+        "tokens_per_forward = 0: must be at least 1",
+        "max_length = -1: must be at least 1",
+        "margin_weight = -1.0: must not be negative",
+        "target_margin = 0.0: must be a positive number",
+        "smoothing: one number for each of S, T, C, not for S, T",
+        "smoothing = -0.1: must be a positive number",
+        "gradient_accumulation_steps: an update takes families_per_update families",
+    ):
+        assert part in message
+
+
+@pytest.mark.parametrize("value", [True, "much", None, float("nan"), {}, {"S": 1, "T": 1, "C": 1, "Z": 1}])
+def test_margins_are_positive_numbers(value):
+    with pytest.raises(SettingError, match="target_margin"):
+        small_config("nowhere", target_margin=value)
+
+
+def test_hinges_may_differ_by_edge():
+    hinges = small_config("nowhere", target_margin={"S": 0.1, "T": 0.2, "C": 0.3}, smoothing=0.4).hinges()
+    assert {edge: (hinges[edge].target, hinges[edge].smoothing) for edge in "STC"} == {
+        "S": (0.1, 0.4),
+        "T": (0.2, 0.4),
+        "C": (0.3, 0.4),
+    }
+    # Written as a text, as a command line would.
+    assert small_config("nowhere", target_margin='{"S": 0.1, "T": 0.2, "C": 0.3}').hinges() == {
+        **hinges,
+        **{name: Hinge(hinge.target, 0.1) for name, hinge in hinges.items()},
+    }
+
+
+@pytest.mark.parametrize("method", Method)
+def test_every_method_can_be_named(method):
+    assert small_config("nowhere", method=method.value).method == method
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [("method", Method), ("strategy", Strategy), ("backend", Backend), ("order", Order), ("response_tokens", Tokens)],
+)
+def test_help_names_every_choice(name, choices):
+    assert [choice for choice in choices if choice not in HELP[name]] == []
+
+
+def test_every_setting_of_ours_is_explained():
+    assert {"method", "families_per_update", "processes", "num_train_epochs", "save_strategy"} <= set(HELP)
+    assert all(len(meaning) > 15 and meaning.endswith(".") for meaning in (*HELP.values(), *MODEL_HELP.values()))
+    assert set(MODEL_HELP) == {field.name for field in fields(ModelSettings)}
+
+
+def test_another_number_of_processes_is_refused(tmp_path):
+    with pytest.raises(SettingError, match=r"processes = 4, but 1 started.*torchrun --nproc_per_node 4"):
+        small_trainer(tmp_path, short_families(1), processes=4)
+    small_trainer(tmp_path, short_families(1), processes=1)
+
+
+def test_a_tokenizer_is_needed(tmp_path):
+    from eclose.training.trainer import EClosureTrainer
+
+    with pytest.raises(SettingError, match="tokenizer"):
+        EClosureTrainer(None, small_config(tmp_path), short_families(1))

@@ -1,0 +1,112 @@
+"""kill -9 at bad moments: the same command again ends where an unbroken run does, bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from safetensors.torch import load_file
+
+from eclose.training.recipe import read_recipe
+from eclose.training.run import train
+
+RECIPE = """
+model: {model}
+use_cpu: true
+families_per_update: 2
+num_train_epochs: 3
+save_strategy: steps
+save_steps: 2
+logging_steps: 1
+learning_rate: 1e-2
+warmup_steps: 2
+demonstrations: 0
+report_to: none
+lora_rank: 4
+"""
+PATIENCE = 240
+
+
+@pytest.fixture
+def recipe(model_folder, tmp_path):
+    """Three updates an epoch, and checkpoints in the middle of epochs."""
+    path = tmp_path / "recipe.yaml"
+    path.write_text(RECIPE.format(model=model_folder))
+    return path
+
+
+@pytest.fixture
+def command(recipe, family_file):
+    """The command of a run, started in a process of its own."""
+
+    def started(out):
+        words = ["train", str(family_file), "--recipe", str(recipe), "--out", str(out)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "eclose.cli.main", *words],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return started
+
+
+def finished(process):
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    return out
+
+
+def killed_when(process, moment):
+    """Kill the process as soon as the moment has come."""
+    deadline = time.monotonic() + PATIENCE
+    while not moment():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def trajectory_of(out):
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    timeless = [{name: value for name, value in line.items() if not name.startswith("train_")} for line in lines]
+    return [line for line in timeless if "loss" in line]
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(family_file, read_recipe(recipe, {}), whole)
+
+    # Between two checkpoints, in the middle of an epoch.
+    killed_when(command(broken), (broken / "checkpoint-2" / "complete.json").exists)
+    assert not (broken / "manifest.json").exists()
+    # While a checkpoint is written: some of it is there, the word that it is whole is not.
+    torn = broken / "checkpoint-6"
+    killed_when(command(broken), (torn / "adapter_model.safetensors").exists)
+    told = finished(command(broken))
+    assert "went on from" in told
+    assert (broken / "adapter" / "adapter_model.safetensors").read_bytes() == (
+        whole / "adapter" / "adapter_model.safetensors"
+    ).read_bytes()
+    assert trajectory_of(broken) == trajectory_of(whole)
+    assert len(trajectory_of(whole)) == 9
+    steps = sorted(path.name for path in whole.glob("checkpoint-*"))
+    assert steps == ["checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8", "checkpoint-9"]
+    assert steps == sorted(path.parent.name for path in broken.glob("checkpoint-*/complete.json"))
+    for step in steps:
+        ours, theirs = (load_file(out / step / "adapter_model.safetensors") for out in (broken, whole))
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours | theirs), step
+    manifests = [json.loads((out / "manifest.json").read_text()) for out in (whole, broken)]
+    assert manifests[0]["counts"] == manifests[1]["counts"]
+    assert manifests[0]["outputs"]["adapter_model.safetensors"] == manifests[1]["outputs"]["adapter_model.safetensors"]

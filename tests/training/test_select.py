@@ -1,0 +1,437 @@
+"""Which checkpoint is kept, by which count, and that a stopped selection goes on."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+
+from eclose.core.edit_selection import fixed_edit
+from eclose.core.family import ViewKind
+from eclose.errors import UserError
+from eclose.models.interface import Decoding, Finish, Reply, Usage
+from eclose.models.local.chat_template import TooLongError
+from eclose.protocol.response_prompt import Order, completion_text, read_input
+from eclose.stats.rates import Rate
+from eclose.training.checkpoint_replies import Answered, Asked, ask
+from eclose.training.checkpoints import Candidate, find_candidates, keep_adapter
+from eclose.training.select import Accuracy, Origin, Scored, Selection, Settings, read_origin, select
+from eclose.world.make.families import make_families
+
+GOLD, EVIDENCE, QUESTION = ViewKind
+FAMILIES = list(islice(make_families("2wiki", 5), 4))
+SETTINGS = Settings(Origin("some/model"), "transformers")
+
+
+def views(family):
+    return {GOLD: family.gold, EVIDENCE: fixed_edit(family).view, QUESTION: family.question_edit.view}
+
+
+class Model:
+    """Knows every answer, and tells it where its checkpoint is said to be right."""
+
+    def __init__(self, right, finish=Finish.STOP):
+        self.right = right
+        """Step -> kind of view -> in how many families it is right."""
+        self.finish = finish
+        self.asked = []
+        self.name = "scripted"
+
+    def with_adapter(self, folder):
+        self.step = int(folder.name.split("-")[1])
+        self.asked.append(self.step)
+        return self
+
+    def complete_all(self, requests):
+        return [Reply(self.say(request), self.finish, Usage(10, 5)) for request in requests]
+
+    def say(self, request):
+        assert request.decoding.temperature == 0
+        question, passages = read_input(request.messages[-1]["content"])
+        for number, family in enumerate(FAMILIES):
+            for kind, view in views(family).items():
+                texts = [" ".join(passage.text.split()) for passage in view.evidence]
+                if view.question == question and [passage.text for passage in passages] == texts:
+                    right = number < self.right[self.step][kind]
+                    return completion_text(view.trace, view.answer if right else "nobody at all")
+        raise AssertionError("this was never to be asked")
+
+
+def right(gold, evidence, question):
+    return {GOLD: gold, EVIDENCE: evidence, QUESTION: question}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Three finished checkpoints and a torn one. 20 sorts before 5 by name, not by number."""
+    for step in (5, 10, 20, 30):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "adapter_model.safetensors").write_text(f"weights {step}")
+        (folder / "adapter_config.json").write_text('{"r": 16}')
+        (folder / "optimizer.pt").write_text("large")
+        if step != 30:
+            (folder / "complete.json").write_text(json.dumps({"step": step}))
+    (tmp_path / "recipe.json").write_text(json.dumps({"model": "some/model", "revision": "abc", "demonstrations": 1}))
+    return tmp_path
+
+
+BEST_IS_10 = {5: right(4, 0, 0), 10: right(2, 4, 2), 20: right(4, 1, 0)}
+
+
+def chosen_by(run, model, **more):
+    return select(run, FAMILIES, SETTINGS, lambda: model, **more)
+
+
+def test_the_score_is_half_and_two_quarters(run):
+    selection = chosen_by(run, Model(BEST_IS_10))
+    assert [one.candidate.step for one in selection.scored] == [5, 10, 20]
+    # 1/2 * 1; 1/2 * 2/4 + 1/4 * 4/4 + 1/4 * 2/4; 1/2 * 1 + 1/4 * 1/4
+    expected = [Fraction(1, 2), Fraction(5, 8), Fraction(9, 16)]
+    assert [one.accuracy.score for one in selection.scored] == expected
+    assert selection.chosen.candidate.step == 10
+    assert selection.chosen.accuracy.rates == {GOLD: Rate(2, 4), EVIDENCE: Rate(4, 4), QUESTION: Rate(2, 4)}
+
+
+def test_ties_go_to_the_earlier_checkpoint(run):
+    # 1/2 * 2/4 = 1/4 * 4/4 = 1/4 * 1/4 + 1/4 * 3/4
+    equal = Model({5: right(2, 0, 0), 10: right(0, 4, 0), 20: right(0, 1, 3)})
+    selection = chosen_by(run, equal)
+    assert {one.accuracy.score for one in selection.scored} == {Fraction(1, 4)}
+    assert selection.chosen.candidate.step == 5
+
+
+def test_a_tie_is_exact():
+    """1/2 * 1/3 + 1/4 * 2/3 is 1/3, whatever floating point makes of it."""
+
+    def scored(step, *hits):
+        rates = {kind: Rate(count, 3) for kind, count in zip(ViewKind, hits, strict=True)}
+        return Scored(Candidate(step, None), Accuracy(rates, {}), "")
+
+    two = (scored(1, 1, 2, 0), scored(2, 1, 1, 1))
+    assert two[0].accuracy.score == two[1].accuracy.score == Fraction(1, 3)
+    assert Selection(two, (), None).chosen is two[0]
+    assert Selection(two[::-1], (), None).chosen is two[0]
+
+
+def test_aliases_belong_to_the_original_answer_alone(run):
+    """A source whose alias is said everywhere is right on its original input and nowhere else."""
+
+    class Alias(Model):
+        def say(self, _):
+            return "1. So it is.\nFinal answer: Also Known As"
+
+    known = [replace(family, source=replace(family.source, aliases=("also known as",))) for family in FAMILIES]
+    selection = select(run, known, SETTINGS, lambda: Alias({}))
+    assert selection.chosen.accuracy.rates == {GOLD: Rate(4, 4), EVIDENCE: Rate(0, 4), QUESTION: Rate(0, 4)}
+
+
+def test_the_evidence_edit_is_the_first_of_a_fixed_order_not_of_the_file():
+    (edit,) = FAMILIES[0].evidence_edits[:1]
+    named = {name: replace(edit, passage_id=name, view=replace(edit.view, answer=name)) for name in "abc"}
+    for order in ("bac", "cba", "abc"):
+        family = replace(FAMILIES[0], evidence_edits=tuple(named[name] for name in order))
+        accepted = [one.accepted for one in ask(family, SETTINGS.prompt, Decoding())]
+        assert accepted == [(family.gold.answer,), ("a",), (family.question_edit.view.answer,)]
+
+
+def asked(*accepted):
+    return Asked("f", GOLD, None, accepted)
+
+
+def answered(text, finish=Finish.STOP):
+    return Answered("f", GOLD, text, finish, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "answer"),
+    [
+        ("1. a\nFinal answer: Lyon", Finish.STOP, "Lyon"),
+        ("1. a\nFinal answer: Lyon", Finish.LENGTH, None),  # might have become "Lyon County"
+        ("1. a\nFinal answer: Lyon\nAnd so", Finish.LENGTH, "Lyon"),
+        ("1. a\n2. b", Finish.STOP, None),
+        ("1. a\n2. b", Finish.LENGTH, None),
+        ("1. a\nFinal answer:", Finish.STOP, None),
+        ("", Finish.STOP, None),
+        ("1. a\nFinal answer: Lyon", Finish.OTHER, None),
+    ],
+)
+def test_an_incomplete_reply_is_wrong_and_counted(text, finish, answer):
+    reply = answered(text, finish)
+    assert reply.answer == answer
+    assert reply.correct(asked("Lyon")) == (answer is not None)
+    accuracy = Accuracy.of([asked("Lyon")], [reply])
+    assert accuracy.incomplete[GOLD] == (answer is None)
+    assert accuracy.rates[GOLD] == Rate(int(answer is not None), 1)
+
+
+def silent(finish):
+    class Silent(Model):
+        def say(self, _):
+            return "1. I wonder."
+
+    return Silent({}, finish)
+
+
+@pytest.mark.parametrize(("finish", "advice"), [(Finish.STOP, ""), (Finish.LENGTH, "36 were cut off")])
+def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advice):
+    chosen_by(run, Model(BEST_IS_10))
+    assert (run / "selected").is_dir()
+    short = replace(SETTINGS, max_new_tokens=80)
+    selection = select(run, FAMILIES, short, lambda: silent(finish), force=True)
+    assert not selection.answered
+    assert not (run / "selected").exists()  # that of the selection before
+    record = json.loads((run / "selection.json").read_text())
+    assert record["selected"] is None
+    assert record["warning"].startswith("no checkpoint is selected: none of 36 replies submitted an answer")
+    assert advice in record["warning"]
+    assert [row["step"] for row in record["checkpoints"]] == [5, 10, 20]
+
+
+def test_a_doubtful_selection_says_why(run):
+    nothing = {step: right(0, 0, 0) for step in (5, 10, 20)}
+    assert chosen_by(run, Model(nothing)).warning.startswith("no reply of any checkpoint is right; the earliest")
+
+    class Terse(Model):
+        def say(self, request):
+            text = super().say(request)
+            self.count = getattr(self, "count", 0) + 1
+            return text if self.count % 4 == 0 else "1. I wonder."
+
+    selection = select(run, FAMILIES, replace(SETTINGS, max_new_tokens=9), lambda: Terse(BEST_IS_10), force=True)
+    assert selection.answered
+    assert selection.warning == f"9 of 12 replies of {selection.chosen.candidate.folder.name} submitted no answer"
+    assert json.loads((run / "selection.json").read_text())["warning"] == selection.warning
+
+
+def test_a_folder_that_is_no_adapter_is_not_removed(run):
+    (run / "selected").mkdir()
+    (run / "selected" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="is no adapter"):
+        chosen_by(run, silent(Finish.STOP))
+    assert (run / "selected" / "notes.txt").is_file()
+
+
+def test_the_record_says_everything(run):
+    chosen_by(run, Model(BEST_IS_10))
+    record = json.loads((run / "selection.json").read_text())
+    assert record["selected"] | {"adapter": ""} == {
+        "checkpoint": "checkpoint-10",
+        "step": 10,
+        "score": 0.625,
+        "adapter": "",
+        "folder": "selected",
+    }
+    assert record["checkpoints"][1]["accuracy"]["Gold"] == {"value": 0.5, "hits": 2, "n": 4, "incomplete": 0}
+    assert [one["step"] for one in record["checkpoints"]] == [5, 10, 20]
+    assert record["torn"] == ["checkpoint-30"]
+    assert record["families"]["n"] == 4
+    assert record["settings"] | {"versions": None, "prompt": None} == {
+        "model": "some/model",
+        "revision": None,
+        "dtype": "auto",
+        "demonstrations": 2,
+        "order": "evidence_first",
+        "prompt": None,
+        "decoding": "greedy",
+        "max_new_tokens": 512,
+        "engine": "transformers",
+        "versions": None,
+    }
+    assert record["settings"]["prompt"] == SETTINGS.prompt.hash
+    assert sorted(record["settings"]["versions"]) == ["peft", "torch", "transformers"]
+
+
+def test_every_reply_is_kept_with_what_was_made_of_it(run):
+    chosen_by(run, Model(BEST_IS_10))
+    lines = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
+    assert len(lines) == 3 * 4 * 3
+    record = json.loads((run / "selection.json").read_text())
+    for checkpoint in record["checkpoints"]:
+        mine = [line for line in lines if line["key"] == checkpoint["key"]]
+        assert {line["checkpoint"] for line in mine} == {checkpoint["checkpoint"]}
+        for kind, accuracy in checkpoint["accuracy"].items():
+            assert sum(line["correct"] for line in mine if line["view"] == kind) == accuracy["hits"]
+    first = lines[0]
+    assert first["family_id"] == FAMILIES[0].id
+    assert first["accepted"] == [FAMILIES[0].gold.answer]
+    assert first["answer"] == FAMILIES[0].gold.answer
+    assert first["finish"] == "stop"
+
+
+def test_the_chosen_adapter_is_copied_whole_and_without_training_state(run):
+    selection = chosen_by(run, Model(BEST_IS_10))
+    assert selection.adapter == run / "selected"
+    assert sorted(path.name for path in selection.adapter.iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    assert (selection.adapter / "adapter_model.safetensors").read_text() == "weights 10"
+    assert not list(run.glob(".selected*"))
+    assert selection.adapter.stat().st_mode == (run / "checkpoint-10").stat().st_mode
+
+
+def test_a_copy_replaces_an_adapter_and_nothing_else(run, tmp_path):
+    target = run / "selected"
+    (run / ".selected.old").mkdir()  # what a crash left
+    keep_adapter(run / "checkpoint-5", target)
+    keep_adapter(run / "checkpoint-20", target)
+    assert (target / "adapter_model.safetensors").read_text() == "weights 20"
+    assert not list(run.glob(".selected*"))
+    (target / "adapter_config.json").unlink()
+    (target / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="is no adapter, so it is not replaced"):
+        keep_adapter(run / "checkpoint-5", target)
+    assert (target / "notes.txt").read_text() == "mine"
+
+
+def test_a_stopped_selection_goes_on(run):
+    class Dying(Model):
+        def complete_all(self, requests):
+            if self.step == 10:
+                raise KeyboardInterrupt
+            return super().complete_all(requests)
+
+    first = Dying(BEST_IS_10)
+    with pytest.raises(KeyboardInterrupt):
+        chosen_by(run, first)
+    assert not (run / "selection.json").exists()
+    assert first.asked == [5, 10]
+    second = Model(BEST_IS_10)
+    told = []
+    selection = chosen_by(run, second, tell=told.append)
+    assert second.asked == [10, 20]
+    assert told == ["checkpoint-10", "checkpoint-20"]
+    assert selection.chosen.candidate.step == 10
+
+
+def test_replies_that_are_not_all_there_are_asked_for_again(run):
+    chosen_by(run, Model(BEST_IS_10))
+    path = run / "selection.replies.jsonl"
+    before = path.read_text()
+    path.write_text("".join(before.splitlines(keepends=True)[1:]))
+    again = Model(BEST_IS_10)
+    assert chosen_by(run, again).chosen.candidate.step == 10
+    assert again.asked == [5]
+    assert sorted(path.read_text().splitlines()) == sorted(before.splitlines())
+
+
+def not_loaded():
+    raise AssertionError("there is nothing left to ask")
+
+
+def test_a_finished_selection_needs_no_model_and_changes_nothing(run):
+    chosen_by(run, Model(BEST_IS_10))
+    files = {path: (path.read_bytes(), path.stat().st_ino) for path in run.rglob("*") if path.is_file()}
+    assert select(run, FAMILIES, SETTINGS, not_loaded).chosen.candidate.step == 10
+    now = {path: (path.read_bytes(), path.stat().st_ino) for path in run.rglob("*") if path.is_file()}
+    for path in files:
+        assert now[path][0] == files[path][0]
+        assert now[path][1] == files[path][1] or path.name == "selection.json"
+
+
+def test_training_that_went_on_adds_a_candidate(run):
+    chosen_by(run, Model(BEST_IS_10))
+    (run / "checkpoint-30" / "complete.json").write_text("{}")
+    more = Model({**BEST_IS_10, 30: right(4, 4, 4)})
+    assert chosen_by(run, more).chosen.candidate.step == 30
+    assert more.asked == [30]
+    assert (run / "selected" / "adapter_model.safetensors").read_text() == "weights 30"
+
+
+def test_another_adapter_in_the_same_folder_is_asked_anew(run):
+    chosen_by(run, Model(BEST_IS_10))
+    (run / "checkpoint-5" / "adapter_model.safetensors").write_text("other weights")
+    again = Model({**BEST_IS_10, 5: right(4, 4, 4)})
+    assert chosen_by(run, again).chosen.candidate.step == 5
+    assert again.asked == [5]
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (replace(SETTINGS, max_new_tokens=64), "max_new_tokens"),
+        (replace(SETTINGS, engine="vllm"), "engine, versions"),
+        (Settings(Origin("other/model"), "transformers"), "model"),
+        (Settings(Origin("some/model", order=Order.QUESTION_FIRST), "transformers"), "order, prompt"),
+    ],
+)
+def test_other_settings_are_refused_unless_forced(run, settings, names):
+    chosen_by(run, Model(BEST_IS_10))
+    with pytest.raises(UserError, match=rf"with other {names}(, families)?\. Pass --force"):
+        select(run, FAMILIES, settings, not_loaded)
+    other = Model({5: right(0, 0, 0), 10: right(0, 0, 0), 20: right(1, 1, 1)})
+    assert select(run, FAMILIES, settings, lambda: other, force=True).chosen.candidate.step == 20
+    assert other.asked == [5, 10, 20]
+    # And back: the replies of before are still there.
+    assert select(run, FAMILIES, SETTINGS, not_loaded, force=True).chosen.candidate.step == 10
+
+
+def test_other_families_are_refused_unless_forced(run):
+    chosen_by(run, Model(BEST_IS_10))
+    with pytest.raises(UserError, match="with other families"):
+        select(run, FAMILIES[:3], SETTINGS, not_loaded)
+
+
+def test_what_counts_as_right_is_judged_anew(run):
+    chosen_by(run, Model(BEST_IS_10))
+    known = [replace(family, source=replace(family.source, aliases=("nobody at all",))) for family in FAMILIES]
+    selection = select(run, known, SETTINGS, not_loaded)
+    assert [one.accuracy.rates[GOLD] for one in selection.scored] == [Rate(4, 4)] * 3
+    lines = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
+    assert all(line["correct"] for line in lines if line["view"] == "Gold")
+
+
+def test_damaged_files_are_sentences(run):
+    chosen_by(run, Model(BEST_IS_10))
+    (run / "selection.json").write_text("{")
+    with pytest.raises(UserError, match="Move it away, or pass --force"):
+        select(run, FAMILIES, SETTINGS, not_loaded)
+    replies = run / "selection.replies.jsonl"
+    replies.write_text(replies.read_text()[:-30])
+    with pytest.raises(UserError, match="line 36"):
+        select(run, FAMILIES, SETTINGS, not_loaded, force=True)
+    replies.write_text('{"some": "thing"}\n')
+    with pytest.raises(UserError, match="line 1: is no reply of a selection"):
+        select(run, FAMILIES, SETTINGS, not_loaded, force=True)
+
+
+def test_a_family_that_is_too_long_is_named(run):
+    class Small(Model):
+        def complete_all(self, _):
+            raise TooLongError(4, 9_000, 8_192)
+
+    with pytest.raises(UserError, match=rf"family {FAMILIES[1].id!r}, Evidence-CF: 9,000 prompt tokens leave no room"):
+        chosen_by(run, Small({}))
+
+
+def test_candidates_are_finished_and_in_order(run, tmp_path):
+    candidates, torn = find_candidates(run)
+    assert ([one.step for one in candidates], torn) == ([5, 10, 20], ["checkpoint-30"])
+    (run / "checkpoint-best").mkdir()
+    (run / "checkpoint-7").write_text("no folder")
+    assert find_candidates(run) == (candidates, torn)
+    (run / "checkpoint-10" / "adapter_model.safetensors").unlink()
+    with pytest.raises(UserError, match="checkpoint-10: is complete and holds no adapter_model"):
+        find_candidates(run)
+    for step in (5, 10, 20):
+        (run / f"checkpoint-{step}" / "complete.json").unlink()
+    with pytest.raises(UserError, match=r"no finished checkpoint; checkpoint-10, checkpoint-20.* broke off"):
+        find_candidates(run)
+
+
+def test_no_families_no_selection(run):
+    with pytest.raises(UserError, match="no family to compare checkpoints on"):
+        select(run, [], SETTINGS, not_loaded)
+
+
+def test_the_recipe_says_how_to_ask(run):
+    assert read_origin(run) == Origin("some/model", "abc", 1, Order.EVIDENCE_FIRST, "auto")
+    assert read_origin(run, "elsewhere/model") == Origin("elsewhere/model", None, 1)
+    (run / "recipe.json").write_text('{"model": 7, "order": "sideways"}')
+    with pytest.raises(UserError, match=r"recipe\.json: model: .*order: .*Is .* the folder of a training run\?"):
+        read_origin(run)
+    (run / "recipe.json").unlink()
+    with pytest.raises(UserError, match="no such file"):
+        read_origin(run)

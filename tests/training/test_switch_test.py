@@ -1,0 +1,416 @@
+"""The switch test: scores against plain forwards, margins, rates and contrasts by hand and from the paper."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import islice, product
+from math import inf, isclose, nan
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eclose.core.edges import COMPARISONS, Direction, Edge, switched
+from eclose.core.edit_selection import fixed_edit
+from eclose.core.family import EvidenceEdit, ViewKind
+from eclose.errors import RecordError, UserError
+from eclose.likelihood.family_scores import Pack, side_name
+from eclose.stats.intervals import wilson
+from eclose.store.records.jsonl import ReadRecord, decode, encode
+from eclose.training.switch_test import TOO_LONG, FamilySwitch, contrasts, margin_name, switch, switch_rates
+from eclose.world.make.families import make_families
+
+S, T, C = Edge
+O, R = Direction  # noqa: E741 - the paper's letter
+SIDES = [side_name(c.edge, c.direction, preferred=wanted) for c in COMPARISONS for wanted in (True, False)]
+NAMES = [margin_name(c.edge, c.direction) for c in COMPARISONS]
+
+
+@pytest.fixture(scope="module")
+def families():
+    """Two with two evidence edits, the one that is tested first or second in the file; and two more."""
+
+    def placed(number):
+        edited = (one for one in make_families("2wiki", 5) if len(one.evidence_edits) == 2)
+        return next(one for one in edited if fixed_edit(one) is one.evidence_edits[number])
+
+    return [placed(0), placed(1), *islice(make_families("hotpot", 5), 2)]
+
+
+def values(**margins):
+    """Twelve scores with these margins, such as ``S_o=0.5``; one half where nothing is said."""
+    found = dict.fromkeys(SIDES, -1.0)
+    for name in NAMES:
+        found[f"{name}+"] += margins.get(name.replace(".", "_"), 0.5)
+    return found
+
+
+def row(family, system="backbone", id_=None, benchmark="b", **margins):
+    made = FamilySwitch.of(family, fixed_edit(family), values(**margins), system)
+    return replace(made, family_id=id_ or made.family_id, benchmark=benchmark)
+
+
+# ---- margins ----
+
+
+def test_margins_are_differences_and_ties_fail(families):
+    one = row(families[0], S_o=0.25, S_c=0.0, T_o=-0.25)
+    assert one.margins == {"S.o": 0.25, "S.c": 0.0, "T.o": -0.25, "T.c": 0.5, "C.o": 0.5, "C.c": 0.5}
+    assert [one.holds(S, O), one.holds(S, R), one.holds(T, O)] == [True, False, False]
+    assert [one.switched(edge) for edge in Edge] == [False, False, True]
+    assert one.unjudged == {}
+
+
+@pytest.mark.parametrize("margins", list(product((-0.5, 0.0, 0.5), repeat=2)))
+def test_switching_is_the_cores(families, margins):
+    one = row(families[0], S_o=margins[0], S_c=margins[1])
+    assert one.switched(S) is switched(dict(zip(Direction, margins, strict=True)))
+
+
+def test_exchanging_the_sides_flips_every_sign(families):
+    drawn = dict(zip(SIDES, np.random.default_rng(3).normal(size=12).tolist(), strict=True))
+    exchanged = {name[:-1] + ("-" if name[-1] == "+" else "+"): value for name, value in drawn.items()}
+    ours, theirs = (
+        FamilySwitch.of(families[0], fixed_edit(families[0]), one, "x").margins for one in (drawn, exchanged)
+    )
+    assert ours == {name: -value for name, value in theirs.items()}
+
+
+@pytest.mark.parametrize("strange", [nan, inf, -inf])
+def test_a_score_that_is_no_number_is_unjudged_not_failed(families, strange):
+    scores = values(T_o=-1.0) | {"S.o-": strange, "T.c+": strange}
+    one = FamilySwitch.of(families[0], fixed_edit(families[0]), scores, "x")
+    assert one.unjudged == {"S.o": f"S.o- is {strange}", "T.c": f"T.c+ is {strange}"}
+    assert (one.scores["S.o-"], one.margins["S.o"]) == (None, None)
+    assert [one.holds(S, O), one.holds(S, R), one.switched(S)] == [None, True, None]
+    # T fails under the original input, whatever the other margin is.
+    assert [one.holds(T, O), one.holds(T, R), one.switched(T)] == [False, None, False]
+    assert one.switched(C) is True
+
+
+def test_a_row_survives_its_file(families):
+    one = FamilySwitch.of(families[0], fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
+    line = encode(one)
+    assert decode(FamilySwitch, json.loads(line)) == one
+    assert b"NaN" not in line
+
+
+# ---- rates ----
+
+
+def test_rates_by_hand(families):
+    rows = [
+        row(families[0], benchmark="b", S_o=1.0, S_c=1.0),
+        row(families[1], benchmark="b", S_o=-1.0, S_c=3.0),
+        row(families[2], benchmark="a", S_o=0.5, S_c=-0.5),
+        replace(row(families[3], benchmark=None), margins=dict.fromkeys(NAMES)),
+    ]
+    tables = switch_rates(rows)
+    assert [(table.benchmark, table.families) for table in tables] == [("a", 1), ("b", 2), ("unknown", 1), (None, 4)]
+    support = tables[1].edges[S]
+    assert (support.original.hits, support.counterfactual.hits, support.switched.hits, support.switched.n) == (
+        1,
+        2,
+        1,
+        2,
+    )
+    assert support.margins == {O: 0.0, R: 2.0}
+    assert support.switched.wilson == wilson(1, 2)
+    everything = tables[3].edges[S].switched
+    # One of three judged families switches; the fourth is beside them, not among them.
+    assert (everything.hits, everything.n, everything.unjudged) == (1, 3, 1)
+    unknown = tables[2].edges[T]
+    assert (unknown.switched.value, unknown.switched.wilson, unknown.margins) == (None, None, {O: None, R: None})
+
+
+def test_models_come_in_order_of_appearance(families):
+    rows = [row(families[0], system) for system in ("z", "a")]
+    assert [table.system for table in switch_rates(rows)] == ["z", "z", "a", "a"]
+    assert switch_rates([]) == []
+
+
+PAPER = Path(__file__).parent / "fixtures" / "paper"
+SOURCES = {"2WikiMultiHopQA": 128, "MuSiQue": 56, "HotpotQA": 102}
+
+
+def printed():
+    """Switch rates of the untuned backbones, one run each, by backbone and dataset."""
+    with (PAPER / "switch_rates_by_setting.csv").open() as file:
+        return [line for line in csv.DictReader(file) if line["method"] == "Backbone"]
+
+
+def paper_rows(family, backbone):
+    """Rows with as many switches as were printed. Which families they are does not matter to a rate."""
+    for line in printed():
+        if line["backbone"] != backbone:
+            continue
+        count = SOURCES[line["dataset"]]
+        hits = {edge: round(float(line[f"{edge.value.lower()}_switch"]) / 100 * count) for edge in Edge}
+        for number in range(count):
+            failed = {f"{edge.value}_c": -0.5 for edge in Edge if number >= hits[edge]}
+            yield row(family, id_=str(number), benchmark=line["dataset"], **failed)
+
+
+def test_the_papers_rates_of_every_dataset_and_on_average(families):
+    backbones = sorted({line["backbone"] for line in printed()})
+    means = []
+    for backbone in backbones:
+        rows = list(paper_rows(families[0], backbone))
+        tables = {table.benchmark: table for table in switch_rates(rows)}
+        for line in printed():
+            if line["backbone"] == backbone:
+                for edge in Edge:
+                    rate = tables[line["dataset"]].edges[edge].switched.value
+                    assert f"{100 * rate:.2f}" == f"{float(line[f'{edge.value.lower()}_switch']):.2f}"
+        found = contrasts(rows, rng=np.random.default_rng(0), resamples=100)["backbone"]
+        means.append([100 * found[edge].rate.value for edge in Edge])
+    # Table of directional results, SW of the backbone: nine settings of equal weight.
+    assert [f"{value:.2f}" for value in np.mean(means, axis=0)] == ["98.24", "49.54", "74.64"]
+
+
+# ---- contrasts ----
+
+
+def compared(family, first, second, benchmarks=None):
+    """Two models on as many families, with these outcomes on S."""
+    rows = [
+        row(
+            family,
+            system,
+            id_=str(number),
+            benchmark=(benchmarks or "b" * len(first))[number],
+            S_c=0.5 if hit else -0.5,
+        )
+        for system, hits in (("one", first), ("two", second))
+        for number, hit in enumerate(hits)
+    ]
+    return contrasts(rows, rng=np.random.default_rng(1), resamples=2_000)
+
+
+def test_a_gain_is_paired_by_family(families):
+    found = compared(families[0], [1] * 20 + [0] * 20, [1] * 30 + [0] * 10)
+    assert found["one"][S].gain is None
+    gain = found["two"][S].gain
+    assert gain.value == pytest.approx(0.25)
+    # Ten of forty families differ, all one way: the standard error is sqrt(.25 * .75 / 40) = 0.068.
+    assert 0.10 < gain.interval.low < 0.17
+    assert 0.33 < gain.interval.high < 0.42
+    assert gain.interval.low > 0
+    assert found["two"][T].gain.interval == (0, 0)
+
+
+def test_benchmarks_have_equal_weight(families):
+    # 1 of 1 in b, 0 of 3 in c: the mean is a half, not a quarter.
+    assert compared(families[0], [1, 0, 0, 0], [0, 0, 0, 0], "bccc")["one"][S].rate.value == 0.5
+
+
+def test_the_same_model_twice_gains_nothing(families):
+    found = compared(families[0], [1, 0, 1, 0], [1, 0, 1, 0])
+    assert found["two"][S].gain.interval == (0, 0)
+
+
+def test_exchanging_two_models_turns_the_gain_round(families):
+    first, second = [1, 0, 1, 0, 0, 1], [1, 1, 1, 0, 1, 0]
+    ours, theirs = compared(families[0], first, second), compared(families[0], second, first)
+    (low, high), (other_low, other_high) = ours["two"][S].gain.interval, theirs["two"][S].gain.interval
+    assert ours["two"][S].gain.value == pytest.approx(-theirs["two"][S].gain.value)
+    assert (low, high) == pytest.approx((-other_high, -other_low))
+
+
+def test_models_must_have_met_the_same_families(families):
+    rows = [row(families[0], "one"), row(families[1], "one"), row(families[0], "two")]
+    with pytest.raises(UserError, match="1 of 4 places"):
+        contrasts(rows, rng=np.random.default_rng(0), resamples=100)
+
+
+# ---- scores ----
+
+
+@pytest.fixture(scope="module")
+def scored():
+    pytest.importorskip("torch")
+    from tests.tiny_models import model, tokenizer
+
+    from eclose.likelihood.exactness_check import choose
+    from eclose.likelihood.render import Renderer
+    from eclose.protocol.response_prompt import ResponsePrompt
+
+    tiny = model()
+    choice = choose(tiny)
+    return tiny, Renderer(tokenizer(), ResponsePrompt(demonstrations=0)), choice
+
+
+def run(scored, families, **settings):
+    model, renderer, choice = scored
+    renderer = settings.pop("renderer", renderer)
+    records = [one if isinstance(one, ReadRecord) else ReadRecord(one.id, value=one) for one in families]
+    return list(switch(records, model, renderer, choice, **settings))
+
+
+def plain_mean(model, tokenizer, before, *parts):
+    """Mean log-probability of the scored texts: one plain forward over one sequence.
+
+    Parts are texts after the prompt, each with whether it is scored.
+    """
+    import torch
+
+    ids, wanted = list(tokenizer(before, add_special_tokens=False)["input_ids"]), []
+    for text, counts in parts:
+        tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+        wanted += range(len(ids), len(ids) + len(tokens)) if counts else ()
+        ids += tokens
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([ids])).logits[0]
+    # A token is predicted by the row before it.
+    logprobs = logits[[place - 1 for place in wanted]].double().log_softmax(-1)
+    return float(np.mean([float(row[ids[place]]) for row, place in zip(logprobs, wanted, strict=True)]))
+
+
+def plain_scores(model, renderer, family):
+    """The table of appendix D.3, written out."""
+    gold, edit, asked = family.gold, fixed_edit(family), family.question_edit.view
+    first, other = edit.first_affected_step, edit.view
+    tokenizer = renderer.tokenizer
+
+    def step(evidence, view):
+        prefix = "".join(f"{n}. {text}\n" for n, text in enumerate(gold.trace.texts[:first], start=1))
+        parts = [(f"{prefix}{first + 1}.", False), (f" {view.trace.texts[first]}\n", True)]
+        return plain_mean(model, tokenizer, renderer.prompt_text(gold.question, evidence), *parts)
+
+    def trace(question, view):
+        parts = [
+            part
+            for n, text in enumerate(view.trace.texts, start=1)
+            for part in ((f"{n}.", False), (f" {text}\n", True))
+        ]
+        return plain_mean(model, tokenizer, renderer.prompt_text(question, gold.evidence), *parts)
+
+    def answer(given, view):
+        parts = [(f"{given.trace.numbered}Final answer:", False), (f" {view.answer}", True)]
+        return plain_mean(model, tokenizer, renderer.prompt_text(gold.question, gold.evidence), *parts)
+
+    return {
+        "S.o+": step(gold.evidence, gold),
+        "S.o-": step(gold.evidence, other),
+        "S.c+": step(other.evidence, other),
+        "S.c-": step(other.evidence, gold),
+        "T.o+": trace(gold.question, gold),
+        "T.o-": trace(gold.question, asked),
+        "T.c+": trace(asked.question, asked),
+        "T.c-": trace(asked.question, gold),
+        "C.o+": answer(gold, gold),
+        "C.o-": answer(gold, other),
+        "C.c+": answer(other, other),
+        "C.c-": answer(other, gold),
+    }
+
+
+def test_scores_are_those_of_plain_forwards(scored, families):
+    model, renderer, choice = scored
+    assert choice.strategy == "tree"
+    chosen = families[:3]
+    for record, family in zip(run(scored, chosen), chosen, strict=True):
+        expected = plain_scores(model, renderer, family)
+        assert list(record.value.scores) == list(expected)
+        for name, value in expected.items():
+            assert record.value.scores[name] == pytest.approx(value, abs=2e-5), name
+        assert record.value.passage_id == fixed_edit(family).passage_id
+        assert (record.value.family_id, record.value.benchmark) == (family.id, family.source.benchmark)
+
+
+def test_gold_and_edit_exchanged_exchange_the_directions_of_support(scored, families):
+    (family,) = [replace(one, evidence_edits=(fixed_edit(one),)) for one in families[:1]]
+    edit = family.evidence_edits[0]
+    mirrored = replace(
+        family,
+        gold=replace(edit.view, kind=ViewKind.GOLD),
+        evidence_edits=(
+            EvidenceEdit(replace(family.gold, kind=ViewKind.EVIDENCE_CF), edit.passage_id, edit.first_affected_step),
+        ),
+    )
+    ours, theirs = (record.value.margins for record in run(scored, [family, mirrored]))
+    assert isclose(ours["S.o"], theirs["S.c"], abs_tol=1e-5)
+    assert isclose(ours["S.c"], theirs["S.o"], abs_tol=1e-5)
+    assert not isclose(ours["S.o"], ours["S.c"], abs_tol=1e-3)
+
+
+def test_how_families_share_forwards_changes_no_score(scored, families, monkeypatch):
+    alone = run(scored, families, tokens_per_forward=1)
+    monkeypatch.setattr("eclose.training.switch_test._WINDOW", 3)
+    for one, other in zip(alone, run(scored, families), strict=True):
+        assert one.where == other.where
+        assert list(one.value.scores.values()) == pytest.approx(list(other.value.scores.values()), abs=2e-5)
+
+
+def test_every_record_comes_out_once_and_in_order(scored, families):
+    _, renderer, _ = scored
+    lengths = {
+        family.id: max(len(score.path.ids) for score in Pack(family, fixed_edit(family), renderer).comparisons())
+        for family in families
+    }
+    broken = ReadRecord("line 3", error=RecordError("is no family."), error_kind="wrong record")
+    refused = ReadRecord("line 5", rejected="duplicate")
+    *_, second, longest = sorted(lengths.values())
+    assert second < longest
+    given = [families[0], families[1], broken, families[2], refused, families[3]]
+    found = run(scored, given, renderer=replace(renderer, max_length=second))
+    assert [record.where for record in found] == [getattr(one, "where", None) or one.id for one in given]
+    assert (found[2], found[4]) == (broken, refused)
+    for record in (found[0], found[1], found[3], found[5]):
+        assert record.rejected == (TOO_LONG if lengths[record.where] == longest else None)
+        assert (record.value is None) == (lengths[record.where] == longest)
+
+
+def test_a_model_that_is_ill_is_not_a_model_that_fails(scored, families):
+    import torch
+    from tests.tiny_models import model
+
+    ill = model()
+    with torch.no_grad():
+        ill.lm_head.weight.fill_(nan)
+    _, renderer, choice = scored
+    ill.set_attn_implementation(scored[0].config._attn_implementation)
+    rows = [record.value for record in run((ill, renderer, choice), families[:2])]
+    rate = switch_rates(rows)[-1].edges[S].switched
+    assert (rate.value, rate.n, rate.unjudged) == (None, 0, 2)
+    assert rows[0].unjudged["S.o"] == "S.o+ is nan, S.o- is nan"
+
+
+def test_the_model_is_left_as_it_was(scored, families):
+    model, *_ = scored
+    model.train()
+    run(scored, families[:1])
+    assert model.training
+    model.eval()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_strategies_agree(scored, families):
+    from eclose.likelihood.exactness_check import Choice
+    from eclose.likelihood.score import Backend, Strategy
+
+    model, renderer, _ = scored
+    plain = run((model, renderer, Choice(Strategy.NAIVE, Backend.SDPA)), families[:1])
+    shared = run(scored, families[:1])
+    assert list(shared[0].value.scores.values()) == pytest.approx(list(plain[0].value.scores.values()), abs=2e-5)
+
+
+def test_reading_results_needs_no_torch():
+    script = "import sys, eclose.training.switch_test, eclose.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_rows_written_before_sources_were_kept_can_still_be_read(families, tmp_path):
+    from dataclasses import asdict
+
+    from eclose.core.response import Source
+    from eclose.store.records.jsonl import read
+
+    told = asdict(FamilySwitch.of(families[0], fixed_edit(families[0]), values(), "runs/a", Source("qwen", "sft", 43)))
+    assert (told["model"], told["method"], told["seed"]) == ("qwen", "sft", 43)
+    old = {name: value for name, value in told.items() if name not in ("model", "method", "seed")}
+    (tmp_path / "old.jsonl").write_text(json.dumps(old) + "\n")
+    (old_row,) = read(tmp_path / "old.jsonl", FamilySwitch)
+    assert (old_row.system, old_row.model, old_row.method, old_row.seed) == ("runs/a", None, None, None)

@@ -1,0 +1,94 @@
+"""Sources that cannot be built on: each is refused at the door for what was planted, and none gives itself away."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from random import Random
+
+import pytest
+from tests.world.building import build, world_model
+
+from eclose.core.instance import Instance
+from eclose.errors import SettingError
+from eclose.world.faulty.bad_sources import KINDS, make_sources, spoil
+from eclose.world.make.instances import make_item
+
+PROFILES = ("2wiki", "musique", "hotpot", "short-easy", "short-hard")
+DEFECTS = {
+    "missing_passage": {"underdetermined", "broken_link"},
+    "second_answer": {"underdetermined"},
+    "broken_link": {"broken_link", "underdetermined"},
+    "wrong_reference": {"unsupported_reference"},
+    "malformed_question": {"malformed"},
+    "one_passage": {None},
+    "told_elsewhere": {None},
+    "long_answer": {"long_answer"},
+}
+"""What the screen calls each; nothing is wrong with the last two but where the answer stands."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_spoilt_source_is_refused_at_the_screen(kind):
+    model, made = world_model(), 0
+    for profile in PROFILES:
+        for index in range(10):
+            source = spoil(make_item(profile, 13, index), kind, Random(index))
+            if source is None:
+                continue
+            made += 1
+            built = build(source, model)
+            assert built.reason.startswith("screen_seed: "), (kind, source.id)
+            name, said = model.said[-1]
+            assert name == "screen_seed"
+            assert said["defect"] in DEFECTS[kind]
+    assert made >= 30
+
+
+def test_what_is_wrong_shows_in_the_judgement_it_belongs_to():
+    item, model = make_item("2wiki", 13, 3), world_model()
+    for kind, name in (("one_passage", "support"), ("told_elsewhere", "elsewhere"), ("second_answer", "unique")):
+        assert build(spoil(item, kind, Random(1)), model).reason == f"screen_seed: {name}"
+
+
+def test_nothing_but_what_is_wrong_changes():
+    """Ids, marks and the number of passages are those of the good source."""
+    parts = {"question", "evidence", "reference_answer", "aliases"}
+    for index in range(10):
+        item = make_item("hotpot", 13, index)
+        for kind in KINDS:
+            source = spoil(item, kind, Random(index))
+            if source is None:
+                continue
+            changed = {
+                one.name for one in fields(Instance) if getattr(source, one.name) != getattr(item.instance, one.name)
+            }
+            assert changed
+            assert changed <= parts
+            assert [one.id for one in source.evidence] == [one.id for one in item.instance.evidence]
+
+
+def test_the_share_of_spoilt_sources_is_the_one_asked_for():
+    made = list(make_sources("2wiki", 5, 200, 0.3))
+    spoilt = [source for source in made if source.kind is not None]
+    # Four standard deviations of a binomial of 200.
+    assert abs(len(spoilt) / 200 - 0.3) < 4 * (0.3 * 0.7 / 200) ** 0.5
+    assert {source.kind for source in spoilt} == set(KINDS)
+    assert [source.instance.id for source in made] == [make_item("2wiki", 5, index).instance.id for index in range(200)]
+    assert made == list(make_sources("2wiki", 5, 200, 0.3))
+    assert made[:20] == list(make_sources("2wiki", 5, 20, 0.3))
+
+
+def test_the_good_ones_are_left_as_they_were_and_pass_the_screen():
+    model = world_model()
+    for index, source in enumerate(make_sources("2wiki", 6, 20, 0.5)):
+        if source.kind is None:
+            assert source.instance == make_item("2wiki", 6, index).instance
+            built = build(source.instance, model)
+            assert built.family is not None or not built.reason.startswith("screen_seed")
+
+
+def test_settings_that_cannot_work_are_refused():
+    with pytest.raises(SettingError, match="no way to spoil"):
+        spoil(make_item("2wiki", 1, 0), "coffee", Random(1))
+    with pytest.raises(SettingError, match="between 0 and 1"):
+        next(make_sources("2wiki", 1, 1, 2.0))

@@ -1,0 +1,268 @@
+"""Everything the saboteur plants, the oracle finds, and nothing else."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+import pytest
+
+from eclose.core.judgment import LocalFailure
+from eclose.core.response import parse_completion
+from eclose.core.verdict import FailureClass, Verdict
+from eclose.store.records.jsonl import check
+from eclose.world.faulty.broken_responses import PLANS, Blow, Plan, _Smith, sabotage
+from eclose.world.language import relations as rel
+from eclose.world.language.claims import Fact
+from eclose.world.language.phrases import Phrase
+from eclose.world.language.questions import Agree, Choose, Lookup, Span
+from eclose.world.make.alternatives import Alternatives
+from eclose.world.make.instances import make_item
+from eclose.world.make.shapes import PROFILES
+from eclose.world.oracle.answer_equality import same_answer
+from eclose.world.oracle.judge import judge
+
+# The share of items that can fail in a way: a comparison has no false premise to run through, a chain no computation.
+RARE = {
+    Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL): 0.5,
+    Plan(LocalFailure.INVALID_INFERENCE, None, Blow.FATAL): 0.55,
+    Plan(LocalFailure.CONSTRAINT_OR_COMPUTATION, None, Blow.FATAL): 0.15,
+    Plan(LocalFailure.INVALID_INFERENCE, FailureClass.PATH_DEVIATION): 0.4,
+    **{Plan(LocalFailure.INVALID_INFERENCE, broken): 0.65 for broken in (None, *list(FailureClass)[1:3])},
+}
+USUAL = 0.85
+
+
+def recovers(item, planted):
+    judgment = judge(item.instance, planted.response)
+    assert judgment.verdict == planted.verdict, planted.response.completion
+    assert [(s.substantive, s.sound, s.failure) for s in judgment.steps] == [
+        (s.substantive, s.sound, s.failure) for s in planted.steps
+    ], planted.response.completion
+    assert judgment.unjudged == {}
+
+
+def name_of(plan):
+    return f"{plan.local}-{plan.broken}-{plan.blow}"
+
+
+@pytest.mark.parametrize("plan", [Plan(), *PLANS], ids=name_of)
+def test_every_planted_label_and_code_is_recovered(plan, items):
+    made = 0
+    for item in items:
+        if planted := sabotage(item, plan, "seed"):
+            recovers(item, planted)
+            made += 1
+    assert made / len(items) >= RARE.get(plan, USUAL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_planted_label_and_code_is_recovered_over_many_items(profile):
+    for index in range(300):
+        item = make_item(profile, 23, index)
+        for number, plan in enumerate((Plan(), *PLANS)):
+            if planted := sabotage(item, plan, str(number % 3)):
+                recovers(item, planted)
+
+
+def test_there_are_28_ways_to_fail():
+    assert len(PLANS) == len(set(PLANS)) == 5 * 2 + 3 + 5 * 3
+    assert Plan() not in PLANS
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=name_of)
+def test_a_plan_is_carried_out(plan, items):
+    for item in items[::3]:
+        planted = sabotage(item, plan, "other")
+        if planted is None:
+            continue
+        verdict, failures = planted.verdict, {step.failure for step in planted.steps} - {None}
+        assert verdict.locally_sound is (plan.local is None)
+        assert failures <= {plan.local, LocalFailure.INVALID_INFERENCE}
+        assert (plan.local in failures) or plan.local is None
+        if plan.broken is not None:
+            assert verdict.failure_class is plan.broken
+        elif plan.blow is Blow.HARMLESS:
+            assert verdict == Verdict(False, True, True, True, True)
+        else:
+            assert verdict.correct is False
+            assert verdict.complete is False
+        assert planted.plan == plan
+
+
+def test_what_was_planted_is_a_good_record(items):
+    for item in items[::5]:
+        for plan in PLANS:
+            if planted := sabotage(item, plan, "seed"):
+                response = planted.response
+                check(response)
+                parsed = parse_completion(response.completion)
+                assert (parsed.trace, parsed.answer) == (response.trace, response.answer)
+                assert len(planted.steps) == len(response.trace)
+                assert response.instance_id == item.instance.id
+
+
+def test_ids_tell_the_plans_of_an_item_apart(items):
+    ids = [made.response.id for plan in (Plan(), *PLANS) if (made := sabotage(items[0], plan, "seed"))]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_same_seed_breaks_the_same_way(items):
+    for item in items[:20]:
+        for plan in PLANS[::4]:
+            assert sabotage(item, plan, "a") == sabotage(item, plan, "a")
+    texts = {made.response.completion for seed in "abcdef" if (made := sabotage(items[0], Plan(), seed))}
+    assert len(texts) > 1
+
+
+def planted_all(items, plan, seeds="abc"):
+    return [(item, made) for item in items for seed in seeds if (made := sabotage(item, plan, seed))]
+
+
+def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(items):
+    made = planted_all(items, Plan(None, FailureClass.INCOMPLETE_REASONING))
+    assert 0.2 < sum(one.verdict.correct for _, one in made) / len(made) < 0.8
+    wrong = [one.response for _, one in made if not one.verdict.correct]
+    last = [response for response in wrong if response.answer.strip(".") in response.trace.texts[-1]]
+    assert len(last) / len(made) > 0.05
+
+
+def test_a_decoupled_answer_may_hedge_between_right_and_wrong(items):
+    made = planted_all(items, Plan(None, FailureClass.ANSWER_DECOUPLING))
+    torn = [(item, one) for item, one in made if " or " in one.response.answer]
+    assert 0.1 < len(torn) / len(made) < 0.6
+    for item, one in torn:
+        names = one.response.answer.strip(".").split(" or ")
+        assert sum(same_answer(name, item.solution.answer) for name in names) == 1
+        assert one.verdict.correct is False
+
+
+def test_a_deviating_trace_may_end_with_the_right_answer(items):
+    made = planted_all(items, Plan(None, FailureClass.PATH_DEVIATION))
+    correct = [one for _, one in made if one.verdict.correct]
+    assert 0.1 < len(correct) / len(made) < 0.35
+    assert not any(one.verdict.closed for one in correct)
+
+
+@pytest.fixture(scope="module")
+def spans():
+    return [item for index in range(250) if isinstance((item := make_item("hotpot", 31, index)).target, Span)]
+
+
+def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
+    # What leads to one side of a span is no deviation from it, though it is a sibling of the other side.
+    assert len(spans) > 4
+    for item in spans:
+        sides = item.target.phrases()
+        for other, _ in _Smith(item, Random(0)).others.targets():
+            phrase = other.phrase
+            assert not any(phrase.base == side.base and phrase.path == side.path[: len(phrase.path)] for side in sides)
+        for plan in PLANS:
+            for seed in "abc":
+                if planted := sabotage(item, plan, seed):
+                    recovers(item, planted)
+
+
+def test_right_answers_are_submitted_in_many_forms(items):
+    forms = Counter()
+    for item, one in planted_all(items, Plan()):
+        assert same_answer(one.response.answer, item.solution.answer)
+        forms[one.response.answer == item.instance.reference_answer] += 1
+    assert forms[False] > 0.3 * forms.total()
+
+
+def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
+    item = spans[0]
+    for answer in ("1", "2", "40"):
+        smith = _Smith(replace(item, solution=replace(item.solution, answer=answer)), Random(1))
+        assert all(int(smith.others.answer()) > 0 for _ in range(50))
+
+
+@pytest.mark.parametrize("kind", [Lookup, Choose, Agree, Span])
+def test_a_wrong_answer_is_wrong(kind, items, spans):
+    asked = [item for item in (*items, *spans) if isinstance(item.target, kind)]
+    assert asked
+    for item in asked:
+        other = _Smith(item, Random(2)).others.answer()
+        assert other is None or not same_answer(other, item.solution.answer)
+
+
+def without_evidence(item):
+    """A saboteur who finds nothing in the passages."""
+    smith = _Smith(item, Random(0))
+    smith.evidence = type(smith.evidence)(())
+    smith.others = replace(smith.others, evidence=smith.evidence)
+    return smith
+
+
+def test_where_nothing_else_is_named_there_is_no_other_value(items):
+    smith = without_evidence(items[0])
+    assert smith.others.value(rel.MOTHER, "Petra Lind") is None
+    assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT)) is None
+    assert smith.draft(Plan(LocalFailure.INVALID_INFERENCE)) is None
+
+
+def test_an_item_that_is_one_fact_cannot_stop_short(items):
+    item = next(item for item in items if isinstance(item.target, Lookup) and item.target.phrase.path)
+    first = item.solution.moves[0]
+    solution = replace(item.solution, moves=(first,), answer=first.claim.value)
+    single = replace(item, target=Lookup(first.claim.phrase), solution=solution)
+    for plan in (
+        Plan(None, FailureClass.INCOMPLETE_REASONING),
+        Plan(LocalFailure.INVALID_INFERENCE, None, Blow.FATAL),
+        Plan(LocalFailure.OTHER, None, Blow.FATAL),
+    ):
+        assert sabotage(single, plan, "s") is None
+
+
+def test_a_link_between_names_is_neither_denied_nor_called_missing(items):
+    def with_alias(item):
+        return any(isinstance(m.claim, Fact) and m.claim.phrase.path == (rel.ALIAS,) for m in item.solution.moves)
+
+    linked = [item for item in items if with_alias(item)]
+    assert linked
+    for item in linked:
+        for plan in PLANS:
+            for seed in "abcdef":
+                if planted := sabotage(item, plan, seed):
+                    recovers(item, planted)
+
+
+def test_a_namesakes_value_is_no_invented_content(items):
+    smith = _Smith(items[0], Random(0))
+    reading = next(r for r in smith.evidence.readings if r.statements)
+    statement = next(s for s in reading.statements if s.subject is None and s.era is None)
+    fact = Fact(Phrase(reading.name, (statement.relation,)), statement.value)
+    assert smith._namesake_has(fact, statement.value)
+    assert not smith._namesake_has(fact, "Nobody Else")
+
+
+def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
+    tried = 0
+    for item in items:
+        smith = _Smith(item, Random(0))
+        fact = smith.moves[smith.facts[-1]].claim
+        others = {way.value for way in smith.evidence.ways(fact.phrase)} - {fact.value}
+        if isinstance(item.target, Lookup) and item.target.phrase.path and others:
+            monkeypatch.setattr(Alternatives, "value", partial(lambda value, *_: value, min(others)))
+            assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL)) is None
+            tried += 1
+    assert tried
+
+
+def test_a_chain_that_begins_with_a_link_cannot_stop_at_it(items):
+    item = next(item for item in items if isinstance(item.target, Lookup) and item.target.phrase.path)
+    link = replace(item.solution.moves[0], claim=Fact(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh"))
+    short = replace(item, solution=replace(item.solution, moves=(link, item.solution.moves[1])))
+    assert sabotage(short, Plan(None, FailureClass.INCOMPLETE_REASONING), "s") is None
+
+
+def test_without_another_name_there_is_no_false_premise_and_no_false_conclusion(items):
+    named = [item for item in items if isinstance(item.target, Lookup) and not item.solution.answer[:1].isdigit()]
+    smith = without_evidence(named[0])
+    assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL)) is None
+    assert smith.draft(Plan(LocalFailure.INVALID_INFERENCE, None, Blow.FATAL)) is None
+    assert smith.draft(Plan(LocalFailure.OTHER, None, Blow.FATAL)) is None
+    assert smith.draft(Plan(None, FailureClass.ANSWER_DECOUPLING)) is None
+    assert smith._guess(replace(named[0].solution.moves[-1])) is None

@@ -1,0 +1,235 @@
+"""Passages say what the facts are, in many ways, and are read from their words alone."""
+
+from random import Random
+
+import pytest
+
+from eclose.world.language import relations as rel
+from eclose.world.language.facts import Entity, Scene, Statement
+from eclose.world.language.fillers import BY_KIND, POOLS, is_filler, write_filler
+from eclose.world.language.names import GENRES
+from eclose.world.language.passages import _DATED, _OPENINGS, read_passage, write_passage
+from eclose.world.language.phrases import capitalised, with_plain_articles
+from eclose.world.language.relations import ORDERS, RELATIONS, TYPE_WORDS
+from eclose.world.language.values import ValueKind
+from eclose.world.make.instances import make_item
+
+KINDS = tuple(TYPE_WORDS)
+
+
+def furnished(kind, seed):
+    scene = Scene(Random(f"{kind}{seed}"))
+    entity = scene.entity(kind)
+    for relation in (one for one in RELATIONS if one.subject == kind):
+        if scene.rng.random() < 0.6:
+            entity.say(relation, scene.literal(relation))
+    scene.furnish(entity)
+    return entity
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_statement_of_an_entity_reads_back_from_its_passage(kind):
+    for seed in range(60):
+        entity = furnished(kind, seed)
+        passage = write_passage(entity, 0, seed=str(seed), words=20 + seed)
+        reading = read_passage(passage.title, passage.text)
+        assert reading.unread == ()
+        assert (reading.name, reading.kind) == (entity.name, kind)
+        assert reading.occupation == entity.occupation
+        assert set(reading.statements) == set(entity.statements), passage.text
+
+
+@pytest.mark.parametrize("profile", ["2wiki", "musique", "hotpot"])
+def test_every_statement_of_every_entity_of_an_item_reads_back(profile):
+    for index in range(25):
+        item = make_item(profile, 3, index)
+        for entity, passage in zip(item.entities, item.instance.evidence, strict=True):
+            reading = read_passage(passage.title, passage.text)
+            assert set(reading.statements) == set(entity.statements), passage.text
+            assert reading.unread == ()
+
+
+@pytest.mark.parametrize(("kind", "template"), [(kind, one) for kind, all_ in _OPENINGS.items() for one in all_])
+def test_every_opening_reads_back(kind, template):
+    entity = Entity(kind, "Halmere", "Halmere", occupation="botanist" if kind == rel.PERSON else None)
+    scene = Scene(Random(template))
+    slots = {"{occupation}": "botanist", "{genre}": GENRES[0], "{industry}": "shipping", "{adjective}": "old",
+             "{field}": "translation", "{state}": "republic", "{s}": "Halmere"}  # fmt: skip
+    wanted = set()
+    text = template
+    for slot, relation in (
+        ("{released}", rel.RELEASED), ("{director}", rel.DIRECTOR), ("{published}", rel.PUBLISHED),
+        ("{author}", rel.AUTHOR), ("{issued}", rel.ISSUED), ("{performer}", rel.PERFORMER),
+        ("{country}", rel.LIES_IN), ("{seat}", rel.HEADQUARTERS), ("{founded}", rel.FOUNDED),
+        ("{location}", rel.SEATED), ("{birthplace}", rel.BIRTH_PLACE),
+    ):  # fmt: skip
+        if slot in text:
+            value = scene.literal(relation)
+            wanted.add(Statement(None, relation, value))
+            text = text.replace(slot, value)
+    for slot, relation, day in (("{born}", rel.BIRTH_DATE, "3 May 1930"), ("{died}", rel.DEATH_DATE, "May 3, 1990")):
+        if slot in text:
+            wanted.add(Statement(None, relation, "1930-05-03" if relation is rel.BIRTH_DATE else "1990-05-03"))
+            text = text.replace(slot, day)
+    for slot, word in slots.items():
+        text = text.replace(slot, word)
+    reading = read_passage("Halmere (note)", capitalised(text) + ".")
+    assert (set(reading.statements), reading.unread) == (wanted, ())
+    assert (reading.name, reading.kind, reading.occupation) == ("Halmere", kind, entity.occupation)
+
+
+def test_an_opening_with_a_value_of_the_wrong_kind_is_not_read():
+    assert read_passage("Halmere", "Halmere is a drama film from spring.").unread == (
+        "Halmere is a drama film from spring",
+    )
+    assert read_passage("Halmere", "Brenholt is an old city.").unread == ("Brenholt is a old city",)
+
+
+@pytest.mark.parametrize(("relation", "template"), [(one, form) for one, forms in _DATED.items() for form in forms])
+def test_every_dated_form_reads_back_with_its_year(relation, template):
+    name = "Halmere Works"
+    value, written = ("Brenholt", "Brenholt") if relation.object else ("8100", "8,100")
+    for whom, subject in ((name, None), ("it", None), ("Other Works", "Other Works")):
+        core = template.replace("{era}", "1950").replace("{s}", whom).replace("{o}", written)
+        reading = read_passage(name, capitalised(core) + ".")
+        assert reading.statements == (Statement(subject, relation, value, 1950),)
+    nonsense = template.replace("{era}", "May").replace("{s}", name).replace("{o}", written)
+    assert read_passage(name, capitalised(nonsense) + ".").statements == ()
+
+
+@pytest.mark.parametrize(("kind", "template"), [(kind, one) for kind, all_ in BY_KIND.items() for one in all_])
+def test_every_sentence_that_says_nothing_is_known_as_such(kind, template):
+    rng = Random(template)
+    for _ in range(10):
+        used = {other for other in BY_KIND[kind] if other != template}
+        written = write_filler(kind, rng, used)
+        assert written is not None
+        assert is_filler(with_plain_articles(capitalised(written)))
+        assert write_filler(kind, rng, used) is None
+        reading = read_passage("Halmere", capitalised(written) + ".")
+        assert (reading.statements, reading.unread) == ((), ())
+
+
+def test_every_word_of_every_pool_is_known():
+    for kind, templates in BY_KIND.items():
+        for template in templates:
+            for slot, pool in POOLS.items():
+                for word in pool if f"{{{slot}}}" in template else ():
+                    text = template
+                    for other, words in POOLS.items():
+                        text = text.replace(f"{{{other}}}", word if other == slot else words[0])
+                    assert is_filler(with_plain_articles(capitalised(text))), (kind, text)
+
+
+def test_a_sentence_that_says_nothing_with_a_fact_in_it_is_not_one():
+    assert not is_filler("A foundation for memory bears its name, and it was founded by Tomas Rell")
+    assert not is_filler("")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "parts"),
+    [
+        ("Tomas Rell was a genius.", ("Tomas Rell was a genius",)),
+        ("Tomas Rell was born in spring.", ("Tomas Rell was born in spring",)),
+        ("The director of Golden Tide was born in Halmere.", ("The director of Golden Tide was born in Halmere",)),
+        ("He was born in Halmere, and nobody noticed.", ("nobody noticed",)),
+        ("Nobody noticed, and nobody cared.", ("Nobody noticed", "nobody cared")),
+    ],
+)  # fmt: skip
+def test_a_foreign_sentence_is_reported(sentence, parts):
+    known = "Tomas Rell (born 3 May 1930) is a botanist."
+    for text in (f"{known} {sentence}", f"{sentence} {known}"):
+        reading = read_passage("Tomas Rell", text)
+        assert reading.unread == parts
+        assert Statement(None, rel.BIRTH_DATE, "1930-05-03") in reading.statements
+
+
+def test_foreign_sentences_anywhere_in_a_made_passage_are_reported(items):
+    strange = "Pigs have been seen to fly"
+    for item in items[::10]:
+        passage = item.instance.evidence[0]
+        before = read_passage(passage.title, passage.text)
+        sentences = passage.text.removesuffix(".").split(". ")
+        for place in range(len(sentences) + 1):
+            text = ". ".join([*sentences[:place], strange, *sentences[place:]]) + "."
+            reading = read_passage(passage.title, text)
+            assert reading.unread == (strange,)
+            assert reading.statements == before.statements
+
+
+def test_an_edited_passage_counts_as_it_stands(items):
+    changed = 0
+    for item in items:
+        for entity, passage in zip(item.entities, item.instance.evidence, strict=True):
+            for statement in entity.statements:
+                if statement.relation.kind is ValueKind.YEAR and passage.text.count(statement.value) == 1:
+                    other = str(int(statement.value) - 1)
+                    reading = read_passage(passage.title, passage.text.replace(statement.value, other))
+                    kept = set(entity.statements) - {statement}
+                    edited = Statement(None, statement.relation, other, statement.era)
+                    assert set(reading.statements) == kept | {edited}
+                    changed += 1
+    assert changed > 200
+
+
+def test_a_name_changed_everywhere_changes_the_reading():
+    text = "Paper Lighthouse is a 1971 drama film directed by Tomas Rell. The film was directed by Tomas Rell."
+    before = read_passage("Paper Lighthouse", text)
+    after = read_passage("Paper Lighthouse", text.replace("Tomas Rell", "Petra Lind"))
+    assert [s.value for s in before.statements] == ["1971", "Tomas Rell"]
+    assert [s.value for s in after.statements] == ["1971", "Petra Lind"]
+    half = read_passage("Paper Lighthouse", text.replace("Tomas Rell", "Petra Lind", 1))
+    assert [s.value for s in half.statements] == ["1971", "Petra Lind", "Tomas Rell"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "statement"),
+    [
+        ("She was born in Halmere.", Statement(None, rel.BIRTH_PLACE, "Halmere")),
+        ("Lind was born in Halmere.", Statement(None, rel.BIRTH_PLACE, "Halmere")),
+        ("Petra Lind was born in Halmere.", Statement(None, rel.BIRTH_PLACE, "Halmere")),
+        ("Ines Varga was born in Halmere.", Statement("Ines Varga", rel.BIRTH_PLACE, "Halmere")),
+        ("She directed Paper Lighthouse.", Statement("Paper Lighthouse", rel.DIRECTOR, "Petra Lind")),
+        ("The film Paper Lighthouse was directed by she.", Statement("Paper Lighthouse", rel.DIRECTOR, "Petra Lind")),
+    ],
+)
+def test_whom_a_sentence_is_about(sentence, statement):
+    assert read_passage("Petra Lind (botanist)", sentence).statements == (statement,)
+
+
+def test_a_thing_may_be_called_by_its_kind():
+    reading = read_passage("Halmere", "The city has 8,100 inhabitants. The country of Halmere is fine.")
+    assert reading.statements == (Statement(None, rel.POPULATION, "8100"),)
+    assert reading.unread == ("The country of Halmere is fine",)
+
+
+def test_equal_seeds_give_equal_words_around_a_changed_value():
+    entity = furnished(rel.CITY, 4)
+    before = write_passage(entity, 0, seed="same", words=80).text
+    assert before == write_passage(entity, 0, seed="same", words=80).text
+    old = entity.value(rel.POPULATION)
+    assert old is not None
+    new = str(int(old) + 1)
+    entity.statements = [
+        Statement(None, s.relation, new, s.era) if (s.relation, s.era) == (rel.POPULATION, None) else s
+        for s in entity.statements
+    ]
+    after = write_passage(entity, 0, seed="same", words=80).text
+    assert after == before.replace(f"{int(old):,}", f"{int(new):,}")
+    assert after != before
+
+
+def test_a_passage_is_about_as_long_as_it_was_to_be():
+    lengths = [
+        len(write_passage(furnished(rel.PERSON, seed), 0, seed=str(seed), words=90).text.split()) for seed in range(100)
+    ]
+    assert 80 < sum(lengths) / 100 < 105
+
+
+def test_an_empty_passage_says_nothing():
+    reading = read_passage("Halmere", "")
+    assert (reading.kind, reading.occupation, reading.statements, reading.unread) == (None, None, (), ())
+
+
+def test_every_order_is_of_something_that_can_be_stated():
+    assert all(relation in RELATIONS for relation in ORDERS)

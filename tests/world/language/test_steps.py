@@ -1,0 +1,302 @@
+"""What a writer can say in a step, a reader understands: every opener, every form, every kind of claim."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from eclose.world.language import names
+from eclose.world.language import relations as rel
+from eclose.world.language import steps as grammar
+from eclose.world.language.claims import (
+    Agreed,
+    Apart,
+    Chosen,
+    Compared,
+    Denied,
+    Discourse,
+    Fact,
+    Idle,
+    Ordered,
+    Subtracted,
+    Uncovered,
+)
+from eclose.world.language.phrases import Phrase, Which, capitalised, write_phrase, write_said
+from eclose.world.language.questions import superlatives
+from eclose.world.language.relations import ORDERS, RELATIONS, ROLE_NOUNS, SAME, TYPE_WORDS
+from eclose.world.language.steps import Writer, read_step
+from eclose.world.language.values import ValueKind, write_value
+
+A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
+ONE, OTHER = "Tomas R Rell", "Petra Lind"
+DIRECTED = Fact(Phrase(A, (rel.DIRECTOR,)), ONE)
+LITERALS = {ValueKind.DATE: "1950-05-07", ValueKind.YEAR: "1971", ValueKind.NUMBER: "45600", ValueKind.MINUTES: "95"}
+
+
+def read(text):
+    return read_step(text, Discourse())
+
+
+def spoken(core):
+    return capitalised(core) + "."
+
+
+OPENERS = sorted({*grammar._OPENERS, *grammar._CONCLUDERS})
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize("citation", ["", " [0]", " [12]", " [3] [4]"])
+def test_every_opener_and_citation_is_seen_through(opener, citation):
+    assert read(spoken(f"{opener.replace('{n}', '7')}{A} was directed by {ONE}{citation}")) == (DIRECTED,)
+
+
+@pytest.mark.parametrize(("relation", "form"), [(relation, form) for relation in RELATIONS for form in relation.forms])
+def test_every_form_is_a_step(relation, form):
+    value = ONE if relation.object else LITERALS[relation.kind]
+    said = grammar.Said(Phrase(A), relation, value)
+    for seed in range(4):
+        core = write_said(said, Random(seed), form=form)
+        assert read(spoken(core)) == (Fact(Phrase(A, (relation,)), value),), core
+
+
+@pytest.mark.parametrize(("relation", "phrase"), [(one, phrase) for one in RELATIONS for phrase in one.phrases])
+def test_every_phrase_is_something_and_something_is_every_phrase(relation, phrase):
+    value = ONE if relation.object else LITERALS[relation.kind]
+    words = phrase.replace("{x}", A)
+    for seed in range(4):
+        core = f"{words} is {write_value(relation.kind, value, Random(seed))}"
+        assert read(spoken(core)) == (Fact(Phrase(A, (relation,)), value),)
+    if relation.object:
+        assert read(spoken(f"{value} is {words}")) == (Fact(Phrase(A, (relation,)), value),)
+
+
+@pytest.mark.parametrize("attribute", ORDERS)
+@pytest.mark.parametrize("less", [True, False])
+def test_every_comparison_word_reads_back(attribute, less):
+    left, right = Phrase(A, (attribute,)), Phrase(B, (attribute,))
+    for words in ORDERS[attribute].less if less else ORDERS[attribute].more:
+        assert read(spoken(f"{A} {words} {B}")) == (Compared(left, right, less),)
+
+
+@pytest.mark.parametrize("attribute", ORDERS)
+@pytest.mark.parametrize("least", [True, False])
+def test_every_superlative_reads_back(attribute, least):
+    for words in superlatives(attribute, least=least):
+        assert read(spoken(f"{A} {words}")) == (Chosen(A, attribute.subject, (), attribute, least),)
+        if attribute.subject != rel.PERSON:
+            continue
+        for role, noun in ROLE_NOUNS.items():
+            wanted = (Chosen(A, role.subject, (role,), attribute, least),)
+            assert read(spoken(f"{A} has the {noun} who {words}")) == wanted
+            for kind in TYPE_WORDS[role.subject]:
+                assert read(spoken(f"{A} is the {kind} whose {noun} {words}")) == wanted
+
+
+@pytest.mark.parametrize(("relation", "forms"), [(one, forms) for one, all_ in SAME.items() for forms in all_])
+def test_every_form_of_agreement_reads_back(relation, forms):
+    for template, same in ((forms[1], True), (forms[2], False)):
+        core = template.replace("{x}", A).replace("{y}", B)
+        assert read(spoken(core)) == (Agreed(Phrase(A), Phrase(B), relation, same),)
+
+
+@pytest.mark.parametrize("template", grammar._UNCOVERED)
+def test_every_form_of_missing_evidence_reads_back(template):
+    phrase = Phrase(A, (rel.DIRECTOR, rel.MOTHER), rel.FILM)
+    assert read(spoken(template.replace("{x}", write_phrase(phrase, Random(1))))) == (Uncovered(phrase),)
+
+
+@pytest.mark.parametrize("template", grammar._APART)
+def test_every_form_of_a_span_reads_back(template):
+    left, right = Phrase(A, (rel.DIRECTOR, rel.BIRTH_DATE)), Phrase(A, (rel.RELEASED,))
+    core = template.replace("{x}", f"the birth date of the director of {A}").replace("{y}", f"the release year of {A}")
+    assert read(spoken(f"{core}41")) == (Apart(left, right, "41"),)
+    assert read(spoken(template.replace("{x}", A).replace("{y}", B) + "41")) is None
+
+
+def test_denial_reads_back_and_denies_a_fact_only():
+    assert read(f"It is not the case that {A} was directed by {ONE}.") == (Denied(DIRECTED),)
+    assert read(f"It is not the case that {A} was a triumph.") is None
+
+
+@pytest.mark.parametrize(("kind", "template"), [(kind, one) for kind, all_ in grammar._IDLE.items() for one in all_])
+def test_every_idle_step_is_known_to_assert_nothing(kind, template):
+    phrase = Phrase(A, (rel.DIRECTOR, rel.MOTHER), rel.FILM)
+    assert read(spoken(template.replace("{x}", write_phrase(phrase, Random(3))))) == (kind,)
+
+
+def test_an_idle_step_may_cite_too():
+    assert read("Let us read the passages [3].") == (Idle.TRANSITION,)
+
+
+def test_an_idle_step_about_something_unknown_is_not_read():
+    assert read("First, find a good restaurant.") is None
+
+
+@pytest.mark.parametrize("kind", list(Idle))
+def test_the_writer_writes_idle_steps_of_every_kind(kind):
+    written = {Writer(Random(seed)).idle(kind, Phrase(A, (rel.DIRECTOR,))) for seed in range(60)}
+    assert len(written) >= len(grammar._IDLE[kind])
+    assert {read(text) for text in written} == {(kind,)}
+    assert read(Writer(Random(1)).step(Idle.TRANSITION, 3)) == (Idle.TRANSITION,)
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("1971 - 1930 = 41.", Subtracted("1971", "1930", "41")),
+        ("So 1971 minus 1930 is 41.", Subtracted("1971", "1930", "41")),
+        ("7 May 1950 is earlier than May 8, 1950.", Ordered("1950-05-07", "1950-05-08", less=True)),
+        ("1971 is later than 1950.", Ordered("1971", "1950", less=False)),
+        ("45,600 is more than 45599.", Ordered("45600", "45599", less=False)),
+        ("96 is less than 1,234.", Ordered("96", "1234", less=True)),
+        ("1 hour and 35 minutes is less than 96 minutes.", Ordered("95", "96", less=True)),
+    ],
+)
+def test_arithmetic_reads_back(text, claim):
+    assert read(text) == (claim,)
+
+
+def random_name(kind, rng):
+    makers = {rel.PERSON: names.person, rel.COMPANY: names.company, rel.CITY: names.city}
+    return makers.get(kind, names.title)(rng)
+
+
+def random_fact(rng):
+    relation = rng.choice(RELATIONS)
+    base, path = random_name(relation.subject, rng), (relation,)
+    if rng.random() < 0.4 and (before := [one for one in RELATIONS if one.object == relation.subject]):
+        path = (rng.choice(before), relation)
+        base = random_name(path[0].subject, rng)
+    value = random_name(relation.object, rng) if relation.object else LITERALS[relation.kind]
+    return Fact(Phrase(base, path), value)
+
+
+def random_claim(rng):
+    fact = random_fact(rng)
+    attribute = rng.choice(list(ORDERS))
+    left, right = Phrase(random_name(attribute.subject, rng)), Phrase(random_name(attribute.subject, rng))
+    agreed = rng.choice(list(SAME))
+    deeds = ((rel.DIRECTOR, names.title(rng)), (rel.AUTHOR, names.title(rng)))
+    number = rng.choice(["96", "1971", "45600", "1950-05-07"])
+    yes = rng.random() < 0.5
+    return rng.choice(
+        [
+            fact,
+            fact,
+            Fact(Phrase(Which(deeds)), names.person(rng)),
+            Fact(Phrase(Which(deeds), (rel.MOTHER,)), names.person(rng)),
+            Denied(fact),
+            Uncovered(fact.phrase),
+            Compared(left.then(attribute), right.then(attribute), yes),
+            Ordered(number, number.replace("9", "8"), yes),
+            Chosen(names.title(rng), attribute.subject, (), attribute, yes),
+            Chosen(names.title(rng), rel.FILM, (rel.DIRECTOR,), rel.DEATH_DATE, yes),
+            Agreed(left, right, agreed, yes),
+            Agreed(left.then(rel.SPOUSE), right.then(rel.MOTHER), rel.EDUCATED, yes),
+            Subtracted("1971", "1930", "41"),
+            Apart(left.then(rel.BIRTH_DATE), right.then(rel.RELEASED), "41"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whole_traces_read_back_pronouns_and_all(seed):
+    rng = Random(seed)
+    writer, discourse = Writer(rng), Discourse()
+    for number in range(25):
+        claim = random_claim(rng)
+        text = writer.step(claim, rng.choice([None, number]), conclusion=rng.random() < 0.3)
+        assert read_step(text, discourse) == (claim,), text
+
+
+def test_two_claims_share_a_line_and_both_are_read():
+    rng = Random(4)
+    for _ in range(300):
+        writer = Writer(rng)
+        claims = tuple(random_claim(rng) for _ in range(rng.choice([2, 3])))
+        line = writer.joined(tuple(writer.step(claim, 2) for claim in claims))
+        assert read(line) == claims, line
+
+
+def chain(text):
+    discourse = Discourse()
+    return [read_step(line, discourse) for line in text.strip().splitlines()]
+
+
+def test_pronouns_stand_for_whoever_was_mentioned_last():
+    steps = chain(
+        f"""{A} was directed by {ONE}.
+        He was born in Halmere.
+        It was released in 1971.
+        It lies in Karskland.
+        The mother of {ONE} was {OTHER}.
+        She was educated at Halmere University."""
+    )
+    assert steps[1] == (Fact(Phrase(ONE, (rel.BIRTH_PLACE,)), "Halmere"),)
+    # Halmere is the thing mentioned last, and a city is never released.
+    assert steps[2] == (Fact(Phrase("Halmere", (rel.RELEASED,)), "1971"),)
+    assert steps[3] == (Fact(Phrase("Halmere", (rel.LIES_IN,)), "Karskland"),)
+    assert steps[5] == (Fact(Phrase(OTHER, (rel.EDUCATED,)), "Halmere University"),)
+
+
+def test_pronouns_are_resolved_in_every_kind_of_claim():
+    steps = chain(
+        f"""{A} was directed by {ONE}.
+        He directed {B}.
+        It is not the case that he was born in Halmere.
+        The passages do not state the mother of he.
+        He is older than {OTHER}.
+        He and {OTHER} were born in the same city.
+        The number of years between the birth date of he and the release year of {A} is 41."""
+    )
+    assert steps[1] == (Fact(Phrase(B, (rel.DIRECTOR,)), ONE),)
+    assert steps[2] == (Denied(Fact(Phrase(ONE, (rel.BIRTH_PLACE,)), "Halmere")),)
+    assert steps[3] == (Uncovered(Phrase(ONE, (rel.MOTHER,))),)
+    assert steps[4] == (Compared(Phrase(ONE, (rel.BIRTH_DATE,)), Phrase(OTHER, (rel.BIRTH_DATE,)), less=True),)
+    assert steps[5] == (Agreed(Phrase(ONE), Phrase(OTHER), rel.BIRTH_PLACE, same=True),)
+    assert steps[6] == (Apart(Phrase(ONE, (rel.BIRTH_DATE,)), Phrase(A, (rel.RELEASED,)), "41"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He was born in Halmere.",
+        f"He directed {A}.",
+        "It is not the case that he was born in Halmere.",
+        "The passages do not state the mother of he.",
+        f"He is older than {OTHER}.",
+        f"{OTHER} is older than she.",
+        f"She and {OTHER} were born in the same city.",
+    ],
+)
+def test_a_pronoun_without_anybody_is_not_read(text):
+    assert read(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Paper Lighthouse is a masterpiece.",
+        "Paper Lighthouse is Silent Orchard.",
+        "The director liked it.",
+        "So.",
+        f"{A} was directed by {ONE}; nobody knows more.",
+        f"{A} was directed by {ONE} and {OTHER} was the mother of {ONE}.",
+        "The director of Paper Lighthouse is unknown.",
+        "The release year of Paper Lighthouse is May.",
+    ],
+)
+def test_what_cannot_be_read_is_none_as_a_whole(text):
+    assert read(text) is None
+
+
+def test_a_writer_uses_pronouns_where_they_are_clear():
+    person = Fact(Phrase(A, (rel.DIRECTOR,)), OTHER)
+    born, released = Fact(Phrase(OTHER, (rel.BIRTH_PLACE,)), "Halmere"), Fact(Phrase(A, (rel.RELEASED,)), "1971")
+    seen = set()
+    for seed in range(80):
+        writer = Writer(Random(seed))
+        writer.step(person)
+        seen |= {writer.step(replace(released)).split()[0], writer.step(born).split()[0]}
+    assert {"She", "It"} <= seen

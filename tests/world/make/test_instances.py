@@ -1,0 +1,263 @@
+"""Items are functions of profile, seed and number; every one is usable; a profile looks like its benchmark."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import islice, pairwise
+from random import Random
+from statistics import median
+
+import pytest
+
+from eclose.core.answers import normalize
+from eclose.core.identity import content_hash
+from eclose.core.instance import Instance
+from eclose.core.verdict import Verdict
+from eclose.errors import SettingError
+from eclose.store.records.jsonl import check, decode, encode
+from eclose.world.faulty.broken_responses import PLANS, sabotage
+from eclose.world.language import relations as rel
+from eclose.world.language.facts import Scene
+from eclose.world.language.passages import read_passage, write_passage
+from eclose.world.language.questions import Lookup, read_question
+from eclose.world.make import instances
+from eclose.world.make.instances import make_item, make_items, profile_named, renamed
+from eclose.world.make.shapes import PROFILES, Plot, agreement, chain, span, walk
+from eclose.world.make.solve import solve
+from eclose.world.oracle.answer_equality import same_answer
+from eclose.world.oracle.evidence import Evidence
+from eclose.world.oracle.judge import judge
+
+FINGERPRINTS = """
+import sys
+from eclose.core.identity import content_hash
+from eclose.store.records.jsonl import encode
+from eclose.world.make.instances import make_item
+from eclose.world.faulty.broken_responses import PLANS, sabotage
+for name in sys.argv[1:]:
+    profile, index = name.split("/")
+    item = make_item(profile, 5, int(index))
+    broken = [sabotage(item, plan, "s") for plan in PLANS]
+    parts = [encode(item.instance).decode(), item.response.completion]
+    parts += [one.response.completion for one in broken if one is not None]
+    print(name, content_hash(parts))
+"""
+NAMES = [f"{profile}/{index}" for profile in PROFILES for index in (0, 1, 2, 7)]
+
+
+def fingerprint(name):
+    profile, index = name.split("/")
+    item = make_item(profile, 5, int(index))
+    broken = [sabotage(item, plan, "s") for plan in PLANS]
+    parts = [encode(item.instance).decode(), item.response.completion]
+    return content_hash(parts + [one.response.completion for one in broken if one is not None])
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+def test_items_and_broken_responses_are_the_same_in_every_process(hash_seed):
+    order = Random(hash_seed).sample(NAMES, len(NAMES))
+    done = subprocess.run(
+        [sys.executable, "-c", FINGERPRINTS, *order],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    there = dict(line.split() for line in done.stdout.splitlines())
+    assert there == {name: fingerprint(name) for name in NAMES}
+
+
+def test_an_item_does_not_depend_on_those_before_it():
+    stream = [item.instance for item in islice(make_items("2wiki", 8), 12)]
+    assert [make_item("2wiki", 8, index).instance for index in reversed(range(12))] == stream[::-1]
+    assert next(make_items("2wiki", 8, start=5)).instance == stream[5]
+    assert len({instance.question for instance in stream}) == 12
+
+
+def test_seeds_and_profiles_give_other_items():
+    made = {make_item(profile, seed, 0).instance.question for profile in PROFILES for seed in range(4)}
+    assert len(made) == 12
+
+
+def test_every_instance_is_a_good_record(items):
+    for item in items:
+        check(item.instance)
+        assert decode(Instance, json.loads(encode(item.instance))) == item.instance
+
+
+def test_every_question_reads_back_and_has_one_answer(items):
+    for item in items:
+        read = read_question(item.instance.question)
+        evidence = Evidence(item.instance.evidence)
+        assert type(read) is type(item.target)
+        (way,) = evidence.answers(read)
+        assert way.value == item.solution.answer
+        assert item.instance.support_ids == tuple(str(index) for index in sorted(way.support))
+        assert len(way.support) >= 2
+        assert all(same_answer(accepted, way.value) or evidence.same(accepted, way.value)
+                   for accepted in item.instance.accepted_answers)  # fmt: skip
+        assert evidence.unread == []
+
+
+def test_every_passage_can_be_made_again(items):
+    for item in items[::5]:
+        for index, entity in enumerate(item.entities):
+            assert item.passage(index, entity) == item.instance.evidence[index]
+
+
+def test_without_its_support_a_question_has_no_such_answer(items):
+    for item in items[::3]:
+        for needed in item.solution.support:
+            rest = [passage for index, passage in enumerate(item.instance.evidence) if index != needed]
+            assert all(way.value != item.solution.answer for way in Evidence(rest).answers(item.target))
+
+
+def test_the_reliable_response_is_reliable(items):
+    for item in items:
+        judgment = judge(item.instance, item.response)
+        assert judgment.verdict == Verdict(*[True] * 5), item.response.completion
+        assert judgment.unjudged == {}
+        assert item.response.instance_id == item.instance.id
+
+
+# Words of context and passages per question: the medians of the three benchmarks.
+SIZES = {"2wiki": (470, 10), "musique": (1671, 20), "hotpot": (897, 10)}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_as_large_as_its_benchmark(profile, items):
+    own = [item.instance for item in items if item.instance.benchmark == f"world-{profile}"]
+    words, passages = SIZES[profile]
+    assert median(instance.context_words for instance in own) == pytest.approx(words, rel=0.15)
+    assert {len(instance.evidence) for instance in own} == {passages}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_asks_all_its_kinds_of_questions(profile, items):
+    kinds = {item.instance.kind for item in items if item.instance.benchmark == f"world-{profile}"}
+    assert kinds == {kind for kind, _, _ in PROFILES[profile].shapes}
+
+
+def test_there_is_something_to_mislead(items):
+    # Namesakes, titles used twice, other names, older values: each in a good share of the items.
+    def share(has):
+        return sum(map(has, items)) / len(items)
+
+    names = [[entity.name for entity in item.entities] for item in items]
+    assert sum(len(set(one)) < len(one) for one in names) / len(items) > 0.1
+    assert share(lambda item: any(entity.alias for entity in item.entities)) > 0.03
+    assert share(lambda item: any(s.era for entity in item.entities for s in entity.statements)) > 0.3
+
+
+def test_aliases_are_other_forms_of_the_answer(items):
+    dated = [item for item in items if item.solution.answer.count("-") == 2 and isinstance(item.target, Lookup)]
+    assert dated
+    for item in dated:
+        assert len(item.instance.aliases) == 1
+        assert item.instance.reference_answer not in item.instance.aliases
+
+
+def test_a_person_may_be_answered_by_the_other_name(items):
+    item = next(item for item in items if any(entity.alias for entity in item.entities))
+    known = next(entity for entity in item.entities if entity.alias)
+    target = read_question("Who directed Paper Lighthouse?")
+    assert instances._aliases(target, known.name, known.name, item.entities) == (known.alias,)
+    assert instances._aliases(target, known.alias, known.alias, item.entities) == (known.name,)
+
+
+def test_an_unknown_profile_is_refused():
+    with pytest.raises(SettingError, match=r"there is no profile 'squad'\. Choose from: 2wiki, musique, hotpot"):
+        profile_named("squad")
+
+
+def test_giving_up_is_loud(monkeypatch):
+    monkeypatch.setattr(instances, "_try", lambda *_: None)
+    with pytest.raises(AssertionError, match="no usable scene in 50 attempts for 2wiki 1 2"):
+        make_item("2wiki", 1, 2)
+
+
+def test_renaming_changes_the_id_alone(items):
+    other = renamed(items[0], "x")
+    assert other.instance.id == "x"
+    assert other.instance.question == items[0].instance.question
+
+
+def test_a_scene_that_cannot_be_read_is_not_used(monkeypatch):
+    def strange(entity, index, *, seed, words):
+        passage = write_passage(entity, index, seed=seed, words=words)
+        return replace(passage, text=f"{passage.text} Pigs have been seen to fly.")
+
+    monkeypatch.setattr(instances, "write_passage", strange)
+    with pytest.raises(AssertionError, match="no usable scene"):
+        make_item("2wiki", 1, 0)
+
+
+def test_a_question_one_passage_answers_is_not_used(monkeypatch):
+    def lone(scene):
+        film = scene.entity(rel.FILM)
+        film.say(rel.RELEASED, "1971")
+        return Plot(Lookup(instances.read_question(f"When did {film.name} come out?").phrase), (film,))
+
+    profile = profile_named("2wiki")
+    monkeypatch.setattr(
+        instances, "PROFILES", {"2wiki": profile.__class__("2wiki", 10, 35, 0.5, (("lone", 1.0, lone),))}
+    )
+    with pytest.raises(AssertionError, match="no usable scene"):
+        make_item("2wiki", 1, 0)
+
+
+@pytest.mark.parametrize("kind", [rel.FILM, rel.CITY, rel.COMPANY, rel.AWARD])
+def test_a_scene_gives_every_name_once(kind):
+    scene = Scene(Random(1))
+    names = [scene.new_name(kind) for _ in range(300)]
+    # An answer is compared without its articles.
+    assert len({normalize(name) for name in names}) == 300
+
+
+def test_a_scene_gives_every_surname_once():
+    scene = Scene(Random(1))
+    assert len({scene.new_name(rel.PERSON).split()[-1] for _ in range(80)}) == 80
+
+
+@pytest.mark.parametrize(("parent", "woman"), [(rel.FATHER, False), (rel.MOTHER, True)])
+def test_fathers_are_men_and_mothers_are_women(parent, woman):
+    scene = Scene(Random(2))
+    parents = [scene.entity(rel.PERSON, scene.new_name(rel.PERSON, parent)) for _ in range(20)]
+    assert {one.woman for one in parents} == {woman}
+
+
+def test_a_fact_is_stated_once():
+    scene = Scene(Random(2))
+    entity = scene.entity(rel.FILM)
+    entity.say(rel.RELEASED, "1971")
+    entity.say(rel.RELEASED, "1971")
+    entity.say(rel.RELEASED, "1950", era=1950)
+    assert len(entity.statements) == 2
+    assert entity.value(rel.RELEASED) == "1971"
+    assert entity.value(rel.DIRECTOR) is None
+
+
+def test_walks_lead_where_the_next_relation_begins():
+    scene = Scene(Random(3))
+    for start in (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY, rel.PERSON):
+        for hops in (1, 2, 3, 4):
+            for _ in range(60):
+                path = walk(scene, start, hops)
+                assert len(path) == hops
+                assert path[0].subject == start
+                assert all(one.object == two.subject for one, two in pairwise(path))
+                assert (rel.CAPITAL, rel.LIES_IN) not in set(pairwise(path))
+
+
+@pytest.mark.parametrize("shape", [agreement, span, lambda scene: chain(scene, 4)])
+def test_shapes_hold_what_their_question_needs(shape):
+    for seed in range(30):
+        scene = Scene(Random(seed))
+        plot = shape(scene)
+        passages = [write_passage(e, i, seed=f"{seed}/{i}", words=20) for i, e in enumerate(scene.entities)]
+        assert all(read_passage(passage.title, passage.text).unread == () for passage in passages)
+        answers = Evidence(passages).answers(plot.target)
+        assert answers
+        assert len(answers) == 1 or solve(plot.target, Evidence(passages)) is None

@@ -1,0 +1,170 @@
+"""A solution states every link; a submitted answer may be put in several ways that all mean the same."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from eclose.core.instance import Passage
+from eclose.core.response import Trace
+from eclose.world.language import relations as rel
+from eclose.world.language.claims import Agreed, Apart, Chosen, Compared, Fact, Idle, Ordered, Subtracted
+from eclose.world.language.phrases import Phrase
+from eclose.world.language.questions import Lookup, read_question
+from eclose.world.make.solve import Move, solve, submit_answer, write_answer, write_steps, write_trace
+from eclose.world.oracle.answer_equality import same_answer
+from eclose.world.oracle.evidence import Evidence
+from eclose.world.oracle.view_relations import read_trace
+
+TEXTS = (
+    ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell."),
+    ("Tomas Rell", "Tomas Rell (3 May 1930 to 4 July 1990) was a film director from Halmere."),
+    ("Silent Orchard", "Silent Orchard is a 1980 comedy film directed by Nora Marsh."),
+    ("Nora Quist", "Nora Quist (born 2 March 1925 in Halmere) is a film director. She is also known as Nora Marsh."),
+    ("Halmere", "Halmere is a small city in Karskland. Halmere has 52,300 inhabitants."),
+)
+EVIDENCE = Evidence(Passage(str(index), title, text) for index, (title, text) in enumerate(TEXTS))
+
+
+def solved(question):
+    return solve(read_question(question), EVIDENCE)
+
+
+def test_a_chain_states_every_fact_and_then_the_conclusion():
+    found = solved("What is the population of the birthplace of the director of Paper Lighthouse?")
+    assert [(move.claim.value, move.passages, move.premises) for move in found.moves] == [
+        ("Tomas Rell", (0,), ()),
+        ("Halmere", (1,), ()),
+        ("52300", (4,), ()),
+        ("52300", (), (0, 1, 2)),
+    ]
+    assert (found.answer, found.support) == ("52300", {0, 1, 4})
+
+
+def test_one_fact_needs_no_conclusion():
+    found = solved("Who directed Paper Lighthouse?")
+    assert [move.claim for move in found.moves] == [Fact(Phrase("Paper Lighthouse", (rel.DIRECTOR,)), "Tomas Rell")]
+
+
+def test_another_name_is_a_link_of_its_own():
+    found = solved("When was the director of Silent Orchard born?")
+    assert Fact(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh") in [move.claim for move in found.moves]
+
+
+def test_a_choice_orders_compares_and_chooses():
+    found = solved("Which film was released first, Paper Lighthouse or Silent Orchard?")
+    assert [type(move.claim) for move in found.moves] == [Fact, Fact, Ordered, Compared, Chosen]
+    assert found.answer == "Paper Lighthouse"
+
+
+def test_a_choice_by_the_people_behind_compares_the_people():
+    found = solved("Which film's director is older, Paper Lighthouse or Silent Orchard?")
+    compared = next(move.claim for move in found.moves if isinstance(move.claim, Compared))
+    assert (compared.left.base, compared.right.base) == ("Tomas Rell", "Nora Quist")
+    assert found.answer == "Silent Orchard"
+
+
+def test_a_choice_between_works_of_one_person_compares_the_works():
+    texts = (*TEXTS[:2], ("Golden Tide", "Golden Tide is a drama film by Tomas Rell."))
+    evidence = Evidence(Passage(str(index), title, text) for index, (title, text) in enumerate(texts))
+    assert solve(read_question("Which film's director is older, Paper Lighthouse or Golden Tide?"), evidence) is None
+
+
+def test_agreement_and_spans_conclude_in_their_own_words():
+    found = solved("Were Tomas Rell and Nora Quist born in the same city?")
+    assert found.moves[-1].claim == Agreed(Phrase("Tomas Rell"), Phrase("Nora Quist"), rel.BIRTH_PLACE, same=True)
+    found = solved("How many calendar years did Tomas Rell live?")
+    assert [type(move.claim) for move in found.moves[-2:]] == [Subtracted, Apart]
+    assert found.moves[-2].claim == Subtracted("1990", "1930", "60")
+
+
+def test_a_fact_that_serves_both_sides_is_told_once():
+    found = solved("How many calendar years did the director of Paper Lighthouse live?")
+    assert [type(move.claim) for move in found.moves] == [Fact, Fact, Fact, Subtracted, Apart]
+    assert found.moves[-1].premises == (0, 1, 2)
+
+
+def test_no_answer_and_two_answers_have_no_solution():
+    assert solved("Who directed Golden Tide?") is None
+    twice = Evidence(
+        [Passage("0", "X", "X is a drama film. It was directed by Tomas Rell. It was directed by Nora Quist.")]
+    )
+    assert solve(read_question("Who directed X?"), twice) is None
+
+
+def test_every_solution_is_told_in_full(items):
+    for item in items:
+        claims = read_trace(write_trace(item.solution.moves, "seed"))
+        assert [bare(claim) for claim in claims] == [bare(move.claim) for move in item.solution.moves]
+
+
+def bare(claim):
+    """Without the types said of names, which are a matter of wording."""
+    parts = {name: getattr(claim, name) for name in ("phrase", "left", "right") if hasattr(claim, name)}
+    return replace(claim, **{name: replace(one, kind=None) for name, one in parts.items() if isinstance(one, Phrase)})
+
+
+def test_steps_know_which_moves_they_tell(items):
+    joined = 0
+    for item in items:
+        for seed in range(3):
+            steps = write_steps(item.solution.moves, str(seed))
+            assert [index for step in steps for index in step.moves] == list(range(len(item.solution.moves)))
+            assert all(("; " in step.text) == (len(step.moves) > 1) for step in steps)
+            joined += sum(len(step.moves) > 1 for step in steps)
+    assert joined > 10
+
+
+def test_an_idle_line_comes_first_and_tells_nothing(items):
+    item = next(item for item in items if isinstance(item.target, Lookup))
+    steps = write_steps(item.solution.moves, "seed", idle=item.target.phrase)
+    assert steps[0].moves == ()
+    (claim,) = read_trace(Trace.of(steps[0].text))
+    assert isinstance(claim, Idle)
+    assert [index for step in steps[1:] for index in step.moves] == list(range(len(item.solution.moves)))
+
+
+def test_equal_seeds_give_equal_words_around_a_changed_value():
+    def told(value):
+        return write_steps([Move(Fact(Phrase("Halmere", (rel.POPULATION,)), value), (0,))], "seed")[0].text
+
+    assert told("52300").replace("52,300", "52,301") == told("52301")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "forms"),
+    [
+        ("When was Tomas Rell born?", "1930-05-03", {"3 May 1930", "May 3, 1930"}),
+        ("What is the population of Halmere?", "1234", {"1234", "1,234"}),
+        ("What is the running time of Paper Lighthouse?", "95", {"95 minutes", "1 hour and 35 minutes"}),
+        ("In which year was Paper Lighthouse released?", "1971", {"1971"}),
+        ("How many calendar years did Tomas Rell live?", "60", {"60"}),
+        ("Who directed Paper Lighthouse?", "Tomas Rell", {"Tomas Rell"}),
+        ("Were Tomas Rell and Nora Quist born in the same city?", "yes", {"yes"}),
+        ("When was Tomas Rell born?", "not determined", {"not determined"}),
+        ("Who directed Paper Lighthouse and wrote Salt Letters?", "Tomas Rell", {"Tomas Rell"}),
+    ],
+)
+def test_the_ways_to_write_an_answer(question, answer, forms):
+    target = read_question(question)
+    written = {write_answer(target, answer, Random(seed)) for seed in range(40)}
+    assert written == forms
+    submitted = {submit_answer(target, answer, Random(seed)) for seed in range(200)}
+    assert submitted > written
+    assert all(same_answer(one, answer) for one in submitted)
+
+
+def test_a_person_may_be_submitted_surname_first():
+    target = read_question("Who directed Paper Lighthouse?")
+    assert "Rell, Tomas R" in {submit_answer(target, "Tomas R Rell", Random(seed)) for seed in range(40)}
+    torn = {submit_answer(target, "Tomas Rell or Petra Lind", Random(seed)) for seed in range(40)}
+    assert not any("," in one for one in torn)
+
+
+def test_a_wrong_answer_stays_wrong_however_it_is_put(items):
+    for item in items:
+        wrong = "Somebody Else" if not item.solution.answer[:1].isdigit() else f"9{item.solution.answer}"
+        for seed in range(3):
+            answer = submit_answer(item.target, item.solution.answer, Random(seed))
+            assert same_answer(answer, item.solution.answer)
+            assert not same_answer(answer, wrong)

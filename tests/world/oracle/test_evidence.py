@@ -1,0 +1,216 @@
+"""What passages establish: values, namesakes, other names, older values, unique answers, and the fewest passages."""
+
+from itertools import combinations
+
+import pytest
+
+from eclose.core.instance import Passage
+from eclose.world.language import relations as rel
+from eclose.world.language.phrases import Phrase, Which
+from eclose.world.language.questions import Agree, Choose, Lookup, Span, read_question
+from eclose.world.oracle.evidence import Evidence, Hop, Way, evidence_of, order_key, settle
+
+FILM = ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell.")
+DIRECTOR = ("Tomas Rell (film director)", "Tomas Rell (born 3 May 1930 in Halmere) is a film director.")
+FOOTBALLER = ("Tomas Rell (footballer)", "Tomas Rell (born 9 June 1955 in Brenholt) is a footballer.")
+HALMERE = ("Halmere", "Halmere is a small city in Karskland. Halmere has 52,300 inhabitants.")
+OTHER = ("Silent Orchard", "Silent Orchard is a 1980 comedy film directed by Nora Marsh.")
+NORA = ("Nora Quist", "Nora Quist (born 2 March 1925) is a film director. She is also known as Nora Marsh.")
+
+
+def passages(*texts):
+    return tuple(Passage(str(index), title, text) for index, (title, text) in enumerate(texts))
+
+
+def evidence(*texts):
+    return Evidence(passages(*texts))
+
+
+def answers(found, question):
+    target = read_question(question)
+    assert target is not None
+    return [way.value for way in found.answers(target)]
+
+
+def test_one_answer_is_a_unique_one():
+    found = evidence(FILM, DIRECTOR, HALMERE)
+    assert answers(found, "Where was the director of Paper Lighthouse born?") == ["Halmere"]
+    assert answers(found, "What is the population of the birthplace of the director of Paper Lighthouse?") == ["52300"]
+
+
+def test_two_values_leave_the_answer_ambiguous():
+    said_twice = ("Paper Lighthouse", f"{FILM[1]} It was directed by Nora Quist.")
+    found = evidence(said_twice, DIRECTOR, NORA)
+    assert answers(found, "When was the director of Paper Lighthouse born?") == ["1930-05-03", "1925-03-02"]
+
+
+def test_a_missing_link_gives_no_answer():
+    assert answers(evidence(FILM), "Where was the director of Paper Lighthouse born?") == []
+    assert answers(evidence(DIRECTOR), "Where was the director of Paper Lighthouse born?") == []
+    assert answers(evidence(), "Who directed Paper Lighthouse?") == []
+
+
+def test_of_two_namesakes_the_role_decides():
+    found = evidence(FILM, DIRECTOR, FOOTBALLER)
+    assert answers(found, "Where was the director of Paper Lighthouse born?") == ["Halmere"]
+    # Nothing tells them apart when the name alone is asked for.
+    assert answers(found, "Where was Tomas Rell born?") == ["Halmere", "Brenholt"]
+
+
+def test_a_role_nobody_has_decides_nothing():
+    song = ("Glass Anthem", "Glass Anthem is a song by Tomas Rell.")
+    found = evidence(song, DIRECTOR, FOOTBALLER)
+    assert answers(found, "Where was the performer of Glass Anthem born?") == ["Halmere", "Brenholt"]
+
+
+def test_a_title_used_twice_is_told_apart_by_what_is_asked():
+    book = ("Paper Lighthouse (novel)", "Paper Lighthouse is a 1950 novel by Nora Quist.")
+    found = evidence(FILM, book)
+    assert answers(found, "Who wrote Paper Lighthouse?") == ["Nora Quist"]
+    assert answers(found, "Who directed Paper Lighthouse?") == ["Tomas Rell"]
+    assert list(found.facts("Paper Lighthouse", rel.PUBLISHER)) == []
+
+
+def test_another_name_leads_on_and_its_passage_counts():
+    found = evidence(OTHER, NORA)
+    (way,) = found.answers(read_question("When was the director of Silent Orchard born?"))
+    assert way.value == "1925-03-02"
+    assert [hop.relation.name for hop in way.hops] == ["director", "alias", "birth date"]
+    assert way.support == {0, 1}
+    assert found.same("Nora Quist", "Nora Marsh")
+    assert found.same("Nora Marsh", "Nora Quist")
+    assert found.same("Halmere", "Halmere")
+    assert not found.same("Nora Quist", "Tomas Rell")
+
+
+def test_a_link_may_stand_in_a_third_passage():
+    nora = ("Nora Quist", "Nora Quist (born 2 March 1925) is a film director.")
+    link = ("Halmere", "Halmere is a small city. Nora Quist is also known as Nora Marsh.")
+    (way,) = evidence(OTHER, nora, link).answers(read_question("When was the director of Silent Orchard born?"))
+    assert way.support == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "older", ["In 1950 the population of Halmere was 31,000.", "At the census of 1950 it had 31,000 inhabitants."]
+)
+def test_an_older_dated_value_is_not_the_present_one(older):
+    for text in (f"{HALMERE[1]} {older}", f"{older} {HALMERE[1]}"):
+        assert answers(evidence(("Halmere", text)), "What is the population of Halmere?") == ["52300"]
+
+
+def test_an_older_value_told_elsewhere_is_not_the_present_one_either():
+    elsewhere = ("Karskland", "Karskland is a old republic. In 1950 the population of Halmere was 31,000.")
+    for texts in ((HALMERE, elsewhere), (elsewhere, HALMERE)):
+        assert answers(evidence(*texts), "What is the population of Halmere?") == ["52300"]
+    newer = ("Karskland", "Karskland is a old republic. Halmere has 60,000 inhabitants.")
+    old = ("Halmere", "Halmere is a small city. In 1950 the population of Halmere was 31,000.")
+    assert answers(evidence(old, newer), "What is the population of Halmere?") == ["60000"]
+
+
+def test_of_older_values_alone_the_latest_counts():
+    text = "Halmere is a small city. In 1950 the population of Halmere was 31,000. In 1980 it had 40,000 inhabitants."
+    dated = text.replace("In 1980 it", "At the census of 1980 it")
+    assert answers(evidence(("Halmere", dated)), "What is the population of Halmere?") == ["40000"]
+
+
+def test_a_fact_may_be_told_in_somebody_elses_article():
+    place = ("Halmere", "Halmere is a small city. Tomas Rell was born in Halmere.")
+    (way,) = evidence(FILM, place).answers(read_question("Where was the director of Paper Lighthouse born?"))
+    assert (way.value, way.support) == ("Halmere", {0, 1})
+
+
+def test_minimal_support_takes_the_passages_the_answer_needs_and_no_more():
+    # The director is named in three passages; the one that is needed anyway serves both facts.
+    told_again = (
+        "Tomas Rell",
+        "Tomas Rell (born 3 May 1930 in Halmere) is a film director. He directed Paper Lighthouse.",
+    )
+    gossip = ("Halmere", "Halmere is a small city. Tomas Rell directed Paper Lighthouse.")
+    target = read_question("Where was the director of Paper Lighthouse born?")
+    (way,) = evidence(FILM, gossip, told_again).answers(target)
+    assert way.hops[0].passages == (0, 1, 2)
+    assert way.support == {2}
+    (way,) = evidence(gossip, FILM, DIRECTOR).answers(target)
+    assert way.support == {0, 2}
+
+
+def test_of_two_ways_to_an_answer_the_shorter_is_kept():
+    found = evidence(
+        ("Paper Lighthouse", f"{FILM[1]} It was directed by Nora Quist."),
+        ("Tomas Rell", "Tomas Rell is a film director. He was born in Halmere."),
+        ("Nora Quist", "Nora Quist is a film director."),
+        ("Paper Lighthouse (film)", "Paper Lighthouse is a drama film by Nora Quist. Nora Quist was born in Halmere."),
+    )
+    (way,) = found.answers(read_question("Where was the director of Paper Lighthouse born?"))
+    assert (way.value, way.support) == ("Halmere", {3})
+
+
+def test_the_support_of_nothing_is_empty():
+    assert Way("x", ()).support == frozenset()
+    assert Way("x", (Hop("a", rel.MOTHER, "b", (4, 2)),)).support == {2}
+
+
+@pytest.mark.parametrize("kind", [Lookup, Choose, Agree, Span])
+def test_support_is_minimal_by_trying_every_smaller_set(kind, items):
+    tried = 0
+    for item in [one for one in items if isinstance(one.target, kind)][:12]:
+        given = item.instance.evidence
+        (way,) = evidence_of(given).answers(item.target)
+        assert any(
+            one.value == way.value for one in Evidence(given[i] for i in sorted(way.support)).answers(item.target)
+        )
+        for size in range(len(way.support)):
+            for some in combinations(sorted(way.support), size):
+                less = Evidence(given[i] for i in some).answers(item.target)
+                assert all(one.value != way.value for one in less)
+                tried += 1
+    assert tried
+
+
+def test_comparisons_are_settled_by_value():
+    found = evidence(FILM, OTHER, DIRECTOR, NORA)
+    assert answers(found, "Which film was released first, Paper Lighthouse or Silent Orchard?") == ["Paper Lighthouse"]
+    assert answers(found, "Which film came out last, Paper Lighthouse or Silent Orchard?") == ["Silent Orchard"]
+    older = "Which film's director is older, Paper Lighthouse or Silent Orchard?"
+    assert answers(found, older) == ["Silent Orchard"]
+    span = "How many years lie between the birth date of Nora Quist and the release year of Silent Orchard?"
+    assert answers(found, span) == ["55"]
+
+
+def test_agreement_knows_that_two_names_may_be_one_person():
+    third = ("Golden Tide", "Golden Tide is a drama film by Nora Quist.")
+    found = evidence(OTHER, NORA, third, FILM)
+    assert answers(found, "Were Silent Orchard and Golden Tide directed by the same person?") == ["yes"]
+    assert answers(found, "Were Silent Orchard and Paper Lighthouse directed by the same person?") == ["no"]
+
+
+def test_a_tie_has_no_answer():
+    twin = ("Golden Tide", "Golden Tide is a 1971 drama film directed by Nora Quist.")
+    assert answers(evidence(FILM, twin), "Which film came out last, Paper Lighthouse or Golden Tide?") == []
+    choose = Choose(("A", "B"), rel.FILM, (), rel.RELEASED, least=True)
+    assert settle(choose, "1971", "1971") is None
+
+
+def test_whoever_did_two_things_did_both():
+    book = ("Salt Letters", "Salt Letters is a novel by Tomas Rell.")
+    found = evidence(FILM, book, OTHER, DIRECTOR)
+    deeds = ((rel.DIRECTOR, "Paper Lighthouse"), (rel.AUTHOR, "Salt Letters"))
+    (way,) = found.ways(Phrase(Which(deeds)))
+    assert (way.value, way.support) == ("Tomas Rell", {0, 1})
+    assert [w.value for w in found.ways(Phrase(Which(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
+    other = ((rel.DIRECTOR, "Silent Orchard"), (rel.AUTHOR, "Salt Letters"))
+    assert found.ways(Phrase(Which(other))) == []
+
+
+def test_unread_sentences_are_kept_with_their_passage():
+    found = evidence(FILM, ("Halmere", "Halmere is nice. Halmere is a small city."))
+    assert found.unread == [(1, "Halmere is nice")]
+
+
+def test_order_is_by_number_not_by_letters():
+    assert sorted(["1234", "96", "45600"], key=order_key) == ["96", "1234", "45600"]
+    assert order_key("1950-05-07") < order_key("1950-12-01") < order_key("1951-01-01")
+
+
+def test_equal_passages_are_read_once():
+    assert evidence_of(passages(FILM)) is evidence_of(passages(FILM))

@@ -1,0 +1,230 @@
+"""The oracle's conditions on families: none against a correct one, and the right one against each that was broken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from eclose.core.instance import Passage
+from eclose.core.response import Trace
+from eclose.protocol.acceptance import WANTED
+from eclose.protocol.construction import SCHEMAS, Role, SeedDefect
+from eclose.world.make.families import make_families
+from eclose.world.make.instances import make_item
+from eclose.world.oracle.family_conditions import (
+    Told,
+    alone,
+    check_edit,
+    check_question,
+    check_target,
+    defects,
+    screen_edit,
+    screen_question,
+    screen_source,
+    steps_hold,
+    warranted,
+)
+
+PROFILES = ("2wiki", "musique", "hotpot", "short-easy", "short-hard")
+
+
+@pytest.fixture(scope="module")
+def families():
+    return [family for profile in PROFILES for family in islice(make_families(profile, 3), 12)]
+
+
+def test_nothing_is_wrong_with_a_correct_family(families):
+    assert [defects(family) for family in families] == [()] * len(families)
+
+
+def broken_gold(family, **changes):
+    return replace(family, gold=replace(family.gold, **changes))
+
+
+def broken_edit(family, **changes):
+    edit = family.evidence_edits[0]
+    return replace(family, evidence_edits=(replace(edit, view=replace(edit.view, **changes)),))
+
+
+def broken_question(family, **changes):
+    return replace(
+        family, question_edit=replace(family.question_edit, view=replace(family.question_edit.view, **changes))
+    )
+
+
+def test_a_foreign_answer_is_seen_wherever_it_stands(families):
+    for family in families:
+        new, asked = family.evidence_edits[0].view.answer, family.question_edit.view.answer
+        assert "gold: answer" in defects(broken_gold(family, answer=new))
+        assert "gold: closure.closed" in defects(broken_gold(family, answer=new))
+        found = defects(broken_edit(family, answer=family.gold.answer))
+        assert {"evidence edit 1: edited_after", "evidence edit 1: closure.edited"} <= set(found)
+        found = defects(broken_question(family, answer=family.gold.answer))
+        assert {"question edit: edited_warranted", "question edit: closure.closed"} <= set(found)
+        assert "question edit: degenerate" not in defects(broken_question(family, answer=asked))
+
+
+def test_a_foreign_trace_is_seen_wherever_it_stands(families):
+    for family in families:
+        gold, edit, asked = family.gold.trace, family.evidence_edits[0].view.trace, family.question_edit.view.trace
+        assert "gold: alignment.aligned" in defects(broken_gold(family, trace=asked))
+        assert any(one.startswith("gold: soundness") for one in defects(broken_gold(family, trace=edit)))
+        found = defects(broken_edit(family, trace=gold))
+        assert "evidence edit 1: switching.edited_after" in found
+        assert "evidence edit 1: closure.edited_to_original" in found
+        found = defects(broken_question(family, trace=gold))
+        assert {"question edit: alignment.edited", "question edit: alignment.edited_to_original"} <= set(found)
+
+
+def test_the_first_affected_step_is_held_to(families):
+    for family in families:
+        edit = family.evidence_edits[0]
+        later = replace(family, evidence_edits=(replace(edit, first_affected_step=edit.first_affected_step + 1),))
+        found = defects(later)
+        assert {"evidence edit 1: no shared beginning", "evidence edit 1: prefix.after"} <= set(found)
+        if edit.first_affected_step:
+            early = replace(family, evidence_edits=(replace(edit, first_affected_step=edit.first_affected_step - 1),))
+            assert "evidence edit 1: switching.original_after" in defects(early)
+        beyond = replace(family, evidence_edits=(replace(edit, first_affected_step=99),))
+        assert "evidence edit 1: cannot read: switching.edited_after" in defects(beyond)
+
+
+def test_support_counts(families):
+    for family in families:
+        edited = {edit.passage_id for edit in family.evidence_edits}
+        kept = tuple(one for one in family.gold.support_ids if one not in edited)
+        found = defects(broken_gold(family, support_ids=kept))
+        assert "evidence edit 1: an edit outside the support" in found
+        assert "gold: grounding.grounded" in found
+
+
+def test_what_cannot_be_read_is_never_silently_right(families):
+    for family in families[::6]:
+        odd = replace(family.source, question="Why though?")
+        found = defects(replace(broken_gold(family, question="Why though?"), source=odd))
+        assert "source: malformed" in found
+        assert "gold: cannot read: answer" in found
+        assert any(one.startswith("evidence edit 1: cannot read") or "another question" in one for one in found)
+        mumbled = Trace.of("Hm, well.", *family.gold.trace.texts)
+        assert "gold: cannot read: step 1" in defects(broken_gold(family, trace=mumbled))
+        assert "question edit: cannot read: changed" in defects(broken_question(family, question="Why though?"))
+
+
+def test_a_source_must_be_the_one_that_was_answered(families):
+    family, other = families[0], families[1]
+    assert "gold: another question or other passages than the source's" in defects(replace(family, source=other.source))
+    assert "source: there is no reference" in defects(
+        replace(family, source=replace(family.source, reference_answer=None))
+    )
+    wrong = replace(family.source, reference_answer="Nobody", aliases=())
+    assert "source: unsupported_reference" in defects(replace(family, source=wrong))
+    assert "there is no evidence edit" in defects(replace(family, evidence_edits=()))
+
+
+def test_only_one_passage_may_change(families):
+    family = families[0]
+    edit = family.evidence_edits[0]
+    other = next(n for n, one in enumerate(family.gold.evidence) if one.id != edit.passage_id)
+    evidence = list(edit.view.evidence)
+    evidence[other] = replace(evidence[other], text=f"{evidence[other].text} It rained.")
+    assert "evidence edit 1: not one changed passage" in defects(broken_edit(family, evidence=tuple(evidence)))
+    assert "question edit: other passages" in defects(broken_question(family, evidence=tuple(evidence)))
+
+
+def test_every_judgement_that_is_wanted_is_made(families):
+    """No label is missing, and none is made that nobody asked for."""
+    family = families[0]
+    gold, edit, asked = family.gold, family.evidence_edits[0], family.question_edit.view
+    place = int(edit.passage_id)
+    told, new = Told(gold.trace, gold.answer), Told(edit.view.trace, edit.view.answer)
+    made = {
+        Role.SCREEN_SEED: screen_source(gold.question, gold.evidence, [gold.answer]).judged,
+        Role.VERIFY_TARGET: check_target(gold.question, gold.evidence, (0, 1), told)[0],
+        Role.SCREEN_EVIDENCE: screen_edit(
+            gold.question, gold.evidence, place, edit.view.evidence[place], gold.answer, edit.view.answer
+        ),
+        Role.VERIFY_EVIDENCE: check_edit(gold.question, gold.evidence, edit.view.evidence, told, new, 0),
+        Role.SCREEN_QUESTION: screen_question(gold.question, asked.question, gold.evidence, gold.answer, asked.answer),
+        Role.VERIFY_QUESTION: check_question(
+            gold.question, asked.question, gold.evidence, told, Told(asked.trace, asked.answer)
+        ),
+    }
+    assert {role: set(judged.labels) for role, judged in made.items()} == {
+        role: set(names) for role, names in WANTED.items()
+    }
+    assert {role for role in made if "soundness" in SCHEMAS[role]["properties"]} == {
+        role for role, judged in made.items() if judged.steps is not None
+    }
+
+
+FILM = Passage("0", "Blue Harbour", "Blue Harbour is a comedy film by Ada Berger.")
+ADA = Passage("1", "Ada Berger", "Ada Berger is a film director. Ada Berger was born in Kelport.")
+TWIN = Passage("2", "Ada Berger (film director)", "Ada Berger is a film director. She was born in Halton.")
+ALL = Passage(
+    "2", "Kelport", "Kelport is a busy city. Ada Berger directed Blue Harbour. Ada Berger was born in Kelport."
+)
+WHERE = "Where was the director of Blue Harbour born?"
+
+
+@pytest.mark.parametrize(
+    ("passages", "reference", "support", "labels", "defect"),
+    [
+        ((FILM, ADA), "Kelport", (0, 1), (True, True, False), None),
+        ((FILM, ADA), "Halton", (0, 1), (False, False, False), SeedDefect.UNSUPPORTED_REFERENCE),
+        ((FILM,), "Kelport", (), (False, False, False), SeedDefect.UNDERDETERMINED),
+        ((ADA,), "Kelport", (), (False, False, False), SeedDefect.BROKEN_LINK),
+        ((FILM, ADA), " ".join(["Kelport"] * 11), (0, 1), (False, False, False), SeedDefect.LONG_ANSWER),
+        ((FILM, ADA, TWIN), "Kelport", (0, 1), (True, False, False), SeedDefect.UNDERDETERMINED),
+        ((FILM, ADA, ALL), "Kelport", (2,), (True, True, True), None),
+    ],
+)  # fmt: skip
+def test_sources_by_hand(passages, reference, support, labels, defect):
+    found = screen_source(WHERE, passages, [reference])
+    assert (found.support, tuple(found.judged.labels.values()), found.defect) == (support, labels, defect)
+
+
+def test_a_source_with_a_sentence_nobody_can_read_is_left_open():
+    odd = replace(ADA, text=f"{ADA.text} Who would have thought it.")
+    found = screen_source(WHERE, (FILM, odd), ["Kelport"])
+    assert found.judged.labels == {"warranted": True, "unique": None, "elsewhere": False}
+    assert warranted(WHERE, (FILM, odd), "Halton") is None
+    assert alone(WHERE, (FILM, odd), "Halton") is False
+
+
+def test_an_answer_may_come_under_another_name():
+    alias = replace(FILM, text="Blue Harbour is a comedy film by Greta Dahl.")
+    known = replace(ADA, text=f"{ADA.text} Ada Berger is also known as Greta Dahl.")
+    for answer, right in (("Greta Dahl", True), ("Ada Berger", True), ("Felix Rell", False)):
+        assert warranted("Who directed Blue Harbour?", (alias, known), answer) is right
+
+
+def test_steps_that_claim_nothing_hold():
+    trace = Trace.of(
+        "Let us read the passages.", "Blue Harbour was directed by Ada Berger.", "Ada Berger was born in Halton."
+    )
+    assert steps_hold(WHERE, (FILM, ADA), trace) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("edited", "answer", "against"),
+    [
+        ("In which city was the director of Blue Harbour born?", "Kelport", "changed"),
+        ("Where was Ada Berger born?", "Kelport", "several_steps"),
+        ("Where was she born?", "Kelport", "natural"),
+        ("Were Ada Berger and Ada Berger born in the same city?", "yes", "degenerate"),
+        ("Who directed Blue Harbour?", "Felix Rell", "edited_warranted"),
+    ],
+)
+def test_questions_by_hand(edited, answer, against):
+    judged = screen_question(WHERE, edited, (FILM, ADA), "Kelport", answer)
+    assert against in set(judged.objections(Role.SCREEN_QUESTION))
+
+
+def test_both_sides_of_a_comparison_may_change_places():
+    item = next(made for made in (make_item("2wiki", 3, n) for n in range(40)) if " or " in made.instance.question)
+    one, other = item.target.options
+    turned = item.instance.question.replace(f"{one} or {other}", f"{other} or {one}")
+    judged = screen_question(item.instance.question, turned, item.instance.evidence, one, other)
+    assert judged.labels["changed"] is False

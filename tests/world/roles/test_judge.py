@@ -1,0 +1,115 @@
+"""The world's judge, from what any judge is shown, says what was planted; and errs as often as it is told to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import jsonschema_rs
+import pytest
+
+from eclose.core.judgment import LocalFailure
+from eclose.errors import SettingError
+from eclose.protocol import disclosure
+from eclose.protocol.judging import Question, asked, read_steps
+from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.make.instances import make_items
+from eclose.world.roles.judge import CANNOT_READ
+from eclose.world.roles.registry import world_registry
+from eclose.world.server.chat_requests import ChatRequest
+
+LABELS = {
+    Question.ALIGNMENT: (disclosure.alignment, "aligned"),
+    Question.CLOSURE: (disclosure.closure, "closed"),
+    Question.COMPLETENESS: (disclosure.completeness, "complete"),
+    Question.CORRECTNESS: (disclosure.correctness, "correct"),
+}
+
+
+def planted(count):
+    for item in islice(make_items("2wiki", 7), count):
+        for plan in (Plan(), *PLANS):
+            made = sabotage(item, plan, "x")
+            if made is not None:
+                yield item.instance, made
+
+
+def said(registry, shown):
+    """The reply over the wire's own forms, checked against the schema."""
+    question = asked(shown)
+    body = {
+        "model": "world",
+        "messages": list(question.messages),
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": question.name, "schema": dict(question.schema), "strict": True},
+        },
+    }
+    request = ChatRequest.of(body)
+    return registry.handler(request.schema_name)(request).content
+
+
+def test_every_planted_label_is_recovered_from_what_is_disclosed():
+    registry = world_registry()
+    count = 0
+    for instance, made in planted(8):
+        shown = disclosure.soundness(instance, made.response)
+        reply = said(registry, shown)
+        jsonschema_rs.validate(dict(asked(shown).schema), reply)
+        steps = read_steps(shown, reply)
+        assert [(step.substantive, step.sound, step.failure) for step in steps] == [
+            (step.substantive, step.sound, step.failure) for step in made.steps
+        ]
+        for disclose, label in LABELS.values():
+            shown = disclose(instance, made.response)
+            reply = said(registry, shown)
+            jsonschema_rs.validate(dict(asked(shown).schema), reply)
+            assert reply[label] == getattr(made.verdict, label)
+        count += 1
+    assert count > 150
+
+
+def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_are_not():
+    registry = world_registry()
+    for item in islice(make_items("2wiki", 7), 8):
+        instance = item.instance
+        assert said(registry, disclosure.sufficiency(instance))["sufficient"] is True
+        assert said(registry, disclosure.eligibility(instance))["eligible"] is True
+        support = set(instance.support_ids)
+        stripped = replace(instance, evidence=tuple(one for one in instance.evidence if one.id not in support))
+        assert said(registry, disclosure.sufficiency(stripped))["sufficient"] is False
+        assert said(registry, disclosure.eligibility(stripped))["code"] == "N1"
+        assert said(registry, disclosure.eligibility(replace(instance, question="Why though?")))["code"] == "N4"
+        wrong = replace(instance, reference_answer="Atlantis", aliases=())
+        assert said(registry, disclosure.eligibility(wrong))["code"] == "N5"
+
+
+def test_what_it_cannot_read_it_says_in_a_shape_nobody_asked_for():
+    instance, made = next(planted(1))
+    shown = disclosure.alignment(instance, made.response)
+    assert said(world_registry(), replace(shown, question="Why though?")) == {"unreadable": CANNOT_READ}
+
+
+def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():
+    exact, noisy, again = world_registry(), world_registry(judge_noise=0.2), world_registry(judge_noise=0.2)
+    cases = list(planted(12))
+    for question, (disclose, label) in LABELS.items():
+        shown = [disclose(instance, made.response) for instance, made in cases]
+        wrong = [said(noisy, one)[label] != said(exact, one)[label] for one in shown]
+        assert wrong == [said(again, one)[label] != said(exact, one)[label] for one in shown], question
+        assert 0.1 < sum(wrong) / len(wrong) < 0.3
+
+
+def test_erring_on_soundness_turns_the_whole_response_round():
+    exact, noisy = world_registry(), world_registry(judge_noise=1.0)
+    for instance, made in islice(planted(2), 40):
+        shown = disclosure.soundness(instance, made.response)
+        right, wrong = (read_steps(shown, said(registry, shown)) for registry in (exact, noisy))
+        if any(step.substantive for step in right):
+            assert all(step.sound is not False for step in right) != all(step.sound is not False for step in wrong)
+        assert {step.failure for step in wrong} <= {None, LocalFailure.OTHER}
+
+
+def test_a_rate_that_is_none_is_refused():
+    with pytest.raises(SettingError):
+        world_registry(judge_noise=1.5)

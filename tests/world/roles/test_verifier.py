@@ -1,0 +1,235 @@
+"""The world's verifier: every field for itself, from what is shown; and errs on as many candidates as it is told to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import jsonschema_rs
+import pytest
+
+from eclose.construction.check_replies import SUPPORT_MAP, find
+from eclose.core.response import Trace
+from eclose.errors import SettingError
+from eclose.protocol import construction as shown
+from eclose.protocol.acceptance import SOUNDNESS, WANTED
+from eclose.protocol.construction import SCHEMAS, Role, asked
+from eclose.protocol.material_json import shown_passages, shown_steps
+from eclose.world.make.families import make_families
+from eclose.world.roles.judge import CANNOT_READ
+from eclose.world.roles.verifier import register_verifier
+from eclose.world.server.chat_requests import BadRequest, ChatRequest, Registry
+
+CHECKS = tuple(role for role in Role if not role.constructs)
+
+
+def verifier(**settings):
+    registry = Registry()
+    register_verifier(registry, **settings)
+    return registry
+
+
+EXACT = verifier()
+
+
+def said(registry, material, seed=None):
+    """The reply over the wire's own forms."""
+    question = asked(material)
+    schema = {"name": question.name, "schema": dict(question.schema), "strict": True}
+    body = {
+        "model": "world",
+        "messages": list(question.messages),
+        "response_format": {"type": "json_schema", "json_schema": schema},
+        "seed": seed,
+    }
+    request = ChatRequest.of(body)
+    return registry.handler(request.schema_name)(request).content
+
+
+def materials(family):
+    """What the six of them are shown of a family."""
+    source, gold, edit, asked_ = family.source, family.gold, family.evidence_edits[0], family.question_edit.view
+    passages, steps = shown_passages(gold.evidence), shown_steps(gold.trace)
+    place = int(edit.passage_id)
+    edited = shown_passages(edit.view.evidence)[place]
+    support = tuple(int(one) for one in gold.support_ids)
+    new_steps, first = shown_steps(edit.view.trace), edit.first_affected_step + 1
+    return {
+        Role.SCREEN_SEED: shown.Seed(source.question, passages, source.reference_answer, source.aliases),
+        Role.VERIFY_TARGET: shown.TargetCheck(gold.question, passages, support, steps, gold.answer),
+        Role.SCREEN_EVIDENCE: shown.EvidenceScreen(gold.question, passages, edited, gold.answer, edit.view.answer),
+        Role.VERIFY_EVIDENCE: shown.EvidenceCheck(
+            gold.question, passages, edited, steps, gold.answer, new_steps, edit.view.answer, first
+        ),
+        Role.SCREEN_QUESTION: shown.QuestionScreen(
+            gold.question, asked_.question, passages, gold.answer, asked_.answer
+        ),
+        Role.VERIFY_QUESTION: shown.QuestionCheck(
+            gold.question, asked_.question, passages, steps, gold.answer, shown_steps(asked_.trace), asked_.answer
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def families():
+    return [family for profile in ("2wiki", "musique", "hotpot") for family in islice(make_families(profile, 8), 20)]
+
+
+def steps_of(material):
+    told = getattr(material, "edited_steps", getattr(material, "steps", None))
+    return None if told is None else len(told)
+
+
+def finding(material, reply):
+    role = Role(asked(material).name)
+    jsonschema_rs.validate(dict(SCHEMAS[role]), reply)
+    support = material.support if role is Role.VERIFY_TARGET else ()
+    return find(role, "world", reply, passages=len(material.evidence), steps=steps_of(material), support=support)
+
+
+def objections(material, registry=EXACT, seed=None):
+    return finding(material, said(registry, material, seed)).objections
+
+
+def test_nothing_speaks_against_a_correct_family(families):
+    for family in families:
+        assert {role: objections(material) for role, material in materials(family).items()} == dict.fromkeys(CHECKS, ())
+
+
+def test_the_support_is_the_one_that_is_needed(families):
+    for family in families:
+        reply = said(EXACT, materials(family)[Role.SCREEN_SEED])
+        assert tuple(map(str, reply["support"])) == family.gold.support_ids
+
+
+def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
+    for family in families:
+        reply = said(EXACT, materials(family)[Role.VERIFY_TARGET])
+        mapped = {str(place) for step in reply[SOUNDNESS]["steps"] for place in step["passages"]}
+        # Two facts on one line are mapped to the passage of the first.
+        assert mapped <= set(family.gold.support_ids)
+        assert mapped
+        assert all(step["passages"] or step["premises"] for step in reply[SOUNDNESS]["steps"])
+
+
+def test_a_target_is_judged_in_four_ways_that_do_not_follow_from_each_other(families):
+    for family in families:
+        check = materials(family)[Role.VERIFY_TARGET]
+        new, asked_ = family.evidence_edits[0].view, family.question_edit.view
+        assert objections(replace(check, answer=new.answer)) == ("closure.closed",)
+        assert objections(replace(check, support=check.support[:1])) == ("grounding.grounded", SUPPORT_MAP)
+        aside = objections(replace(check, steps=shown_steps(asked_.trace), answer=asked_.answer))
+        assert "alignment.aligned" in aside
+        assert SOUNDNESS not in aside
+        assert "closure.closed" not in aside
+        unsound = objections(replace(check, steps=shown_steps(new.trace), answer=new.answer))
+        assert unsound[0] == SOUNDNESS
+        assert not {"alignment.aligned", "closure.closed"} & set(unsound)
+
+
+def test_an_edit_is_judged_from_the_passages_alone(families):
+    for family in families:
+        screen = materials(family)[Role.SCREEN_EVIDENCE]
+        before = family.gold.evidence[screen.edited.index]
+        unedited = replace(screen.edited, text=before.text)
+        assert set(objections(replace(screen, edited=unedited))) == {
+            "localized", "edited_after", "unique_after", "original_after",
+        }  # fmt: skip
+        same = set(objections(replace(screen, edited_answer=screen.answer)))
+        assert {"edited_after", "unique_after", "edited_before"} <= same
+
+
+def test_switching_is_judged_where_it_is_said_to_be(families):
+    for family in families:
+        check = materials(family)[Role.VERIFY_EVIDENCE]
+        late = objections(replace(check, first=check.first + 1))
+        assert "prefix.after" in late
+        stale = (*check.edited_steps[:-1], check.steps[-1])
+        if check.first < len(check.steps) == len(check.edited_steps):
+            assert SOUNDNESS in objections(replace(check, edited_steps=stale))
+        crossed = objections(replace(check, edited_answer=check.answer))
+        assert set(crossed) == {"closure.edited", "closure.original_to_edited"}
+
+
+def test_a_question_is_judged_with_its_own_answer_and_trace(families):
+    for family in families:
+        screen, check = (materials(family)[role] for role in (Role.SCREEN_QUESTION, Role.VERIFY_QUESTION))
+        same = set(objections(replace(screen, edited_question=screen.question)))
+        assert {"changed", "original_fits_edited", "edited_warranted"} <= same
+        old = set(objections(replace(check, edited_steps=check.steps)))
+        assert {"alignment.edited", "alignment.edited_to_original"} <= old
+        assert SOUNDNESS not in old
+
+
+def test_what_it_cannot_read_it_does_not_judge(families):
+    family = families[0]
+    for role, material in materials(family).items():
+        reply = said(EXACT, replace(material, question="Why though?"))
+        if role is Role.SCREEN_SEED:
+            assert (reply["defect"], reply["warranted"], reply["support"]) == ("malformed", False, [])
+        else:
+            assert reply == {"unreadable": CANNOT_READ}
+    mumbled = shown_steps(Trace.of("Hm, well."))
+    assert said(EXACT, replace(materials(family)[Role.VERIFY_TARGET], steps=mumbled)) == {"unreadable": CANNOT_READ}
+
+
+def test_what_is_no_material_is_refused(families):
+    check = materials(families[0])[Role.VERIFY_TARGET]
+    with pytest.raises(BadRequest, match="no passages"):
+        said(EXACT, replace(check, support=(0, 99)))
+
+
+# To err.
+
+
+def bad_ones(family):
+    """Candidates that are not to be accepted."""
+    found = materials(family)
+    return {
+        Role.SCREEN_SEED: replace(found[Role.SCREEN_SEED], reference="Nobody", aliases=()),
+        Role.VERIFY_TARGET: replace(found[Role.VERIFY_TARGET], support=found[Role.VERIFY_TARGET].support[:1]),
+        Role.SCREEN_EVIDENCE: replace(found[Role.SCREEN_EVIDENCE], edited_answer=family.gold.answer),
+        Role.VERIFY_EVIDENCE: replace(found[Role.VERIFY_EVIDENCE], edited_answer=family.gold.answer),
+        Role.SCREEN_QUESTION: replace(found[Role.SCREEN_QUESTION], edited_question=family.gold.question),
+        Role.VERIFY_QUESTION: replace(found[Role.VERIFY_QUESTION], edited_steps=found[Role.VERIFY_QUESTION].steps),
+    }
+
+
+def test_whoever_always_errs_sees_one_thing_wrong_with_the_good_and_nothing_with_the_bad(families):
+    wrong = verifier(noise=1.0)
+    drawn = set()
+    for family in families:
+        for role, material in materials(family).items():
+            (name,) = objections(material, wrong)
+            drawn.add((role, name))
+        for material in bad_ones(family).values():
+            assert objections(material)
+            assert objections(material, wrong) == ()
+    assert drawn >= {(role, name) for role, names in WANTED.items() for name in names}
+    assert {role for role, name in drawn if name == SOUNDNESS} == {
+        role for role in CHECKS if SOUNDNESS in SCHEMAS[role]["properties"]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.1, 0.3])
+def test_it_errs_at_the_rate_it_is_told(families, rate):
+    noisy, again, other = verifier(noise=rate), verifier(noise=rate), verifier(noise=rate, seed=1)
+    shown_all = [material for family in families for material in materials(family).values()]
+    wrong = [bool(objections(material, noisy)) for material in shown_all]
+    assert wrong == [bool(objections(material, again)) for material in shown_all]
+    assert wrong != [bool(objections(material, other)) for material in shown_all]
+    assert wrong != [bool(objections(material, noisy, seed=5)) for material in shown_all]
+    # Four standard deviations of a binomial of 360.
+    assert abs(sum(wrong) / len(wrong) - rate) < 4 * (rate * (1 - rate) / len(wrong)) ** 0.5
+
+
+def test_noise_leaves_what_cannot_be_read():
+    family = next(make_families("2wiki", 8))
+    check = replace(materials(family)[Role.VERIFY_TARGET], question="Why though?")
+    assert said(verifier(noise=1.0), check) == {"unreadable": CANNOT_READ}
+
+
+def test_a_rate_that_is_none_is_refused():
+    with pytest.raises(SettingError):
+        verifier(noise=1.5)

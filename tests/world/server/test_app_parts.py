@@ -1,0 +1,312 @@
+"""Requests, replies, draws, noise and the bill, without a server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from eclose.errors import SettingError
+from eclose.world.server import wire
+from eclose.world.server.bill import Bill
+from eclose.world.server.chat_requests import BadRequest, ChatRequest, Registry, Reply, request_key
+from eclose.world.server.faults import Behaviour, Fault, chance
+
+PLAIN: dict[str, Any] = {"model": "world", "messages": [{"role": "user", "content": "Is it so?"}]}
+
+
+def tools(*names: str) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": {"name": name, "parameters": {"title": name}}} for name in names]
+
+
+# Requests
+
+
+def test_a_request_is_read_once_and_whole() -> None:
+    schema = {"type": "object"}
+    body = PLAIN | {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema}},
+        "temperature": 0,
+        "max_tokens": 7,
+        "seed": 3,
+        "logprobs": True,
+        "top_logprobs": 5,
+    }
+    asked = ChatRequest.read(json.dumps(body).encode())
+    assert (asked.schema_name, asked.schema, asked.by_tool) == ("verdict", schema, False)
+    assert (asked.temperature, asked.max_tokens, asked.seed) == (0, 7, 3)
+    assert (asked.logprobs, asked.top_logprobs, asked.stream) == (True, 5, False)
+    assert asked.messages == ({"role": "user", "content": "Is it so?"},)
+    assert (asked.prompt_tokens, asked.body) == (3, body)
+
+
+def test_parts_of_text_are_joined_and_missing_content_is_empty() -> None:
+    turns = [{"role": "assistant", "content": None}, {"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
+    assert [turn["content"] for turn in ChatRequest.of(PLAIN | {"messages": turns}).messages] == ["", "aa"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [(None, None), ("auto", None), ("none", None), ({"type": "function", "function": {"name": "b"}}, "b")],
+)
+def test_a_named_tool_is_a_schema(choice: object, wanted: str | None) -> None:
+    asked = ChatRequest.of(PLAIN | {"tools": tools("a", "b"), "tool_choice": choice})
+    assert (asked.schema_name, asked.by_tool) == (wanted, wanted is not None)
+    assert asked.schema == ({"title": "b"} if wanted else None)
+
+
+def test_a_required_tool_must_be_the_only_one() -> None:
+    assert ChatRequest.of(PLAIN | {"tools": tools("a"), "tool_choice": "required"}).schema_name == "a"
+    with pytest.raises(BadRequest, match="tool_choice"):
+        ChatRequest.of(PLAIN | {"tools": tools("a", "b"), "tool_choice": "required"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"messages": []},
+        {"messages": "hello"},
+        {"messages": [{"content": "who speaks?"}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        {"messages": [{"role": "user", "content": 3}]},
+        {"model": ""},
+        {"n": 2},
+        {"n": True},
+        {"seed": 1.5},
+        {"temperature": "hot"},
+        {"temperature": True},
+        {"max_tokens": 0},
+        {"max_completion_tokens": "7"},
+        {"stream": "yes"},
+        {"logprobs": 1},
+        {"top_logprobs": 3},
+        {"logprobs": True, "top_logprobs": 21},
+        {"response_format": "json"},
+        {"response_format": {"type": "json_object"}},
+        {"response_format": {"type": "json_schema", "json_schema": {}}},
+        {"tools": tools("a"), "tool_choice": {"type": "function", "function": {"name": "b"}}},
+        {"tools": tools("a"), "tool_choice": 3},
+        {"tool_choice": "required"},
+    ],
+)
+def test_odd_requests_are_refused_with_a_sentence(change: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match=r"\.$"):
+        ChatRequest.of(PLAIN | change)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff\xfe{}",
+        b'{"model":"m","messages":[{"role":"user","content":"a"}],"seed":NaN}',
+        b'{"model":"m","messages":[{"role":"user","content":"a"}],"temperature":1e999}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_json_object_is_refused(data: bytes) -> None:
+    with pytest.raises(BadRequest) as raised:
+        ChatRequest.read(data)
+    assert raised.value.code == "invalid_json"
+
+
+def test_the_key_is_what_the_model_sees() -> None:
+    key = request_key(PLAIN)
+    for same in (
+        dict(reversed(PLAIN.items())),
+        PLAIN | {"stream": True, "stream_options": {"include_usage": True}},
+        PLAIN | {"user": "me", "store": False, "metadata": {"run": "7"}},
+        PLAIN | {"metadata": None},
+    ):
+        assert request_key(same) == key
+    others = [
+        PLAIN | {"model": "other"},
+        PLAIN | {"messages": [{"role": "user", "content": "Is it so ?"}]},
+        PLAIN | {"temperature": 0},
+        PLAIN | {"seed": 1},
+        PLAIN | {"metadata": {"replica": "1", "run": "7"}},
+        PLAIN | {"metadata": {"replica": "2", "run": "7"}},
+        PLAIN | {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+    ]
+    assert len({key, *map(request_key, others)}) == 1 + len(others)
+
+
+def test_a_lone_surrogate_survives() -> None:
+    asked = ChatRequest.read(b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}')
+    body = json.loads(wire.completion(asked, Reply(asked.messages[0]["content"])).data)
+    assert body["choices"][0]["message"]["content"] == "\ud800"
+
+
+# Replies
+
+
+def test_who_answers_what() -> None:
+    registry = Registry()
+    with pytest.raises(BadRequest, match=r"no plain text.*Known schemas: none\."):
+        registry.handler(None)
+    registry.register("b", lambda _: Reply("b"))
+    registry.register("a", lambda _: Reply("a"))
+    with pytest.raises(BadRequest, match=r"unknown schema 'c'\. Known schemas: a, b\."):
+        registry.handler("c")
+    with pytest.raises(ValueError, match="already"):
+        registry.register("a", lambda _: Reply("again"))
+    assert registry.handler("a")(ChatRequest.of(PLAIN)).text == "a"
+
+
+def test_a_distribution_must_fit_its_text() -> None:
+    with pytest.raises(ValueError, match="begins with none"):
+        Reply("Perhaps", first_token={"Yes": 0.5, "No": 0.5})
+    with pytest.raises(ValueError, match="begins with none"):
+        Reply({"a": True}, first_token={"Yes": 1.0})
+    for wrong in ({"Yes": 0.9, "No": 0.2}, {"Yes": 0.9, "No": -0.1}):
+        with pytest.raises(ValueError, match="not probabilities"):
+            Reply("Yes", first_token=wrong)
+
+
+@pytest.mark.parametrize("text", ["", " ", "Yes", "Yes.", " two words ", "a\n\n b\tc\n"])
+def test_tokens_joined_are_the_text(text: str) -> None:
+    asked = ChatRequest.of(PLAIN | {"logprobs": True, "top_logprobs": 2})
+    first = {"Yes": 1.0, "No": 0.0} if text.startswith("Yes") else None
+    choice = json.loads(wire.completion(asked, Reply(text, first_token=first)).data)["choices"][0]
+    assert "".join(entry["token"] for entry in choice["logprobs"]["content"]) == text
+    assert all(entry["bytes"] == list(entry["token"].encode()) for entry in choice["logprobs"]["content"])
+    if first:
+        assert [top["logprob"] for top in choice["logprobs"]["content"][0]["top_logprobs"]] == [0.0, -9999.0]
+
+
+# Draws
+
+
+def test_chance_is_uniform_and_fixed() -> None:
+    draws = [chance("test", number) for number in range(10_000)]
+    assert all(0 <= draw < 1 for draw in draws)
+    # The standard deviation of the mean is 0.0029.
+    assert abs(sum(draws) / len(draws) - 0.5) < 0.015
+    # From an independent SHA-256 of the text ["test",0].
+    assert draws[0] == int("910cb2064d46b", 16) / 16**13
+
+
+def test_faults_come_at_their_rates_and_stop() -> None:
+    rates = {Fault.RATE_LIMIT: 0.2, Fault.EMPTY: 0.1, Fault.CUT: 0.05}
+    behaviour = Behaviour(faults=rates, seed=1)
+    drawn = Counter(behaviour.fault(f"key {number}", 1) for number in range(10_000))
+    for fault, rate in rates.items():
+        assert abs(drawn[fault] / 10_000 - rate) < 0.02
+    assert set(drawn) == {None, *rates}
+    assert not any(behaviour.fault(f"key {number}", 4) for number in range(100))
+    # Attempts, seeds and keys are drawn apart.
+    assert len({tuple(behaviour.fault(f"key {n}", attempt) for n in range(50)) for attempt in (1, 2, 3)}) == 3
+    other = Behaviour(faults=rates, seed=2)
+    assert [other.fault(f"key {n}", 1) for n in range(50)] != [behaviour.fault(f"key {n}", 1) for n in range(50)]
+
+
+def test_delays_lie_between_latency_and_jitter() -> None:
+    behaviour = Behaviour(latency=1, jitter=0.5)
+    delays = [behaviour.delay(f"key {number}", 1) for number in range(1_000)]
+    assert 1 <= min(delays) < 1.05
+    assert 1.45 < max(delays) < 1.5
+    assert Behaviour(latency=1).delay("key", 1) == 1
+
+
+def test_wrong_settings_are_all_named() -> None:
+    with pytest.raises(SettingError) as raised:
+        Behaviour(
+            flip_rate=1.5,
+            latency=-1,
+            max_concurrency=0,
+            faults={"rain": 0.1, Fault.DROP: 0.6, Fault.HANG: float("nan"), Fault.CUT: 0.6},  # type: ignore[dict-item]
+        )
+    for name in ("flip_rate", "latency", "max_concurrency", "rain", "hang", "rate_limit"):
+        assert name in str(raised.value)
+    with pytest.raises(SettingError, match="more than 1"):
+        Behaviour(faults={Fault.DROP: 0.6, Fault.CUT: 0.6})
+
+
+# Noise
+
+
+def test_certain_flips_turn_every_boolean_and_nothing_else() -> None:
+    reply = Reply({"a": True, "b": [False, {"c": True, "d": 1, "e": None, "f": "true"}]})
+    flipped = Behaviour(flip_rate=1.0).flipped(reply, "key").content
+    assert flipped == {"a": False, "b": [True, {"c": False, "d": 1, "e": None, "f": "true"}]}
+    assert reply.content == {"a": True, "b": [False, {"c": True, "d": 1, "e": None, "f": "true"}]}
+
+
+def test_flips_depend_on_seed_key_and_path() -> None:
+    reply = Reply({"flags": [True] * 200})
+
+    def flags(seed: int, key: str) -> list[bool]:
+        return dict(Behaviour(flip_rate=0.25, seed=seed).flipped(reply, key).content)["flags"]  # type: ignore[arg-type]
+
+    # 200 leaves at 0.25: 50 expected, standard deviation 6.1.
+    assert 25 <= flags(0, "a").count(False) <= 75
+    assert flags(0, "a") == flags(0, "a")
+    assert flags(0, "a") != flags(1, "a") != flags(1, "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "other", "exchanged"),
+    [
+        ("Yes", {"Yes": 0.9, "No": 0.1}, "No", {"No": 0.9, "Yes": 0.1}),
+        (" no, never", {" yes": 0.2, " no": 0.8}, " yes, never", {" no": 0.2, " yes": 0.8}),
+        ("YES.", {"YES": 0.6, "Maybe": 0.4}, "NO.", {"NO": 0.6, "Maybe": 0.4}),
+        ("Maybe", {"Maybe": 1.0}, "Maybe", {"Maybe": 1.0}),
+    ],
+)
+def test_a_flipped_first_token(text: str, first: dict[str, float], other: str, exchanged: dict[str, float]) -> None:
+    flipped = Behaviour(flip_rate=1.0).flipped(Reply(text, first_token=first), "key")
+    assert (flipped.content, flipped.first_token) == (other, exchanged)
+
+
+def test_text_without_a_distribution_is_left_alone() -> None:
+    assert Behaviour(flip_rate=1.0).flipped(Reply("Yes"), "key") == Reply("Yes")
+
+
+# The bill
+
+
+def test_totals_are_sums_of_lines() -> None:
+    bill = Bill()
+    for key in ("a", "b", "a"):
+        bill.line(key).receive(0.0)
+    bill.line("a").pay(5, 2)
+    bill.line("b").faulted[Fault.DROP] += 1
+    bill.rejected += 1
+    shown = bill.as_json()
+    assert shown["requests"]["a"]["received"] == 2
+    assert shown["requests"]["b"]["faulted"] == {"drop": 1}
+    assert shown["totals"]["received"] == 4
+    assert (shown["totals"]["paid"], shown["totals"]["prompt_tokens"]) == (1, 5)
+    assert (shown["totals"]["completion_tokens"], shown["totals"]["faulted"]) == (2, {"drop": 1})
+
+
+def test_coming_before_retry_after_is_noticed() -> None:
+    line = Bill().line("a")
+    line.not_before = 10.0
+    for now in (9.9, 10.0, 11.0):
+        line.receive(now)
+    assert line.early == 1
+
+
+# Imports
+
+
+def test_only_the_server_needs_aiohttp() -> None:
+    script = """
+import sys
+sys.modules["aiohttp"] = None
+import eclose.world.server.bill, eclose.world.server.faults, eclose.world.server.chat_requests, eclose.world.server.wire
+from eclose.errors import UserError
+try:
+    import eclose.world.server.app
+except UserError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "the model server needs aiohttp. Run: pip install 'eclose[world]'\n"
