@@ -22,6 +22,7 @@ check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/house.py --check
 	$(BIN)/python docs/generate_cli.py --check
 	$(BIN)/python docs/generate_world.py --check
 	$(BIN)/python docs/generate_settings.py --check

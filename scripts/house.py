@@ -46,8 +46,8 @@ VERBS = frozenset(
     execute exit expand expect explain export expose extend extract fail fetch fill filter find finish fit flag flatten
     flush follow forbid forecast forget format forward gather generate get give go grade grant group guard handle hash
     hide hold identify ignore import include increment index infer inherit initialise insert inspect install interpolate
-    intersect invite issue iterate join judge keep label launch lay lease leave let lift limit link list load locate lock
-    log look lower make map mark mask match measure merge migrate mix move name narrow negate normalise note notify
+    intersect invite issue iterate join judge keep label launch lay lease leave let lift limit link list load locate
+    lock log look lower make map mark mask match measure merge migrate mix move name narrow negate normalise note notify
     number obtain offer omit open order override pack pad pair parse partition pass patch pause perform permute pick
     place plan plot pool pop post predict prefix prepare present preserve prevent price print probe proceed process
     produce project prove provide prune publish pull push put quantise query queue quote raise randomise rank rate read

@@ -82,4 +82,4 @@ def test_the_former_name_is_left_only_in_the_name_of_the_method():
             continue
         strays = [match[0] for match in former.finditer(text) if match[0] != "EClosure"]
         # This test spells the name out.
-        assert len(strays) == (2 if name == "tests/test_package.py" else 0), (name, strays)
+        assert len(strays) == (1 if name == "tests/test_package.py" else 0), (name, strays)
