@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.core.response import Source
-from eclose.diagnosis.diagnose import Case, diagnose
+from eclose.diagnosis.diagnose import Case, diagnose_cases
 from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
 from eclose.world.make.instances import make_items
 from eclose.world.oracle.judge import judge
@@ -52,7 +52,7 @@ def cases() -> list[Case]:
 def main() -> int:
     made = cases()
     began = time.perf_counter()
-    found = diagnose(made)
+    found = diagnose_cases(made)
     seconds = time.perf_counter() - began
     print(f"{found.overall.responses:,} responses, {found.overall.questions:,} questions, {len(found.groups)} groups")
     figure = {

@@ -10,7 +10,7 @@ import pytest
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.demo import CUT_OFF, LOST, SYSTEMS, WorldJudge, answered
-from eclose.judging.judge_response import judge
+from eclose.judging.judge_response import judge_response
 from eclose.models.interface import ReplySchema, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol import disclosure
@@ -30,7 +30,7 @@ def every(rows):
 
 
 def judged(one, model):
-    return asyncio.run(judge(one.instance, one.response, model))
+    return asyncio.run(judge_response(one.instance, one.response, model))
 
 
 def test_every_system_answers_every_question_once(rows, every):

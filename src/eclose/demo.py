@@ -20,7 +20,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import LocalFailure
 from eclose.core.response import Response, Source, Trace
 from eclose.core.verdict import FailureClass, SettledVerdict
-from eclose.judging.judge_response import judge
+from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Finish, Reply, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -252,7 +252,7 @@ class Run:
         questions = {one.id: one for one in read(self.folder / INSTANCES, Instance)}
         responses = list(read(self.folder / RESPONSES, Response))
         for response in track(responses, "judging responses", len(responses)):
-            said = asyncio.run(judge(questions[response.instance_id], response, model, settings))
+            said = asyncio.run(judge_response(questions[response.instance_id], response, model, settings))
             yield ReadRecord(response.id, value=said)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.cases import CaseSet, LeftOut, read_cases, refuse_other_questions
 from eclose.core.judgment import NEVER_ASKED
-from eclose.diagnosis.diagnose import Case, Diagnosis, broken_link, diagnose
-from eclose.diagnosis.gate import Baseline, GateReport, Limits, Outcome, PairedRate, Undecided, figure, gate
+from eclose.diagnosis.diagnose import Case, Diagnosis, broken_link, diagnose_cases
+from eclose.diagnosis.gate import Baseline, GateReport, Limits, Outcome, PairedRate, Undecided, check_limits, figure
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
@@ -69,10 +69,12 @@ def hold(
         validation: A file that ``eclose judge validate`` wrote, instead of the one in the folder.
         seed: Draws the intervals of corrected rates and of differences.
     """
-    diagnosis = diagnose(run.cases)
+    diagnosis = diagnose_cases(run.cases)
     corrected = _corrected(run, validation, seed)
     compared = None if base is None else _baseline(run, base, seed)
-    report = gate(diagnosis.overall, diagnosis.unjudged, limits, run.left_out, corrected=corrected, base=compared)
+    report = check_limits(
+        diagnosis.overall, diagnosis.unjudged, limits, run.left_out, corrected=corrected, base=compared
+    )
     return HeldRun(diagnosis, report, corrected)
 
 
@@ -91,11 +93,11 @@ def _corrected(run: JudgedCases, validation: Path | None, seed: int) -> Mapping[
 def _baseline(run: JudgedCases, base: JudgedCases, seed: int) -> Baseline:
     import numpy as np  # noqa: PLC0415
 
-    from eclose.diagnosis.compare import compare  # noqa: PLC0415
+    from eclose.diagnosis.compare import compare_rows  # noqa: PLC0415
 
     refuse_other_questions(run.cases, base.cases)
     rows = ([case.row for case in side.cases] for side in (run, base))
-    overall = compare(*rows, rng=np.random.default_rng(seed)).overall
+    overall = compare_rows(*rows, rng=np.random.default_rng(seed)).overall
     rates = {
         metric: PairedRate(difference.run, difference.base, difference.estimate, overall.questions)
         for metric, difference in overall.differences.items()

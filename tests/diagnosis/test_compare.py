@@ -7,7 +7,7 @@ import pytest
 
 from eclose.core.response import Source
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
-from eclose.diagnosis.compare import KINDS, Alone, compare, kind_of
+from eclose.diagnosis.compare import KINDS, Alone, compare_rows, kind_of
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize
@@ -31,7 +31,7 @@ def rows(*verdicts, benchmark="b", model=None, prefix="r"):
 
 
 def compared(run, base, resamples=400, seed=1):
-    return compare(run, base, rng=np.random.default_rng(seed), resamples=resamples)
+    return compare_rows(run, base, rng=np.random.default_rng(seed), resamples=resamples)
 
 
 def test_a_difference_is_the_run_minus_the_other_on_shared_questions():
@@ -70,7 +70,9 @@ def test_intervals_cover_the_truth():
         before = rng.random(60) < 0.5
         after = np.where(rng.random(60) < 0.3, rng.random(60) < 0.8, before)
         one, other = ([GOOD if hit else SHORT for hit in side] for side in (after, before))
-        interval = compare(rows(*one), rows(*other), rng=rng, resamples=300).overall.differences[TRR].estimate.interval
+        interval = (
+            compare_rows(rows(*one), rows(*other), rng=rng, resamples=300).overall.differences[TRR].estimate.interval
+        )
         covered += interval.low <= 0.3 * (0.8 - 0.5) <= interval.high
     assert covered >= 180
 
@@ -195,7 +197,7 @@ def test_small_datasets_are_not_trusted_with_their_own_variance():
             [SettledVerdict(f"r{n}", f"q{n}", GOOD if hit else SHORT, f"d{n % 5}") for n, hit in enumerate(side)]
             for side in (after, before)
         )
-        ends = compare(run, base, rng=draw, resamples=300).overall.differences[TRR].estimate.interval
+        ends = compare_rows(run, base, rng=draw, resamples=300).overall.differences[TRR].estimate.interval
         covered += ends.low <= 0.4 * (0.8 - 0.6) <= ends.high
     assert covered >= 0.91 * repetitions
 

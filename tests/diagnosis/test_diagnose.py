@@ -12,7 +12,7 @@ import pytest
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
-from eclose.diagnosis.diagnose import Case, Evidence, Matching, Violations, broken_link, diagnose
+from eclose.diagnosis.diagnose import Case, Evidence, Matching, Violations, broken_link, diagnose_cases
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
@@ -30,7 +30,7 @@ def case(*, steps=(HOLDS,), number=0, answer="Arica", **labels):
 
 
 def diagnosed(*cases, resamples=20):
-    return diagnose(cases)
+    return diagnose_cases(cases)
 
 
 def test_everything_planted_is_counted():

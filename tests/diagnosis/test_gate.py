@@ -8,9 +8,9 @@ import pytest
 from tests.diagnosis.test_diagnose import case
 
 from eclose.core.judgment import NO_REFERENCE, Criterion
-from eclose.diagnosis.diagnose import diagnose
+from eclose.diagnosis.diagnose import diagnose_cases
 from eclose.diagnosis.gate import Baseline, Limits, Outcome, PairedRate, figure
-from eclose.diagnosis.gate import gate as gated
+from eclose.diagnosis.gate import check_limits as gated
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
@@ -37,7 +37,7 @@ def diagnosed(good, bad, unjudged=0, **labels):
         replace(one, instance=replace(one.instance, id=f"i{n}"), response=replace(one.response, instance_id=f"i{n}"))
         for n, one in enumerate(cases)
     ]
-    return diagnose(cases)
+    return diagnose_cases(cases)
 
 
 def message(report):
@@ -95,7 +95,7 @@ def test_more_failures_never_turn_a_verdict_for_the_better(limit, name):
 def test_one_question_decides_nothing():
     """45 good ones of 50 responses to one question had an interval of no width and passed."""
     cases = [case(number=number, closed=number < 45) for number in range(50)]
-    assert gate(diagnose(cases), Limits(at_least={TRR: 0.9})).outcome is UNDECIDED
+    assert gate(diagnose_cases(cases), Limits(at_least={TRR: 0.9})).outcome is UNDECIDED
 
 
 def test_responses_without_a_judgment_always_count_against_passing():

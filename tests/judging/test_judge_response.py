@@ -14,7 +14,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, reason_kind
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
-from eclose.judging.judge_response import judge
+from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, Finish, Reply, Request, Usage, request_identity
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -49,7 +49,7 @@ async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
         Ledger.open(path, run="a") as ledger,
         connect(server.base_url, ledger, calls) as connection,
     ):
-        judging = (judge(instance, made.response, connection.model, settings) for instance, made in cases)
+        judging = (judge_response(instance, made.response, connection.model, settings) for instance, made in cases)
         return await asyncio.gather(*judging), server.bill(keys=False)["totals"]
 
 
@@ -104,7 +104,7 @@ REFUSED = CallFailure(FailureKind.REFUSAL, "no")
 
 
 def judged(script, instance=INSTANCE, response=RESPONSE, **settings):
-    return asyncio.run(judge(instance, response, script, JudgeSettings(**settings)))
+    return asyncio.run(judge_response(instance, response, script, JudgeSettings(**settings)))
 
 
 def test_what_a_judge_says_is_kept():

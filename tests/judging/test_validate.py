@@ -16,7 +16,7 @@ from eclose.core.response import Response, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judging import validate as validating
-from eclose.judging.judge_response import judge
+from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validate import compare, correct, read, refuse_other_judge, run_identity, validate, write
 from eclose.metrics.judge_agreement import DIRECT, HITS, JudgedLabel
@@ -38,7 +38,7 @@ def rng(seed=0):
 
 def judgment(response_id, sound=True, aligned=True, closed=True, judge="house/judge"):
     step = SOUND if sound else UNSOUND
-    return Judgment(response_id, judge, (step,), aligned=aligned, closed=closed, complete=True, correct=True)
+    return Judgment(response_id, judge_response, (step,), aligned=aligned, closed=closed, complete=True, correct=True)
 
 
 def settled(response_id, instance_id, sound=True, aligned=True, closed=True, benchmark="b"):
@@ -248,7 +248,7 @@ def judged_by(planted):
         model = InProcess(noise, seed)
 
         async def all_of_them():
-            return [await judge(instance, made.response, model) for instance, made in planted]
+            return [await judge_response(instance, made.response, model) for instance, made in planted]
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(world_judging, "_HANDLERS", once)

@@ -1,6 +1,6 @@
 """``eclose report``: the files of a diagnosis, without the tables on the screen.
 
-What ``diagnose`` and ``report`` share is here: reading runs, counting, and writing.
+What ``diagnose_cases`` and ``report`` share is here: reading runs, counting, and writing.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ def collect(
 ) -> Collected:
     """Read the runs, count, and hold them against another one."""
     from eclose.cases import read_runs
-    from eclose.diagnosis.diagnose import diagnose
+    from eclose.diagnosis.diagnose import diagnose_cases
     from eclose.diagnosis.report.context import Notes
 
     read = read_runs(runs, allow_stale=allow_stale)
     cases, left = read.cases, read.left_out
     say_notices(read)
-    found = diagnose(cases)
+    found = diagnose_cases(cases)
     notes = Notes(left_out=left, stale=read.stale, rejected=read.rejected, checked=read.checked)
     notes = _with_stale_validation(notes, runs, validation)
     if title is not None:

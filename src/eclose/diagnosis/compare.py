@@ -123,7 +123,7 @@ class RunComparison:
         return tuple(pair for pair in self.pairs if pair.kinds[0] != pair.kinds[1])
 
 
-def compare(
+def compare_rows(
     run: Sequence[SettledVerdict], base: Sequence[SettledVerdict], *, rng: np.random.Generator, resamples: int = 2_000
 ) -> RunComparison:
     """Hold a run against another one; a question is the same where its dataset and its id are."""

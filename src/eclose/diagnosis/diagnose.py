@@ -23,7 +23,7 @@ from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Case", "Diagnosis", "Evidence", "Matching", "broken_link", "diagnose"]
+__all__ = ["Case", "Diagnosis", "Evidence", "Matching", "broken_link", "diagnose_cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Diagnosis:
         return self.groups[1:]
 
 
-def diagnose(cases: Sequence[Case]) -> Diagnosis:
+def diagnose_cases(cases: Sequence[Case]) -> Diagnosis:
     """Count everything."""
     if not cases:
         raise UserError("there is no judged response to diagnose. Judge some first.")

@@ -160,7 +160,7 @@ class Baseline(NamedTuple):
     """Responses of the base run without any judgment."""
 
 
-def gate(
+def check_limits(
     summary: GroupSummary,
     unjudged: Mapping[Criterion, Mapping[str, int]],
     limits: Limits,

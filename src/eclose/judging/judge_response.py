@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eclose.protocol.structured import Asked
 
 
-async def judge(
+async def judge_response(
     instance: Instance, response: Response, model: ChatModel, settings: JudgeSettings | None = None, *, replica: int = 0
 ) -> Judgment:
     """What the model says of a response, with a reason wherever it does not say anything."""

@@ -21,7 +21,7 @@ from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_family
 from eclose.core.response import Response
 from eclose.errors import RecordError, SettingError
-from eclose.judging.judge_response import judge, requests
+from eclose.judging.judge_response import judge_response, requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import InProcess, Named, settled
 from eclose.store.records.indexed import index_file
@@ -118,7 +118,7 @@ def _inquiry(sources: Sources, named: Named, out: Path, settings: JudgeSettings)
 
     def jobs(model: ChatModel) -> list[Job[Pair, Judgment]]:
         async def work(pair: Pair) -> Judgment:
-            return await judge(pair.instance, pair.response, model, settings)
+            return await judge_response(pair.instance, pair.response, model, settings)
 
         return [Job(JOB, work, Judgment)]
 

@@ -13,7 +13,7 @@ from random import Random
 from eclose.core.judgment import Criterion, Judgment, StepJudgment, Support
 from eclose.core.response import Source
 from eclose.core.verdict import FailureClass
-from eclose.diagnosis.diagnose import Case, Diagnosis, diagnose
+from eclose.diagnosis.diagnose import Case, Diagnosis, diagnose_cases
 from eclose.world.faulty.broken_responses import PLANS, Plan, Sabotaged, sabotage
 from eclose.world.make.instances import Item, make_items
 from eclose.world.oracle.judge import judge
@@ -89,7 +89,7 @@ def _quoted(step: StepJudgment, text: str, item: Item) -> StepJudgment:
 
 
 def make_diagnosis(cases: list[Case], resamples: int = 200) -> Diagnosis:
-    return diagnose(cases)
+    return diagnose_cases(cases)
 
 
 def told_by_processes(program: str) -> set[str]:

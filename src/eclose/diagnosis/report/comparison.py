@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eclose.cases import LeftOut, refuse_other_questions
 from eclose.core.verdict import TraceGroup
-from eclose.diagnosis.compare import KINDS, GroupComparison, Kind, RunComparison, compare
+from eclose.diagnosis.compare import KINDS, GroupComparison, Kind, RunComparison, compare_rows
 from eclose.diagnosis.report.context import Against
 from eclose.diagnosis.report.filters import kind_name, kind_words
 from eclose.diagnosis.report.format import (
@@ -48,7 +48,7 @@ def hold_against(
 ) -> Against:
     """Compare the cases of two runs; ``left_out`` is what makes no case in the other one."""
     refuse_other_questions(cases, base)
-    found = compare([case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples)
+    found = compare_rows([case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples)
     return Against(name, found, tuple(_cautions(cases, base, found, left_out)))
 
 

@@ -22,7 +22,7 @@ from eclose.integrations.inspect.cases import (
 )
 from eclose.integrations.inspect.metrics import gap, judged
 from eclose.integrations.inspect.model import InspectModel
-from eclose.judging.judge_response import judge as judge_response
+from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 
 if TYPE_CHECKING:
