@@ -28,11 +28,11 @@ from eclose.construction import check_replies, roles, stages
 from eclose.construction.draft import Draft, GivenUp
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.token_lengths import estimated
-from eclose.core.family import Family, Finding
+from eclose.core.family import Family, FamilyFinding
 from eclose.core.gates import MINIMUM_SUPPORT, Gate, check_family
 from eclose.core.instance import Instance
 from eclose.core.response import Step, Trace
-from eclose.models.interface import Finish, Usage
+from eclose.models.interface import FinishReason, Usage
 from eclose.models.interface import Reply as ChatReply
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.construction import Role
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from eclose.models.interface import Request
-    from eclose.store.runs.runner import Rejected
+    from eclose.store.runs.runner import Rejection
 
 SEED = 77_031
 PROFILES = ("2wiki", "hotpot", "musique")
@@ -75,7 +75,7 @@ class Direct:
         said = self._registry.handler(request.schema.name)(asked)
         if "unreadable" in said.content:  # what a client would find out by the shape of the reply
             raise CallFailure(FailureKind.INVALID, CANNOT_READ)
-        return ChatReply(json.dumps(said.content), Finish.STOP, Usage(0, 0))
+        return ChatReply(json.dumps(said.content), FinishReason.STOP, Usage(0, 0))
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def build(case: Case) -> Ended:
     """One case through all parts, without the second check, which is the same once more."""
     members = roles.Team(case.model, case.model, ConstructSettings(reverify=False))
 
-    async def run() -> Family | Rejected:
+    async def run() -> Family | Rejection:
         found: Any = await stages.screen(case.source, members, estimated())
         for part in (stages.build_target, stages.build_evidence, stages.build_question):
             if isinstance(found, Draft):
@@ -140,7 +140,7 @@ def without(catcher: str) -> Iterator[None]:
         yield
 
 
-def _agreeing(finding: Finding) -> Finding:
+def _agreeing(finding: FamilyFinding) -> FamilyFinding:
     """Nothing speaks against it, and a source rests on as many passages as it should."""
     said = dict(finding.said)
     if "support" in said:

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from eclose.calls.client import CallSettings
-from eclose.calls.forecast import tokens_expected
+from eclose.calls.forecast import estimate_expected_tokens
 from eclose.construction.run import cast, construct
 from eclose.construction.settings import Part
 from eclose.protocol.construction import Seed, asked
@@ -73,7 +73,7 @@ class Measured:
 async def measure(folder: Path, count: int) -> Measured:
     """So many good sources of each profile through all parts."""
     sources = [item.instance for profile in NAMES for item in islice(make_items(profile, SEED), count)]
-    jsonl.write(folder / "sources.jsonl", sources)
+    jsonl.write_records(folder / "sources.jsonl", sources)
     profile_of = {source.id: str(source.benchmark).removeprefix("world-") for source in sources}
     with serving("--latency", "0.02") as url:
         models = await cast(url, url)
@@ -100,7 +100,7 @@ async def measure(folder: Path, count: int) -> Measured:
     size = (folder / "run" / "ledger.sqlite").stat().st_size
     texts = [asked(Seed(one.question, shown_passages(one.evidence), one.reference_answer or "")) for one in sources]
     words = sum(len(message["content"].split()) for text in texts for message in text.messages)
-    tokens = sum(tokens_expected(message["content"]) for text in texts for message in text.messages)
+    tokens = sum(estimate_expected_tokens(message["content"]) for text in texts for message in text.messages)
     return Measured(parts, cpu / calls, size / calls, tokens / words)
 
 

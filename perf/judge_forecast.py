@@ -24,14 +24,14 @@ from eclose.calls.prices import Price
 from eclose.judging.run import forecast
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Usage
-from eclose.models.resolve import settled
+from eclose.models.resolve import resolve_model
 from judge_http import judged, plant, serving, write_run
 from runner_faults import bill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclose.calls.forecast import Forecast
+    from eclose.calls.forecast import UsageForecast
 
 GOAL = 0.10
 PRICE = Price.of("1.25", "10")
@@ -59,7 +59,7 @@ WORLDS = (
 class Compared(NamedTuple):
     """A forecast and the bill."""
 
-    forecast: Forecast
+    forecast: UsageForecast
     calls: int
     billed: Usage
 
@@ -82,7 +82,7 @@ def compare(world: World, responses: int, folder: Path) -> Compared:
     sources = write_run(folder / f"run-{world.seed}", planted)
     prices = folder / "prices.json"
     with serving() as base_url:
-        model = asyncio.run(settled(base_url, 30.0))
+        model = asyncio.run(resolve_model(base_url, 30.0))
         prices.write_text(json.dumps({model.name: {"input": 1.25, "output": 10}}))
         expected = forecast(sources, model, world.settings, CallSettings(prices=prices))
         judged(sources, base_url, folder / f"judged-{world.seed}", world.settings)

@@ -41,7 +41,7 @@ from judge_real_sets.roscoe import roscoe_set
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.calls.client import Connection
+    from eclose.calls.client import ModelConnection
     from eclose.store.runs.runner import Runner
     from judge_real_sets.labelled import Labelled
 
@@ -93,7 +93,7 @@ def serving(given: argparse.Namespace) -> Iterator[str]:
 
 
 @contextmanager
-def watched(runner: Runner[object], connections: Sequence[Connection], total: int) -> Iterator[None]:
+def watched(runner: Runner[object], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
     """A line now and then: this takes hours."""
 
     async def say() -> None:

@@ -26,10 +26,10 @@ from transformers import set_seed
 
 from eclose.core.edges import Direction, Edge
 from eclose.core.family import ViewKind
-from eclose.likelihood.exactness_check import choose
+from eclose.likelihood.exactness_check import choose_scoring
 from eclose.likelihood.render import Renderer
 from eclose.models.interface import Decoding
-from eclose.models.local.transformers_model import LocalModel
+from eclose.models.local.transformers_model import TransformersModel
 from eclose.models.weights import load_adapter, load_model, load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.stats.intervals import wilson
@@ -131,7 +131,7 @@ def score_switches(experiment: Experiment, method: str, seed: int | None) -> Non
     if seed is not None:
         model = load_adapter(model, experiment.folder(method, seed))
     renderer = Renderer(load_tokenizer(experiment.model), ResponsePrompt(0))
-    choice = choose(model)
+    choice = choose_scoring(model)
     records = [ReadRecord(family.id, value=family) for family in experiment.held_out_families]
     rows = switch(records, model, renderer, choice, tokens_per_forward=4_096)
     margins = {row.value.family_id: dict(row.value.margins) for row in rows if row.value is not None}
@@ -144,7 +144,7 @@ def ask_for_answers(experiment: Experiment, method: str, seed: int | None, demon
     path = experiment.folder(method, seed) / name
     if path.is_file():
         return
-    model = LocalModel.load(experiment.model, dtype="bfloat16", device="cpu")
+    model = TransformersModel.load(experiment.model, dtype="bfloat16", device="cpu")
     if seed is not None:
         model = model.with_adapter(experiment.folder(method, seed))
     families = experiment.held_out_families[: experiment.answered]

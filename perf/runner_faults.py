@@ -31,18 +31,18 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreSQL
 
-from eclose.calls.client import CallSettings, connect
+from eclose.calls.client import CallSettings, open_connection
 from eclose.core.instance import Instance
 from eclose.models.interface import Decoding, Request
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.store.ledger.group_commit import Commits
+from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import atomic, jsonl
 from eclose.store.runs import export
-from eclose.store.runs.manifest import file_hash
+from eclose.store.runs.manifest import hash_file
 from eclose.store.runs.runner import Job, Runner
-from eclose.store.runs.step import Stage
+from eclose.store.runs.step import RunStep
 from eclose.world.make.instances import make_items
 from eclose.world.server.chat_requests import request_key
 
@@ -76,8 +76,8 @@ class Rig:
     mutant: str | None = None
 
     @property
-    def stage(self) -> Stage:
-        return Stage("faults", {}, (self.folder.parent / "drafts.jsonl",), self.folder / "out.jsonl")
+    def stage(self) -> RunStep:
+        return RunStep("faults", {}, (self.folder.parent / "drafts.jsonl",), self.folder / "out.jsonl")
 
 
 def jobs(model: Any) -> list[Job[Draft, Draft]]:
@@ -98,10 +98,10 @@ async def run(rig: Rig) -> None:
     """The run as a command does it: go on where it was, then export."""
     async with Ledger.open(where(rig.ledger), run=rig.stage.work) as ledger:
         settings = CallSettings(concurrency=CONCURRENCY, unpriced=True)
-        async with connect(f"{rig.base_url}", ledger, settings) as connection:
+        async with open_connection(f"{rig.base_url}", ledger, settings) as connection:
             runner: Runner[Draft] = Runner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
-            await runner.run(jsonl.scan(rig.stage.inputs[0], Draft))
-        await export.export(ledger, rig.stage, STAGES, runner.progress.received)
+            await runner.run(jsonl.scan_records(rig.stage.inputs[0], Draft))
+        await export.export_run(ledger, rig.stage, STAGES, runner.progress.received)
 
 
 def where(ledger: str) -> Path | str:
@@ -129,7 +129,7 @@ def die_at(point: str, occurrence: int) -> None:
     if point in ("pre-send", "post-send", "post-receive"):
         _around_sends(point, reached)
     elif point in ("pre-commit", "post-commit"):
-        wrap(Commits, "_transact", before=reached if point == "pre-commit" else None, after=reached)
+        wrap(GroupCommitter, "_transact", before=reached if point == "pre-commit" else None, after=reached)
     elif point == "mid-export":
         wrap(atomic.AtomicFile, "write", before=reached)
     else:
@@ -192,11 +192,11 @@ def mutate(mutant: str | None) -> None:
         Ledger.intend, Ledger.settle = later, both  # type: ignore[method-assign,assignment]
     elif mutant == "hasty":
 
-        async def hasty(self: Commits, job: Any) -> None:
+        async def hasty(self: GroupCommitter, job: Any) -> None:
             # As without a sync: the caller goes on before anything is safe.
             asyncio.get_running_loop().call_later(1.0, lambda: asyncio.ensure_future(self.run(job)))
 
-        Commits.run_anyway = hasty  # type: ignore[method-assign,assignment]
+        GroupCommitter.run_anyway = hasty  # type: ignore[method-assign,assignment]
     elif mutant == "by-position":
         places: Counter[str] = Counter()
 
@@ -286,7 +286,7 @@ def bill_key(request: dict[str, Any]) -> str:
 
 
 def exported(rig: Rig) -> str:
-    return file_hash(rig.stage.out)
+    return hash_file(rig.stage.out)
 
 
 def check(rig: Rig, plain: Rig, bills: tuple[dict[str, Any], dict[str, Any]], killed: Counter[str]) -> list[str]:
@@ -350,7 +350,7 @@ def bill(base_url: str, *, reset: bool = False) -> dict[str, Any]:
 def write_drafts(path: Path, count: int) -> None:
     """Short questions of the world."""
     made = islice(make_items("short-easy", 0), count)
-    jsonl.write(path, (Draft(item.instance.id, item.instance) for item in made))
+    jsonl.write_records(path, (Draft(item.instance.id, item.instance) for item in made))
 
 
 def main() -> int:

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.calls.client import CallSettings, connected
-from eclose.models.interface import Finish, Reply, Request, Usage
+from eclose.calls.client import CallSettings, connect_model
+from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.protocol.prompts import Message
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.export import export
+from eclose.store.runs.export import export_run
 from eclose.store.runs.runner import Job, Runner
-from eclose.store.runs.step import Stage
+from eclose.store.runs.step import RunStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,15 +54,15 @@ class Echo:
 
     async def complete(self, request: Request) -> Reply:
         await asyncio.sleep(0)
-        return Reply(request.messages[-1]["content"][:200], Finish.STOP, Usage(400, 50))
+        return Reply(request.messages[-1]["content"][:200], FinishReason.STOP, Usage(400, 50))
 
 
 async def run(folder: Path) -> int:
     """One run over the records of the folder."""
-    stage = Stage("memory", {}, (folder / "in.jsonl",), folder / "out.jsonl")
+    stage = RunStep("memory", {}, (folder / "in.jsonl",), folder / "out.jsonl")
     async with Ledger.open(folder / "ledger.db", run=stage.work) as ledger:
         settings = CallSettings(unpriced=True, slow_start=False)
-        model = (await connected(Echo(), ledger, settings)).model
+        model = (await connect_model(Echo(), ledger, settings)).model
 
         async def ask(asked: Asked) -> Asked:
             reply = await model.complete(Request((Message(role="user", content=f"{asked.text} {asked.id}"),)))
@@ -70,8 +70,8 @@ async def run(folder: Path) -> int:
 
         job = Job("ask", ask, Asked)
         runner: Runner[Asked] = Runner(ledger, [job], lambda asked: asked.id, workers=settings.workers)
-        await runner.run(jsonl.scan(stage.inputs[0], Asked))
-        return (await export(ledger, stage, ["ask"], runner.progress.received)).counts.accepted
+        await runner.run(jsonl.scan_records(stage.inputs[0], Asked))
+        return (await export_run(ledger, stage, ["ask"], runner.progress.received)).counts.accepted
 
 
 def child(folder: Path, size: int) -> None:
@@ -91,7 +91,7 @@ def measure(size: int) -> int:
             yield Asked(f"r{number:07}", TEXT)
 
     with tempfile.TemporaryDirectory() as folder:
-        jsonl.write(Path(folder) / "in.jsonl", made())
+        jsonl.write_records(Path(folder) / "in.jsonl", made())
         output = subprocess.run(
             [sys.executable, __file__, "--child", folder, str(size)], check=True, stdout=subprocess.PIPE, text=True
         ).stdout

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
 
-from eclose.calls.client import CallSettings, connect
-from eclose.calls.ray.shared_limit import Share, share_limit
-from eclose.calls.ray.workers import RaySettings, Shard, run_on_ray
+from eclose.calls.client import CallSettings, open_connection
+from eclose.calls.ray.shared_limit import LimitShare, share_limit
+from eclose.calls.ray.workers import RaySettings, RecordShard, run_on_ray
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.records.jsonl import scan
+from eclose.store.records.jsonl import scan_records
 from eclose.store.runs.runner import Job, Runner
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ class Work:
     alone: bool = False
 
 
-async def work_on(work: Work, shard: Shard) -> tuple[float, float]:
+async def work_on(work: Work, shard: RecordShard) -> tuple[float, float]:
     """When it began and when it ended."""
     began = time.time()
     settings = CallSettings(concurrency=CONCURRENCY, requests_per_minute=work.requests_per_minute, unpriced=True)
     async with (
         Ledger.open(work.ledger, run=work.run) as ledger,
-        connect(work.base_url, ledger, settings, environ={}) as connection,
+        open_connection(work.base_url, ledger, settings, environ={}) as connection,
     ):
 
         async def ask(item: Item) -> Answer:
@@ -99,11 +99,11 @@ async def work_on(work: Work, shard: Shard) -> tuple[float, float]:
         jobs = [Job("ask", ask, Answer)]
         runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=settings.workers, mine=shard.mine)
         if work.alone:
-            await runner.run(scan(work.items, Item))
+            await runner.run(scan_records(work.items, Item))
         else:
-            total = Share(CONCURRENCY, work.requests_per_minute)
+            total = LimitShare(CONCURRENCY, work.requests_per_minute)
             async with share_limit(connection.model.limiter, total, work.ledger, run=work.run, model="world"):
-                await runner.run(scan(work.items, Item))
+                await runner.run(scan_records(work.items, Item))
     return began, time.time()
 
 
@@ -117,7 +117,7 @@ def drive(work: Work) -> dict[str, float]:
         spent = processor_seconds(process)
 
     if work.alone:
-        spans = [asyncio.run(work_on(work, Shard()))]
+        spans = [asyncio.run(work_on(work, RecordShard()))]
         look("")
     else:
         spans = run_on_ray(partial(work_on, work), work.ledger, RaySettings(workers=WORKERS), tell=look)

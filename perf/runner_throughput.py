@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 import httpx2
 import openai
 
-from eclose.calls.client import CallSettings, connect
+from eclose.calls.client import CallSettings, open_connection
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.export import export
+from eclose.store.runs.export import export_run
 from eclose.store.runs.runner import Runner
-from eclose.store.runs.step import Stage
+from eclose.store.runs.step import RunStep
 from eclose.world.make.instances import make_items
 from runner_faults import STAGES, Draft, jobs, serve
 
@@ -88,14 +88,14 @@ async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
 
 async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> int:
     """The same through ledger, limits, runner and exports."""
-    stage = Stage("throughput", {}, (source,), folder / "out.jsonl")
+    stage = RunStep("throughput", {}, (source,), folder / "out.jsonl")
     async with Ledger.open(folder / "ledger.db", run=stage.work) as ledger:
         settings = CallSettings(concurrency=concurrency, unpriced=True, slow_start=False)
-        async with connect(base_url, ledger, settings) as connection:
+        async with open_connection(base_url, ledger, settings) as connection:
             work = jobs(connection.model)
             runner: Runner[Draft] = Runner(ledger, work, lambda draft: draft.id, workers=settings.workers)
-            await runner.run(jsonl.scan(source, Draft))
-        manifest = await export(ledger, stage, STAGES, runner.progress.received)
+            await runner.run(jsonl.scan_records(source, Draft))
+        manifest = await export_run(ledger, stage, STAGES, runner.progress.received)
     return manifest.counts.accepted
 
 
@@ -122,7 +122,7 @@ def main() -> int:
     plain, kept = [], []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "drafts.jsonl"
-        jsonl.write(source, drafts)
+        jsonl.write_records(source, drafts)
         server, base_url = serve(LATENCY, jitter=0.0)
         try:
             timed(bare(base_url, drafts[: asked.concurrency], asked.concurrency), min(asked.concurrency, asked.records))

@@ -17,12 +17,12 @@ from eclose.core.response import Response, Source
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, forecast, incomplete, plan
 from eclose.models.adapter_check import refuse_idle_adapter
-from eclose.models.interface import Decoding, Finish, Reply, Request, Usage, request_identity
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.dialect import Dialect
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.resolve import InProcess, Served, find_model
+from eclose.models.resolve import LocalModelRef, ServedModelRef, find_model
 from eclose.protocol.response_prompt import Order, ResponsePrompt
-from eclose.store.records.jsonl import read, write
+from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.server.chat_requests import BadRequest
 from eclose.world.server.chat_requests import Reply as Said
 
@@ -34,7 +34,7 @@ def instances(tmp_path):
 
 
 def responses(folder):
-    return list(read(folder / "responses.jsonl", Response))
+    return list(read_records(folder / "responses.jsonl", Response))
 
 
 def test_every_question_is_answered_once_and_a_second_run_asks_nothing(instances, tmp_path):
@@ -58,7 +58,7 @@ def test_every_question_is_answered_once_and_a_second_run_asks_nothing(instances
 def test_the_order_of_the_file_changes_nothing(tmp_path):
     made = questions(tmp_path / "a.jsonl", 20)
     random.Random(1).shuffle(made)
-    write(tmp_path / "b.jsonl", made)
+    write_records(tmp_path / "b.jsonl", made)
     with server() as model:
         for name in "ab":
             generate(tmp_path / f"{name}.jsonl", model, tmp_path / name)
@@ -70,7 +70,7 @@ def test_the_order_of_the_file_changes_nothing(tmp_path):
 def test_questions_are_asked_in_the_order_of_their_ids(tmp_path):
     made = questions(tmp_path / "a.jsonl", 20)
     random.Random(2).shuffle(made)
-    write(tmp_path / "a.jsonl", made)
+    write_records(tmp_path / "a.jsonl", made)
     heard = []
 
     def noting(request):
@@ -182,7 +182,7 @@ def test_questions_of_other_work_in_the_folder_are_refused_before_anything_is_as
 def test_a_key_without_thinking_is_what_it_was():
     """Calls that were paid before there was such a setting are still found."""
     request = Request(({"role": "user", "content": "hello"},))
-    assert request_identity("m", request)["decoding"] == {
+    assert identify_request("m", request)["decoding"] == {
         "max_tokens": 512,
         "temperature": 0.0,
         "top_p": 1.0,
@@ -190,7 +190,7 @@ def test_a_key_without_thinking_is_what_it_was():
         "top_logprobs": None,
     }
     thinking = replace(request, decoding=Decoding(thinking=False))
-    assert request_identity("m", thinking)["decoding"]["thinking"] is False
+    assert identify_request("m", thinking)["decoding"]["thinking"] is False
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_key_without_thinking_is_what_it_was():
 )
 def test_thinking_is_off_on_servers_of_ones_own(instances, tmp_path, name, given, sent):
     route = find_model(name, environ={"OPENAI_API_KEY": "k"})
-    model = Served(replace(route.route, model="q"))
+    model = ServedModelRef(replace(route.route, model="q"))
     planned = asyncio.run(plan(instances, model, tmp_path / "run", GenerateSettings(thinking=given)))
     body = Dialect().body("q", Request((), planned.decoding))
     assert body.get("chat_template_kwargs") == (None if sent is None else {"enable_thinking": sent})
@@ -297,7 +297,7 @@ def test_a_forecast_sends_nothing_and_knows_no_price(instances, tmp_path):
 class Scripted:
     """A ``ChatModel`` that says what it is given, the log-probability of its only token with it."""
 
-    def __init__(self, name, text, *logprobs, finish=Finish.LENGTH):
+    def __init__(self, name, text, *logprobs, finish=FinishReason.LENGTH):
         self.name = name
         self._text = text
         self._logprobs = list(logprobs)
@@ -312,7 +312,7 @@ class Scripted:
             raise CallFailure(FailureKind.INVALID, "no log-probabilities.")
         chances = (TokenLogprob("x", self._logprobs.pop(0)),) if self._logprobs else None
         reply = Reply(self._text, self._finish, Usage(1, 1), chances)
-        if self._finish is Finish.LENGTH:
+        if self._finish is FinishReason.LENGTH:
             raise CallFailure(FailureKind.LENGTH, "cut off.", reply=reply)
         return reply
 
@@ -323,7 +323,7 @@ class Scripted:
         (Scripted("a", "one", -1.0), Scripted("b", "two", -1.0, -1.0)),
         (Scripted("a", "one", -1.5), Scripted("b", "one", -1.0, -1.0)),
         (Scripted("a", "one", -1.5), Scripted("b", "one", -1.0, -1.1)),
-        (Scripted("a", "one"), Scripted("b", "two", finish=Finish.STOP)),
+        (Scripted("a", "one"), Scripted("b", "two", finish=FinishReason.STOP)),
     ],
 )
 def test_an_adapter_that_says_something_else_is_applied(adapted, base):
@@ -391,16 +391,16 @@ FEW = GenerateSettings(demonstrations=0, max_new_tokens=4)
 
 
 def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights, monkeypatch):
-    from eclose.models.local.transformers_model import LocalModel
+    from eclose.models.local.transformers_model import TransformersModel
 
     sizes = []
-    answer = LocalModel.complete_all
+    answer = TransformersModel.complete_all
 
     def noting(self, requests):
         sizes.append(len(requests))
         return answer(self, requests)
 
-    monkeypatch.setattr(LocalModel, "complete_all", noting)
+    monkeypatch.setattr(TransformersModel, "complete_all", noting)
     done = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))
     assert sum(sizes) == 12
     assert len(sizes) <= 3
@@ -468,7 +468,7 @@ def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
 
     made = questions(tmp_path / "a.jsonl", 3)
     long = replace(made[0], id="long", evidence=(Passage("0", "t", "word " * 9_000),), support_ids=None)
-    write(tmp_path / "a.jsonl", [*made, long])
+    write_records(tmp_path / "a.jsonl", [*made, long])
     done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", FEW, model=find_model(str(weights)))
     assert done.manifest.counts.accepted == 3
     assert done.manifest.counts.quarantined == {"generate: too_long": 1}
@@ -477,7 +477,7 @@ def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
 
 def test_how_models_are_named(tmp_path, weights):
     found = find_model(f"vllm:{weights}")
-    assert isinstance(found, InProcess)
+    assert isinstance(found, LocalModelRef)
     assert found.engine == "vllm"
     assert find_model("transformers:Qwen/Qwen3-8B", revision="abc").identity["revision"] == "abc"
     assert find_model(str(weights)).name != found.name
@@ -492,7 +492,7 @@ def test_how_models_are_named(tmp_path, weights):
 
 
 def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
-    from eclose.models.local.microbatch import gathered
+    from eclose.models.local.microbatch import open_microbatch
 
     class Broken:
         name = "broken"
@@ -501,7 +501,7 @@ def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
             raise ZeroDivisionError
 
     async def ask():
-        async with gathered(Broken()) as model:
+        async with open_microbatch(Broken()) as model:
             request = Request(({"role": "user", "content": "hello"},))
             return await asyncio.gather(*(model.complete(request) for _ in range(3)), return_exceptions=True)
 

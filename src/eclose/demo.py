@@ -22,13 +22,13 @@ from eclose.core.response import Response, Source, Trace
 from eclose.core.verdict import FailureClass, SettledVerdict
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.models.interface import Finish, Reply, Request, Usage
+from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.judging import MATERIAL, Question
 from eclose.protocol.material_json import read_material
-from eclose.store.records.jsonl import ReadRecord, read
+from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.runs.step import Stage
+from eclose.store.runs.step import RunStep
 from eclose.world.faulty.broken_responses import Blow, Plan, sabotage
 from eclose.world.make.instances import Item, make_items
 from eclose.world.oracle import judge as oracle
@@ -173,7 +173,7 @@ class WorldJudge:
         if not isinstance(said, Mapping) or set(said) != set(schema.schema["required"]):
             raise CallFailure(FailureKind.INVALID, "the judge cannot read this.")
         text = json.dumps({**said, **_in_words(Question(schema.name), request, said)}, ensure_ascii=False)
-        return Reply(text, Finish.STOP, Usage(asked.prompt_tokens, len(text.split())))
+        return Reply(text, FinishReason.STOP, Usage(asked.prompt_tokens, len(text.split())))
 
 
 def _in_words(question: Question, request: Request, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,16 +212,16 @@ class Run:
     seed: int = SEED
 
     @property
-    def made(self) -> tuple[Stage, ...]:
+    def made(self) -> tuple[RunStep, ...]:
         """Questions, responses, what is true of them, and what people said of some."""
         told = {"questions": self.questions, "seed": self.seed}
         names = (INSTANCES, RESPONSES, PLANTED, PEOPLE)
-        return tuple(Stage(f"demo {Path(name).stem}", told, (), self.folder / name) for name in names)
+        return tuple(RunStep(f"demo {Path(name).stem}", told, (), self.folder / name) for name in names)
 
-    def judged(self, model: WorldJudge, settings: JudgeSettings) -> Stage:
+    def judged(self, model: WorldJudge, settings: JudgeSettings) -> RunStep:
         """What the judge said."""
         inputs = (self.folder / INSTANCES, self.folder / RESPONSES)
-        return Stage("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS)
+        return RunStep("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS)
 
     def write(self, track: Track[Any] = _quietly, *, force: bool = False) -> bool:
         """Write what is not there yet; whether there was anything to do."""
@@ -249,8 +249,8 @@ class Run:
     def _judgments(
         self, model: WorldJudge, settings: JudgeSettings, track: Track[Any]
     ) -> Iterator[ReadRecord[Judgment]]:
-        questions = {one.id: one for one in read(self.folder / INSTANCES, Instance)}
-        responses = list(read(self.folder / RESPONSES, Response))
+        questions = {one.id: one for one in read_records(self.folder / INSTANCES, Instance)}
+        responses = list(read_records(self.folder / RESPONSES, Response))
         for response in track(responses, "judging responses", len(responses)):
             said = asyncio.run(judge_response(questions[response.instance_id], response, model, settings))
             yield ReadRecord(response.id, value=said)

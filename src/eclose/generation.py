@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.layouts import Format
 from eclose.benchmarks.load import detect_file, scan_instances
-from eclose.calls.budget import Estimate, estimate
+from eclose.calls.budget import CostEstimate, estimate_cost
 from eclose.calls.client import CallSettings
-from eclose.calls.run import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
+from eclose.calls.run import ModelRun, RunObserver, RunResult, find_model_price, observe_nothing, run_models
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import SettingError
-from eclose.models.interface import ChatModel, Decoding, Finish, Reply, Request
+from eclose.models.interface import ChatModel, Decoding, FinishReason, Reply, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.resolve import InProcess, Named, Served, find_model
+from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model
 from eclose.protocol.response_prompt import Order, ResponsePrompt
-from eclose.store.records.sorted_spool import Spool
+from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import INSTANCES, RESPONSES
-from eclose.store.runs.runner import Job, Rejected, read_value
-from eclose.store.runs.step import Stage
+from eclose.store.runs.runner import Job, Rejection, decode_outcome
+from eclose.store.runs.step import RunStep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class GenerateSettings:
         return ResponsePrompt(self.demonstrations, self.order)
 
 
-def incomplete(done: Finished) -> Mapping[str, int]:
+def incomplete(done: RunResult) -> Mapping[str, int]:
     """Generations without a submitted answer, by reason; part of the accepted."""
     found: Mapping[str, int] = done.manifest.calls["incomplete"]
     return found
@@ -80,9 +80,9 @@ def incomplete(done: Finished) -> Mapping[str, int]:
 class Plan:
     """A run before it is begun: who is asked what, and where it goes."""
 
-    model: Named
+    model: ModelRef
     settings: GenerateSettings
-    stage: Stage
+    stage: RunStep
     _system: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,10 +94,10 @@ class Plan:
         """How a reply is drawn."""
         return _decoding(self.model, self.settings)
 
-    def spool(self) -> Spool[Instance]:
+    def spool(self) -> SortedSpool[Instance]:
         """The questions in the order of their ids."""
         layout = Format(self.stage.settings["format"])
-        return Spool(Instance, scan_instances(self.stage.inputs[0], format=layout), limit=self.settings.limit)
+        return SortedSpool(Instance, scan_instances(self.stage.inputs[0], format=layout), limit=self.settings.limit)
 
     def request(self, instance: Instance) -> Request:
         """What is asked."""
@@ -112,7 +112,7 @@ class Plan:
             instance.id,
             reply.text,
             source,
-            cut_off=reply.finish is not Finish.STOP,
+            cut_off=reply.finish is not FinishReason.STOP,
         )
 
 
@@ -126,7 +126,7 @@ class Refused:
 
 async def plan(
     instances: Path | str,
-    model: Named | str,
+    model: ModelRef | str,
     out: Path | str,
     settings: GenerateSettings | None = None,
     *,
@@ -136,13 +136,13 @@ async def plan(
     """What is to be done. A server is asked for its model's name where only its address is given."""
     settings = settings or GenerateSettings()
     model = find_model(model) if isinstance(model, str) else model
-    if isinstance(model, Served):
+    if isinstance(model, ServedModelRef):
         if replay and not model.route.model:
             raise SettingError("a replay asks nobody, not even for a model's name. Name the model beside the base URL.")
         model = await model.settled(deadline)
     elif settings.thinking:
         raise SettingError("thinking: a model in this process is asked without. Use a server for it.")
-    elif isinstance(model, InProcess):
+    elif isinstance(model, LocalModelRef):
         model = replace(model, context=settings.max_length)
     path = Path(instances)
     layout = detect_file(path) if settings.format is Format.AUTO else settings.format
@@ -151,10 +151,10 @@ async def plan(
         "limit": settings.limit,
         "format": layout.value,
     }
-    return Plan(model, settings, Stage("generate", told, (path,), Path(out) / RESPONSES))
+    return Plan(model, settings, RunStep("generate", told, (path,), Path(out) / RESPONSES))
 
 
-def _deciding(model: Named, settings: GenerateSettings) -> dict[str, Any]:
+def _deciding(model: ModelRef, settings: GenerateSettings) -> dict[str, Any]:
     return {
         **model.identity,
         "prompt": settings.prompt.hash,
@@ -164,21 +164,21 @@ def _deciding(model: Named, settings: GenerateSettings) -> dict[str, Any]:
     }
 
 
-def _decoding(model: Named, settings: GenerateSettings) -> Decoding:
+def _decoding(model: ModelRef, settings: GenerateSettings) -> Decoding:
     thinking = model.thinking if settings.thinking is None else settings.thinking
     return Decoding(max_tokens=settings.max_new_tokens, thinking=thinking)
 
 
-def forecast(plan: Plan, calls: CallSettings | None = None) -> Estimate:
+def forecast(plan: Plan, calls: CallSettings | None = None) -> CostEstimate:
     """Calls, tokens and cost, before anything is sent. What a ledger already holds is not taken off."""
-    price = price_of_model(plan.model, replace(calls or CallSettings(), unpriced=True, budget=None))
+    price = find_model_price(plan.model, replace(calls or CallSettings(), unpriced=True, budget=None))
     with plan.spool() as spool:
-        return estimate((plan.request(one.value) for one in spool if one.value is not None), price)
+        return estimate_cost((plan.request(one.value) for one in spool if one.value is not None), price)
 
 
 async def generate(
     instances: Path | str,
-    model: Named | str,
+    model: ModelRef | str,
     out: Path | str,
     settings: GenerateSettings | None = None,
     calls: CallSettings | None = None,
@@ -187,8 +187,8 @@ async def generate(
     retry: bool = False,
     replay: bool = False,
     force: bool = False,
-    watch: Watch = unwatched,
-) -> Finished:
+    watch: RunObserver = observe_nothing,
+) -> RunResult:
     """Write ``responses.jsonl`` into a folder, with its manifest and what was set aside, and the questions beside it.
 
     What the flags mean says ``chat.inquiry.inquire``.
@@ -196,7 +196,7 @@ async def generate(
     calls = one_completion(calls)
     planned = await plan(instances, model, out, settings, deadline=calls.deadline, replay=replay)
     inquiry = inquiry_of(planned, force=force)
-    return await inquire(
+    return await run_models(
         inquiry, [planned.model], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
     )
 
@@ -206,11 +206,11 @@ def one_completion(calls: CallSettings | None) -> CallSettings:
     return replace(calls or CallSettings(), semantic_attempts=1)
 
 
-def inquiry_of(planned: Plan, *, force: bool = False) -> Inquiry[Instance]:
+def inquiry_of(planned: Plan, *, force: bool = False) -> ModelRun[Instance]:
     """What is asked of the model about every question."""
 
     def jobs(asked: ChatModel) -> list[Job[Instance, Response]]:
-        async def respond(instance: Instance) -> Response | Rejected:
+        async def respond(instance: Instance) -> Response | Rejection:
             return await answer(asked, planned, instance)
 
         return [Job(JOB, respond, Response)]
@@ -219,7 +219,7 @@ def inquiry_of(planned: Plan, *, force: bool = False) -> Inquiry[Instance]:
         return {"incomplete": await _incomplete(ledger), "engine": engine_facts(planned.model)}
 
     copy = partial(_copy_questions, planned, force=force)
-    return Inquiry(planned.stage, planned.spool, lambda instance: instance.id, jobs, notes, copy)
+    return ModelRun(planned.stage, planned.spool, lambda instance: instance.id, jobs, notes, copy)
 
 
 async def make_inquiry(
@@ -231,7 +231,7 @@ async def make_inquiry(
     deadline: float,
     *,
     force: bool,
-) -> tuple[Inquiry[Instance], list[Named]]:
+) -> tuple[ModelRun[Instance], list[ModelRef]]:
     """The same on any machine, from what can be sent to it."""
     planned = await plan(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
     return inquiry_of(planned, force=force), [planned.model]
@@ -243,7 +243,7 @@ def _copy_questions(planned: Plan, *, force: bool) -> None:
     The copy is of the file as it is at the start: a change during the run is refused when the responses are written.
     """
     settings = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
-    copy = Stage("generate instances", settings, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))
+    copy = RunStep("generate instances", settings, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))
     if copy.out.resolve() == planned.stage.inputs[0].resolve() or copy.finished(force=force) is not None:
         return
     with planned.spool() as spool:
@@ -254,7 +254,7 @@ async def _incomplete(ledger: Ledger) -> dict[str, int]:
     """Count the generations without a submitted answer, by reason."""
     reasons: Counter[str] = Counter()
     async for outcome in ledger.outcomes(JOB):
-        if outcome.kind == "accepted" and (why := read_value(Response, outcome).incomplete) is not None:
+        if outcome.kind == "accepted" and (why := decode_outcome(Response, outcome).incomplete) is not None:
             reasons[why.value] += 1
     return dict(sorted(reasons.items()))
 
@@ -262,18 +262,18 @@ async def _incomplete(ledger: Ledger) -> dict[str, int]:
 _PACKAGES = ("torch", "transformers", "tokenizers", "peft", "vllm")
 
 
-def engine_facts(model: Named) -> dict[str, Any]:
+def engine_facts(model: ModelRef) -> dict[str, Any]:
     """Return what computed the replies, for the manifest: engine, its versions, precision and device.
 
     Of a server nothing is known but that it is one: note its engine and versions beside the run.
     """
-    if not isinstance(model, InProcess):
+    if not isinstance(model, LocalModelRef):
         return {"engine": "server"}
     versions = {name: version(name) for name in _PACKAGES if find_spec(name) is not None}
     return {"engine": model.engine, "versions": versions, "dtype": _dtype(model), "device": _device()}
 
 
-def _dtype(model: InProcess) -> str:
+def _dtype(model: LocalModelRef) -> str:
     """Return the precision of the weights: as asked for, or, for ``auto``, as they were published."""
     if model.dtype != "auto" or model.weights.endswith(".gguf"):
         return model.dtype
@@ -292,13 +292,13 @@ def _device() -> str:
     return "cpu" if accelerator is None else accelerator.type
 
 
-async def answer(model: ChatModel, plan: Plan, instance: Instance) -> Response | Rejected:
+async def answer(model: ChatModel, plan: Plan, instance: Instance) -> Response | Rejection:
     """One question to one model. What was cut off or empty is a response without an answer, a refusal is none."""
     try:
         reply = await model.complete(plan.request(instance))
     except CallFailure as failure:
         if failure.kind is FailureKind.REFUSAL:
-            return Rejected(REFUSAL, Refused(failure.problem, failure.raw))
+            return Rejection(REFUSAL, Refused(failure.problem, failure.raw))
         if failure.kind not in _SAID or failure.reply is None:
             raise
         reply = failure.reply

@@ -18,15 +18,15 @@ from tests.models.openai.test_endpoint import endpoint, request, run
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclose.calls.budget import Budget, BudgetSpent, Estimate, estimate
-from eclose.calls.cache import Books, IntentWriter, Noted
-from eclose.calls.prices import Price, millionths, money, price_of, read_currency, read_prices
-from eclose.calls.rate_limit import Limiter, Pace
-from eclose.calls.retry import Patience, Patient
+from eclose.calls.budget import Budget, BudgetSpent, CostEstimate, estimate_cost
+from eclose.calls.cache import CallAccounts, JournalingModel, SettlingModel
+from eclose.calls.prices import Price, find_listed_price, format_money, read_currency, read_prices, to_millionths
+from eclose.calls.rate_limit import Limiter, RateLimits
+from eclose.calls.retry import RetryingModel, RetryPolicy
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import Decoding, Finish, Reply, ReplySchema, Request, Usage
+from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.token_counts import TokenCount, tokens_about, tokens_at_most, worst_usage
+from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage, estimate_tokens
 from eclose.store.ledger.ledger import Account, Ledger
 from eclose.world.server.app import serve
 from eclose.world.server.faults import Behaviour, Fault
@@ -64,7 +64,7 @@ class Dicey:
         assert self.charged <= self._cap
         for _ in range(turns):
             await asyncio.sleep(0)
-        reply = Reply("x", Finish.STOP, Usage(cost, 0) if cost else Usage(0, 1))
+        reply = Reply("x", FinishReason.STOP, Usage(cost, 0) if cost else Usage(0, 1))
         match outcome:
             case "free":
                 raise CallFailure(FailureKind.TRANSIENT, "x", unpaid=True)
@@ -73,16 +73,16 @@ class Dicey:
             case "bad":
                 raise CallFailure(FailureKind.INVALID, "x", reply=reply)
             case "silent":
-                return Reply("x", Finish.STOP, Usage(0, 0))
+                return Reply("x", FinishReason.STOP, Usage(0, 0))
             case "cancelled":
                 raise asyncio.CancelledError
         return reply
 
 
-def paying(model: Any, ledger: Ledger, budget: Budget, count: TokenCount, price: Price = ONE) -> Noted:
+def paying(model: Any, ledger: Ledger, budget: Budget, count: TokenCount, price: Price = ONE) -> SettlingModel:
     """The layers that keep to a budget, without a queue between them."""
-    books = Books(ledger, price, budget, count)
-    return Noted(IntentWriter(model, books), books)
+    books = CallAccounts(ledger, price, budget, count)
+    return SettlingModel(JournalingModel(model, books), books)
 
 
 async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, int, int, str]]) -> None:
@@ -138,7 +138,7 @@ def test_reserving_and_settling():
 
 
 def test_money_is_told_with_its_currency(tmp_path):
-    assert [money(amount) for amount in (0, 740_000, 1_234_567_890, 400)] == [
+    assert [format_money(amount) for amount in (0, 740_000, 1_234_567_890, 400)] == [
         "0.00 USD",
         "0.74 USD",
         "1,234.57 USD",
@@ -149,7 +149,7 @@ def test_money_is_told_with_its_currency(tmp_path):
     assert read_prices(tmp_path / "p.yaml") == {"mine": Price.of(1, 2)}
     # Published prices are in dollars: they are not mixed with others.
     with pytest.raises(SettingError, match="no price is known in EUR"):
-        price_of("openai/gpt-4o-mini", {}, "EUR")
+        find_listed_price("openai/gpt-4o-mini", {}, "EUR")
     for wrong in ("euro", 7, "usd"):
         (tmp_path / "p.json").write_text(json.dumps({"currency": wrong}))
         with pytest.raises(SettingError, match="three capital letters"):
@@ -180,7 +180,7 @@ def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call(tmp_
 
 
 async def _reply(usage: Usage) -> Reply:
-    return Reply("x", Finish.STOP, usage)
+    return Reply("x", FinishReason.STOP, usage)
 
 
 def test_processes_that_share_a_ledger_share_the_cap():
@@ -195,7 +195,7 @@ def test_processes_that_share_a_ledger_share_the_cap():
             await asyncio.sleep(0.02)
             paid += 60
             assert paid <= cap
-            return Reply("x", Finish.STOP, Usage(60, 0))
+            return Reply("x", FinishReason.STOP, Usage(60, 0))
 
         async def process(number: int) -> None:
             nonlocal refused
@@ -228,12 +228,12 @@ def test_against_the_bill_of_the_world(tmp_path):
             endpoint(server.base_url) as model,
             Ledger.open(tmp_path / f"{seed}.db", run="a") as ledger,
         ):
-            books = Books(ledger, PRICE, Budget(cap))
-            asked = Patient(
-                IntentWriter(model, books),
-                Patience(first_wait=0.01),
-                Limiter(Pace(start=16)),
-                between=lambda limited: Noted(limited, books),
+            books = CallAccounts(ledger, PRICE, Budget(cap))
+            asked = RetryingModel(
+                JournalingModel(model, books),
+                RetryPolicy(first_wait=0.01),
+                Limiter(RateLimits(start=16)),
+                between=lambda limited: SettlingModel(limited, books),
             )
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -263,29 +263,29 @@ def test_against_the_bill_of_the_world(tmp_path):
     ],
 )
 def test_tokens_of_a_text(text, about):
-    assert tokens_about(text) == about
-    assert tokens_at_most(text) == len(text.encode()) >= about
+    assert estimate_tokens(text) == about
+    assert bound_tokens(text) == len(text.encode()) >= about
 
 
 @given(st.text())
 def test_the_estimate_is_below_the_bound(text):
-    assert tokens_about(text) <= tokens_at_most(text)
+    assert estimate_tokens(text) <= bound_tokens(text)
 
 
 def test_the_worst_case_counts_turns_schema_and_the_longest_reply():
     plain = request("a" * 100, decoding=Decoding(max_tokens=50))
-    assert worst_usage(plain) == Usage(116, 50)
+    assert bound_usage(plain) == Usage(116, 50)
     schema = ReplySchema("verdict", {"type": "object"})
     shaped = Request(plain.messages * 2, plain.decoding, schema)
-    assert worst_usage(shaped) == Usage(2 * 116 + len('{"type": "object"}') + 16, 50)
+    assert bound_usage(shaped) == Usage(2 * 116 + len('{"type": "object"}') + 16, 50)
 
 
 def test_an_estimate_before_anything_is_sent():
     requests = [request("a" * 300, decoding=Decoding(max_tokens=100)) for _ in range(1000)]
     # 1000 x (100 + 16) prompt tokens at 1.25 and 1000 x 100 at 10, per million: 0.145 + 1.00
-    assert estimate(requests, PRICE) == Estimate(1000, 116_000, 100_000, 1_145_000)
-    assert estimate(requests, None).cost is None
-    assert estimate(requests, PRICE, count=lambda _: 10).prompt_tokens == 26_000
+    assert estimate_cost(requests, PRICE) == CostEstimate(1000, 116_000, 100_000, 1_145_000)
+    assert estimate_cost(requests, None).cost is None
+    assert estimate_cost(requests, PRICE, count=lambda _: 10).prompt_tokens == 26_000
 
 
 # --- prices ------------------------------------------------------------------------------------------------------
@@ -296,13 +296,13 @@ def test_an_estimate_before_anything_is_sent():
     [(1.25, 1_250_000), ("0.15", 150_000), (0, 0), (3, 3_000_000), (Decimal("0.0000001"), 1), (0.1 + 0.2, 300_001)],
 )
 def test_amounts_are_rounded_up(amount, expected):
-    assert millionths(amount) == expected
+    assert to_millionths(amount) == expected
 
 
 @pytest.mark.parametrize("amount", ["", "free", -1, "nan", "inf", True, None, [1]])
 def test_what_is_no_amount(amount):
     with pytest.raises(SettingError):
-        millionths(amount)
+        to_millionths(amount)
 
 
 def test_costs_are_rounded_up_to_a_millionth():
@@ -351,14 +351,14 @@ def no_published_prices(monkeypatch):
 
 @pytest.mark.usefixtures("no_published_prices")
 def test_a_price_is_found_by_its_whole_name_or_the_models():
-    assert price_of("openai/gpt-x", {"openai/gpt-x": PRICE}) == PRICE
+    assert find_listed_price("openai/gpt-x", {"openai/gpt-x": PRICE}) == PRICE
     for listed in ("127.0.0.1:8000/Qwen/Qwen3-8B", "127.0.0.1/Qwen/Qwen3-8B", "Qwen/Qwen3-8B"):
-        assert price_of("127.0.0.1:8000/Qwen/Qwen3-8B", {listed: PRICE}) == PRICE
-    assert price_of("inspect/openai/m@127.0.0.1:8000", {"openai/m": PRICE}) == PRICE
+        assert find_listed_price("127.0.0.1:8000/Qwen/Qwen3-8B", {listed: PRICE}) == PRICE
+    assert find_listed_price("inspect/openai/m@127.0.0.1:8000", {"openai/m": PRICE}) == PRICE
     free = Price(0, 0)
-    assert price_of("a/b", {"a/b": free, "b": PRICE}) == free
+    assert find_listed_price("a/b", {"a/b": free, "b": PRICE}) == free
     with pytest.raises(SettingError, match=r"openai/gpt-y: no price is known"):
-        price_of("openai/gpt-y", {"openai/gpt-x": PRICE})
+        find_listed_price("openai/gpt-y", {"openai/gpt-x": PRICE})
 
 
 def test_published_prices_are_taken_at_their_highest(monkeypatch):
@@ -373,14 +373,14 @@ def test_published_prices_are_taken_at_their_highest(monkeypatch):
 
     module.calc_price, module.Usage = calc_price, SimpleNamespace  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "genai_prices", module)
-    assert price_of("google/gemini", {}) == Price.of("2.50", 15)
+    assert find_listed_price("google/gemini", {}) == Price.of("2.50", 15)
     assert asked == [({"input_tokens": 1_000_000, "output_tokens": 1_000_000}, "gemini", "google")]
-    assert price_of("google/gemini", {"google/gemini": PRICE}) == PRICE
+    assert find_listed_price("google/gemini", {"google/gemini": PRICE}) == PRICE
     with pytest.raises(SettingError):
-        price_of("google/unknown", {})
+        find_listed_price("google/unknown", {})
 
 
 def test_the_package_of_published_prices_answers_as_expected():
     pytest.importorskip("genai_prices", reason="optional")
-    price = price_of("openai/gpt-4o-mini", {})
+    price = find_listed_price("openai/gpt-4o-mini", {})
     assert 0 < price.prompt < price.completion

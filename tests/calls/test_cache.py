@@ -10,26 +10,26 @@ from tests.store.postgres import fresh_database
 
 from eclose.calls.budget import Budget
 from eclose.calls.cache import (
-    Books,
-    IntentWriter,
-    Noted,
+    CachedModel,
+    CallAccounts,
+    JournalingModel,
     NotRecordedError,
-    Recorded,
-    call_key,
-    replay,
-    reply_of,
-    settled_of,
+    SettlingModel,
+    compute_call_key,
+    decode_reply,
+    encode_answer,
+    replay_model,
 )
-from eclose.calls.client import CallSettings, connected
+from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.prices import Price
 from eclose.calls.retry import ServiceDown
-from eclose.models.interface import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
+from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.runs.runner import working_on
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
-SAID = Reply("Jewison", Finish.STOP, Usage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
+SAID = Reply("Jewison", FinishReason.STOP, Usage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
 PRICE = Price.of(1, 2)
 
 
@@ -70,8 +70,8 @@ def using(where, work, *answers, price=PRICE):
 
 def recorded(model, ledger, price=None, cap=None):
     """The layers around a model, without a queue between them."""
-    books = Books(ledger, price, Budget(cap))
-    return Recorded(Noted(IntentWriter(model, books), books), ledger)
+    books = CallAccounts(ledger, price, Budget(cap))
+    return CachedModel(SettlingModel(JournalingModel(model, books), books), ledger)
 
 
 def asking(*requests):
@@ -130,9 +130,9 @@ def test_every_part_of_a_request_tells_calls_apart():
         replace(ASKED, attempt=1),
         replace(ASKED, guideline="sha256:1"),
     ]  # fmt: skip
-    keys = [call_key("m", one) for one in (ASKED, *others)] + [call_key("n", ASKED)]
+    keys = [compute_call_key("m", one) for one in (ASKED, *others)] + [compute_call_key("n", ASKED)]
     assert len(set(keys)) == len(keys)
-    assert call_key("m", replace(ASKED, messages=({"content": "Who?", "role": "user"},))) == keys[0]
+    assert compute_call_key("m", replace(ASKED, messages=({"content": "Who?", "role": "user"},))) == keys[0]
 
 
 def test_a_bad_answer_is_an_answer_and_is_kept_like_one(where):
@@ -192,9 +192,9 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
         async with Ledger.open(where, run="a") as ledger:
             script.ledger = ledger
             await recorded(script, ledger).complete(ASKED)
-            return await ledger.find(call_key(script.name, ASKED))
+            return await ledger.find(compute_call_key(script.name, ASKED))
 
-    assert reply_of(asyncio.run(main())) == SAID
+    assert decode_reply(asyncio.run(main())) == SAID
     assert seen == [1]
 
 
@@ -229,7 +229,7 @@ def test_what_waits_in_the_queue_is_not_noted(where):
         async with Ledger.open(where, run="a") as ledger:
             model = Slow()
             model.ledger = ledger
-            connection = await connected(model, ledger, CallSettings(concurrency=2, unpriced=True))
+            connection = await connect_model(model, ledger, CallSettings(concurrency=2, unpriced=True))
             await asyncio.gather(*(connection.model.complete(replace(ASKED, replica=number)) for number in range(12)))
 
     asyncio.run(main())
@@ -268,7 +268,7 @@ def test_a_replay_asks_nobody(where):
 
     async def main():
         async with Ledger.open(where, run="b") as ledger:
-            model = replay(Script.name, ledger)
+            model = replay_model(Script.name, ledger)
             reply = await model.complete(ASKED)
             with pytest.raises(NotRecordedError, match="no reply to sha256:"):
                 await model.complete(replace(ASKED, replica=1))
@@ -278,9 +278,9 @@ def test_a_replay_asks_nobody(where):
 
 
 def test_a_kept_reply_is_whole():
-    key = call_key("m", ASKED)
-    settled = settled_of(key, SAID, cost=3)
-    assert (reply_of(settled), settled.usage, settled.cost) == (SAID, (5, 2), 3)
+    key = compute_call_key("m", ASKED)
+    settled = encode_answer(key, SAID, cost=3)
+    assert (decode_reply(settled), settled.usage, settled.cost) == (SAID, (5, 2), 3)
 
 
 def test_a_bad_answer_that_is_surely_free_costs_nothing(where):

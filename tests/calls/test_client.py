@@ -17,13 +17,13 @@ from aiohttp import web
 from tests.models.openai.test_endpoint import completion, site
 from tests.world.serving import registry
 
-from eclose.calls.client import CallSettings, connect, connected, find_price
+from eclose.calls.client import CallSettings, connect_model, find_price, open_connection
 from eclose.calls.prices import Price
 from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import Decoding, Finish, Reply, Request, Usage
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage
 from eclose.models.openai.failures import FailureKind
-from eclose.models.token_counts import worst_usage
+from eclose.models.token_counts import bound_usage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import Job, Runner
@@ -45,7 +45,7 @@ async def go(base_url, path, records, workers=32, **settings):
     """One run; how many ended where."""
     async with Ledger.open(path, run="a") as ledger:
         wanted = CallSettings(**{"concurrency": 16, "unpriced": True, **settings})
-        async with connect(base_url, ledger, wanted, environ={}) as connection:
+        async with open_connection(base_url, ledger, wanted, environ={}) as connection:
 
             async def ask(question):
                 request = Request(({"role": "user", "content": question.text},), Decoding(max_tokens=64))
@@ -192,14 +192,14 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
             await asyncio.sleep(0)
             usage = Usage(self.rng.randrange(1, 8), self.rng.randrange(1, 65))
             self.paid += PRICE.cost(usage)
-            return Reply("x", Finish.STOP, usage)
+            return Reply("x", FinishReason.STOP, usage)
 
     async def spend(place, rng, cap):
         model = Model(rng)
         for opening in range(3):
             async with Ledger.open(place, run="a") as ledger:
                 settings = CallSettings(budget=cap / 1e6, unpriced=False, concurrency=4)
-                connection = await connected(model, ledger, settings, price=PRICE)
+                connection = await connect_model(model, ledger, settings, price=PRICE)
                 asked = [
                     Request(({"role": "user", "content": f"{opening} {number}"},), Decoding(max_tokens=64))
                     for number in range(rng.randrange(30))
@@ -256,10 +256,10 @@ def test_absurd_usage_with_a_price_keeps_the_reply_at_its_worst_cost(tmp_path, u
     async def main():
         async with site(boast) as url, Ledger.open(tmp_path / "l.db", run="a") as ledger:
             settings = CallSettings(prices=tmp_path / "prices.json", budget=1.0)
-            async with connect("m", ledger, settings, environ={"ECLOSE_BASE_URL": url}) as connection:
+            async with open_connection("m", ledger, settings, environ={"ECLOSE_BASE_URL": url}) as connection:
                 asked = [Request(({"role": "user", "content": f"q{n}"},), Decoding(max_tokens=64)) for n in range(50)]
                 replies = await asyncio.gather(*map(connection.model.complete, asked))
-                return replies, await ledger.usage(), sum(Price.of(1, 2).cost(worst_usage(one)) for one in asked)
+                return replies, await ledger.usage(), sum(Price.of(1, 2).cost(bound_usage(one)) for one in asked)
 
     replies, kept, worst = asyncio.run(main())
     assert {reply.text for reply in replies} == {"fine"}

@@ -9,12 +9,20 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclose.calls.forecast import MODEL, WORLD, expected_usage, forecast_usage, habits_of, tokens_expected, words
+from eclose.calls.forecast import (
+    MODEL,
+    WORLD,
+    count_words,
+    estimate_expected_tokens,
+    expected_usage,
+    find_habits,
+    forecast_usage,
+)
 from eclose.calls.prices import Price
 from eclose.judging.judge_response import requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, Usage
-from eclose.models.token_counts import worst_usage
+from eclose.models.token_counts import bound_usage
 from eclose.protocol.judging import JOINT_PARTS, Question, reply_shape
 from eclose.protocol.prompts import Message
 from eclose.world.make.instances import make_items
@@ -56,7 +64,7 @@ def billed(request):
     ],
 )
 def test_tokens_are_words_in_pieces_digits_and_signs(text, tokens):
-    assert tokens_expected(text) == tokens
+    assert estimate_expected_tokens(text) == tokens
 
 
 def test_what_is_read_is_counted_as_the_world_counts_it_to_the_word():
@@ -98,7 +106,7 @@ def test_every_step_more_is_an_entry_more():
 
     # {"steps": { … }} with a name and three fields of two words an entry; an empty object is one word.
     assert [expected(steps) for steps in (0, 1, 2, 5)] == [2, 8, 15, 36]
-    length = sum(words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
+    length = sum(count_words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
     quoted = replace(WORLD, supported=1.0)
     # Instead of null: {"passage": 1, "quote": " … "}.
     assert expected(4, quoted) == pytest.approx(expected(4) + 4 * (3 + length), abs=1)
@@ -122,7 +130,7 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     assert found.prompt_tokens == sum(expected_usage(request, MODEL).prompt_tokens for request in every)
     assert found.completion_tokens == sum(expected_usage(request, MODEL).completion_tokens for request in every)
     assert found.cost == price.cost(Usage(found.prompt_tokens, found.completion_tokens))
-    assert found.most_prompt_tokens == sum(worst_usage(request).prompt_tokens for request in every)
+    assert found.most_prompt_tokens == sum(bound_usage(request).prompt_tokens for request in every)
     assert found.prompt_tokens < found.most_prompt_tokens
     assert found.completion_tokens < found.most_completion_tokens == 4096 * len(every)
     assert found.cost < found.most_cost
@@ -131,6 +139,6 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
 
 
 def test_the_worlds_model_is_known_by_its_name():
-    assert habits_of("127.0.0.1:8000/world") is WORLD
-    assert habits_of("openai/gpt-x") is MODEL
-    assert habits_of("openai/worldly") is MODEL
+    assert find_habits("127.0.0.1:8000/world") is WORLD
+    assert find_habits("openai/gpt-x") is MODEL
+    assert find_habits("openai/worldly") is MODEL

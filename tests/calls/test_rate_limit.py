@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eclose.calls.rate_limit import Limiter, Pace
+from eclose.calls.rate_limit import Limiter, RateLimits
 from eclose.errors import SettingError
 from eclose.models.openai.failures import CallFailure, FailureKind
 
@@ -60,7 +60,7 @@ async def many(limiter: Limiter, count: int, **how: Any) -> None:
 
 def test_slow_start_doubles_with_every_round_up_to_the_ceiling():
     async def main() -> None:
-        limiter = Limiter(Pace(start=2, ceiling=16))
+        limiter = Limiter(RateLimits(start=2, ceiling=16))
         starts: list[float] = []
         await many(limiter, 62, starts=starts)
         begun = [starts.count(1000.0 + second) for second in range(6)]
@@ -73,7 +73,7 @@ def test_slow_start_doubles_with_every_round_up_to_the_ceiling():
 
 def test_nothing_grows_where_nobody_waits():
     async def main() -> None:
-        limiter = Limiter(Pace(start=4))
+        limiter = Limiter(RateLimits(start=4))
         for _ in range(50):
             await many(limiter, 4)
         assert limiter.limit == 4
@@ -83,7 +83,7 @@ def test_nothing_grows_where_nobody_waits():
 
 def test_a_refusal_cuts_once_in_a_cooldown():
     async def main() -> None:
-        limiter = Limiter(Pace(start=20, ceiling=100, cooldown=15))
+        limiter = Limiter(RateLimits(start=20, ceiling=100, cooldown=15))
         for _ in range(10):
             limiter.failed(failure(K.RATE_LIMIT))
         assert limiter.limit == 16  # 20 x 0.8
@@ -102,7 +102,7 @@ def test_a_refusal_cuts_once_in_a_cooldown():
 
 def test_after_a_storm_growth_is_quick_up_to_what_was_borne_and_slow_beyond():
     async def main() -> None:
-        limiter = Limiter(Pace(start=40, ceiling=100, cooldown=10))
+        limiter = Limiter(RateLimits(start=40, ceiling=100, cooldown=10))
         for _ in range(4):
             limiter.succeeded()
             limiter.failed(failure(K.RATE_LIMIT))
@@ -125,7 +125,7 @@ def test_after_a_storm_growth_is_quick_up_to_what_was_borne_and_slow_beyond():
 
 def test_a_cut_that_had_no_chance_to_help_is_not_followed_by_another():
     async def main() -> None:
-        limiter = Limiter(Pace(start=20, cooldown=1))
+        limiter = Limiter(RateLimits(start=20, cooldown=1))
         for _ in range(30):
             limiter.failed(failure(K.RATE_LIMIT))
             await asyncio.sleep(2)
@@ -136,7 +136,7 @@ def test_a_cut_that_had_no_chance_to_help_is_not_followed_by_another():
 
 def test_the_floor_holds():
     async def main() -> None:
-        limiter = Limiter(Pace(floor=3, start=5, cooldown=0))
+        limiter = Limiter(RateLimits(floor=3, start=5, cooldown=0))
         for _ in range(30):
             limiter.succeeded()
             limiter.failed(failure(K.RATE_LIMIT))
@@ -148,7 +148,7 @@ def test_the_floor_holds():
 @pytest.mark.parametrize("kind", [K.TRANSIENT, K.TIMEOUT, K.CONNECTION])
 def test_trouble_of_the_service_stops_growth_and_cuts_nothing(kind):
     async def main() -> None:
-        limiter = Limiter(Pace(start=4, ceiling=64, cooldown=15))
+        limiter = Limiter(RateLimits(start=4, ceiling=64, cooldown=15))
         limiter.failed(failure(kind))
         await many(limiter, 40)
         assert limiter.limit == 4
@@ -162,7 +162,7 @@ def test_trouble_of_the_service_stops_growth_and_cuts_nothing(kind):
 @pytest.mark.parametrize("kind", [K.INVALID, K.REFUSAL, K.LENGTH, K.EMPTY])
 def test_a_bad_answer_is_an_answer_here(kind):
     async def main() -> None:
-        limiter = Limiter(Pace(start=4))
+        limiter = Limiter(RateLimits(start=4))
         limiter.waiting = 1
         limiter.failed(failure(kind))
         assert limiter.limit == 5
@@ -173,7 +173,7 @@ def test_a_bad_answer_is_an_answer_here(kind):
 @pytest.mark.parametrize("kind", [K.RATE_LIMIT, K.TRANSIENT])
 def test_when_to_come_again_holds_for_everybody(kind):
     async def main() -> None:
-        limiter, starts = Limiter(Pace(start=8)), []
+        limiter, starts = Limiter(RateLimits(start=8)), []
         running = asyncio.create_task(many(limiter, 20, starts=starts))
         await asyncio.sleep(0.5)
         limiter.failed(failure(kind, retry_after=7.0))
@@ -187,7 +187,7 @@ def test_when_to_come_again_holds_for_everybody(kind):
 
 def test_first_come_first_served():
     async def main() -> None:
-        limiter, order = Limiter(Pace(start=2, ceiling=2)), []
+        limiter, order = Limiter(RateLimits(start=2, ceiling=2)), []
 
         async def numbered(number: int) -> None:
             async with limiter.slot():
@@ -202,7 +202,7 @@ def test_first_come_first_served():
 
 def test_who_is_cancelled_leaves_no_gap():
     async def main() -> None:
-        limiter = Limiter(Pace(start=2, ceiling=2))
+        limiter = Limiter(RateLimits(start=2, ceiling=2))
         tasks = [asyncio.create_task(call(limiter, 10)) for _ in range(10)]
         await asyncio.sleep(1)
         assert str(limiter) == "2 of 2 in flight, 8 waiting"
@@ -217,7 +217,7 @@ def test_who_is_cancelled_leaves_no_gap():
 
 def test_requests_a_minute():
     async def main() -> None:
-        limiter, starts = Limiter(Pace(start=50, requests_per_minute=30)), []
+        limiter, starts = Limiter(RateLimits(start=50, requests_per_minute=30)), []
         await many(limiter, 61, starts=starts)
         assert starts[:3] == [1000.0, 1002.0, 1004.0]
         for start in starts:
@@ -228,7 +228,7 @@ def test_requests_a_minute():
 
 def test_tokens_a_minute():
     async def main() -> None:
-        limiter, starts = Limiter(Pace(start=50, tokens_per_minute=6000)), []
+        limiter, starts = Limiter(RateLimits(start=50, tokens_per_minute=6000)), []
         await many(limiter, 10, tokens=500, starts=starts)
         assert starts == pytest.approx([1000.0 + 5 * number for number in range(10)])
 
@@ -237,7 +237,7 @@ def test_tokens_a_minute():
 
 def test_bounds_that_move():
     async def main() -> None:
-        limiter, starts = Limiter(Pace(start=8, ceiling=8)), []
+        limiter, starts = Limiter(RateLimits(start=8, ceiling=8)), []
         running = asyncio.create_task(many(limiter, 44, starts=starts))
         await asyncio.sleep(0.5)
         limiter.bound(ceiling=4)
@@ -257,7 +257,7 @@ def test_bounds_that_move():
 
 def test_rates_that_move():
     async def main() -> None:
-        limiter, starts = Limiter(Pace(start=50, requests_per_minute=60)), []
+        limiter, starts = Limiter(RateLimits(start=50, requests_per_minute=60)), []
         running = asyncio.create_task(many(limiter, 9, starts=starts))
         await asyncio.sleep(1.5)
         limiter.bound(ceiling=50, requests_per_minute=6)  # half of the second is waited for, ten times as slowly
@@ -286,4 +286,4 @@ def test_rates_that_move():
 )
 def test_bounds_that_contradict_each_other(bounds):
     with pytest.raises(SettingError):
-        Pace(**bounds)
+        RateLimits(**bounds)

@@ -14,7 +14,7 @@ from tests.world.serving import registry
 
 from eclose.calls.budget import BudgetSpent
 from eclose.calls.client import CallSettings
-from eclose.calls.run import Inquiry, inquire
+from eclose.calls.run import ModelRun, run_models
 from eclose.core.instance import Instance
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, Request
@@ -22,8 +22,8 @@ from eclose.models.openai.endpoint import ServerAddress, server_name
 from eclose.models.resolve import find_model
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.runner import Job, Stopped
-from eclose.store.runs.step import Stage
+from eclose.store.runs.runner import Job, RunStoppedError
+from eclose.store.runs.step import RunStep
 from eclose.world.server.app import ServerThread
 from eclose.world.server.faults import Behaviour
 
@@ -48,7 +48,7 @@ def inquiry(folder, seen, out="out.jsonl"):
     def records():
         yield [ReadRecord(record.id, value=record) for record in RECORDS]
 
-    return Inquiry(Stage("both", {}, (source,), folder / out), records, lambda record: record.id, jobs)
+    return ModelRun(RunStep("both", {}, (source,), folder / out), records, lambda record: record.id, jobs)
 
 
 def ask(folder, seen, names, calls, **flags):
@@ -60,7 +60,7 @@ def ask(folder, seen, names, calls, **flags):
         yield
         told.extend(connections)
 
-    done = asyncio.run(inquire(inquiry(folder, seen), models, calls, watch=watch, replay=flags.get("replay", False)))
+    done = asyncio.run(run_models(inquiry(folder, seen), models, calls, watch=watch, replay=flags.get("replay", False)))
     return done, told
 
 
@@ -114,10 +114,10 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
 
         run = replace(inquiry(tmp_path, []), beforehand=beforehand)
         calls = CallSettings(unpriced=True)
-        asyncio.run(inquire(run, named, calls))
+        asyncio.run(run_models(run, named, calls))
         assert (paid, copy.exists()) == ([0], True)
         copy.unlink()
-        assert asyncio.run(inquire(run, named, calls)).again
+        assert asyncio.run(run_models(run, named, calls)).again
     assert copy.exists()
 
 
@@ -126,7 +126,7 @@ def test_two_servers_are_two_models(tmp_path, monkeypatch):
     seen = []
     with ServerThread(registry()) as one, ServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
-        asyncio.run(inquire(inquiry(tmp_path, seen), named, CallSettings(unpriced=True)))
+        asyncio.run(run_models(inquiry(tmp_path, seen), named, CallSettings(unpriced=True)))
         assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
     assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
 
@@ -146,12 +146,12 @@ def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name
             yield
 
         asked = replace(asked, stage=stage)
-        return asyncio.run(inquire(asked, [model] * 2, calls, force=force, watch=watch))
+        return asyncio.run(run_models(asked, [model] * 2, calls, force=force, watch=watch))
 
     with ServerThread(registry()) as first, ServerThread(registry()) as second:
         named = [find_model("world", base_url=server.base_url) for server in (first, second)]
         moved = find_model("world", base_url=ServerAddress(second.base_url, server_name(first.base_url)))
-        with pytest.raises(Stopped):
+        with pytest.raises(RunStoppedError):
             go(named[0], stop=True)
         before = first.bill(keys=False)["totals"]["paid"]
         assert 0 < before < 8
@@ -184,7 +184,7 @@ def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_
     with ServerThread(registry()) as one, ServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
         with pytest.raises(SettingError, match="two different servers answer to this name"):
-            asyncio.run(inquire(inquiry(tmp_path, []), named, CallSettings(unpriced=True)))
+            asyncio.run(run_models(inquiry(tmp_path, []), named, CallSettings(unpriced=True)))
         assert one.bill(keys=False)["totals"]["paid"] == 0
 
 
@@ -192,7 +192,7 @@ async def three_at_once(folder, url, base_url, calls):
     """The same work by three openings of one ledger, each with a file of its own; how each ended."""
     models = [find_model(name, base_url=base_url) for name in ("world/a", "world/b")]
     asked = [inquiry(folder, [], out=f"{number}.jsonl") for number in range(3)]
-    runs = [inquire(each, models, calls, ledger=url) for each in asked]
+    runs = [run_models(each, models, calls, ledger=url) for each in asked]
     return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 120)
 
 
@@ -229,6 +229,6 @@ def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
     with ServerThread(registry()) as server:
         models = [find_model(name, base_url=server.base_url) for name in ("world/a", "world/b")]
         for out in ("first.jsonl", "second.jsonl"):
-            asyncio.run(inquire(inquiry(tmp_path, [], out=out), models, calls, ledger=url))
+            asyncio.run(run_models(inquiry(tmp_path, [], out=out), models, calls, ledger=url))
             assert server.bill(keys=False)["totals"]["paid"] == 16
     assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()

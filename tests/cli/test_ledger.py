@@ -11,11 +11,11 @@ import pytest
 from tests.store.postgres import fresh_database
 from typer.testing import CliRunner
 
-from eclose.calls.cache import call_key, settled_of
+from eclose.calls.cache import compute_call_key, encode_answer
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment, reason_kind
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import Finish, Reply, Request, Usage, request_identity
+from eclose.models.interface import FinishReason, Reply, Request, Usage, identify_request
 from eclose.store.ledger.ledger import Intent, Ledger, Outcome
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import Plan, sabotage
@@ -35,8 +35,8 @@ def command(*arguments, code=0):
 def run(request, tmp_path):
     """A run's folder, and where its ledger is as commands are told."""
     made = [(item.instance, sabotage(item, Plan(), "r")) for item in islice(make_items("short-easy", 3), 6)]
-    jsonl.write(tmp_path / "instances.jsonl", [instance for instance, _ in made])
-    jsonl.write(tmp_path / "responses.jsonl", [planted.response for _, planted in made])
+    jsonl.write_records(tmp_path / "instances.jsonl", [instance for instance, _ in made])
+    jsonl.write_records(tmp_path / "responses.jsonl", [planted.response for _, planted in made])
     return tmp_path, (tmp_path if request.param == "sqlite" else fresh_database())
 
 
@@ -55,7 +55,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
         judge(folder, ledger, server)
         calls = server.bill(keys=False)["totals"]["paid"]
         taken = port(server)
-    before = list(jsonl.read(folder / "judgments.jsonl", Judgment))
+    before = list(jsonl.read_records(folder / "judgments.jsonl", Judgment))
     assert any("invalid" in map(reason_kind, judgment.unjudged.values()) for judgment in before)
 
     refused = [
@@ -86,7 +86,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
         judge(folder, ledger, server, "--force")
         totals = server.bill(keys=False)["totals"]
     assert 0 < totals["paid"] <= len(refused)  # what was answered well is not asked again
-    after = list(jsonl.read(folder / "judgments.jsonl", Judgment))
+    after = list(jsonl.read_records(folder / "judgments.jsonl", Judgment))
     assert not [judgment for judgment in after if "invalid" in judgment.unjudged.values()]
     assert "every row fits" in command("ledger", "verify", ledger)
 
@@ -98,12 +98,12 @@ async def _fill(where, *, runs=("a",)):
     for run in runs:
         async with Ledger.open(where, run=run) as ledger:
             for name in ("house/a", "house/b"):
-                key = call_key(f"{name}{run}", REQUEST)
-                identity = request_identity(f"{name}{run}", REQUEST)
+                key = compute_call_key(f"{name}{run}", REQUEST)
+                identity = identify_request(f"{name}{run}", REQUEST)
                 await ledger.intend(Intent(key, identity, "ask", "r\x1b1", reserved=5))
                 if name == "house/a":
-                    reply = Reply("good \x1b[2Jbye", Finish.STOP, Usage(3, 4))
-                    await ledger.settle(settled_of(key, reply, cost=7))
+                    reply = Reply("good \x1b[2Jbye", FinishReason.STOP, Usage(3, 4))
+                    await ledger.settle(encode_answer(key, reply, cost=7))
                     await ledger.conclude(Outcome("ask", "r\x1b1", "accepted", None, b"{}"))
 
 
@@ -139,7 +139,7 @@ def test_calls_that_broke_off_are_released_once(small):
 
 
 def test_a_call_is_pruned_by_the_beginning_of_its_key(small):
-    key = call_key("house/aa", REQUEST)
+    key = compute_call_key("house/aa", REQUEST)
     assert "1 call and the outcomes of 1 run deleted" in command("ledger", "prune", small, "--key", key[:20])
     assert key not in command("ledger", "show", small)
 
@@ -154,11 +154,11 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
     assert "is damaged" in told
     assert f"eclose ledger prune {where} --damaged" in told
     state = "damaged" if table == "replies" else "answered"
-    assert f"{call_key('house/aa', REQUEST)} {state}" in command("ledger", "show", tmp_path)
+    assert f"{compute_call_key('house/aa', REQUEST)} {state}" in command("ledger", "show", tmp_path)
 
     async def use():
         async with Ledger.open(where, run="a") as ledger:
-            await ledger.find(call_key("house/aa", REQUEST))
+            await ledger.find(compute_call_key("house/aa", REQUEST))
             await ledger.reached(["ask"], "r\x1b1")
 
     with pytest.raises(UserError, match=r"eclose ledger prune .*ledger\.sqlite --damaged"):
@@ -167,7 +167,7 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
     assert f"{calls} call" in command("ledger", "prune", tmp_path, "--damaged")
     asyncio.run(use())
     assert "every row fits" in command("ledger", "verify", tmp_path)
-    assert "1 call printed" in command("ledger", "show", tmp_path, "--key", call_key("house/ab", REQUEST))
+    assert "1 call printed" in command("ledger", "show", tmp_path, "--key", compute_call_key("house/ab", REQUEST))
 
 
 def test_a_ledger_is_read_while_a_run_writes_to_it(tmp_path):

@@ -16,8 +16,8 @@ from tests.models import tiny
 
 from eclose.cli.main import app
 from eclose.cli.select import _progress
-from eclose.models.local.transformers_model import LocalModel
-from eclose.store.records.jsonl import write
+from eclose.models.local.transformers_model import TransformersModel
+from eclose.store.records.jsonl import write_records
 from eclose.world.make.families import make_families
 
 runner = CliRunner()
@@ -34,7 +34,7 @@ def weights(tmp_path_factory):
 @pytest.fixture
 def families(tmp_path):
     path = tmp_path / "dev.jsonl"
-    write(path, islice(make_families("2wiki", 5), 2))
+    write_records(path, islice(make_families("2wiki", 5), 2))
     return path
 
 
@@ -82,13 +82,13 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
     def never(*_, **__):
         raise AssertionError("there is nothing left to ask")
 
-    monkeypatch.setattr(LocalModel, "load", never)
+    monkeypatch.setattr(TransformersModel, "load", never)
     assert select(run, families, "--batch-tokens", "64").stdout == result.stdout
 
 
 def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
     """The same path with a model that answers as it should after eight updates, and not before."""
-    from eclose.models.interface import Finish, Reply, Usage
+    from eclose.models.interface import FinishReason, Reply, Usage
 
     class Model:
         name = "scripted"
@@ -100,10 +100,10 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
         def complete_all(self, requests):
             known = "1. a\nFinal answer: yes no"
             text = known if self.step == "checkpoint-8" else "1. a\nFinal answer: nothing"
-            return [Reply(text, Finish.STOP, Usage(1, 1)) for _ in requests]
+            return [Reply(text, FinishReason.STOP, Usage(1, 1)) for _ in requests]
 
     loaded = []
-    monkeypatch.setattr(LocalModel, "load", lambda name, **settings: loaded.append((name, settings)) or Model())
+    monkeypatch.setattr(TransformersModel, "load", lambda name, **settings: loaded.append((name, settings)) or Model())
     monkeypatch.setattr("eclose.training.checkpoint_replies.match_any", lambda answer, _: answer == "yes no")
     result = select(run, families, "--model", "elsewhere/tiny", "--batch-tokens", "99")
     assert "   8     100.0     100.0     100.0  100.0           0  selected" in result.output

@@ -28,12 +28,12 @@ from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE
 from eclose.errors import SettingError
-from eclose.models.interface import Finish, Reply, Usage
+from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.construction import MATERIAL, Role
 from eclose.protocol.material_json import read_material
 from eclose.store.records.jsonl import decode, encode
-from eclose.store.runs.runner import Rejected
+from eclose.store.runs.runner import Rejection
 
 
 def sound(role, steps):
@@ -80,7 +80,7 @@ class Script:
         self.asked.append(request)
         if isinstance(said, Exception):
             raise said
-        return Reply(json.dumps(said), Finish.STOP, Usage(1, 1))
+        return Reply(json.dumps(said), FinishReason.STOP, Usage(1, 1))
 
     def shown(self, role):
         """What a role was shown, each time."""
@@ -114,7 +114,7 @@ def checked_again(family, script, **more):
 
 def refused(source=SOURCE, settings=None, **replies):
     found, script = built(source, settings, **replies)
-    assert isinstance(found, Rejected), found
+    assert isinstance(found, Rejection), found
     return found, script
 
 

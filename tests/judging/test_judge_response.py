@@ -9,14 +9,14 @@ from itertools import islice
 
 import pytest
 
-from eclose.calls.client import CallSettings, connect
+from eclose.calls.client import CallSettings, open_connection
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, reason_kind
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.models.interface import Decoding, Finish, Reply, Request, Usage, request_identity
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.judging import JOINT_PARTS, Question
 from eclose.store.ledger.ledger import Ledger
@@ -47,7 +47,7 @@ async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
     async with (
         serve(world_registry(judge_noise=noise), behaviour) as server,
         Ledger.open(path, run="a") as ledger,
-        connect(server.base_url, ledger, calls) as connection,
+        open_connection(server.base_url, ledger, calls) as connection,
     ):
         judging = (judge_response(instance, made.response, connection.model, settings) for instance, made in cases)
         return await asyncio.gather(*judging), server.bill(keys=False)["totals"]
@@ -96,7 +96,7 @@ class Script:
         answer = self.answers[Question(request.schema.name)][request.attempt]
         if isinstance(answer, Exception):
             raise answer
-        return Reply(json.dumps(answer), Finish.STOP, Usage(1, 1))
+        return Reply(json.dumps(answer), FinishReason.STOP, Usage(1, 1))
 
 
 STEP = {"reason": "Said so.", "verdict": "sound", "support": None}
@@ -240,7 +240,7 @@ def test_effort_reaches_the_model_and_names_another_call():
     script = Script()
     judged(script, effort="high")
     assert {request.decoding.effort for request in script.asked} == {"high"}
-    plain, thought = (request_identity("m", Request((), Decoding(effort=effort))) for effort in (None, "high"))
+    plain, thought = (identify_request("m", Request((), Decoding(effort=effort))) for effort in (None, "high"))
     assert "effort" not in plain["decoding"]
     assert thought["decoding"]["effort"] == "high"
 

@@ -14,9 +14,9 @@ from eclose.benchmarks.matched_questions import read_eligible
 from eclose.cli.main import app
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
 from eclose.judging.screen import screen
-from eclose.models.interface import Finish, Reply, Usage
+from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
-from eclose.store.runs.runner import Rejected
+from eclose.store.runs.runner import Rejection
 from eclose.world.make.instances import make_items
 from eclose.world.roles.registry import world_registry
 from eclose.world.server.app import ServerThread
@@ -31,7 +31,7 @@ class Judge:
     async def complete(self, request):
         shown = json.loads(request.messages[-1]["content"])
         assert shown.keys() == {"question", "evidence", "reference", "aliases"}
-        return Reply(json.dumps(self.told), Finish.STOP, Usage(1, 1))
+        return Reply(json.dumps(self.told), FinishReason.STOP, Usage(1, 1))
 
 
 INSTANCE = next(make_items("short-easy", 1)).instance
@@ -56,14 +56,14 @@ def test_what_contradicts_itself_is_no_label(told):
 
 
 def test_without_a_reference_there_is_nothing_to_screen():
-    assert asyncio.run(screen(replace(INSTANCE, reference_answer=None), Judge())) == Rejected(NO_REFERENCE)
+    assert asyncio.run(screen(replace(INSTANCE, reference_answer=None), Judge())) == Rejection(NO_REFERENCE)
 
 
 def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
     good = [item.instance for item in islice(make_items("short-easy", 2), 6)]
     stripped = replace(good[0], id="stripped", evidence=good[0].evidence[-1:], support_ids=None)
     wrong = replace(good[1], id="wrong", reference_answer="Atlantis", aliases=())
-    jsonl.write(tmp_path / "q.jsonl", [*good, stripped, wrong, replace(good[2], id="bare", reference_answer=None)])
+    jsonl.write_records(tmp_path / "q.jsonl", [*good, stripped, wrong, replace(good[2], id="bare", reference_answer=None)])
     with ServerThread(world_registry()) as server:
         judged = ["screen", tmp_path / "q.jsonl", "--judge", server.base_url, "--no-price", "-o", tmp_path / "run"]
         result = CliRunner().invoke(app, list(map(str, judged)))
@@ -72,7 +72,7 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
         assert CliRunner().invoke(app, list(map(str, made))).exit_code == 0
     assert "6 questions eligible, 2 not (N" in result.output
     assert f"{NO_REFERENCE} 1" in result.output
-    by_id = {one.id: one for one in jsonl.read(tmp_path / "run" / "screening.jsonl", Screening)}
+    by_id = {one.id: one for one in jsonl.read_records(tmp_path / "run" / "screening.jsonl", Screening)}
     assert by_id["wrong"].code == Ineligibility.INCOMPATIBLE_REFERENCE
     pool = ["data", "intersect", tmp_path / "gen", "--eligible", tmp_path / "run" / "screening.jsonl"]
     result = CliRunner().invoke(app, [*map(str, pool), "--out", str(tmp_path / "pool.jsonl")])
@@ -81,14 +81,14 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
 
 
 def test_a_question_without_a_label_is_not_in_the_pool(tmp_path):
-    jsonl.write(tmp_path / "s.jsonl", [Screening("a", "j", True), Screening("b", "j", reason="refusal")])
+    jsonl.write_records(tmp_path / "s.jsonl", [Screening("a", "j", True), Screening("b", "j", reason="refusal")])
     eligible = read_eligible(tmp_path / "s.jsonl")
     assert [eligible(name) for name in "abc"] == [True, False, False]
 
 
 def test_a_dry_run_tells_what_screening_would_take_and_asks_nobody(tmp_path):
     instances = tmp_path / "i.jsonl"
-    jsonl.write(instances, [item.instance for item in islice(make_items("short-easy", 1), 5)])
+    jsonl.write_records(instances, [item.instance for item in islice(make_items("short-easy", 1), 5)])
     words = ["screen", instances, "--judge", "openai/gpt-x", "--no-price", "--out", tmp_path / "run", "--dry-run"]
     result = CliRunner().invoke(app, [*map(str, words)], env={"OPENAI_API_KEY": "none"})
     assert result.exit_code == 0, (result.output, result.exception)

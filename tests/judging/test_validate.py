@@ -19,8 +19,8 @@ from eclose.judging import validate as validating
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validate import compare, correct, read, refuse_other_judge, run_identity, validate, write
-from eclose.metrics.judge_agreement import DIRECT, HITS, JudgedLabel
-from eclose.models.interface import Finish, Reply, Usage
+from eclose.metrics.judge_agreement import DIRECT_LABELS, LABEL_HITS, JudgedLabel
+from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
 from eclose.world.make.instances import make_items
@@ -199,8 +199,8 @@ def test_two_judges_are_compared_on_what_both_saw():
 
 
 def test_files_are_read_as_records(tmp_path):
-    jsonl.write(tmp_path / "j.jsonl", RUN)
-    jsonl.write(tmp_path / "v.jsonl", TRUTH)
+    jsonl.write_records(tmp_path / "j.jsonl", RUN)
+    jsonl.write_records(tmp_path / "v.jsonl", TRUTH)
     assert validating.read_judgments(tmp_path / "j.jsonl") == RUN
     assert validating.read_verdicts(tmp_path / "v.jsonl") == TRUTH
 
@@ -225,7 +225,7 @@ class InProcess:
                 "response_format": {"type": "json_schema", "json_schema": schema},
             }
         )
-        return Reply(json.dumps(self.registry.handler(asked.schema_name)(asked).content), Finish.STOP, Usage(1, 1))
+        return Reply(json.dumps(self.registry.handler(asked.schema_name)(asked).content), FinishReason.STOP, Usage(1, 1))
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, 
     held = []
     for seed in range(5):
         found = validate(judged_by(noise, seed), truth, settings=SETTINGS, rng=rng(seed), resamples=5)
-        rows = [found.overall.rows[label] for label in DIRECT]
+        rows = [found.overall.rows[label] for label in DIRECT_LABELS]
         held += [row.disagreement.interval.low <= noise <= row.disagreement.interval.high for row in rows]
         assert abs(np.mean([row.disagreement.value for row in rows]) - noise) < 0.03
     # A 95 % interval may miss one in twenty.
@@ -289,7 +289,7 @@ def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, 
 @pytest.mark.parametrize("noise", [0.02, 0.10])
 def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, truth, noise):
     held = []
-    real = {label: np.mean([hit(row.verdict) for row in truth]) for label, hit in HITS.items()}
+    real = {label: np.mean([hit(row.verdict) for row in truth]) for label, hit in LABEL_HITS.items()}
     for seed in range(5):
         sample = [truth[index] for index in rng(seed).permutation(len(truth))[:100]]
         responses = [made.response for _, made in planted]

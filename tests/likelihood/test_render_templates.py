@@ -12,10 +12,10 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from eclose.errors import UserError
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.spans import Part
+from eclose.likelihood.spans import TokenPart
 from eclose.models.interface import Request
-from eclose.models.local.chat_template import prompt_ids, read_reply, stop_ids
-from eclose.models.weights import conversation_text, reply_turn
+from eclose.models.local.chat_template import find_stop_ids, read_reply, tokenize_prompt
+from eclose.models.weights import read_reply_turn, render_conversation
 from eclose.protocol.response_prompt import ResponsePrompt, completion_text
 
 CHATML = (
@@ -94,7 +94,7 @@ def test_the_tokenizer_is_the_one_that_sentencepiece_trained(dummy_prefix, piece
 
 def whole_text(renderer, view):
     prompt = renderer.prompt_text(view.question, view.evidence)
-    turn = reply_turn(renderer.tokenizer)
+    turn = read_reply_turn(renderer.tokenizer)
     return prompt + turn.opening + completion_text(view.trace, view.answer) + turn.end
 
 
@@ -105,11 +105,11 @@ def test_a_dummy_prefix_is_not_taken_for_another_tokenisation(dummy_prefix, fami
     dummy_prefix.add_special_tokens({"additional_special_tokens": ["<start_of_turn>", "<end_of_turn>", "<|im_end|>"]})
     renderer = Renderer(dummy_prefix, ResponsePrompt(0))
     for view in (view for family in families for view in family.views):
-        path = renderer.path(view.question, view.evidence, view.trace, view.answer)
+        path = renderer.render(view.question, view.evidence, view.trace, view.answer)
         assert list(path.ids) == dummy_prefix(whole_text(renderer, view), add_special_tokens=False)["input_ids"]
         for number, text in enumerate(view.trace.texts):
-            assert dummy_prefix.decode([path.ids[place] for place in path.step(number)]).strip() == text
-        assert dummy_prefix.decode([path.ids[place] for place in path.answer()]).strip() == view.answer
+            assert dummy_prefix.decode([path.ids[place] for place in path.step_positions(number)]).strip() == text
+        assert dummy_prefix.decode([path.ids[place] for place in path.answer_positions()]).strip() == view.answer
     assert renderer.mismatched == 0
 
 
@@ -119,10 +119,10 @@ def test_a_tokenizer_that_merges_over_line_breaks_is_refused(dummy_prefix, famil
     dummy_prefix.backend_tokenizer.normalizer = normalizers.Sequence(blanks)
     renderer, view = Renderer(dummy_prefix, ResponsePrompt(0)), families[0].gold
     for _ in range(5):
-        renderer.path(view.question, view.evidence, view.trace, view.answer)
+        renderer.render(view.question, view.evidence, view.trace, view.answer)
     assert renderer.mismatched == 5
     with pytest.raises(UserError, match="does not part at line breaks"):
-        renderer.path(view.question, view.evidence, view.trace, view.answer)
+        renderer.render(view.question, view.evidence, view.trace, view.answer)
 
 
 # ---- templates ----
@@ -145,11 +145,11 @@ def test_without_a_system_role_its_text_opens_the_first_user_turn(tokenizer, fam
     view, renderer = families[0].gold, Renderer(tokenizer, ResponsePrompt(1))
     system, first, *rest = renderer.prompt.messages(view.question, view.evidence)
     text = renderer.prompt_text(view.question, view.evidence)
-    assert text == conversation_text(tokenizer, [system, first, *rest])
+    assert text == render_conversation(tokenizer, [system, first, *rest])
     assert f"{system['content']}\n\n{first['content']}" in text
     assert text.count(system["content"]) == 1
-    path = renderer.path(view.question, view.evidence, view.trace)
-    served = prompt_ids(tokenizer, Request((system, first, *rest)))
+    path = renderer.render(view.question, view.evidence, view.trace)
+    served = tokenize_prompt(tokenizer, Request((system, first, *rest)))
     assert list(path.ids[: len(served)]) == served
 
 
@@ -163,7 +163,7 @@ def test_a_template_with_a_system_role_is_left_alone(tokenizer, families):
 def test_a_conversation_the_template_refuses_is_a_sentence(tokenizer):
     tokenizer.chat_template = "{{ raise_exception('Roles must alternate') }}"
     with pytest.raises(UserError, match=r"chat template refuses.*Roles must alternate"):
-        conversation_text(tokenizer, [{"role": "user", "content": "x"}])
+        render_conversation(tokenizer, [{"role": "user", "content": "x"}])
 
 
 def test_no_template_is_a_sentence_that_says_what_to_do(tokenizer):
@@ -187,14 +187,14 @@ def test_no_template_is_a_sentence_that_says_what_to_do(tokenizer):
 )
 def test_a_turn_ends_as_the_template_ends_it(tokenizer, families, template, end, opening):
     tokenizer.chat_template = template
-    turn = reply_turn(tokenizer)
+    turn = read_reply_turn(tokenizer)
     assert (turn.end, turn.opening) == (end, opening)
     view = families[0].gold
-    path = Renderer(tokenizer, ResponsePrompt(0)).path(view.question, view.evidence, view.trace, view.answer)
+    path = Renderer(tokenizer, ResponsePrompt(0)).render(view.question, view.evidence, view.trace, view.answer)
     assert tokenizer.decode([path.ids[-1]]) == end.strip()
-    assert path.parts[-1] == (Part.END, None)
+    assert path.parts[-1] == (TokenPart.END, None)
     # Generation stops where training taught to.
-    assert path.ids[-1] in stop_ids(tokenizer, None)
-    prompt = prompt_ids(tokenizer, Request(tuple(ResponsePrompt(0).messages(view.question, view.evidence))))
-    reply = read_reply(tokenizer, prompt, path.ids[len(prompt) :], stop_ids(tokenizer, None))
+    assert path.ids[-1] in find_stop_ids(tokenizer, None)
+    prompt = tokenize_prompt(tokenizer, Request(tuple(ResponsePrompt(0).messages(view.question, view.evidence))))
+    reply = read_reply(tokenizer, prompt, path.ids[len(prompt) :], find_stop_ids(tokenizer, None))
     assert reply.text.strip() == completion_text(view.trace, view.answer)

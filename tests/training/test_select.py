@@ -7,11 +7,11 @@ from itertools import islice
 
 import pytest
 
-from eclose.core.edit_selection import fixed_edit
+from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
-from eclose.models.interface import Decoding, Finish, Reply, Usage
-from eclose.models.local.chat_template import TooLongError
+from eclose.models.interface import Decoding, FinishReason, Reply, Usage
+from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import Order, completion_text, read_input
 from eclose.stats.rates import Rate
 from eclose.training.checkpoint_replies import Answered, Asked, ask
@@ -25,13 +25,13 @@ SETTINGS = Settings(Origin("some/model"), "transformers")
 
 
 def views(family):
-    return {GOLD: family.gold, EVIDENCE: fixed_edit(family).view, QUESTION: family.question_edit.view}
+    return {GOLD: family.gold, EVIDENCE: select_fixed_edit(family).view, QUESTION: family.question_edit.view}
 
 
 class Model:
     """Knows every answer, and tells it where its checkpoint is said to be right."""
 
-    def __init__(self, right, finish=Finish.STOP):
+    def __init__(self, right, finish=FinishReason.STOP):
         self.right = right
         """Step -> kind of view -> in how many families it is right."""
         self.finish = finish
@@ -140,21 +140,21 @@ def asked(*accepted):
     return Asked("f", GOLD, None, accepted)
 
 
-def answered(text, finish=Finish.STOP):
+def answered(text, finish=FinishReason.STOP):
     return Answered("f", GOLD, text, finish, 1, 1)
 
 
 @pytest.mark.parametrize(
     ("text", "finish", "answer"),
     [
-        ("1. a\nFinal answer: Lyon", Finish.STOP, "Lyon"),
-        ("1. a\nFinal answer: Lyon", Finish.LENGTH, None),  # might have become "Lyon County"
-        ("1. a\nFinal answer: Lyon\nAnd so", Finish.LENGTH, "Lyon"),
-        ("1. a\n2. b", Finish.STOP, None),
-        ("1. a\n2. b", Finish.LENGTH, None),
-        ("1. a\nFinal answer:", Finish.STOP, None),
-        ("", Finish.STOP, None),
-        ("1. a\nFinal answer: Lyon", Finish.OTHER, None),
+        ("1. a\nFinal answer: Lyon", FinishReason.STOP, "Lyon"),
+        ("1. a\nFinal answer: Lyon", FinishReason.LENGTH, None),  # might have become "Lyon County"
+        ("1. a\nFinal answer: Lyon\nAnd so", FinishReason.LENGTH, "Lyon"),
+        ("1. a\n2. b", FinishReason.STOP, None),
+        ("1. a\n2. b", FinishReason.LENGTH, None),
+        ("1. a\nFinal answer:", FinishReason.STOP, None),
+        ("", FinishReason.STOP, None),
+        ("1. a\nFinal answer: Lyon", FinishReason.OTHER, None),
     ],
 )
 def test_an_incomplete_reply_is_wrong_and_counted(text, finish, answer):
@@ -174,7 +174,7 @@ def silent(finish):
     return Silent({}, finish)
 
 
-@pytest.mark.parametrize(("finish", "advice"), [(Finish.STOP, ""), (Finish.LENGTH, "36 were cut off")])
+@pytest.mark.parametrize(("finish", "advice"), [(FinishReason.STOP, ""), (FinishReason.LENGTH, "36 were cut off")])
 def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advice):
     chosen_by(run, Model(BEST_IS_10))
     assert (run / "selected").is_dir()
@@ -209,7 +209,7 @@ def test_a_folder_that_is_no_adapter_is_not_removed(run):
     (run / "selected").mkdir()
     (run / "selected" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="is no adapter"):
-        chosen_by(run, silent(Finish.STOP))
+        chosen_by(run, silent(FinishReason.STOP))
     assert (run / "selected" / "notes.txt").is_file()
 
 
@@ -400,7 +400,7 @@ def test_damaged_files_are_sentences(run):
 def test_a_family_that_is_too_long_is_named(run):
     class Small(Model):
         def complete_all(self, _):
-            raise TooLongError(4, 9_000, 8_192)
+            raise PromptTooLongError(4, 9_000, 8_192)
 
     with pytest.raises(UserError, match=rf"family {FAMILIES[1].id!r}, Evidence-CF: 9,000 prompt tokens leave no room"):
         chosen_by(run, Small({}))

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import jsonschema_rs
 
-from eclose.calls.structured import request_of
+from eclose.calls.structured import build_request
 from eclose.construction.draft import Draft
 from eclose.construction.roles import Team
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import build_evidence, build_question, build_target, pack, reverify, screen
 from eclose.construction.token_lengths import estimated
 from eclose.core.family import Family
-from eclose.models.interface import Finish, Reply, Usage
+from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.world.roles.constructor import register_constructor
 from eclose.world.roles.verifier import register_verifier
@@ -46,7 +46,7 @@ class InProcess:
         self.said.append((request.schema.name, reply.content))
         if not jsonschema_rs.is_valid(dict(request.schema.schema), reply.content):
             raise CallFailure(FailureKind.INVALID, reply.text)
-        return Reply(reply.text, Finish.STOP, Usage(1, 1))
+        return Reply(reply.text, FinishReason.STOP, Usage(1, 1))
 
 
 def world_model(*, defect=None, constructor_noise=0.0, verifier_noise=0.0, seed=0):
@@ -59,7 +59,7 @@ def world_model(*, defect=None, constructor_noise=0.0, verifier_noise=0.0, seed=
 async def through(model, question):
     """One question, as a team would ask it."""
     with suppress(CallFailure):
-        await model.complete(request_of(question, ConstructSettings().decoding))
+        await model.complete(build_request(question, ConstructSettings().decoding))
 
 
 class Built(NamedTuple):

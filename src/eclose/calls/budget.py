@@ -11,24 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.calls.prices import USD, Price, digits, money
+from eclose.calls.prices import USD, Price, format_amount, format_money
 from eclose.errors import Resumable, SettingError
 from eclose.models.interface import Request, Usage
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure
-from eclose.models.token_counts import TokenCount, tokens_about, worst_usage
+from eclose.models.token_counts import TokenCount, bound_usage, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eclose.models.interface import Reply
-    from eclose.store.ledger.rows import Account
+    from eclose.store.ledger.rows import RunAccount
 
 LOOK_SECONDS = 0.5
 """Between two looks at what other processes do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """What a set of requests will take, before any is sent."""
 
     calls: int
@@ -39,13 +39,15 @@ class Estimate:
     """Millionths; None without a price."""
 
 
-def estimate(requests: Iterable[Request], price: Price | None, count: TokenCount = tokens_about) -> Estimate:
+def estimate_cost(
+    requests: Iterable[Request], price: Price | None, count: TokenCount = estimate_tokens
+) -> CostEstimate:
     """Calls, tokens and cost of requests that are each sent once."""
     calls = prompt = completion = 0
     for request in requests:
-        usage = worst_usage(request, count)
+        usage = bound_usage(request, count)
         calls, prompt, completion = calls + 1, prompt + usage.prompt_tokens, completion + usage.completion_tokens
-    return Estimate(calls, prompt, completion, None if price is None else price.cost(Usage(prompt, completion)))
+    return CostEstimate(calls, prompt, completion, None if price is None else price.cost(Usage(prompt, completion)))
 
 
 class BudgetSpent(Resumable):
@@ -76,17 +78,17 @@ class Budget:
     @property
     def bill(self) -> str:
         """What was spent: ``0.74 of 5.00 USD spent``."""
-        cap = "" if self.cap is None else f" of {digits(self.cap)}"
-        return f"{digits(self.spent)}{cap} {self.currency} spent"
+        cap = "" if self.cap is None else f" of {format_amount(self.cap)}"
+        return f"{format_amount(self.spent)}{cap} {self.currency} spent"
 
     @property
     def risk(self) -> str:
         """What calls under way (reserved) and broken-off calls (possibly billed) cost at most; empty where nothing."""
         kinds = {"reserved": self.reserved, "possibly billed": self.assumed}
         words = " or ".join(kind for kind, amount in kinds.items() if amount)
-        return words and f"up to {money(sum(kinds.values()), self.currency)} {words}"
+        return words and f"up to {format_money(sum(kinds.values()), self.currency)} {words}"
 
-    def show(self, account: Account) -> None:
+    def show(self, account: RunAccount) -> None:
         """Take over the sums of the ledger, which counts for all processes."""
         self.spent, self.reserved, self.assumed = account
 
@@ -108,7 +110,7 @@ class Budget:
     def refusal(self, amount: int) -> BudgetSpent:
         """Return why a call of this worst case is not sent."""
         return BudgetSpent(
-            f"{self}: the next call may cost {money(amount, self.currency)}. Raise the budget and run the same "
+            f"{self}: the next call may cost {format_money(amount, self.currency)}. Raise the budget and run the same "
             "command again to go on."
         )
 
@@ -122,7 +124,7 @@ class Budget:
                 await self._settled.wait()
 
 
-def known_cost(answer: Reply | CallFailure, price: Price | None) -> int | None:
+def compute_known_cost(answer: Reply | CallFailure, price: Price | None) -> int | None:
     """What an answer cost; None where nobody says, and the worst has to be supposed."""
     if price is None or (isinstance(answer, CallFailure) and answer.unpaid):
         return 0

@@ -13,15 +13,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.budget import LOOK_SECONDS, Budget, known_cost
+from eclose.calls.budget import LOOK_SECONDS, Budget, compute_known_cost
 from eclose.calls.prices import Price
-from eclose.core.identity import canonical_bytes, content_hash, hash_of
+from eclose.core.identity import canonical_bytes, content_hash, hash_canonical_bytes
 from eclose.errors import RecordError, Resumable, UserError
-from eclose.models.interface import Around, Reply, Request, request_identity
+from eclose.models.interface import ModelWrapper, Reply, Request, identify_request
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
-from eclose.models.token_counts import TokenCount, tokens_at_most, worst_usage
+from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
 from eclose.store.ledger.ledger import Intent, Ledger, NotCoveredError, Settled, UnderWayError
-from eclose.store.records.jsonl import encode, parse
+from eclose.store.records.jsonl import encode, parse_record
 from eclose.store.runs.runner import working_on
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFailure:
+class StoredFailure:
     """What a model answered badly, as it is kept."""
 
     kind: FailureKind
@@ -40,16 +40,16 @@ class KeptFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAnswer:
     """What came back, as it is kept: what the model said, and what was wrong with it if anything."""
 
     reply: Reply | None
-    failure: KeptFailure | None = None
+    failure: StoredFailure | None = None
 
 
-def call_key(name: str, request: Request) -> str:
+def compute_call_key(name: str, request: Request) -> str:
     """What a call is known by, in every run and on every machine."""
-    return content_hash(request_identity(name, request))
+    return content_hash(identify_request(name, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +69,33 @@ _keyed: ContextVar[_Keyed | None] = ContextVar("keyed", default=None)
 def _known(name: str, request: Request) -> _Keyed:
     known = _keyed.get()
     if known is None or known.request is not request or known.identity["model"] != name:
-        identity = request_identity(name, request)
+        identity = identify_request(name, request)
         spelled = canonical_bytes(identity)
-        known = _Keyed(request, identity, spelled, hash_of(spelled))
+        known = _Keyed(request, identity, spelled, hash_canonical_bytes(spelled))
         _keyed.set(known)
     return known
 
 
-def settled_of(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> Settled:
+def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> Settled:
     """A reply, or a bad answer of the model's own, as the ledger keeps it."""
     if isinstance(answer, CallFailure):
-        kept = Kept(answer.reply, KeptFailure(answer.kind, answer.problem, answer.raw))
+        kept = StoredAnswer(answer.reply, StoredFailure(answer.kind, answer.problem, answer.raw))
     else:
-        kept = Kept(answer)
+        kept = StoredAnswer(answer)
     usage = UNKNOWN_USAGE if kept.reply is None else kept.reply.usage
     return Settled(key, encode(kept), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
 
 
-def reply_of(settled: Settled) -> Reply:
+def decode_reply(settled: Settled) -> Reply:
     """The reply that is kept; where the model answered badly, that is raised again."""
-    kept = parse(Kept, json.loads(settled.body))
+    kept = parse_record(StoredAnswer, json.loads(settled.body))
     if kept.failure is not None:
         raise CallFailure(kept.failure.kind, kept.failure.problem, reply=kept.reply, raw=kept.failure.raw)
     assert kept.reply is not None
     return kept.reply
 
 
-class Recorded(Around):
+class CachedModel(ModelWrapper):
     """A ``ChatModel`` that looks into the ledger first. Those who ask the same at once wait for one answer."""
 
     def __init__(self, model: ChatModel, ledger: Ledger) -> None:
@@ -108,7 +108,7 @@ class Recorded(Around):
         key = _known(self.name, request).key
         async with self._alone(key):
             if (settled := await self._ledger.find(key)) is not None:
-                return reply_of(settled)
+                return decode_reply(settled)
             return await self._model.complete(request)
 
     @asynccontextmanager
@@ -125,7 +125,7 @@ class Recorded(Around):
                 self._asked[key] = lock, users - 1
 
 
-class AnsweredElsewhere(Exception):  # noqa: N818 - a way out of the queue, not a mistake
+class AnsweredByOtherProcess(Exception):  # noqa: N818 - a way out of the queue, not a mistake
     """Another process got the reply to a call while this one waited to send it."""
 
     def __init__(self, settled: Settled) -> None:
@@ -133,27 +133,27 @@ class AnsweredElsewhere(Exception):  # noqa: N818 - a way out of the queue, not 
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class CallAccounts:
     """Where the calls of a model are noted, and at which price."""
 
     ledger: Ledger
     price: Price | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
-    count: TokenCount = tokens_at_most
+    count: TokenCount = bound_tokens
 
     def worst(self, request: Request) -> int:
         """Return what a request costs at worst."""
-        return 0 if self.price is None else self.price.cost(worst_usage(request, self.count))
+        return 0 if self.price is None else self.price.cost(bound_usage(request, self.count))
 
 
-class IntentWriter(Around):
+class JournalingModel(ModelWrapper):
     """A ``ChatModel`` that notes every request at the moment it leaves, and sets its worst case aside.
 
     It stands behind the queue: what waits there is not noted, so a process that is killed leaves no more than its calls
     under way behind.
     """
 
-    def __init__(self, model: ChatModel, books: Books) -> None:
+    def __init__(self, model: ChatModel, books: CallAccounts) -> None:
         super().__init__(model)
         self._books = books
 
@@ -188,17 +188,17 @@ class IntentWriter(Around):
             except RecordError:
                 if (settled := await ledger.find(keyed.key)) is None:
                     raise
-                raise AnsweredElsewhere(settled) from None
+                raise AnsweredByOtherProcess(settled) from None
             else:
                 if account is not None:
                     budget.show(account)
                 return
 
 
-class Noted(Around):
-    """A ``ChatModel`` that notes what came of every send. The intent was noted by an ``IntentWriter`` further in."""
+class SettlingModel(ModelWrapper):
+    """A ``ChatModel`` that notes what came of every send. The intent was noted by an ``JournalingModel`` further in."""
 
-    def __init__(self, model: ChatModel, books: Books) -> None:
+    def __init__(self, model: ChatModel, books: CallAccounts) -> None:
         super().__init__(model)
         self._books = books
 
@@ -207,8 +207,8 @@ class Noted(Around):
         key, worst = _known(self.name, request).key, self._books.worst(request)
         try:
             answer: Reply | CallFailure = await self._model.complete(request)
-        except AnsweredElsewhere as elsewhere:
-            return reply_of(elsewhere.settled)
+        except AnsweredByOtherProcess as elsewhere:
+            return decode_reply(elsewhere.settled)
         except CallFailure as failure:
             if not failure.kind.semantic:
                 await self._end(key, worst, unpaid=failure.unpaid)
@@ -225,8 +225,8 @@ class Noted(Around):
         self._books.budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
-        known = known_cost(answer, self._books.price)
-        settled = settled_of(key, answer, cost=worst if known is None else known)
+        known = compute_known_cost(answer, self._books.price)
+        settled = encode_answer(key, answer, cost=worst if known is None else known)
         ledger = self._books.ledger
         try:
             await ledger.settle(settled)
@@ -237,27 +237,27 @@ class Noted(Around):
             await ledger.break_off(key)
             settled = first
         self._books.budget.settle(worst, settled.cost)
-        return reply_of(settled)
+        return decode_reply(settled)
 
 
 class NotRecordedError(UserError):
     """A replay was asked for something that is not in the ledger."""
 
 
-class _Nobody:
+class _MissingModel:
     """The model behind a replay."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     async def complete(self, request: Request) -> Reply:
-        key = call_key(self.name, request)
+        key = compute_call_key(self.name, request)
         raise NotRecordedError(
             f"{self.name}: no reply to {key} is in the ledger, and a replay asks nobody. Run it with the model first, "
             "or with the settings that run had."
         )
 
 
-def replay(name: str, ledger: Ledger) -> Recorded:
+def replay_model(name: str, ledger: Ledger) -> CachedModel:
     """A model that answers out of the ledger alone."""
-    return Recorded(_Nobody(name), ledger)
+    return CachedModel(_MissingModel(name), ledger)

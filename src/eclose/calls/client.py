@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.calls.budget import Budget
-from eclose.calls.cache import Books, IntentWriter, Noted, Recorded
-from eclose.calls.prices import USD, millionths, price_of, read_currency, read_prices
-from eclose.calls.rate_limit import Limiter, Pace
-from eclose.calls.retry import Patience, Patient
+from eclose.calls.cache import CachedModel, CallAccounts, JournalingModel, SettlingModel
+from eclose.calls.prices import USD, find_listed_price, read_currency, read_prices, to_millionths
+from eclose.calls.rate_limit import Limiter, RateLimits
+from eclose.calls.retry import RetryingModel, RetryPolicy
 from eclose.errors import SettingError
-from eclose.models.openai.endpoint import EndpointSettings, find_route, reach
+from eclose.models.openai.endpoint import EndpointSettings, find_route, open_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -64,9 +64,9 @@ class CallSettings:
         return 2 * self.concurrency
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> RateLimits:
         """The bounds of the limit."""
-        return Pace(
+        return RateLimits(
             start=min(8, self.concurrency) if self.slow_start else self.concurrency,
             ceiling=self.concurrency,
             requests_per_minute=self.requests_per_minute,
@@ -74,54 +74,54 @@ class CallSettings:
         )
 
 
-class Connection:
+class ModelConnection:
     """A model in use, and what its use has come to."""
 
-    def __init__(self, model: Patient, budget: Budget) -> None:
+    def __init__(self, model: RetryingModel, budget: Budget) -> None:
         self.model = model
         self.budget = budget
 
 
 @asynccontextmanager
-async def connect(
+async def open_connection(
     name: str, ledger: Ledger, settings: CallSettings, *, environ: Mapping[str, str] | None = None
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[ModelConnection]:
     """The model of this name, with everything that was answered before at hand."""
     wanted = EndpointSettings(deadline=settings.deadline, connections=settings.concurrency)
-    async with await reach(find_route(name, environ=environ), wanted) as endpoint:
-        yield await connected(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
+    async with await open_endpoint(find_route(name, environ=environ), wanted) as endpoint:
+        yield await connect_model(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
 
 
-async def connected(
+async def connect_model(
     model: ChatModel,
     ledger: Ledger,
     settings: CallSettings,
     *,
     price: Price | None = None,
     budget: Budget | None = None,
-) -> Connection:
+) -> ModelConnection:
     """The layers around a model that sends. Several models of one run share its ``budget``."""
     if price is None and settings.budget is not None:
         raise SettingError(f"{model.name}: a budget needs a price. Give one in a price file.")
-    budget = budget or await budget_of(ledger, settings)
-    books = Books(ledger, price, budget)
-    patience = Patience(
+    budget = budget or await load_budget(ledger, settings)
+    books = CallAccounts(ledger, price, budget)
+    patience = RetryPolicy(
         semantic_attempts=settings.semantic_attempts,
         breaker_failures=settings.breaker_failures,
         breaker_seconds=settings.breaker_seconds,
     )
-    patient = Patient(
-        IntentWriter(model, books),
+    patient = RetryingModel(
+        JournalingModel(model, books),
         patience,
         Limiter(settings.pace),
-        between=lambda limited: Recorded(Noted(limited, books), ledger),
+        between=lambda limited: CachedModel(SettlingModel(limited, books), ledger),
     )
-    return Connection(patient, budget)
+    return ModelConnection(patient, budget)
 
 
-async def budget_of(ledger: Ledger, settings: CallSettings) -> Budget:
+async def load_budget(ledger: Ledger, settings: CallSettings) -> Budget:
     """Return what a run may cost, with what all processes of the same command have cost so far, or may have."""
-    budget = Budget(None if settings.budget is None else millionths(settings.budget))
+    budget = Budget(None if settings.budget is None else to_millionths(settings.budget))
     budget.currency = settings.currency
     budget.show(await ledger.account())
     return budget
@@ -131,7 +131,7 @@ def find_price(name: str, settings: CallSettings) -> Price | None:
     """The price of a model; None where it may be asked without."""
     prices = {} if settings.prices is None else read_prices(settings.prices)
     try:
-        return price_of(name, prices, settings.currency)
+        return find_listed_price(name, prices, settings.currency)
     except SettingError:
         if settings.unpriced and settings.budget is None:
             return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.models.interface import Request, Usage
-from eclose.models.token_counts import TokenCount, tokens_at_most, worst_usage
+from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
 from eclose.protocol.structured import inlined
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ _LETTERS = 7
 questions about evidence: within 5 % on the prompts it was chosen on, and not tried on others."""
 
 
-def tokens_expected(text: str) -> int:
+def estimate_expected_tokens(text: str) -> int:
     """Tokens of English text and JSON: words in pieces, every digit and foreign letter as one, signs by the run."""
     return sum(-(-len(piece) // _LETTERS) if piece[0].isalpha() else 1 for piece in _PIECES.findall(text))
 
 
-def words(text: str) -> int:
+def count_words(text: str) -> int:
     """What the world's model server counts."""
     return len(text.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class WritingHabits:
     """How a judge writes, and how whoever bills it counts."""
 
     count: TokenCount
@@ -56,8 +56,8 @@ class Habits:
     """The share of steps that are given a quote."""
 
 
-MODEL = Habits(
-    count=tokens_expected,
+MODEL = WritingHabits(
+    count=estimate_expected_tokens,
     a_message=4,
     schema_read=True,
     # The frame asks for a reason of one or two sentences; a question is some fifteen words, an answer a few.
@@ -67,8 +67,8 @@ MODEL = Habits(
 )
 """A language model behind an interface of the usual kind. Supposed, not measured: models differ in what they say."""
 
-WORLD = Habits(
-    count=words,
+WORLD = WritingHabits(
+    count=count_words,
     a_message=0,
     schema_read=False,
     # It gives no reasons, quotes the whole passage, and on other worlds than those of the record backed 48 to 59 % of
@@ -80,13 +80,13 @@ WORLD = Habits(
 """The world's model server."""
 
 
-def habits_of(name: str) -> Habits:
+def find_habits(name: str) -> WritingHabits:
     """By what a model is called: ``provider/model``."""
     return WORLD if name.partition("/")[2] == "world" else MODEL
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class UsageForecast:
     """What a set of requests will take."""
 
     calls: int
@@ -101,7 +101,7 @@ class Forecast:
     most_cost: int | None
 
 
-def expected_usage(request: Request, habits: Habits) -> Usage:
+def expected_usage(request: Request, habits: WritingHabits) -> Usage:
     """The tokens of a request, and those of the reply that is to be expected."""
     prompt = sum(habits.count(message["content"]) + habits.a_message for message in request.messages)
     if request.schema is None:
@@ -113,16 +113,16 @@ def expected_usage(request: Request, habits: Habits) -> Usage:
     return Usage(prompt, min(round(written), request.decoding.max_tokens))
 
 
-def forecast_usage(requests: Iterable[Request], price: Price | None, habits: Habits) -> Forecast:
+def forecast_usage(requests: Iterable[Request], price: Price | None, habits: WritingHabits) -> UsageForecast:
     """Calls, tokens and cost of requests that are each sent once and answered at the first attempt."""
     calls = 0
     expected, most = Usage(0, 0), Usage(0, 0)
     for request in requests:
         calls += 1
         expected = _sum(expected, expected_usage(request, habits))
-        most = _sum(most, worst_usage(request, tokens_at_most))
+        most = _sum(most, bound_usage(request, bound_tokens))
     costs = (None, None) if price is None else (price.cost(expected), price.cost(most))
-    return Forecast(
+    return UsageForecast(
         calls,
         expected.prompt_tokens,
         expected.completion_tokens,
@@ -148,7 +148,7 @@ def _material(request: Request) -> Mapping[str, Any]:
 class _Expected:
     """The length of the reply to one request."""
 
-    def __init__(self, habits: Habits, material: Mapping[str, Any]) -> None:
+    def __init__(self, habits: WritingHabits, material: Mapping[str, Any]) -> None:
         self._habits = habits
         self._material = material
 

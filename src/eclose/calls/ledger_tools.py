@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.cache import Kept
+from eclose.calls.cache import StoredAnswer
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.failures import FailureKind
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.ledger.reader import Purpose, StoredCall, find_damage, read_calls, runs_of
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ class CallView:
             return cls(stored, CallState.DAMAGED, None, "the row does not fit its checksum.", None)
         if stored.settled is None:
             return cls(stored, CallState.UNANSWERED, None, None, None)
-        kept = parse(Kept, json.loads(stored.settled.body))
+        kept = parse_record(StoredAnswer, json.loads(stored.settled.body))
         text = None if kept.reply is None else kept.reply.text
         if kept.failure is None:
             return cls(stored, CallState.ANSWERED, None, None, text)

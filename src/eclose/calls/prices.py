@@ -22,12 +22,12 @@ _CURRENCY = "currency"
 _FIELDS = ("input", "output")
 
 
-def money(amount: int, currency: str = USD) -> str:
+def format_money(amount: int, currency: str = USD) -> str:
     """Return an amount of millionths for people: ``0.74 USD``."""
-    return f"{digits(amount)} {currency}"
+    return f"{format_amount(amount)} {currency}"
 
 
-def digits(amount: int) -> str:
+def format_amount(amount: int) -> str:
     """Return an amount of millionths as ``1,234.56``; below a cent it keeps all its digits."""
     value = Decimal(amount) / MILLION
     return f"{value:,.2f}" if value >= Decimal("0.01") or not amount else f"{value:f}".rstrip("0")
@@ -43,7 +43,7 @@ class Price:
     @classmethod
     def of(cls, prompt: Decimal | float | str, completion: Decimal | float | str) -> Price:
         """From amounts of the currency for a million tokens, as price lists print them."""
-        return cls(millionths(prompt), millionths(completion))
+        return cls(to_millionths(prompt), to_millionths(completion))
 
     def cost(self, usage: Usage) -> int:
         """What a call costs, in millionths, rounded up."""
@@ -51,7 +51,7 @@ class Price:
         return -(-exact // MILLION)
 
 
-def millionths(amount: Decimal | float | str) -> int:
+def to_millionths(amount: Decimal | float | str) -> int:
     """An amount of the currency in whole millionths, rounded up; SettingError where it is none."""
     try:
         exact = Decimal(str(amount)) * MILLION
@@ -123,7 +123,7 @@ def _yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def price_of(name: str, prices: Mapping[str, Price], currency: str = USD) -> Price:
+def find_listed_price(name: str, prices: Mapping[str, Price], currency: str = USD) -> Price:
     """Return the price of ``provider/model``: the user's own, else that of ``genai-prices`` where it is installed.
 
     A server given by its address may be listed by its whole name (``host:port/model``), without its port

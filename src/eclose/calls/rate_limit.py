@@ -26,7 +26,7 @@ _REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class RateLimits:
     """The bounds between which the limit moves, and how it moves."""
 
     floor: int = 1
@@ -52,7 +52,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LimitChange:
     """The limit from some moment on, and why."""
 
     at: float
@@ -84,11 +84,11 @@ def _seconds_each(per_minute: int | None) -> float:
 class Limiter:
     """One for each model. All methods belong to one event loop, whose clock they use."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
-        self.pace = pace or Pace()
+    def __init__(self, pace: RateLimits | None = None) -> None:
+        self.pace = pace or RateLimits()
         self.in_flight = 0
         self.waiting = 0
-        self.history: deque[Change] = deque(maxlen=_REMEMBERED)
+        self.history: deque[LimitChange] = deque(maxlen=_REMEMBERED)
         self._limit = float(self.pace.start)
         self._ceiling = self.pace.ceiling
         self._quick_below = inf
@@ -184,7 +184,7 @@ class Limiter:
                 if paused and rate is not None:
                     meter.take(1, _now())  # nothing was saved up while others had the share
             self._limit = min(self._limit, float(ceiling))
-        self.history.append(Change(_now(), self.limit, "bound"))
+        self.history.append(LimitChange(_now(), self.limit, "bound"))
         self._freed.set()
 
     def let_go(self) -> None:
@@ -206,7 +206,7 @@ class Limiter:
     def _set(self, limit: float, why: str) -> None:
         before, self._limit = self.limit, limit
         if self.limit != before:
-            self.history.append(Change(_now(), self.limit, why))
+            self.history.append(LimitChange(_now(), self.limit, why))
             self._freed.set()
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from eclose.calls.rate_limit import Limiter
 from eclose.errors import Resumable, SettingError
-from eclose.models.interface import Around
+from eclose.models.interface import ModelWrapper
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.token_counts import tokens_about, worst_usage
+from eclose.models.token_counts import bound_usage, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class ServiceDown(Resumable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long to go on."""
 
     attempts: int = 5
@@ -159,7 +159,7 @@ class _Tries:
     """When the service first failed it."""
 
 
-class _Limited(Around):
+class RateLimitedModel(ModelWrapper):
     """A ``ChatModel`` that sends when the limiter allows it, unless the breaker has opened by then."""
 
     def __init__(self, model: ChatModel, limiter: Limiter, breaker: _Breaker, tokens: Callable[[Request], int]) -> None:
@@ -183,13 +183,13 @@ class _Limited(Around):
             return reply
 
 
-class Patient(Around):
+class RetryingModel(ModelWrapper):
     """A ``ChatModel`` that tries again. One for each model: limit and breaker are shared by all of its calls."""
 
     def __init__(
         self,
         model: ChatModel,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         limiter: Limiter | None = None,
         *,
         between: Callable[[ChatModel], ChatModel] = lambda model: model,
@@ -202,10 +202,10 @@ class Patient(Around):
         """Failures of all attempts."""
         self.answered_after: Counter[int] = Counter()
         """How many requests were accepted at which semantic attempt."""
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._breaker = _Breaker(self._patience.breaker_failures, self._patience.breaker_seconds, self.limiter.let_go)
         # Ledger and budget sit between retrying and the queue, so that a call waits in the queue only once.
-        super().__init__(between(_Limited(model, self.limiter, self._breaker, tokens or _tokens)))
+        super().__init__(between(RateLimitedModel(model, self.limiter, self._breaker, tokens or _tokens)))
         self._note = note
         """Called with every failure and the seconds until the next attempt, None for the last."""
         self._rng = rng or Random()
@@ -290,7 +290,7 @@ class Patient(Around):
 
 def _tokens(request: Request) -> int:
     """As providers count towards a limit: the prompt and the longest reply it allows."""
-    usage = worst_usage(request, tokens_about)
+    usage = bound_usage(request, estimate_tokens)
     return usage.prompt_tokens + usage.completion_tokens
 
 

@@ -11,21 +11,21 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, Asyn
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from eclose.calls.cache import replay as replayed
-from eclose.calls.client import CallSettings, Connection, budget_of, connected, find_price
+from eclose.calls.cache import replay_model as replayed
+from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
 from eclose.calls.prices import USD
 from eclose.models.adapter_check import refuse_idle_adapter
-from eclose.models.interface import Around, ChatModel, Reply, Request
-from eclose.models.resolve import InProcess, Named, Served, by_name
+from eclose.models.interface import ChatModel, ModelWrapper, Reply, Request
+from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_by_name
 from eclose.store.ledger.database import WriterLock, is_url
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.counts import Counts
-from eclose.store.runs.export import export
+from eclose.store.runs.export import export_run
 from eclose.store.runs.folder import LEDGER
 from eclose.store.runs.manifest import Manifest
 from eclose.store.runs.runner import Job, Runner
-from eclose.store.runs.step import Stage
-from eclose.store.runs.unfinished import forget_start, note_start
+from eclose.store.runs.step import RunStep
+from eclose.store.runs.unfinished import remove_start_note, write_start_note
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Watch: TypeAlias = Callable[[Runner[Any], Sequence[Connection], int], AbstractContextManager[None]]
+RunObserver: TypeAlias = Callable[[Runner[Any], Sequence[ModelConnection], int], AbstractContextManager[None]]
 """Entered while a run is under way; told of the runner, the connections (none for a replay) and how many records."""
 
 
@@ -52,7 +52,9 @@ class Records(Protocol[T]):
         ...
 
 
-def unwatched(_runner: Runner[Any], _connections: Sequence[Connection], _total: int) -> AbstractContextManager[None]:
+def observe_nothing(
+    _runner: Runner[Any], _connections: Sequence[ModelConnection], _total: int
+) -> AbstractContextManager[None]:
     """Nobody looks."""
     return nullcontext()
 
@@ -62,10 +64,10 @@ async def _nothing(_: Ledger) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class Inquiry(Generic[T]):
+class ModelRun(Generic[T]):
     """What is asked, of what, and where the answers go."""
 
-    stage: Stage
+    stage: RunStep
     records: Callable[[], AbstractContextManager[Records[T]]]
     """The records, opened when they are needed."""
     id_of: Callable[[T], str]
@@ -80,39 +82,39 @@ class Inquiry(Generic[T]):
     sources: Mapping[str, Counts] = field(default_factory=dict)
     """Where the records of files that are read beside the main one went; filled when ``records`` is opened."""
 
-    def job_names(self, models: Sequence[Named], ledger: Ledger) -> list[str]:
+    def job_names(self, models: Sequence[ModelRef], ledger: Ledger) -> list[str]:
         """What the jobs are called, for whoever asks nothing."""
         return [job.name for job in self.jobs(*(replayed(model.name, ledger) for model in models))]
 
 
 @dataclass(frozen=True)
-class Finished:
+class RunResult:
     """A run that came to its end."""
 
-    stage: Stage
+    stage: RunStep
     manifest: Manifest
     again: bool
     """Whether it was finished before, so that there was nothing to do."""
 
 
-async def inquire(
-    inquiry: Inquiry[T],
-    models: Sequence[Named],
+async def run_models(
+    inquiry: ModelRun[T],
+    models: Sequence[ModelRef],
     calls: CallSettings,
     *,
     ledger: Path | str | None = None,
     retry: bool = False,
     replay: bool = False,
     force: bool = False,
-    watch: Watch = unwatched,
-) -> Finished:
+    watch: RunObserver = observe_nothing,
+) -> RunResult:
     """Ask, and write what came of it, with its manifest and what was set aside.
 
     ``ledger`` is a file or a ``postgresql://`` URL, ``ledger.sqlite`` beside the result by default. ``retry`` tries
     again what was quarantined. ``replay`` answers out of the ledger alone. ``force`` replaces what other work wrote.
     """
     stage = inquiry.stage
-    if (done := done_before(stage, retry=retry, force=force)) is not None:
+    if (done := find_finished_run(stage, retry=retry, force=force)) is not None:
         inquiry.beforehand()
         inquiry.afterwards()  # an earlier run may have ended before it came to that
         return done
@@ -122,31 +124,33 @@ async def inquire(
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
         books = await stack.enter_async_context(Ledger.open(where, run=stage.work))
-        await begin(inquiry, models, books, retry=retry, force=force)
+        await begin_run(inquiry, models, books, retry=retry, force=force)
         run = _Run(inquiry, models, calls, books, watch)
         manifest = await (run.replayed() if replay else run.asked())
-    return Finished(stage, manifest, again=False)
+    return RunResult(stage, manifest, again=False)
 
 
-def done_before(stage: Stage, *, retry: bool, force: bool) -> Finished | None:
+def find_finished_run(stage: RunStep, *, retry: bool, force: bool) -> RunResult | None:
     """The same work, finished earlier; None when there is something to do, or it broke off while it was written."""
     if _broken_off(stage, force=force):
         return None
     done = stage.finished(force=force)
-    return None if done is None or (retry and done.counts.quarantined) else Finished(stage, done, again=True)
+    return None if done is None or (retry and done.counts.quarantined) else RunResult(stage, done, again=True)
 
 
-def _broken_off(stage: Stage, *, force: bool) -> bool:
+def _broken_off(stage: RunStep, *, force: bool) -> bool:
     """Whether there is a result without its manifest, which is written last."""
     return stage.out.exists() and not stage.manifest_path.exists() and not force
 
 
-async def begin(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, *, retry: bool, force: bool) -> None:
+async def begin_run(
+    inquiry: ModelRun[Any], models: Sequence[ModelRef], books: Ledger, *, retry: bool, force: bool
+) -> None:
     """Refuse to go on with somebody else's file; open again what is to be tried again."""
     stage, names = inquiry.stage, inquiry.job_names(models, books)
     if _broken_off(stage, force=force) and not any([await books.tally(name) for name in names]):
         stage.finished()  # not this run's: refused
-    note_start(stage, force=force)
+    write_start_note(stage, force=force)
     inquiry.beforehand()
     if retry:
         # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
@@ -155,15 +159,15 @@ async def begin(inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, *
             await books.reopen(name)
 
 
-async def finish(
-    inquiry: Inquiry[Any], models: Sequence[Named], books: Ledger, received: int, currency: str = USD
+async def finish_run(
+    inquiry: ModelRun[Any], models: Sequence[ModelRef], books: Ledger, received: int, currency: str = USD
 ) -> Manifest:
     """Write what came of every record."""
     notes = {**(await books.usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
     names = inquiry.job_names(models, books)
-    manifest = await export(books, inquiry.stage, names, received, notes, inquiry.sources)
+    manifest = await export_run(books, inquiry.stage, names, received, notes, inquiry.sources)
     inquiry.afterwards()
-    forget_start(inquiry.stage)
+    remove_start_note(inquiry.stage)
     return manifest
 
 
@@ -171,11 +175,11 @@ async def finish(
 class _Run(Generic[T]):
     """A run under way."""
 
-    inquiry: Inquiry[T]
-    models: Sequence[Named]
+    inquiry: ModelRun[T]
+    models: Sequence[ModelRef]
     calls: CallSettings
     ledger: Ledger
-    watch: Watch
+    watch: RunObserver
 
     async def replayed(self) -> Manifest:
         """Out of the ledger alone."""
@@ -183,35 +187,35 @@ class _Run(Generic[T]):
 
     async def asked(self) -> Manifest:
         """By the models themselves. One that is named twice is reached once."""
-        different = by_name(self.models)
+        different = index_by_name(self.models)
         async with AsyncExitStack() as stack:
             senders = {name: await self._reached(model, stack) for name, model in different.items()}
-            budget = await budget_of(self.ledger, self.calls)
+            budget = await load_budget(self.ledger, self.calls)
             connections = {
                 name: await self._connected(model, senders[name], budget) for name, model in different.items()
             }
             asked = [connections[model.name].model for model in self.models]
             return await self._through(asked, list(connections.values()))
 
-    async def _reached(self, model: Named, stack: AsyncExitStack) -> ChatModel:
+    async def _reached(self, model: ModelRef, stack: AsyncExitStack) -> ChatModel:
         sender = await stack.enter_async_context(self._opened(model))
-        if isinstance(model, Served) and model.base is not None:
+        if isinstance(model, ServedModelRef) and model.base is not None:
             base = await stack.enter_async_context(self._opened(model.at_base()))
             await refuse_idle_adapter(_Single(sender, model, self), _Single(base, model, self))
         return sender
 
-    def _opened(self, model: Named) -> AbstractAsyncContextManager[ChatModel]:
+    def _opened(self, model: ModelRef) -> AbstractAsyncContextManager[ChatModel]:
         return model.opened(deadline=self.calls.deadline, concurrency=self.calls.concurrency)
 
-    async def _connected(self, model: Named, sender: ChatModel, budget: Budget) -> Connection:
-        price = price_of_model(model, self.calls)
-        return await connected(sender, self.ledger, self.calls, price=price, budget=budget)
+    async def _connected(self, model: ModelRef, sender: ChatModel, budget: Budget) -> ModelConnection:
+        price = find_model_price(model, self.calls)
+        return await connect_model(sender, self.ledger, self.calls, price=price, budget=budget)
 
-    async def single(self, model: Named, sender: ChatModel) -> ChatModel:
+    async def single(self, model: ModelRef, sender: ChatModel) -> ChatModel:
         """For one call before the run, with what is left of the budget by then."""
-        return (await self._connected(model, sender, await budget_of(self.ledger, self.calls))).model
+        return (await self._connected(model, sender, await load_budget(self.ledger, self.calls))).model
 
-    async def _through(self, models: Sequence[ChatModel], connections: Sequence[Connection]) -> Manifest:
+    async def _through(self, models: Sequence[ChatModel], connections: Sequence[ModelConnection]) -> Manifest:
         """Every record to its end, and everything written."""
         jobs = self.inquiry.jobs(*models)
         with self.inquiry.records() as records:
@@ -219,13 +223,13 @@ class _Run(Generic[T]):
             runner: Runner[T] = Runner(self.ledger, jobs, self.inquiry.id_of, workers=self.calls.workers)
             with self.watch(runner, connections, len(records)):
                 await runner.run(records)
-        return await finish(self.inquiry, self.models, self.ledger, runner.progress.received, self.calls.currency)
+        return await finish_run(self.inquiry, self.models, self.ledger, runner.progress.received, self.calls.currency)
 
 
-class _Single(Around):
+class _Single(ModelWrapper):
     """A ``ChatModel`` for a few calls before a run, each within what the calls before it left of the budget."""
 
-    def __init__(self, sender: ChatModel, model: Named, run: _Run[Any]) -> None:
+    def __init__(self, sender: ChatModel, model: ModelRef, run: _Run[Any]) -> None:
         super().__init__(sender)
         self._named = model
         self._run = run
@@ -234,6 +238,6 @@ class _Single(Around):
         return await (await self._run.single(self._named, self._model)).complete(request)
 
 
-def price_of_model(model: Named, calls: CallSettings) -> Price | None:
+def find_model_price(model: ModelRef, calls: CallSettings) -> Price | None:
     """None for weights of one's own, which cost nothing by the token."""
-    return None if isinstance(model, InProcess) else find_price(model.name, calls)
+    return None if isinstance(model, LocalModelRef) else find_price(model.name, calls)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Answer:
     """What was said, or why there is nothing to go by."""
 
     value: Any = None
@@ -28,13 +28,13 @@ class Said:
     """What was wrong with the last reply."""
 
 
-def request_of(question: Asked, decoding: Decoding, replica: int = 0, attempt: int = 0) -> Request:
+def build_request(question: Asked, decoding: Decoding, replica: int = 0, attempt: int = 0) -> Request:
     """The question as it is sent."""
     schema = ReplySchema(question.name, question.schema)
     return Request(question.messages, decoding, schema, replica, attempt, question.guideline)
 
 
-async def ask(
+async def ask_structured(
     model: ChatModel,
     question: Asked,
     read: Callable[[Mapping[str, Any]], Any],
@@ -42,7 +42,7 @@ async def ask(
     decoding: Decoding,
     attempts: int = 1,
     replica: int = 0,
-) -> Said:
+) -> Answer:
     """What the model says, as ``read`` understands it. An answer that is none is asked for again, under another key.
 
     What is not the model's doing (a server that is down, a time-out) is raised, so that it is asked again instead of
@@ -51,16 +51,16 @@ async def ask(
     kind = problem = ""
     for attempt in range(attempts):
         try:
-            reply = await model.complete(request_of(question, decoding, replica, attempt))
-            return Said(read(json.loads(reply.text)))  # of the right shape by now, or it would have been a failure
+            reply = await model.complete(build_request(question, decoding, replica, attempt))
+            return Answer(read(json.loads(reply.text)))  # of the right shape by now, or it would have been a failure
         except UnreadableReplyError as error:
             kind, problem = error.kind, str(error)
         except CallFailure as failure:
             if failure.kind is FailureKind.TOO_LONG:
-                return Said(
+                return Answer(
                     reason=str(failure.kind), problem=failure.problem
                 )  # another question about the same thing may fit
             if not failure.kind.semantic:
                 raise
             kind, problem = str(failure.kind), failure.problem
-    return Said(reason=kind, problem=problem)
+    return Answer(reason=kind, problem=problem)

@@ -26,7 +26,7 @@ from eclose.cli.shared.run_summary import say_run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.calls.run import Finished
+    from eclose.calls.run import RunResult
     from eclose.construction.run import Cast, Plan
     from eclose.construction.settings import ConstructSettings
 
@@ -141,13 +141,13 @@ def _warn(models: Cast, settings: ConstructSettings, *, again: bool) -> None:
 
 
 def _say_forecast(plan: Plan, asking: Asking, pilot: Path | None) -> None:
-    from eclose.calls.prices import money
-    from eclose.calls.run import price_of_model
+    from eclose.calls.prices import format_money
+    from eclose.calls.run import find_model_price
     from eclose.construction.forecast import forecast
 
-    prices = {model.name: price_of_model(model, asking.calls) for model in plan.models.all}
+    prices = {model.name: find_model_price(model, asking.calls) for model in plan.models.all}
     found = forecast(plan, prices, pilot)
-    cost = "cost unknown" if found.cost is None else f"about {money(round(found.cost), asking.calls.currency)}"
+    cost = "cost unknown" if found.cost is None else f"about {format_money(round(found.cost), asking.calls.currency)}"
     families = plural(round(found.families), "family", "families")
     say(
         f"{plural(found.sources, 'source')}: about {found.calls:,.0f} calls, {found.prompt_tokens:,.0f} tokens read "
@@ -156,7 +156,7 @@ def _say_forecast(plan: Plan, asking: Asking, pilot: Path | None) -> None:
     say(f"  by {found.basis}")
 
 
-def _say_funnel(done: Finished) -> None:
+def _say_funnel(done: RunResult) -> None:
     """The paper's table of construction for this run."""
     from eclose.construction.funnel import total
 

@@ -27,11 +27,11 @@ from eclose.protocol.response_prompt import Order
 
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
-    from eclose.calls.run import Finished
+    from eclose.calls.run import RunResult
     from eclose.core.response import Source
     from eclose.generation import GenerateSettings
     from eclose.models.openai.endpoint import ServerAddress
-    from eclose.models.resolve import Named
+    from eclose.models.resolve import ModelRef
 
 
 @asks_a_model
@@ -199,12 +199,12 @@ def _model(
     *,
     base_url: ServerAddress,
     keyless: bool,
-) -> Named:
+) -> ModelRef:
     """Return the model, with the source that its responses will name."""
     from dataclasses import replace
 
     from eclose.cli.shared.adapter_recipe import agreed, same_model
-    from eclose.models.resolve import InProcess, Served, find_model
+    from eclose.models.resolve import LocalModelRef, ServedModelRef, find_model
 
     if adapter is not None:
         weights = name.removeprefix("vllm:").removeprefix("transformers:")
@@ -219,7 +219,7 @@ def _model(
         revision=revision,
         dtype=dtype,
     )
-    if isinstance(model, Served | InProcess) and said != _Said():
+    if isinstance(model, ServedModelRef | LocalModelRef) and said != _Said():
         model = replace(model, known_source=_source(model.source, said, recipes))
     source = model.source
     if source.method is not None and source.seed is None:
@@ -260,7 +260,9 @@ def _as_trained(
     return 2 if count is None else count, Order(first or Order.EVIDENCE_FIRST)
 
 
-async def _forecast(instances: Path, model: Named, out: Path, settings: GenerateSettings, calls: CallSettings) -> None:
+async def _forecast(
+    instances: Path, model: ModelRef, out: Path, settings: GenerateSettings, calls: CallSettings
+) -> None:
     from eclose.generation import forecast, plan
 
     planned = await plan(instances, model, out, settings, deadline=calls.deadline)
@@ -269,7 +271,7 @@ async def _forecast(instances: Path, model: Named, out: Path, settings: Generate
         say(f"{planned.stage.out}: done before, so nothing would be asked")
 
 
-def _say(done: Finished) -> None:
+def _say(done: RunResult) -> None:
     """Where every record went, what is incomplete, what was asked."""
     from eclose.generation import incomplete
 

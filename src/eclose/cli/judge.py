@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eclose.calls.client import CallSettings
-    from eclose.calls.run import Finished
+    from eclose.calls.run import RunResult
     from eclose.judging.inputs import Sources
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.validate import Validation
     from eclose.metrics.judge_agreement import GroupValidation, JudgeComparison, LabelRow
-    from eclose.models.resolve import Named
+    from eclose.models.resolve import ModelRef
     from eclose.stats.intervals import Estimate
 
 
@@ -128,9 +128,9 @@ def _say_unjudged(judgments: Path, limit: float) -> bool:
     from eclose.core.judgment import Judgment
     from eclose.diagnosis.report.format import one_line, reason_words
     from eclose.judging.unjudged_labels import count_unjudged
-    from eclose.store.records.jsonl import read
+    from eclose.store.records.jsonl import read_records
 
-    labels = count_unjudged(read(judgments, Judgment))
+    labels = count_unjudged(read_records(judgments, Judgment))
     if not labels.missing:
         return False
     rows = [
@@ -150,20 +150,20 @@ def _say_unjudged(judgments: Path, limit: float) -> bool:
     return bool(over)
 
 
-async def _forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> None:
+async def _forecast(sources: Sources, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
     from eclose.judging.run import forecast
-    from eclose.models.resolve import settled
+    from eclose.models.resolve import resolve_model
 
-    model = await settled(model, calls.deadline)
+    model = await resolve_model(model, calls.deadline)
     say(f"{model.name}: {shown_forecast(forecast(sources, model, settings, calls), calls.currency)}")
 
 
-def _steadiness(done: Finished) -> str:
+def _steadiness(done: RunResult) -> str:
     """``of 600 responses the repetitions differ about L in 12 (2.0 %), …``."""
     from eclose.judging.validate import read_judgments
-    from eclose.metrics.repeat_consistency import flips
+    from eclose.metrics.repeat_consistency import count_flips
 
-    found = flips(read_judgments(done.stage.out))
+    found = count_flips(read_judgments(done.stage.out))
     listed = (f"{name} in {one.flipped:,} of {one.responses:,} ({percent(one.rate)} %)" for name, one in found.items())
     return f"the repetitions differ about {', '.join(listed)}"
 

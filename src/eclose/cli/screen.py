@@ -15,7 +15,7 @@ from eclose.cli.shared.output import QUARANTINED, plural, say
 from eclose.cli.shared.run_summary import say_run
 
 if TYPE_CHECKING:
-    from eclose.calls.run import Finished
+    from eclose.calls.run import RunResult
 
 
 @asks_a_model
@@ -37,15 +37,15 @@ def screen(
 
     Writes screening.jsonl, which eclose data intersect --eligible reads.
     """
-    from eclose.calls.forecast import forecast_usage, habits_of
-    from eclose.calls.run import price_of_model
+    from eclose.calls.forecast import find_habits, forecast_usage
+    from eclose.calls.run import find_model_price
     from eclose.judging.screen import requests, screen_questions
     from eclose.judging.settings import JudgeSettings
 
     settings, model = JudgeSettings(attempts=attempts), asking.model(judge_model)
     if asking.dry_run:
         asked = requests(instances, settings, layout=layout)
-        expected = forecast_usage(asked, price_of_model(model, asking.calls), habits_of(model.name))
+        expected = forecast_usage(asked, find_model_price(model, asking.calls), find_habits(model.name))
         say(f"{model.name}: {shown_forecast(expected, asking.calls.currency)}")
         return
     running = screen_questions(instances, model, out, settings, asking.calls, layout=layout, **asking.flags)
@@ -54,12 +54,12 @@ def screen(
     raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
 
 
-def _outcome(done: Finished) -> str:
+def _outcome(done: RunResult) -> str:
     """``866 eligible, 434 not (N1 65, N2 165, …), 0 without a label``."""
     from eclose.core.judgment import Screening
-    from eclose.store.records.jsonl import read
+    from eclose.store.records.jsonl import read_records
 
-    found = Counter((one.eligible, one.code) for one in read(done.stage.out, Screening))
+    found = Counter((one.eligible, one.code) for one in read_records(done.stage.out, Screening))
     codes = {code: count for (_, code), count in sorted(found.items(), key=str) if code is not None}
     listed = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
     refused = f"{sum(codes.values()):,} not" + (f" ({listed})" if listed else "")

@@ -80,10 +80,10 @@ def select(
 
 def _families(path: Path) -> tuple[list[Family], Counts]:
     from eclose.errors import UserError
-    from eclose.store.records.counts import Tally
+    from eclose.store.records.counts import RecordCounter
     from eclose.store.records.families import scan_families
 
-    tally, found = Tally(), []
+    tally, found = RecordCounter(), []
     for record in scan_families(path):
         tally.note(record)
         if record.value is not None:
@@ -103,9 +103,9 @@ def _load(
         rank = max(adapter_rank(candidate.folder) for candidate in find_candidates(run)[0])
         return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
     _require_torch()
-    from eclose.models.local.transformers_model import LocalModel
+    from eclose.models.local.transformers_model import TransformersModel
 
-    return LocalModel.load(
+    return TransformersModel.load(
         origin.model, revision=origin.revision, dtype=origin.dtype, batch_tokens=batch_tokens, progress=count
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from eclose.calls.forecast import tokens_expected
+from eclose.calls.forecast import estimate_expected_tokens
 from eclose.construction.funnel import processed_of
 from eclose.construction.settings import Part
 from eclose.construction.split import dataset_of
@@ -24,7 +24,7 @@ from eclose.protocol.construction import SCHEMAS, Role, Seed, asked, told
 from eclose.protocol.material_json import shown_passages
 from eclose.store.runs.folder import FAMILIES
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import beside
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -96,9 +96,9 @@ def forecast(plan: Plan, prices: Mapping[str, Price | None], pilot: Path | None 
 
 def _scaled(plan: Plan, sources: Iterable[Instance], pilot: Path) -> Forecast:
     """A pilot's means for each source, dataset by dataset, at the prices it was run with."""
-    if not beside(pilot / FAMILIES, "manifest.json").is_file():
+    if not sibling_path(pilot / FAMILIES, "manifest.json").is_file():
         raise SettingError(f"{pilot}: there is no finished run of eclose construct here.")
-    manifest = read_manifest(beside(pilot / FAMILIES, "manifest.json"))
+    manifest = read_manifest(sibling_path(pilot / FAMILIES, "manifest.json"))
     _refuse_other_work(plan, manifest.settings, pilot)
     funnel, usage = manifest.calls["funnel"], manifest.calls["usage"]
     counts = Counter(dataset_of(source.benchmark) for source in sources)
@@ -135,7 +135,7 @@ def _supposed(plan: Plan, prices: Mapping[str, Price | None], sources: Iterable[
         count += 1
         assert source.reference_answer is not None
         seed = Seed(source.question, shown_passages(source.evidence), source.reference_answer, source.aliases)
-        material += tokens_expected(asked(seed).messages[-1]["content"])
+        material += estimate_expected_tokens(asked(seed).messages[-1]["content"])
     asks = list(_asks(plan.settings))
     bills = [(ask, _bill(ask, count, material)) for ask in asks]
     costs = [_cost(prices.get(plan.models.of(ask.who).name), usage) for ask, usage in bills]
@@ -172,7 +172,7 @@ def _asks(settings: ConstructSettings) -> Iterator[_Ask]:
 
 def _bill(ask: _Ask, count: int, material: int) -> Usage:
     shown = 0 if ask.role in (Role.SCREEN_SEED, Role.CONSTRUCT_TARGET) else _TRACES
-    fixed = tokens_expected(told(ask.role)) + tokens_expected(json.dumps(SCHEMAS[ask.role])) + shown
+    fixed = estimate_expected_tokens(told(ask.role)) + estimate_expected_tokens(json.dumps(SCHEMAS[ask.role])) + shown
     return Usage(round(ask.often * (count * fixed + material)), round(ask.often * count * _REPLY[ask.role]))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.structured import ask
+from eclose.calls.structured import ask_structured
 from eclose.construction.check_replies import find, objection
 from eclose.construction.draft import Setback
 from eclose.construction.settings import ConstructSettings
@@ -16,7 +16,7 @@ from eclose.protocol.construction import TargetCheck, asked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from eclose.core.family import Finding
+    from eclose.core.family import FamilyFinding
     from eclose.protocol.construction import Role, Shown
 
 INCOMPLETE = "incomplete"
@@ -47,7 +47,7 @@ class Team:
         def complete(told: Mapping[str, Any]) -> Any:
             return read(told) if told["complete"] else Setback(question.name, INCOMPLETE, told["plan"])
 
-        said = await ask(
+        said = await ask_structured(
             self.constructor,
             question,
             complete,
@@ -57,10 +57,10 @@ class Team:
         )
         return said.value if said.reason is None else Setback(question.name, said.reason, "no usable reply")
 
-    async def judge(self, role: Role, shown: Shown, *, steps: int | None = None) -> Finding | Setback:
+    async def judge(self, role: Role, shown: Shown, *, steps: int | None = None) -> FamilyFinding | Setback:
         """Return the verifier's finding if nothing objects, a setback otherwise."""
         support = shown.support if isinstance(shown, TargetCheck) else ()
-        said = await ask(
+        said = await ask_structured(
             self.verifier,
             asked(shown),
             partial(
@@ -78,7 +78,7 @@ class Team:
         )
         if said.reason is not None:
             return Setback(role, said.reason, "no usable reply")
-        finding: Finding = said.value
+        finding: FamilyFinding = said.value
         if finding.accepted:
             return finding
         return Setback(role, finding.objections[0], objection(finding, support), finding)

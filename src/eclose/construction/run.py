@@ -17,7 +17,7 @@ from eclose.benchmarks.layouts import Format
 from eclose.benchmarks.load import detect_file, scan_instances
 from eclose.benchmarks.sampling import DEFAULT_SEED, sample_place
 from eclose.calls.client import CallSettings
-from eclose.calls.run import Finished, Inquiry, Watch, inquire, unwatched
+from eclose.calls.run import ModelRun, RunObserver, RunResult, observe_nothing, run_models
 from eclose.construction.draft import Draft
 from eclose.construction.funnel import by_dataset
 from eclose.construction.publishing.dataset_card import CardState, card_state, write_card
@@ -30,13 +30,13 @@ from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.model_family import same_family
 from eclose.errors import SettingError, UserError
-from eclose.models.resolve import Named, find_model, settled
+from eclose.models.resolve import ModelRef, find_model, resolve_model
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.seen_ids import SeenIds
-from eclose.store.records.sorted_spool import Spool
+from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import CARD, DEVELOPMENT, FAMILIES, TRAIN
-from eclose.store.runs.runner import Job, Rejected
-from eclose.store.runs.step import Stage
+from eclose.store.runs.runner import Job, Rejection
+from eclose.store.runs.step import RunStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ DUPLICATE = "duplicate question"
 class Sources:
     """Sources in the order of their ids. Of those that ask the same, the first."""
 
-    def __init__(self, spool: Spool[Instance]) -> None:
+    def __init__(self, spool: SortedSpool[Instance]) -> None:
         self._spool = spool
 
     def __len__(self) -> int:
@@ -76,18 +76,18 @@ def _plain(question: str) -> str:
 class Cast:
     """The models, by what they do."""
 
-    constructor: Named
-    verifier: Named
-    reverifier: Named
+    constructor: ModelRef
+    verifier: ModelRef
+    reverifier: ModelRef
 
     @property
-    def all(self) -> tuple[Named, Named, Named]:
+    def all(self) -> tuple[ModelRef, ModelRef, ModelRef]:
         """In the order in which a run is given them."""
         return self.constructor, self.verifier, self.reverifier
 
-    def of(self, role: str) -> Named:
+    def of(self, role: str) -> ModelRef:
         """By what it does."""
-        found: Named = getattr(self, role)
+        found: ModelRef = getattr(self, role)
         return found
 
     @property
@@ -98,12 +98,12 @@ class Cast:
 
 
 async def cast(
-    constructor: Named | str, verifier: Named | str, reverifier: Named | str | None = None, *, deadline: float = 120.0
+    constructor: ModelRef | str, verifier: ModelRef | str, reverifier: ModelRef | str | None = None, *, deadline: float = 120.0
 ) -> Cast:
     """The models that are meant; who verifies again is the verifier, unless somebody else is named."""
-    checks = await settled(verifier, deadline)
-    again = checks if reverifier is None else await settled(reverifier, deadline)
-    return Cast(await settled(constructor, deadline), checks, again)
+    checks = await resolve_model(verifier, deadline)
+    again = checks if reverifier is None else await resolve_model(reverifier, deadline)
+    return Cast(await resolve_model(constructor, deadline), checks, again)
 
 
 async def construct(
@@ -119,11 +119,11 @@ async def construct(
     retry: bool = False,
     replay: bool = False,
     force: bool = False,
-    watch: Watch = unwatched,
-) -> Finished:
+    watch: RunObserver = observe_nothing,
+) -> RunResult:
     """Write ``families.jsonl``, its two parts and its card into a folder; see ``chat.inquiry`` for the flags."""
     plan = Plan.of(Path(instances), models, Path(out), settings or ConstructSettings(), layout, limit)
-    return await inquire(
+    return await run_models(
         plan.inquiry(force=force),
         models.all,
         calls or CallSettings(),
@@ -146,7 +146,7 @@ async def make_inquiry(
     layout: Format = Format.AUTO,
     limit: int | None = None,
     force: bool = False,
-) -> tuple[Inquiry[Instance], tuple[Named, ...]]:
+) -> tuple[ModelRun[Instance], tuple[ModelRef, ...]]:
     """The same on any machine, from what can be sent to it: the names of constructor, verifier and reverifier."""
     named = [None if name is None else find_model(name, base_url=base_url) for name in names]
     constructor, verifier, reverifier = named
@@ -162,7 +162,7 @@ class Plan:
 
     models: Cast
     settings: ConstructSettings
-    stage: Stage
+    stage: RunStep
     limit: int | None
 
     @classmethod
@@ -181,7 +181,7 @@ class Plan:
         asked = {role: dict(models.of(role).identity) for role in roles}
         counted = {"tokenizer": tokenizer_identity(settings.tokenizer)}
         told = {**asked, **settings.identity, **counted, "format": layout.value, "limit": limit}
-        return cls(models, settings, Stage("construct", told, (instances,), out / FAMILIES), limit)
+        return cls(models, settings, RunStep("construct", told, (instances,), out / FAMILIES), limit)
 
     @contextmanager
     def sources(self) -> Iterator[Sources]:
@@ -192,29 +192,29 @@ class Plan:
             if drawn is None
             else (record for record in self._scan() if record.value is None or record.value.id in drawn)
         )
-        with Spool(Instance, records) as spool:
+        with SortedSpool(Instance, records) as spool:
             yield Sources(spool)
 
     def _scan(self) -> Iterator[ReadRecord[Instance]]:
         return scan_instances(self.stage.inputs[0], format=Format(self.stage.settings["format"]))
 
-    def inquiry(self, *, force: bool = False) -> Inquiry[Instance]:
+    def inquiry(self, *, force: bool = False) -> ModelRun[Instance]:
         """The run: what is asked of whom, and what is written when it is done."""
 
         async def notes(ledger: Ledger) -> Mapping[str, Any]:
-            with self.sources() as sources, Spool(Instance, self._scan()) as sampled:
+            with self.sources() as sources, SortedSpool(Instance, self._scan()) as sampled:
                 return await by_dataset(ledger, sampled, sources, self.settings.parts)
 
         _refuse_strangers(self.stage, force=force)
         finish = partial(_complete, self.stage.out.parent, force=force)
-        return Inquiry(self.stage, self.sources, lambda source: source.id, self.jobs, notes, afterwards=finish)
+        return ModelRun(self.stage, self.sources, lambda source: source.id, self.jobs, notes, afterwards=finish)
 
     def jobs(self, constructor: ChatModel, verifier: ChatModel, reverifier: ChatModel) -> Sequence[Job[Any, Any]]:
         """The parts, one after the other."""
         team = Team(constructor, verifier, self.settings, reverifier)
         length = length_for(self.settings.tokenizer)
 
-        async def packed(draft: Draft) -> Family | Rejected:
+        async def packed(draft: Draft) -> Family | Rejection:
             return pack(draft, team, length)
 
         jobs: dict[Part, Job[Any, Any]] = {
@@ -244,7 +244,7 @@ def _complete(folder: Path, *, force: bool) -> None:
         write_card(folder)
 
 
-def _refuse_strangers(stage: Stage, *, force: bool) -> None:
+def _refuse_strangers(stage: RunStep, *, force: bool) -> None:
     """Before anybody is paid: what is written in the end must not be in anybody's way."""
     folder = stage.out.parent
     derived = [folder / name for name in (TRAIN, DEVELOPMENT, CARD)]

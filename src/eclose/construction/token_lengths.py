@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import content_hash
-from eclose.models.token_counts import tokens_about
+from eclose.models.token_counts import estimate_tokens
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import ResponsePrompt, completion_text
-from eclose.store.runs.manifest import file_hashes
+from eclose.store.runs.manifest import hash_files
 
 if TYPE_CHECKING:
     from eclose.core.family import Family
@@ -51,20 +51,20 @@ class Length:
 def estimated() -> Length:
     """By the letters, for whoever will train some model."""
     return Length(
-        lambda messages: sum(tokens_about(message["content"]) + _A_MESSAGE for message in messages),
-        lambda text: tokens_about(text) + 1,
+        lambda messages: sum(estimate_tokens(message["content"]) + _A_MESSAGE for message in messages),
+        lambda text: estimate_tokens(text) + 1,
     )
 
 
 def tokenized(tokenizer: Any) -> Length:
     """By the tokenizer of the model that is to be trained."""
-    from eclose.models.weights import conversation_text  # noqa: PLC0415 - heavy
+    from eclose.models.weights import render_conversation  # noqa: PLC0415 - heavy
 
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def conversation(messages: Sequence[Message]) -> int:
-        return count(conversation_text(tokenizer, messages))
+        return count(render_conversation(tokenizer, messages))
 
     return Length(conversation, lambda text: count(text) + 1)
 
@@ -83,4 +83,4 @@ def tokenizer_identity(tokenizer: str | None) -> str | None:
     if tokenizer is None or not Path(tokenizer).is_dir():
         return tokenizer
     files = sorted(path for path in Path(tokenizer).iterdir() if path.name.startswith(_OF_TOKENIZERS))
-    return f"{Path(tokenizer).name}@{content_hash(file_hashes(files)).removeprefix('sha256:')[:12]}"
+    return f"{Path(tokenizer).name}@{content_hash(hash_files(files)).removeprefix('sha256:')[:12]}"

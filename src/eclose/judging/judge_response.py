@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.structured import Said, ask, request_of
+from eclose.calls.structured import Answer, ask_structured, build_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, Judgment
 from eclose.core.response import Response
@@ -44,10 +44,10 @@ def requests(instance: Instance, response: Response, settings: JudgeSettings) ->
     case = _Case(instance, response, settings)
     for replica in range(settings.repeat):
         if settings.joint:
-            yield request_of(asked(case.whole, case.questions), settings.decoding, replica)
+            yield build_request(asked(case.whole, case.questions), settings.decoding, replica)
         else:
             for question in case.questions:
-                yield request_of(asked(case.shown(question)), settings.decoding, replica)
+                yield build_request(asked(case.shown(question)), settings.decoding, replica)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +94,27 @@ class _Case:
         assert shown is not None
         return shown
 
-    async def separately(self, model: ChatModel, replica: int) -> dict[Question, Said]:
+    async def separately(self, model: ChatModel, replica: int) -> dict[Question, Answer]:
         """One call for each question, which sees no more than it may."""
         questions = self.questions
         said = await _all(*(self._ask_one(question, model, replica) for question in questions))
         return dict(zip(questions, said, strict=True))
 
-    async def _ask_one(self, question: Question, model: ChatModel, replica: int) -> Said:
+    async def _ask_one(self, question: Question, model: ChatModel, replica: int) -> Answer:
         shown = self.shown(question)
         read = partial(_read, question, shown)
         return await self._ask(model, asked(shown), read, replica)
 
-    async def _ask(self, model: ChatModel, question: Asked, read: Callable[[Any], Any], replica: int) -> Said:
+    async def _ask(self, model: ChatModel, question: Asked, read: Callable[[Any], Any], replica: int) -> Answer:
         settings = self.settings
-        return await ask(model, question, read, decoding=settings.decoding, attempts=settings.attempts, replica=replica)
+        return await ask_structured(model, question, read, decoding=settings.decoding, attempts=settings.attempts, replica=replica)
 
-    async def jointly(self, model: ChatModel, replica: int) -> dict[Question, Said]:
+    async def jointly(self, model: ChatModel, replica: int) -> dict[Question, Answer]:
         """One call for all; a part that cannot be read makes the judge try again, and is left open in the end."""
         questions, whole = self.questions, self.whole
-        latest: dict[Question, Said] = {}
+        latest: dict[Question, Answer] = {}
 
-        def read(told: Mapping[str, Any]) -> dict[Question, Said]:
+        def read(told: Mapping[str, Any]) -> dict[Question, Answer]:
             for question in questions:
                 latest[question] = _part(question, whole, told[question.part])
             if unread := next((said for said in latest.values() if said.reason is not None), None):
@@ -134,11 +134,11 @@ _DISCLOSED: Mapping[Question, Callable[[Instance, Response], Disclosure | None]]
 }
 
 
-def _part(question: Question, whole: Whole, told: Mapping[str, Any]) -> Said:
+def _part(question: Question, whole: Whole, told: Mapping[str, Any]) -> Answer:
     try:
-        return Said(_read(question, whole, told))
+        return Answer(_read(question, whole, told))
     except UnreadableReplyError as error:
-        return Said(reason=error.kind, problem=str(error))
+        return Answer(reason=error.kind, problem=str(error))
 
 
 def _read(question: Question, shown: Disclosure, told: Mapping[str, Any]) -> Any:
@@ -161,12 +161,12 @@ LONGEST_REASON = 300
 """Characters of a reason: enough to act on, never a whole reply."""
 
 
-def _reason(answer: Said) -> str:
+def _reason(answer: Answer) -> str:
     """``invalid: 'aligned' is a required property``: the kind, then what was wrong with the last reply."""
     return f"{answer.reason}: {answer.problem}"[:LONGEST_REASON] if answer.problem else str(answer.reason)
 
 
-def _judgment(case: _Case, judge_name: str, said: Mapping[Question, Said]) -> Judgment:
+def _judgment(case: _Case, judge_name: str, said: Mapping[Question, Answer]) -> Judgment:
     told = {question: one.value for question, one in said.items() if one.reason is None}
     answers = {name: said[question] for name, question in QUESTIONS.items() if question in said}
     failed = {name: _reason(answer) for name, answer in answers.items() if answer.reason is not None}

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.calls.cache import call_key
+from eclose.calls.cache import compute_call_key
 from eclose.calls.client import CallSettings
-from eclose.calls.forecast import Forecast, forecast_usage, habits_of
-from eclose.calls.run import Finished, Inquiry, Watch, inquire, price_of_model, unwatched
+from eclose.calls.forecast import UsageForecast, find_habits, forecast_usage
+from eclose.calls.run import ModelRun, RunObserver, RunResult, find_model_price, observe_nothing, run_models
 from eclose.cases import QUESTION_REMEDY
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
@@ -23,13 +23,13 @@ from eclose.core.response import Response
 from eclose.errors import RecordError, SettingError
 from eclose.judging.judge_response import judge_response, requests
 from eclose.judging.settings import JudgeSettings
-from eclose.models.resolve import InProcess, Named, settled
+from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model
 from eclose.store.records.indexed import index_file
-from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan
+from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan_records
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.runs.folder import JUDGMENTS
 from eclose.store.runs.runner import Job
-from eclose.store.runs.step import Stage
+from eclose.store.runs.step import RunStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,7 +89,7 @@ class Pairs:
 
 async def judge_responses(
     sources: Sources,
-    model: Named | str,
+    model: ModelRef | str,
     out: Path | str,
     settings: JudgeSettings | None = None,
     calls: CallSettings | None = None,
@@ -98,22 +98,22 @@ async def judge_responses(
     retry: bool = False,
     replay: bool = False,
     force: bool = False,
-    watch: Watch | None = None,
-) -> Finished:
+    watch: RunObserver | None = None,
+) -> RunResult:
     """Write ``judgments.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    named = await settled(model, calls.deadline)
-    if settings.effort is not None and isinstance(named, InProcess):
+    named = await resolve_model(model, calls.deadline)
+    if settings.effort is not None and isinstance(named, LocalModelRef):
         raise SettingError("effort: a model in this process is asked without. Use a server for it.")
     inquiry = _inquiry(sources, named, Path(out), settings)
-    return await inquire(
-        inquiry, [named], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch or unwatched
+    return await run_models(
+        inquiry, [named], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch or observe_nothing
     )
 
 
-def _inquiry(sources: Sources, named: Named, out: Path, settings: JudgeSettings) -> Inquiry[Pair]:
+def _inquiry(sources: Sources, named: ModelRef, out: Path, settings: JudgeSettings) -> ModelRun[Pair]:
     identity = {**named.identity, **settings.identity}
-    stage = Stage("judge", identity, (sources.instances, sources.responses), out / JUDGMENTS)
+    stage = RunStep("judge", identity, (sources.instances, sources.responses), out / JUDGMENTS)
     counts: dict[str, Counts] = {}
 
     def jobs(model: ChatModel) -> list[Job[Pair, Judgment]]:
@@ -128,17 +128,17 @@ def _inquiry(sources: Sources, named: Named, out: Path, settings: JudgeSettings)
         counts.update(pairs.counts)
         yield pairs
 
-    return Inquiry(stage, records, lambda pair: pair.id, jobs, sources=counts)
+    return ModelRun(stage, records, lambda pair: pair.id, jobs, sources=counts)
 
 
 def kin(sources: Sources, judge_name: str) -> list[str]:
     """The models of the judge's own family among those whose responses it is to judge."""
-    responses = (record.value for record in scan(sources.responses, Response))
+    responses = (record.value for record in scan_records(sources.responses, Response))
     models = {response.source.model for response in responses if response is not None and response.source is not None}
     return sorted(model for model in models if same_family(judge_name, model))
 
 
-def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: CallSettings) -> Forecast:
+def forecast(sources: Sources, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> UsageForecast:
     """Calls, tokens and cost, before anything is sent: every question to the judge once, each different one once."""
     messages = (
         request
@@ -146,12 +146,12 @@ def forecast(sources: Sources, model: Named, settings: JudgeSettings, calls: Cal
         if record.value is not None
         for request in requests(record.value.instance, record.value.response, settings)
     )
-    return forecast_usage(_different(messages, model.name), price_of_model(model, calls), habits_of(model.name))
+    return forecast_usage(_different(messages, model.name), find_model_price(model, calls), find_habits(model.name))
 
 
 def _different(requests: Iterable[Request], name: str) -> Iterator[Request]:
     """What several responses share, such as the question about their evidence, is asked once."""
     seen = SeenIds()
     for number, request in enumerate(requests):
-        if seen.add(call_key(name, request), b"", number) is None:
+        if seen.add(compute_call_key(name, request), b"", number) is None:
             yield request

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks.layouts import Format
 from eclose.benchmarks.load import detect_file, scan_instances
 from eclose.calls.client import CallSettings
-from eclose.calls.run import Finished, Inquiry, Watch, inquire, unwatched
-from eclose.calls.structured import ask, request_of
+from eclose.calls.run import ModelRun, RunObserver, RunResult, observe_nothing, run_models
+from eclose.calls.structured import ask_structured, build_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
 from eclose.judging.settings import JudgeSettings
-from eclose.models.resolve import Named, settled
+from eclose.models.resolve import ModelRef, resolve_model
 from eclose.protocol.disclosure import eligibility
 from eclose.protocol.judging import Question, asked, guideline_hash
 from eclose.protocol.structured import UnreadableReplyError
-from eclose.store.records.sorted_spool import Spool
+from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import SCREENING
-from eclose.store.runs.runner import Job, Rejected
-from eclose.store.runs.step import Stage
+from eclose.store.runs.runner import Job, Rejection
+from eclose.store.runs.step import RunStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 JOB = "screen"
 
 
-async def screen(instance: Instance, model: ChatModel, settings: JudgeSettings | None = None) -> Screening | Rejected:
+async def screen(instance: Instance, model: ChatModel, settings: JudgeSettings | None = None) -> Screening | Rejection:
     """What the model says of a question. Without a reference answer there is nothing to screen."""
     shown = eligibility(instance)
     if shown is None:
-        return Rejected(NO_REFERENCE)
+        return Rejection(NO_REFERENCE)
     settings = settings or JudgeSettings()
-    said = await ask(model, asked(shown), _read, decoding=settings.decoding, attempts=settings.attempts)
+    said = await ask_structured(model, asked(shown), _read, decoding=settings.decoding, attempts=settings.attempts)
     if said.reason is not None:
         return Screening(instance.id, model.name, reason=said.reason)
     eligible, code, reason = said.value
@@ -53,7 +53,7 @@ def _read(told: Mapping[str, Any]) -> tuple[bool, Ineligibility | None, str | No
 
 async def screen_questions(
     instances: Path,
-    model: Named | str,
+    model: ModelRef | str,
     out: Path,
     settings: JudgeSettings | None = None,
     calls: CallSettings | None = None,
@@ -63,27 +63,27 @@ async def screen_questions(
     retry: bool = False,
     replay: bool = False,
     force: bool = False,
-    watch: Watch = unwatched,
-) -> Finished:
+    watch: RunObserver = observe_nothing,
+) -> RunResult:
     """Write ``screening.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    named = await settled(model, calls.deadline)
+    named = await resolve_model(model, calls.deadline)
     layout = detect_file(instances) if layout is Format.AUTO else layout
     how = {"attempts": settings.attempts, **settings.decoding.plain}
     told = {**named.identity, **how, "format": layout.value, "guideline": guideline_hash(Question.ELIGIBILITY)}
-    stage = Stage("screen", told, (instances,), out / SCREENING)
+    stage = RunStep("screen", told, (instances,), out / SCREENING)
 
     def jobs(judge: ChatModel) -> list[Job[Instance, Screening]]:
-        async def work(instance: Instance) -> Screening | Rejected:
+        async def work(instance: Instance) -> Screening | Rejection:
             return await screen(instance, judge, settings)
 
         return [Job(JOB, work, Screening)]
 
-    def records() -> Spool[Instance]:
-        return Spool(Instance, scan_instances(instances, format=layout))
+    def records() -> SortedSpool[Instance]:
+        return SortedSpool(Instance, scan_instances(instances, format=layout))
 
-    inquiry = Inquiry(stage, records, lambda instance: instance.id, jobs)
-    return await inquire(inquiry, [named], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch)
+    inquiry = ModelRun(stage, records, lambda instance: instance.id, jobs)
+    return await run_models(inquiry, [named], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch)
 
 
 def requests(
@@ -93,4 +93,4 @@ def requests(
     for record in scan_instances(instances, format=layout):
         shown = None if record.value is None else eligibility(record.value)
         if shown is not None:
-            yield request_of(asked(shown), (settings or JudgeSettings()).decoding)
+            yield build_request(asked(shown), (settings or JudgeSettings()).decoding)

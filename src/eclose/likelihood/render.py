@@ -1,9 +1,10 @@
-"""Render the words of a family as tokens: a prompt by the chat template, then a response whose tokens know their part.
+"""Render prompts and responses as token paths: the prompt by the chat template, the response with a part per token.
 
-What is trained is what is served: the prompt is tokenised exactly as generation tokenises it, alone, and the response
-as it reads behind that prompt. Parts come from the offsets of the whole response, so a tokenizer that puts a prefix
-before every text of its own is no obstacle. Segments end with their own line break and begin with their own blank,
-which is where tokenizers part; a token that lies across goes to the segment in which it ends, and that is counted.
+Training sees the tokens that serving produces: the prompt is tokenised alone, exactly as generation does, and the
+response in the context of the end of that prompt. Parts are read from the character offsets of the complete response,
+so a tokenizer that puts a prefix before every text needs no special case. Segments end with their line break and begin
+with their space, where tokenizers usually split; a token across two segments belongs to the segment in which it ends,
+and such responses are counted.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
-from eclose.likelihood.spans import Part, Path, Segment
-from eclose.models.weights import ReplyTurn, conversation_text, reply_turn
+from eclose.likelihood.spans import TextSegment, TokenPart, TokenPath
+from eclose.models.weights import ReplyTurn, read_reply_turn, render_conversation
 from eclose.protocol.response_prompt import ANSWER_MARKER, ResponsePrompt
 
 if TYPE_CHECKING:
@@ -25,29 +26,30 @@ if TYPE_CHECKING:
     from eclose.core.response import Trace
 
 MISMATCH_LIMIT = 0.05
-"""The share of responses with a token across two segments beyond which a tokenizer is refused."""
-_GRACE = 100
-_REMEMBERED = 64
-"""Prompts and responses that are kept as tokens: a family uses its few many times, the next family others."""
+"""Share of responses with a token across two segments above which a tokenizer is refused."""
+_MISMATCH_MINIMUM = 100
+"""Responses from which on the share is taken; before, the count is compared with the limit for this many."""
+_CACHE_SIZE = 64
+"""Prompts and responses cached as tokens: a family uses its few of them often, the next family uses others."""
 
 TOO_LONG = "longer than max_length"
-"""The reason for which a family with a path beyond the limit is set aside."""
+"""Reason recorded for a family that is left out because a path is beyond the limit."""
 
 
-class TooLongError(UserError):
+class PathTooLongError(UserError):
     """A path has more tokens than the limit allows."""
 
 
-def response_segments(trace: Trace, answer: str | None, end: str) -> list[Segment]:
-    """Cut a response into its parts; without an answer it stops after the trace."""
-    segments: list[Segment] = []
+def response_segments(trace: Trace, answer: str | None, end: str) -> list[TextSegment]:
+    """Split a response into its parts; without an answer it stops after the trace."""
+    segments: list[TextSegment] = []
     for number, text in enumerate(trace.texts):
-        segments += [Segment(Part.NUMBER, f"{number + 1}."), Segment(Part.STEP, f" {text}\n", number)]
+        segments += [TextSegment(TokenPart.NUMBER, f"{number + 1}."), TextSegment(TokenPart.STEP, f" {text}\n", number)]
     if answer is not None:
         segments += [
-            Segment(Part.DELIMITER, ANSWER_MARKER),
-            Segment(Part.ANSWER, f" {answer}"),
-            Segment(Part.END, end),
+            TextSegment(TokenPart.DELIMITER, ANSWER_MARKER),
+            TextSegment(TokenPart.ANSWER, f" {answer}"),
+            TextSegment(TokenPart.END, end),
         ]
     return segments
 
@@ -57,27 +59,29 @@ class _Response:
     """The tokens of a response with their parts."""
 
     ids: tuple[int, ...]
-    parts: tuple[tuple[Part, int | None], ...]
+    parts: tuple[tuple[TokenPart, int | None], ...]
     across: bool
     """Whether a token lies across two segments, or across prompt and response."""
 
 
 @dataclass
 class Renderer:
-    """Turns prompts and responses into paths for one tokenizer."""
+    """Renders prompts and responses as token paths for one tokenizer."""
 
     tokenizer: Any
     prompt: ResponsePrompt = field(default_factory=ResponsePrompt)
     max_length: int = 8_192
-    """Longest path in tokens, input and output. Nothing is ever cut to fit."""
+    """Longest path in tokens, prompt and response together. No path is truncated."""
     rendered: int = 0
+    """Responses rendered so far."""
     mismatched: int = 0
+    """Responses among them with a token across two parts."""
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _responses: dict[str, _Response] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read off the template how a turn opens and ends; refuse a tokenizer without offsets."""
-        self._turn: ReplyTurn = reply_turn(self.tokenizer)
+        self._turn: ReplyTurn = read_reply_turn(self.tokenizer)
         self._before: tuple[int, ...] = tuple(self._encode(self._turn.before)["input_ids"])
         if not self.tokenizer.is_fast:
             raise UserError(
@@ -87,56 +91,61 @@ class Renderer:
 
     def prompt_text(self, question: str, evidence: Sequence[Passage]) -> str:
         """Render the conversation up to the reply, as generation sends it."""
-        return conversation_text(self.tokenizer, self.prompt.messages(question, evidence))
+        return render_conversation(self.tokenizer, self.prompt.messages(question, evidence))
 
-    def path(self, question: str, evidence: Sequence[Passage], trace: Trace, answer: str | None = None) -> Path:
-        """Render prompt and response as tokens; prompt and trace where no answer is passed."""
-        before = self._prompt_ids(self.prompt_text(question, evidence))
-        response = self._response(response_segments(trace, answer, self._turn.end))
-        count = len(before) + len(response.ids)
+    def render(self, question: str, evidence: Sequence[Passage], trace: Trace, answer: str | None = None) -> TokenPath:
+        """Render prompt and response as tokens; without an answer, prompt and trace.
+
+        Raises:
+            PathTooLongError: The path has more than ``max_length`` tokens.
+        """
+        prompt = self._tokenise_prompt(self.prompt_text(question, evidence))
+        response = self._tokenise_response(response_segments(trace, answer, self._turn.end))
+        count = len(prompt) + len(response.ids)
         if count > self.max_length:
-            raise TooLongError(f"{count} tokens are more than {self.max_length}; nothing is cut to fit.")
-        return Path((*before, *response.ids), (*(((Part.PROMPT, None),) * len(before)), *response.parts))
+            raise PathTooLongError(f"{count} tokens are more than max_length, {self.max_length}; paths are not cut.")
+        return TokenPath((*prompt, *response.ids), (*(((TokenPart.PROMPT, None),) * len(prompt)), *response.parts))
 
     def _encode(self, text: str, *, offsets: bool = False) -> Any:
         return self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=offsets)
 
-    def _prompt_ids(self, text: str) -> tuple[int, ...]:
+    def _tokenise_prompt(self, text: str) -> tuple[int, ...]:
         if text not in self._prompts:
-            if len(self._prompts) >= _REMEMBERED:
+            if len(self._prompts) >= _CACHE_SIZE:
                 self._prompts.clear()
             self._prompts[text] = tuple(self._encode(text)["input_ids"])
         return self._prompts[text]
 
-    def _response(self, segments: list[Segment]) -> _Response:
+    def _tokenise_response(self, segments: list[TextSegment]) -> _Response:
         text = "".join(segment.text for segment in segments)
         if text not in self._responses:
-            if len(self._responses) >= _REMEMBERED:
+            if len(self._responses) >= _CACHE_SIZE:
                 self._responses.clear()
-            self._responses[text] = self._tokenised(segments)
+            self._responses[text] = self._assign_parts(segments)
         response = self._responses[text]
         self.rendered += 1
         self.mismatched += response.across
-        if self.mismatched > MISMATCH_LIMIT * max(self.rendered, _GRACE):
+        if self.mismatched > MISMATCH_LIMIT * max(self.rendered, _MISMATCH_MINIMUM):
             raise UserError(
                 f"{self.mismatched} of {self.rendered} responses have a token across two of their parts. "
-                "This tokenizer does not part at line breaks; scores of steps would not be comparable."
+                "This tokenizer does not split at line breaks; scores of steps would not be comparable."
             )
         return response
 
-    def _tokenised(self, segments: list[Segment]) -> _Response:
-        """Tokenise a response behind the end of a prompt, and give every token to the segment in which it ends."""
+    def _assign_parts(self, segments: list[TextSegment]) -> _Response:
+        """Tokenise a response after the end of a prompt, and assign every token to the segment in which it ends."""
         text = self._turn.opening + "".join(segment.text for segment in segments)
         encoded, start, skipped = (
             self._encode(self._turn.before + text, offsets=True),
             len(self._turn.before),
             len(self._before),
         )
-        joined = tuple(encoded["input_ids"][:skipped]) == self._before
-        if not joined:  # a token across prompt and response, which generation could not write
+        separable = tuple(encoded["input_ids"][:skipped]) == self._before
+        if not separable:  # a token across prompt and response, which generation cannot produce
             encoded, start, skipped = self._encode(text, offsets=True), 0, 0
+        # bounds[n] is the character where segment n begins; tokens of the opening count to the first segment.
         bounds = list(accumulate((len(segment.text) for segment in segments), initial=start + len(self._turn.opening)))
-        across, parts = not joined, []
+        across, parts = not separable, []
         for begin, end in encoded["offset_mapping"][skipped:]:
             owner = max(bisect_left(bounds, end) - 1, 0)
             parts.append((segments[owner].part, segments[owner].step))

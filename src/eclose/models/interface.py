@@ -11,7 +11,7 @@ from eclose.core.identity import hash_rank
 from eclose.protocol.prompts import Message
 
 
-class Finish(StrEnum):
+class FinishReason(StrEnum):
     """Why a reply ended."""
 
     STOP = "stop"
@@ -97,12 +97,12 @@ class Reply:
     """What a model said."""
 
     text: str
-    finish: Finish
+    finish: FinishReason
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
-def request_identity(model: str, request: Request) -> dict[str, Any]:
+def identify_request(model: str, request: Request) -> dict[str, Any]:
     """Everything that decides a reply, as plain values: what a call is known by.
 
     No path, no function, no place in a file: the same question to the same model is the same call wherever it is asked.
@@ -131,7 +131,7 @@ class ChatModel(Protocol):
         ...
 
 
-class Around:
+class ModelWrapper:
     """A model around another one: it goes by the other's name."""
 
     def __init__(self, model: ChatModel) -> None:

@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eclose.core.identity import content_hash
 from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
-from eclose.models.local.microbatch import gathered
-from eclose.models.openai.endpoint import SERVICES, Endpoint, EndpointSettings, Route, ServerAddress, find_route, reach
+from eclose.models.local.microbatch import open_microbatch
+from eclose.models.openai.endpoint import (
+    SERVICES,
+    Endpoint,
+    EndpointSettings,
+    Route,
+    ServerAddress,
+    find_route,
+    open_endpoint,
+)
 from eclose.models.weights import ADAPTER_WEIGHTS, adapter_source, backbone_name, require_adapter
-from eclose.store.runs.manifest import file_hash, file_hashes
+from eclose.store.runs.manifest import hash_file, hash_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -33,7 +41,7 @@ _OWN = frozenset({"vllm"})
 """Services that are the user's own server under another name."""
 
 
-class Named(Protocol):
+class ModelRef(Protocol):
     """A model that can be asked, wherever it is. Naming one sends nothing and loads nothing."""
 
     @property
@@ -62,7 +70,7 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModelRef:
     """A model behind HTTP."""
 
     route: Route
@@ -103,17 +111,17 @@ class Served:
         known = {name for name, service in SERVICES.items() if service.base_url == self.route.base_url}
         return not known - _OWN
 
-    async def settled(self, deadline: float) -> Served:
+    async def settled(self, deadline: float) -> ServedModelRef:
         """The same with its model's name, which the server is asked for where it was not given."""
         if self.route.model:
             return self
-        async with await reach(self.route, EndpointSettings(deadline=deadline)) as endpoint:
+        async with await open_endpoint(self.route, EndpointSettings(deadline=deadline)) as endpoint:
             return replace(self, route=replace(self.route, model=endpoint.name.partition("/")[2]))
 
-    def at_base(self) -> Served:
+    def at_base(self) -> ServedModelRef:
         """The base model beside it."""
         assert self.base is not None
-        return Served(replace(self.route, model=self.base))
+        return ServedModelRef(replace(self.route, model=self.base))
 
     @asynccontextmanager
     async def opened(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
@@ -123,7 +131,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class InProcess:
+class LocalModelRef:
     """Weights that are loaded into this process."""
 
     engine: str
@@ -169,7 +177,7 @@ class InProcess:
         """What decides the responses, for the settings of a run. Where it lies on this machine does not."""
         told: dict[str, Any] = {"engine": self.engine, "model": self._shown, "weights": self.content}
         if self.adapter is not None:
-            told["adapter"] = file_hash(self.adapter / ADAPTER_WEIGHTS)
+            told["adapter"] = hash_file(self.adapter / ADAPTER_WEIGHTS)
         if self.context is not None:
             told["max_length"] = self.context
         return told | {"dtype": self.dtype, "revision": self.revision}
@@ -182,7 +190,7 @@ class InProcess:
     @asynccontextmanager
     async def opened(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
         """The model, loaded, with its adapter proved to change what it says."""
-        async with gathered(self._load(), name=self.name, most=concurrency) as model:
+        async with open_microbatch(self._load(), name=self.name, most=concurrency) as model:
             yield model
 
     def _load(self) -> BatchModel:
@@ -194,9 +202,9 @@ class InProcess:
             engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, dtype=self.dtype, **limit)
             return engine if self.adapter is None else engine.with_adapter(self.adapter)
         _require_torch()
-        from eclose.models.local.transformers_model import LocalModel  # noqa: PLC0415 - heavy
+        from eclose.models.local.transformers_model import TransformersModel  # noqa: PLC0415 - heavy
 
-        model = LocalModel.load(self.weights, revision=self.revision, dtype=self.dtype, context=self.context)
+        model = TransformersModel.load(self.weights, revision=self.revision, dtype=self.dtype, context=self.context)
         return model if self.adapter is None else model.with_adapter(self.adapter)
 
 
@@ -212,7 +220,7 @@ def find_model(
     source: Source | None = None,
     environ: Mapping[str, str] | None = None,
     keyless: bool = False,
-) -> Named:
+) -> ModelRef:
     """Return a model by its name. A provider's model needs a key unless ``keyless``, for runs that send nothing.
 
     ``recipe`` is the recipe.json of an adapter, loaded here or served; ``source`` overrides what it says of the
@@ -234,7 +242,7 @@ def find_model(
                 "and the model it is on with --base-model."
             )
         route = find_route(name, base_url=base_url, environ=environ, keyless=keyless)
-        return Served(route, base_model, recipe or {}, source)
+        return ServedModelRef(route, base_model, recipe or {}, source)
     if base_model is not None:
         raise SettingError(
             f"--base-model: is for a served adapter, and {name} is loaded here. Give --adapter a folder."
@@ -244,18 +252,18 @@ def find_model(
     recipe = recipe or {}
     if revision is None and recipe.get("model") == weights:
         revision = recipe.get("revision")
-    return InProcess(engine, weights, adapter, recipe, dtype, revision, _content(weights), source)
+    return LocalModelRef(engine, weights, adapter, recipe, dtype, revision, _content(weights), source)
 
 
-async def settled(model: Named | str, deadline: float) -> Named:
+async def resolve_model(model: ModelRef | str, deadline: float) -> ModelRef:
     """A model whose name is known: a server that was named without one is asked which it serves."""
     named = find_model(model) if isinstance(model, str) else model
-    return await named.settled(deadline) if isinstance(named, Served) else named
+    return await named.settled(deadline) if isinstance(named, ServedModelRef) else named
 
 
-def by_name(models: Iterable[Named]) -> dict[str, Named]:
+def index_by_name(models: Iterable[ModelRef]) -> dict[str, ModelRef]:
     """Each model once. Replies are kept by a model's name, so two that share one could not be told apart."""
-    found: dict[str, Named] = {}
+    found: dict[str, ModelRef] = {}
     for model in models:
         if found.setdefault(model.name, model) != model:
             raise SettingError(f"{model.name}: two different servers answer to this name. Give them different names.")
@@ -284,6 +292,6 @@ def _content(weights: str) -> str:
     """What tells weights from others of the same name."""
     path = Path(weights)
     if path.is_file():
-        return file_hash(path)
+        return hash_file(path)
     files = sorted({file for pattern in _DECIDING for file in path.glob(pattern)}) if path.is_dir() else []
-    return content_hash(file_hashes(files) if files else weights)
+    return content_hash(hash_files(files) if files else weights)

@@ -20,18 +20,18 @@ _PER_MESSAGE = 16
 _WORDS = re.compile(r"[A-Za-z ]+")
 
 
-def tokens_at_most(text: str) -> int:
+def bound_tokens(text: str) -> int:
     """No tokenizer makes more tokens than bytes: a bound, some four times too high for English."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def tokens_about(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """A third of the letters, and every digit, sign and foreign byte as one: high by a quarter or so, seldom low."""
     letters = sum(len(run) for run in _WORDS.findall(text))
     return -(-letters // 3) + len(text.encode("utf-8", "surrogatepass")) - letters
 
 
-def worst_usage(request: Request, count: TokenCount = tokens_at_most) -> Usage:
+def bound_usage(request: Request, count: TokenCount = bound_tokens) -> Usage:
     """The tokens of a request and of the longest reply it allows."""
     prompt = sum(count(message["content"]) + _PER_MESSAGE for message in request.messages)
     if request.schema is not None:

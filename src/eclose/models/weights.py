@@ -63,10 +63,10 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
 
     # The published Tekken files carry a wrong pre-tokenisation pattern; Transformers mends it when asked.
     mend = {"fix_mistral_regex": True} if any(family in name.lower() for family in _MISTRAL) else {}
-    return _found(AutoTokenizer, name, revision=revision, **_gguf(name), **mend)
+    return _load_pretrained(AutoTokenizer, name, revision=revision, **_gguf(name), **mend)
 
 
-def conversation_text(tokenizer: Any, messages: Sequence[Message]) -> str:
+def render_conversation(tokenizer: Any, messages: Sequence[Message]) -> str:
     """Render a conversation up to the reply: no thinking, the opening of the reply included.
 
     Where a template refuses the system role or drops it, the system text opens the first user turn.
@@ -125,7 +125,7 @@ _WORD = "Question"
 _REPLY = "Reply"
 
 
-def reply_turn(tokenizer: Any) -> ReplyTurn:
+def read_reply_turn(tokenizer: Any) -> ReplyTurn:
     """Read off the chat template what surrounds a reply; the tokenizer's own end where the template writes none."""
     user, reply = Message(role="user", content=_WORD), Message(role="assistant", content=_REPLY)
     prompt = _rendered(tokenizer, [user])
@@ -168,7 +168,7 @@ def load_model(
             settings["dtype"] = _fastest_dtype(config)
         if type(config) not in AutoModelForCausalLM._model_mapping:
             kind = AutoModelForImageTextToText  # Ministral 3 is published with a camera, which stays unused
-    model = _found(kind, name, revision=revision, **settings)
+    model = _load_pretrained(kind, name, revision=revision, **settings)
     if "gguf_file" in settings:
         # The file is the model; Transformers takes its folder for one, and adapters and cards would name that.
         model.name_or_path = model.config._name_or_path = settings["gguf_file"]
@@ -215,7 +215,7 @@ def load_config(name: str, revision: str | None = None) -> Any:
     """The configuration of a model."""
     from transformers import AutoConfig  # noqa: PLC0415
 
-    return _found(AutoConfig, name, revision=revision)
+    return _load_pretrained(AutoConfig, name, revision=revision)
 
 
 def _plain_weights(config: Any) -> dict[str, Any]:
@@ -232,14 +232,14 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     from peft import PeftModel  # noqa: PLC0415
 
     require_adapter(folder)
-    before = prediction(model)
+    before = probe_logits(model)
     try:
         adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
     except (RuntimeError, ValueError) as refused:
         reason = " ".join(str(refused).split())
         raise UserError(f"{folder}: the adapter does not fit this model ({reason:.300}).") from refused
     if not trainable:
-        refuse_idle(folder, before, prediction(adapted))
+        refuse_unchanged_logits(folder, before, probe_logits(adapted))
     return adapted
 
 
@@ -249,13 +249,13 @@ def require_adapter(folder: str | Path) -> None:
         raise UserError(f"{folder}: holds no {ADAPTER_WEIGHTS}. Name the folder of an adapter or a checkpoint.")
 
 
-def refuse_idle(folder: str | Path, before: Tensor, after: Tensor) -> None:
+def refuse_unchanged_logits(folder: str | Path, before: Tensor, after: Tensor) -> None:
     """Raise when an adapter leaves every prediction as it was."""
     if before.equal(after):
         raise UserError(f"{folder}: the adapter changes no prediction of this model. Was it trained on another one?")
 
 
-def prediction(model: Any) -> Tensor:
+def probe_logits(model: Any) -> Tensor:
     """What a model expects after a few fixed tokens: enough to tell it from another."""
     import torch  # noqa: PLC0415 - naming an adapter must not need it
 
@@ -270,7 +270,7 @@ def _gguf(name: str) -> dict[str, str]:
     return {"gguf_file": Path(name).name} if name.endswith(".gguf") else {}
 
 
-def _found(kind: Any, name: str, **settings: Any) -> Any:
+def _load_pretrained(kind: Any, name: str, **settings: Any) -> Any:
     from transformers.utils import logging  # noqa: PLC0415
 
     if not sys.stderr.isatty():

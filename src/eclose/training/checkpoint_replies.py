@@ -10,16 +10,16 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.answers import match_any
-from eclose.core.edit_selection import fixed_edit
+from eclose.core.answers import match_any_answer
+from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import Family, View, ViewKind
 from eclose.core.identity import canonical_json
 from eclose.core.response import parse_completion
 from eclose.errors import RecordError
-from eclose.models.interface import Finish, Request
+from eclose.models.interface import FinishReason, Request
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ def ask(family: Family, prompt: ResponsePrompt, decoding: Decoding) -> Iterator[
     """The three inputs of a family. Aliases belong to the source's own answer and to no other."""
     views: tuple[tuple[ViewKind, View, tuple[str, ...]], ...] = (
         (ViewKind.GOLD, family.gold, family.source.aliases),
-        (ViewKind.EVIDENCE_CF, fixed_edit(family).view, ()),
+        (ViewKind.EVIDENCE_CF, select_fixed_edit(family).view, ()),
         (ViewKind.QUESTION_CF, family.question_edit.view, ()),
     )
     for kind, view, aliases in views:
@@ -58,7 +58,7 @@ class Answered:
     family_id: str
     view: ViewKind
     text: str
-    finish: Finish
+    finish: FinishReason
     prompt_tokens: int
     completion_tokens: int
 
@@ -71,11 +71,11 @@ class Answered:
     @property
     def answer(self) -> str | None:
         """The submitted answer; None for an incomplete generation."""
-        return parse_completion(self.text, cut_off=self.finish is not Finish.STOP).answer
+        return parse_completion(self.text, cut_off=self.finish is not FinishReason.STOP).answer
 
     def correct(self, asked: Asked) -> bool:
         """Whether the answer is one of those that count; without an answer it is wrong."""
-        return self.answer is not None and match_any(self.answer, asked.accepted)
+        return self.answer is not None and match_any_answer(self.answer, asked.accepted)
 
 
 class Replies:
@@ -92,7 +92,7 @@ class Replies:
 
     def find(self, key: str, asked: Sequence[Asked]) -> list[Answered] | None:
         """The replies under a key; None unless every input has its own."""
-        found = [parse(Answered, line, extra="ignore") for line in self._lines.get(key, ())]
+        found = [parse_record(Answered, line, extra="ignore") for line in self._lines.get(key, ())]
         same = [(one.family_id, one.view) for one in found] == [(one.family_id, one.view) for one in asked]
         return found if same else None
 

@@ -20,13 +20,13 @@ import eclose
 from eclose.core.family import Family, ViewKind
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError, UserError
-from eclose.models.interface import BatchModel, Decoding, Finish
-from eclose.models.local.chat_template import TooLongError
+from eclose.models.interface import BatchModel, Decoding, FinishReason
+from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import Order, ResponsePrompt
 from eclose.stats.rates import Rate
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_file
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 from eclose.store.records.strict_json import parse_object
 from eclose.training.checkpoint_replies import Answered, Asked, Replies, ask
 from eclose.training.checkpoints import Candidate, drop_adapter, find_candidates, keep_adapter
@@ -114,7 +114,7 @@ class Accuracy:
                 for kind in ViewKind
             },
             {kind: sum(question.view is kind for question, _ in missing) for kind in ViewKind},
-            sum(reply.finish is Finish.LENGTH for _, reply in missing),
+            sum(reply.finish is FinishReason.LENGTH for _, reply in missing),
         )
 
     @property
@@ -190,7 +190,7 @@ def read_origin(run: Path, model: str | None = None) -> Origin:
     path = run / "recipe.json"
     require_file(path)
     try:
-        origin = parse(Origin, parse_object(path.read_bytes()), extra="ignore")
+        origin = parse_record(Origin, parse_object(path.read_bytes()), extra="ignore")
     except RecordError as error:
         raise UserError(f"{path}: {error}. Is {run} the folder of a training run?") from error
     if model is None or model == origin.model:
@@ -241,7 +241,7 @@ def select(
 def _answers(model: BatchModel, inputs: Sequence[Asked]) -> list[Answered]:
     try:
         replies = model.complete_all([question.request for question in inputs])
-    except TooLongError as error:
+    except PromptTooLongError as error:
         question = inputs[error.place]
         reason = str(error).partition(": ")[2]
         raise UserError(f"family {question.family_id!r}, {question.view.value}: {reason}") from error

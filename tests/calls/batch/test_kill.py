@@ -22,9 +22,9 @@ import pytest
 from pydantic import SecretStr
 
 from eclose.calls.batch.files import BatchFolder
-from eclose.calls.batch.provider import Provider
+from eclose.calls.batch.provider import BatchProvider
 from eclose.calls.batch.run import Batches, BatchSettings
-from eclose.calls.cache import replay
+from eclose.calls.cache import replay_model
 from eclose.models.interface import Request
 from eclose.models.openai.endpoint import Route
 from eclose.store.ledger.ledger import Ledger
@@ -34,7 +34,7 @@ from eclose.world.server.chat_requests import Registry, Reply
 
 CANARY = "canary.0123456789abcdef.canary"
 COUNT = 60
-STEPS = {"save": (BatchFolder, "save"), "upload": (Provider, "upload"), "create": (Provider, "create")} | {
+STEPS = {"save": (BatchFolder, "save"), "upload": (BatchProvider, "upload"), "create": (BatchProvider, "create")} | {
     name: (Ledger, name) for name in ("intend", "settle")
 }
 
@@ -116,7 +116,7 @@ async def check(server: ModelServer, folder: Path) -> None:
     lines = server.bill()["requests"].values()
     assert Counter(line["paid"] for line in lines) == {1: COUNT}
     async with Ledger.open(folder / "ledger.db", run="a") as ledger:
-        model = replay(route(server.base_url).name, ledger)
+        model = replay_model(route(server.base_url).name, ledger)
         said = [(await model.complete(request)).text for _, request in records()]
         assert said == [request.messages[0]["content"] for _, request in records()]
         assert await ledger.orphans() == []

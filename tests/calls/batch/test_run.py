@@ -16,9 +16,9 @@ from pydantic import SecretStr
 from tests.models.openai.test_endpoint import site
 from tests.world.serving import always, echo, leaning, registry
 
-from eclose.calls.batch.run import Batches, BatchSettings, Collected, Submitted
+from eclose.calls.batch.run import Batches, BatchSettings, Collected, SubmittedBatches
 from eclose.calls.budget import Budget, BudgetSpent
-from eclose.calls.cache import Books, IntentWriter, Noted, Recorded, call_key, replay
+from eclose.calls.cache import CachedModel, CallAccounts, JournalingModel, SettlingModel, compute_call_key, replay_model
 from eclose.calls.prices import Price
 from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
@@ -79,9 +79,9 @@ class Rig:
 
     async def texts(self, asked: list[tuple[str, Request]]) -> list[str | None]:
         """What the ledger has for each record, as a later run online finds it."""
-        model, found = replay(self.route.name, self.ledger), []
+        model, found = replay_model(self.route.name, self.ledger), []
         for _, one in asked:
-            known = await self.ledger.find(call_key(self.route.name, one)) is not None
+            known = await self.ledger.find(compute_call_key(self.route.name, one)) is not None
             found.append((await model.complete(one)).text if known else None)
         return found
 
@@ -114,7 +114,7 @@ def reasons(collected: Collected) -> Counter[str]:
     return Counter(one.reason for one in collected.unanswered)
 
 
-def check(submitted: Submitted, collected: Collected) -> None:
+def check(submitted: SubmittedBatches, collected: Collected) -> None:
     """Every record that went in is answered, or is listed as waiting for a reply that did not come."""
     parts = submitted.answered + submitted.under_way + submitted.sent + len(submitted.refused)
     assert submitted.asked == parts
@@ -129,7 +129,7 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches:
             asked = records(5)
             submitted = await batches.submit(asked)
-            assert submitted == Submitted(asked=5, sent=5, batches=["batch_000001"])
+            assert submitted == SubmittedBatches(asked=5, sent=5, batches=["batch_000001"])
             assert at.ledger is not None
             assert len(await at.ledger.orphans()) == 5
             collected = await batches.collect()
@@ -139,8 +139,8 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
             assert await at.ledger.orphans() == []
             assert await at.ledger.spent() == (collected.cost, 0)
             async with Endpoint(at.route) as model:
-                books = Books(at.ledger)
-                online = Recorded(Noted(IntentWriter(model, books), books), at.ledger)
+                books = CallAccounts(at.ledger)
+                online = CachedModel(SettlingModel(JournalingModel(model, books), books), at.ledger)
                 assert [(await online.complete(one)).text for _, one in asked] == [
                     f"question {number} of many" for number in range(5)
                 ]
@@ -156,7 +156,7 @@ def test_structured_replies_and_log_probabilities_are_read_as_online(tmp_path):
             await batches.submit([("a", shaped), ("b", scored)])
             assert (await batches.collect()).answered == 2
             async with Endpoint(at.route) as model:
-                known = replay(at.route.name, at.ledger)
+                known = replay_model(at.route.name, at.ledger)
                 for one in (shaped, scored):
                     assert await known.complete(one) == await model.complete(one)
 
@@ -173,7 +173,7 @@ def test_nothing_that_is_answered_or_under_way_is_sent_again(tmp_path):
             async with at.open() as batches:
                 assert (await batches.submit(records(5))).under_way == 5
                 assert (await batches.collect()).answered == 5
-                assert await batches.submit(records(5)) == Submitted(asked=5, answered=5)
+                assert await batches.submit(records(5)) == SubmittedBatches(asked=5, answered=5)
             assert len(await at.provider()) == 2
             assert at.paid() == {1: 5}
 
@@ -255,9 +255,9 @@ def test_a_budget_is_kept_and_what_it_covers_is_sent(tmp_path):
             assert (budget.reserved, budget.spent) == (0, collected.cost)
 
     def _worst():
-        from eclose.models.token_counts import worst_usage
+        from eclose.models.token_counts import bound_usage
 
-        return worst_usage(request(1))
+        return bound_usage(request(1))
 
     run(main())
 
@@ -411,7 +411,7 @@ def test_bad_answers_are_answers_and_raised_as_online(tmp_path):
             assert (collected.answered, collected.bad) == (2, {"refusal": 2})
             assert collected.cost > 0
             with pytest.raises(CallFailure, match="refusal"):
-                await replay(at.route.name, at.ledger).complete(request(0))
+                await replay_model(at.route.name, at.ledger).complete(request(0))
             assert (await batches.submit(records(2))).answered == 2
 
     run(main())
@@ -455,8 +455,8 @@ def test_what_was_answered_online_meanwhile_stays_as_it_is(tmp_path):
     async def main() -> None:
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches, Endpoint(at.route) as model:
             await batches.submit(records(3))
-            books = Books(at.ledger)
-            await Noted(IntentWriter(model, books), books).complete(request(1))
+            books = CallAccounts(at.ledger)
+            await SettlingModel(JournalingModel(model, books), books).complete(request(1))
             collected = await batches.collect()
             assert (collected.answered, collected.cost) == (3, 2 * (4 + 2 * 4))
 

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eclose.calls.client import CallSettings, Connection, connect
-from eclose.calls.ray.shared_limit import Share, share_limit
-from eclose.calls.ray.workers import RaySettings, Shard, run_on_ray, when_stopped
+from eclose.calls.client import CallSettings, ModelConnection, open_connection
+from eclose.calls.ray.shared_limit import LimitShare, share_limit
+from eclose.calls.ray.workers import RaySettings, RecordShard, run_on_ray, when_stopped
 from eclose.errors import UserError
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.records.jsonl import scan
+from eclose.store.records.jsonl import scan_records
 from eclose.store.runs.runner import Job, Runner
 
 RUN = "asking"
@@ -63,7 +63,7 @@ class Asking:
         )
 
 
-async def ask(asking: Asking, connection: Connection, item: Item) -> Answer:
+async def ask(asking: Asking, connection: ModelConnection, item: Item) -> Answer:
     if item.id == asking.deadly:
         os._exit(1)
     if item.id == asking.broken:
@@ -72,20 +72,20 @@ async def ask(asking: Asking, connection: Connection, item: Item) -> Answer:
     return Answer(reply.text)
 
 
-async def run_shard(asking: Asking, shard: Shard) -> dict[str, Any]:
+async def run_shard(asking: Asking, shard: RecordShard) -> dict[str, Any]:
     note = Path(asking.pids) / str(shard.index)
     note.write_text(str(os.getpid()))
-    total = Share(asking.concurrency, asking.requests_per_minute)
+    total = LimitShare(asking.concurrency, asking.requests_per_minute)
     lease = {"run": RUN, "model": "world", "lease_seconds": asking.lease_seconds}
     async with (
         Ledger.open(asking.ledger, run=RUN) as ledger,
-        connect(asking.base_url, ledger, asking.calls, environ={}) as connection,
+        open_connection(asking.base_url, ledger, asking.calls, environ={}) as connection,
         share_limit(connection.model.limiter, total, asking.ledger, **lease),  # type: ignore[arg-type]
     ):
         jobs = [Job("ask", partial(ask, asking, connection), Answer)]
         runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=asking.calls.workers, mine=shard.mine)
         when_stopped(runner.stop)
-        await runner.run(scan(asking.items, Item))
+        await runner.run(scan_records(asking.items, Item))
     note.unlink()
     return {"received": runner.progress.received, "before": runner.progress.before, "pid": os.getpid()}
 

@@ -21,7 +21,7 @@ from tests.calls.ray.cluster_work import RUN, Asking, run_shard, write_settings
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclose.calls.ray.workers import RaySettings, Shard, run_on_ray, when_stopped
+from eclose.calls.ray.workers import RaySettings, RecordShard, run_on_ray, when_stopped
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ServerThread
@@ -43,25 +43,25 @@ def test_every_record_belongs_to_one_shard():
     assert all(sum(shard.mine(record_id) for shard in shards) == 1 for record_id in ids)
     assert sum(sizes) == 2_000
     assert min(sizes) > 90
-    assert all(map(Shard().mine, ids))
+    assert all(map(RecordShard().mine, ids))
 
 
 def test_a_record_stays_in_its_shard():
     """On every machine and in every version, while two of them may work on one run."""
     for name in "abcdé":
         digest = hashlib.sha256(f'["shard","{name}"]'.encode()).digest()
-        assert Shard(int.from_bytes(digest[:8]) % 8, 8).mine(name)
+        assert RecordShard(int.from_bytes(digest[:8]) % 8, 8).mine(name)
 
 
 # --- what cannot work -------------------------------------------------------------------------------------------------
 
 
-async def nothing(shard: Shard) -> None:
+async def nothing(shard: RecordShard) -> None:
     when_stopped(lambda: None)  # without a driver there is nobody who could ask for it
 
 
 def test_the_work_of_a_shard_needs_no_cluster():
-    asyncio.run(nothing(Shard()))
+    asyncio.run(nothing(RecordShard()))
 
 
 def test_a_ledger_in_a_file_is_refused(tmp_path):
@@ -217,7 +217,7 @@ def test_the_driver_is_killed_and_the_next_one_goes_on(tmp_path):
         assert max(bisect_left(moments, start + 6) - place for place, start in enumerate(moments)) <= 90 + 4
         count = len(rig.asked)
         # Nor does it need the engine: one process finds everything done.
-        assert asyncio.run(run_shard(rig.asking(**rate), Shard()))["before"] == 240
+        assert asyncio.run(run_shard(rig.asking(**rate), RecordShard()))["before"] == 240
         assert len(rig.asked) == count
 
 

@@ -26,7 +26,7 @@ from eclose.errors import SettingError
 from eclose.integrations.inspect.model import InspectModel, ThroughInspect, generate_config
 from eclose.judging.inputs import find_sources
 from eclose.judging.run import judge_responses
-from eclose.models.interface import Decoding, Finish, ReplySchema, Request, Usage
+from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, Usage
 from eclose.models.openai.endpoint import server_name
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
 from eclose.protocol.judging import Question, reply_shape
@@ -77,7 +77,7 @@ def failure(answer, request=PLAIN):
 def test_a_reply_with_its_usage():
     model = model_of(lambda *_: said("Yes."))
     reply = asyncio.run(model.complete(PLAIN))
-    assert (reply.text, reply.finish, reply.usage) == ("Yes.", Finish.STOP, Usage(7, 3))
+    assert (reply.text, reply.finish, reply.usage) == ("Yes.", FinishReason.STOP, Usage(7, 3))
     assert model.name == "inspect/mockllm/judge"
 
 
@@ -234,8 +234,8 @@ def test_what_is_no_providers_doing_is_raised_as_it_is(error):
 def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     """Over HTTP, with our patience and our books around it: planted labels come back whatever the line does."""
     cases = planted(4)
-    jsonl.write(tmp_path / "instances.jsonl", (instance for instance, _ in cases))
-    jsonl.write(tmp_path / "responses.jsonl", (made.response for _, made in cases))
+    jsonl.write_records(tmp_path / "instances.jsonl", (instance for instance, _ in cases))
+    jsonl.write_records(tmp_path / "responses.jsonl", (made.response for _, made in cases))
     behaviour = None if fault is None else Behaviour(faults={fault: 0.3}, max_faults_per_key=1)
     with world(behaviour=behaviour, monkeypatch=monkeypatch) as server:
         sources = find_sources(tmp_path, tmp_path)
@@ -247,7 +247,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
                 calls=CallSettings(unpriced=True),
             )
         )
-    judgments = {one.response_id: one for one in jsonl.read(tmp_path / "judgments.jsonl", Judgment)}
+    judgments = {one.response_id: one for one in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)}
     for _, made in cases:
         assert judgments[made.response.id].verdict == made.verdict
         assert judgments[made.response.id].judge == f"inspect/{WORLD}@{server_name(server.base_url)}"
@@ -255,8 +255,8 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
 
 def test_the_command_judges_through_inspect(tmp_path, monkeypatch):
     cases = planted(2)
-    jsonl.write(tmp_path / "instances.jsonl", {instance.id: instance for instance, _ in cases}.values())
-    jsonl.write(tmp_path / "responses.jsonl", [made.response for _, made in cases])
+    jsonl.write_records(tmp_path / "instances.jsonl", {instance.id: instance for instance, _ in cases}.values())
+    jsonl.write_records(tmp_path / "responses.jsonl", [made.response for _, made in cases])
     with world(monkeypatch=monkeypatch) as server:
         words = ["judge", str(tmp_path), "--judge", f"inspect/{WORLD}", "--base-url", server.base_url, "--no-price"]
         result = CliRunner().invoke(app, words)

@@ -14,9 +14,9 @@ from tests.models import tiny
 
 from eclose.errors import SettingError, UserError
 from eclose.likelihood.render import Renderer
-from eclose.models.interface import Decoding, Finish, ReplySchema, Request
-from eclose.models.local.chat_template import TooLongError, prompt_ids, stop_ids
-from eclose.models.local.transformers_model import LocalModel, _draw
+from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request
+from eclose.models.local.chat_template import PromptTooLongError, find_stop_ids, tokenize_prompt
+from eclose.models.local.transformers_model import TransformersModel, _draw
 from eclose.models.weights import load_adapter
 from eclose.world.make.families import make_families
 
@@ -32,7 +32,7 @@ REQUESTS = [request(" ".join(WORDS[: 1 + number % 8] * (1 + number % 3))) for nu
 
 @pytest.fixture
 def local(tokenizer):
-    return LocalModel.of(tiny.model(), tokenizer, "tiny")
+    return TransformersModel.of(tiny.model(), tokenizer, "tiny")
 
 
 def texts(replies):
@@ -54,23 +54,27 @@ def test_the_prompt_is_the_one_that_training_scores(tokenizer):
         for view in family.views:
             asked = Request(tuple(renderer.prompt.messages(view.question, view.evidence)))
             text = renderer.prompt_text(view.question, view.evidence)
-            assert tokenizer.decode(prompt_ids(tokenizer, asked)) == text
-            path = renderer.path(view.question, view.evidence, view.trace)
-            ids = prompt_ids(tokenizer, asked)
+            assert tokenizer.decode(tokenize_prompt(tokenizer, asked)) == text
+            path = renderer.render(view.question, view.evidence, view.trace)
+            ids = tokenize_prompt(tokenizer, asked)
             assert list(path.ids[: len(ids)]) == ids
 
 
 def test_thinking_is_switched_off_as_training_does(tokenizer, monkeypatch):
     template = "{% if enable_thinking is defined and not enable_thinking %}no thinking{% endif %}"
     monkeypatch.setattr(tokenizer, "chat_template", template)
-    assert tokenizer.decode(prompt_ids(tokenizer, request("x"))) == "no thinking"
+    assert tokenizer.decode(tokenize_prompt(tokenizer, request("x"))) == "no thinking"
 
 
 def test_replies_are_those_of_the_plainest_decoding(local, tokenizer):
     for asked, reply in zip(REQUESTS, local.complete_all(REQUESTS), strict=True):
-        ids = prompt_ids(tokenizer, asked)
+        ids = tokenize_prompt(tokenizer, asked)
         assert reply.text == tokenizer.decode(greedy(local.base.model, ids, 12), skip_special_tokens=True)
-        assert (reply.finish, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (Finish.LENGTH, len(ids), 12)
+        assert (reply.finish, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (
+            FinishReason.LENGTH,
+            len(ids),
+            12,
+        )
 
 
 @pytest.mark.parametrize("budget", [1, 150, 400, 10**6])
@@ -87,17 +91,17 @@ def test_the_batch_does_not_change_a_greedy_reply(local, budget, monkeypatch):
 
 
 def test_it_stops_at_whatever_ends_a_turn(tokenizer):
-    spoken = greedy(tiny.model(), prompt_ids(tokenizer, REQUESTS[0]), 12)
+    spoken = greedy(tiny.model(), tokenize_prompt(tokenizer, REQUESTS[0]), 12)
     end = next(token for place, token in enumerate(spoken) if place > 2 and token not in spoken[:place])
     place = spoken.index(end)
     by_settings = tiny.model()
     by_settings.generation_config.eos_token_id = [7, end]
-    replies = [LocalModel.of(by_settings, tokenizer, "tiny").complete_all([REQUESTS[0], REQUESTS[5]])[0]]
+    replies = [TransformersModel.of(by_settings, tokenizer, "tiny").complete_all([REQUESTS[0], REQUESTS[5]])[0]]
     by_tokenizer = deepcopy(tokenizer)
     by_tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
-    replies += LocalModel.of(tiny.model(), by_tokenizer, "tiny").complete_all([REQUESTS[0]])
+    replies += TransformersModel.of(tiny.model(), by_tokenizer, "tiny").complete_all([REQUESTS[0]])
     for reply in replies:
-        assert (reply.text, reply.finish) == (tokenizer.decode(spoken[:place]), Finish.STOP)
+        assert (reply.text, reply.finish) == (tokenizer.decode(spoken[:place]), FinishReason.STOP)
         assert reply.usage.completion_tokens == place + 1
 
 
@@ -112,7 +116,7 @@ def test_what_a_publisher_recommends_is_not_taken_over(local, tokenizer):
     model = tiny.model()
     # A penalty below 1 rewards: it would make the model repeat its prompt.
     model.generation_config.update(do_sample=True, temperature=2.0, repetition_penalty=0.01, max_new_tokens=2, top_k=3)
-    assert LocalModel.of(model, tokenizer, "tiny").complete_all(REQUESTS) == local.complete_all(REQUESTS)
+    assert TransformersModel.of(model, tokenizer, "tiny").complete_all(REQUESTS) == local.complete_all(REQUESTS)
 
 
 def test_sampled_replies_follow_their_seed_whatever_is_beside_them(local):
@@ -155,7 +159,7 @@ def test_adapters_share_a_base_and_stay_apart(local, adapters, tokenizer):
     assert second.with_adapter(adapters[0]).name == "tiny+checkpoint-1"
     for folder, replies in zip(adapters, said[:2], strict=True):
         reference = load_adapter(tiny.model(), folder)
-        ids = prompt_ids(tokenizer, REQUESTS[3])
+        ids = tokenize_prompt(tokenizer, REQUESTS[3])
         assert replies[3].text == tokenizer.decode(greedy(reference, ids, 12), skip_special_tokens=True)
 
 
@@ -192,18 +196,18 @@ def test_what_cannot_be_done_is_said(local, tokenizer, monkeypatch):
 
 
 def test_nothing_is_cut_to_fit(local, tokenizer):
-    size = len(prompt_ids(tokenizer, request("river")))
+    size = len(tokenize_prompt(tokenizer, request("river")))
     local.base.model.config.max_position_embeddings = size + 4
     (reply,) = local.complete_all([request("river")])
-    assert (reply.finish, reply.usage.completion_tokens) == (Finish.LENGTH, 4)
+    assert (reply.finish, reply.usage.completion_tokens) == (FinishReason.LENGTH, 4)
     local.base.model.config.max_position_embeddings = size
-    with pytest.raises(TooLongError, match=rf"request 2: {size + 1} prompt tokens leave no room in the {size}"):
+    with pytest.raises(PromptTooLongError, match=rf"request 2: {size + 1} prompt tokens leave no room in the {size}"):
         local.complete_all([request(""), request("river stone")])
 
 
 def test_a_model_without_an_end_is_refused():
     with pytest.raises(UserError, match="no reply would ever end"):
-        stop_ids(SimpleNamespace(eos_token_id=None), None)
+        find_stop_ids(SimpleNamespace(eos_token_id=None), None)
 
 
 def failing(local, monkeypatch, error, rows):
@@ -258,10 +262,10 @@ def test_no_requests_no_replies(local):
 
 @pytest.mark.slow
 def test_a_real_model_answers():
-    model = LocalModel.load(str(tiny.gguf()), dtype="float32", device="cpu")
+    model = TransformersModel.load(str(tiny.gguf()), dtype="float32", device="cpu")
     asked = [request(f"What is the capital of {land}?", max_tokens=24) for land in ("France", "Japan", "Egypt")]
     replies = model.complete_all(asked)
     for reply, city in zip(replies, ("Paris", "Tokyo", "Cairo"), strict=True):
         assert city in reply.text
     assert replies == [model.complete_all([one])[0] for one in asked]
-    assert any(reply.finish is Finish.STOP for reply in replies)
+    assert any(reply.finish is FinishReason.STOP for reply in replies)

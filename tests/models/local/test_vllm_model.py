@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("transformers", reason="needs the train extra")
 
 from eclose.errors import UserError
-from eclose.models.interface import Decoding, Finish, Request, Usage
-from eclose.models.local.chat_template import TooLongError, prompt_ids
+from eclose.models.interface import Decoding, FinishReason, Request, Usage
+from eclose.models.local.chat_template import PromptTooLongError, tokenize_prompt
 from eclose.models.local.vllm_model import VllmModel, adapter_rank
 
 
@@ -106,10 +106,10 @@ def test_replies_are_read_as_every_engines_are(vllm, tokenizer):
     model = VllmModel.load("some/model")
     whole, cut = model.complete_all([ask(), ask(max_tokens=4, temperature=0.5, top_p=0.9, seed=7)])
     assert whole.text == "1. I am base.\nFinal answer: base"
-    assert whole.finish is Finish.STOP
-    ids = prompt_ids(tokenizer, ask())
+    assert whole.finish is FinishReason.STOP
+    ids = tokenize_prompt(tokenizer, ask())
     assert cut.usage == Usage(len(ids), 4)
-    assert cut.finish is Finish.LENGTH
+    assert cut.finish is FinishReason.LENGTH
     ((prompts, (greedy, drawn), adapter),) = vllm.made.calls
     assert prompts == [{"prompt_token_ids": ids}] * 2
     assert greedy == {
@@ -156,10 +156,10 @@ def test_an_adapter_of_too_high_a_rank_is_refused(vllm, folders, tmp_path):
 
 
 def test_a_prompt_that_leaves_no_room_is_refused(vllm, tokenizer):
-    size = len(prompt_ids(tokenizer, ask()))
+    size = len(tokenize_prompt(tokenizer, ask()))
     model = VllmModel.load("some/model", context=size + 3)
     assert model.complete_all([ask()])[0].usage.completion_tokens == 3
-    with pytest.raises(TooLongError):
+    with pytest.raises(PromptTooLongError):
         VllmModel.load("some/model", context=size).complete_all([ask()])
 
 

@@ -27,9 +27,9 @@ from eclose.models.openai.endpoint import (
     EndpointSettings,
     Route,
     ServerAddress,
-    checked_url,
+    check_base_url,
     find_route,
-    reach,
+    open_endpoint,
 )
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.world.server.app import serve
@@ -756,14 +756,14 @@ def test_routes_that_lead_nowhere(name, environ, problem):
 )
 def test_addresses_no_key_is_sent_to(url):
     with pytest.raises(SettingError) as raised:
-        checked_url(url)
+        check_base_url(url)
     assert "password" not in str(raised.value)
     assert "secret" not in str(raised.value)
 
 
 def test_the_only_model_of_a_server_needs_no_name():
     async def main() -> None:
-        async with serve(registry()) as server, await reach(find_route(server.base_url, environ={})) as model:
+        async with serve(registry()) as server, await open_endpoint(find_route(server.base_url, environ={})) as model:
             assert model.name.endswith("/world")
             assert (await model.complete(request())).text == "hello there"
 
@@ -772,15 +772,15 @@ def test_the_only_model_of_a_server_needs_no_name():
 
         async with site(several) as url:
             with pytest.raises(SettingError, match="serves a, b"):
-                await reach(Route(url, ""))
+                await open_endpoint(Route(url, ""))
         with pytest.raises(
             SettingError, match=r"127\.0\.0\.1:9/v1: cannot connect: .*Is the server running"
         ) as refused:
-            await reach(Route("http://127.0.0.1:9/v1", ""))
+            await open_endpoint(Route("http://127.0.0.1:9/v1", ""))
         assert "timed out" not in str(refused.value)
         async with wire(_stall) as url:
             with pytest.raises(SettingError, match=r"no answer within 0\.3 s"):
-                await reach(Route(url, ""), EndpointSettings(deadline=0.3))
+                await open_endpoint(Route(url, ""), EndpointSettings(deadline=0.3))
 
         async def page(asked: web.Request) -> web.Response:
             return web.Response(text="<h1>no</h1>", status=int(asked.path.split("/")[2]), content_type="text/html")
@@ -788,7 +788,7 @@ def test_the_only_model_of_a_server_needs_no_name():
         async with site(page) as url:
             for status in (200, 403, 502):
                 with pytest.raises(SettingError, match="cannot list its models"):
-                    await reach(Route(f"{url}/{status}".replace("/v1/", "/s/"), ""))
+                    await open_endpoint(Route(f"{url}/{status}".replace("/v1/", "/s/"), ""))
         with pytest.raises(SettingError, match="which model"):
             Endpoint(Route(OWN, ""))
 

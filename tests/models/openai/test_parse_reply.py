@@ -13,10 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from eclose.calls.cache import settled_of
-from eclose.models.interface import Decoding, Finish, Reply, ReplySchema, Request, TokenLogprob, Usage
-from eclose.models.openai.failures import LONGEST_PROBLEM, Answer, CallFailure, FailureKind, UnreadableBody, retry_after
-from eclose.models.openai.parse_reply import _note_usage, classify, mismatch
+from eclose.calls.cache import encode_answer
+from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, Usage
+from eclose.models.openai.failures import (
+    LONGEST_PROBLEM,
+    CallFailure,
+    FailureKind,
+    HttpResponse,
+    UnreadableBody,
+    parse_retry_after,
+)
+from eclose.models.openai.parse_reply import _note_usage, find_schema_error, parse_reply
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 JSON = {"content-type": "application/json"}
@@ -47,16 +54,16 @@ def envelope(content: Any = GOOD, finish: Any = "stop", **message: Any) -> dict[
     return {"id": "c", "choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
 
 
-def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Answer(status, JSON | (headers or {}), data)
+    return HttpResponse(status, JSON | (headers or {}), data)
 
 
 def called(name: str = "verdict", arguments: Any = GOOD) -> list[dict[str, Any]]:
     return [{"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}]
 
 
-def failed(status: int, message: str = "no", **error: Any) -> Answer:
+def failed(status: int, message: str = "no", **error: Any) -> HttpResponse:
     return answer({"error": {"message": message, **error}}, status)
 
 
@@ -150,13 +157,13 @@ STRUCTURED: dict[str, tuple[Any, FailureKind]] = {
     "error without a code": ({"error": "something broke"}, K.TRANSIENT),
 }
 
-OTHERS: dict[str, tuple[Answer | Exception, FailureKind]] = {
-    "page with 200": (Answer(200, {"content-type": "text/html"}, HTML), K.TRANSIENT),
+OTHERS: dict[str, tuple[HttpResponse | Exception, FailureKind]] = {
+    "page with 200": (HttpResponse(200, {"content-type": "text/html"}, HTML), K.TRANSIENT),
     "JSON called a page": (answer(envelope(), headers={"content-type": "text/html"}), K.TRANSIENT),
     "a stream": (answer(b"data: {}\n\n", headers={"content-type": "text/event-stream"}), K.TRANSIENT),
-    "no content type": (Answer(200, {}, json.dumps(envelope()).encode()), K.TRANSIENT),
+    "no content type": (HttpResponse(200, {}, json.dumps(envelope()).encode()), K.TRANSIENT),
     "no content": (answer(b"", 204), K.TRANSIENT),
-    "502 page": (Answer(502, {"content-type": "text/html"}, HTML), K.TRANSIENT),
+    "502 page": (HttpResponse(502, {"content-type": "text/html"}, HTML), K.TRANSIENT),
     "500": (failed(500), K.TRANSIENT),
     "503": (failed(503), K.TRANSIENT),
     "529": (failed(529, "overloaded"), K.TRANSIENT),
@@ -196,8 +203,8 @@ OTHERS: dict[str, tuple[Answer | Exception, FailureKind]] = {
     "unreachable, httpx": (caused(openai.APIConnectionError(request=SENT), httpx2.ConnectError("x")), K.CONNECTION),
     "not HTTP": (aiohttp.ClientError("bad status line"), K.TRANSIENT),
     "too large": (UnreadableBody("the body is longer than 8 bytes."), K.TRANSIENT),
-    "flagged by a page": (Answer(403, {"content-type": "text/html"}, b"<html>flagged</html>"), K.DENIED),
-    "too long, by a page": (Answer(413, {}, b" <!DOCTYPE html>maximum context length"), K.PERMANENT),
+    "flagged by a page": (HttpResponse(403, {"content-type": "text/html"}, b"<html>flagged</html>"), K.DENIED),
+    "too long, by a page": (HttpResponse(413, {}, b" <!DOCTYPE html>maximum context length"), K.PERMANENT),
     "the engine was shut down": (answer(envelope("half of", "abort")), K.TRANSIENT),
 }
 CORPUS = {name: (answer(body), kind) for name, (body, kind) in STRUCTURED.items()} | OTHERS
@@ -206,12 +213,12 @@ CORPUS = {name: (answer(body), kind) for name, (body, kind) in STRUCTURED.items(
 @pytest.mark.parametrize("name", CORPUS)
 def test_the_corpus(name):
     outcome, kind = CORPUS[name]
-    result = classify(outcome, WANTED, key=SecretStr(CANARY))
+    result = parse_reply(outcome, WANTED, key=SecretStr(CANARY))
     assert isinstance(result, CallFailure), f"accepted: {result}"
     assert result.kind is kind
     assert len(str(result)) <= LONGEST_PROBLEM + 200
     assert str(result).endswith((".", "…", "}")) or result.status is None or result.status != 200
-    if result.kind.semantic and isinstance(outcome, Answer) and outcome.status == 200:
+    if result.kind.semantic and isinstance(outcome, HttpResponse) and outcome.status == 200:
         assert result.reply is not None
         assert result.raw is not None
 
@@ -221,18 +228,18 @@ def test_the_corpus_is_large():
 
 
 def test_a_good_reply_is_accepted():
-    reply = classify(answer(envelope()), WANTED)
-    assert reply == Reply(GOOD, Finish.STOP, Usage(7, 3))
-    assert classify(answer(envelope("Hello.")), PLAIN) == Reply("Hello.", Finish.STOP, Usage(7, 3))
+    reply = parse_reply(answer(envelope()), WANTED)
+    assert reply == Reply(GOOD, FinishReason.STOP, Usage(7, 3))
+    assert parse_reply(answer(envelope("Hello.")), PLAIN) == Reply("Hello.", FinishReason.STOP, Usage(7, 3))
     assert isinstance(
-        classify(answer(envelope(), headers={"content-type": "application/json; charset=utf-8"}), PLAIN), Reply
+        parse_reply(answer(envelope(), headers={"content-type": "application/json; charset=utf-8"}), PLAIN), Reply
     )
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call"])
 def test_a_forced_tool_call_is_a_structured_reply(finish):
-    reply = classify(answer(envelope(None, finish, tool_calls=called())), WANTED, by_tool=True)
-    assert reply == Reply(GOOD, Finish.STOP, Usage(7, 3))
+    reply = parse_reply(answer(envelope(None, finish, tool_calls=called())), WANTED, by_tool=True)
+    assert reply == Reply(GOOD, FinishReason.STOP, Usage(7, 3))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +257,7 @@ def test_a_forced_tool_call_is_a_structured_reply(finish):
     ],
 )
 def test_a_bad_tool_call_is_refused(message, kind):
-    result = classify(answer(envelope(**{"content": None, **message})), WANTED, by_tool=True)
+    result = parse_reply(answer(envelope(**{"content": None, **message})), WANTED, by_tool=True)
     assert isinstance(result, CallFailure)
     assert result.kind is kind
 
@@ -259,41 +266,41 @@ def test_a_bad_tool_call_is_refused(message, kind):
 @pytest.mark.parametrize("by_tool", [False, True])
 def test_a_good_reply_that_did_not_end_well_is_refused(finish, by_tool):
     body = envelope(None, finish, tool_calls=called()) if by_tool else envelope(GOOD, finish)
-    result = classify(answer(body), WANTED, by_tool=by_tool)
+    result = parse_reply(answer(body), WANTED, by_tool=by_tool)
     assert isinstance(result, CallFailure)
     assert result.kind is K.INVALID
 
 
 def test_an_error_with_200_says_when_to_come_again_too():
     body = {"error": {"message": "slow down", "code": 429}}
-    result = classify(answer(body, headers={"retry-after": "7"}), WANTED)
+    result = parse_reply(answer(body, headers={"retry-after": "7"}), WANTED)
     assert isinstance(result, CallFailure)
     assert (result.status, result.retry_after) == (429, 7.0)
 
 
 def test_a_reply_cut_at_any_byte_is_refused():
     for end in range(len(GOOD)):
-        result = classify(answer(envelope(GOOD[:end])), WANTED)
+        result = parse_reply(answer(envelope(GOOD[:end])), WANTED)
         assert isinstance(result, CallFailure)
         assert result.kind is (K.INVALID if end else K.EMPTY)
     body = json.dumps(envelope()).encode()
     for end in range(len(body)):
-        result = classify(answer(body[:end]), WANTED)
+        result = parse_reply(answer(body[:end]), WANTED)
         assert isinstance(result, CallFailure)
         assert result.kind is K.TRANSIENT
 
 
 def test_what_a_bad_reply_cost_is_known():
-    result = classify(answer(envelope(GOOD[:30], "length")), WANTED)
+    result = parse_reply(answer(envelope(GOOD[:30], "length")), WANTED)
     assert isinstance(result, CallFailure)
-    assert result.reply == Reply(GOOD[:30], Finish.LENGTH, Usage(7, 3))
+    assert result.reply == Reply(GOOD[:30], FinishReason.LENGTH, Usage(7, 3))
     assert not result.unpaid
 
 
 def test_a_usage_that_cannot_be_is_noted(caplog):
     _note_usage.cache_clear()
     for _ in range(3):
-        classify(answer(envelope() | {"usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}), WANTED)
+        parse_reply(answer(envelope() | {"usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}), WANTED)
     (record,) = caplog.records
     assert "worst case" in record.getMessage()
 
@@ -301,7 +308,7 @@ def test_a_usage_that_cannot_be_is_noted(caplog):
 def test_a_long_prompt_is_counted_as_it_is_told():
     long = Request(({"role": "user", "content": "x" * 300_000},))
     told = {"prompt_tokens": 2_500_000, "completion_tokens": 700_000}
-    reply = classify(answer(envelope("fine") | {"usage": told}), long)
+    reply = parse_reply(answer(envelope("fine") | {"usage": told}), long)
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(2_500_000, 700_000)
 
@@ -321,8 +328,8 @@ ECHO = f"Your key is {CANARY}, keep it."
 )
 @pytest.mark.parametrize("by_tool", [False, True])
 def test_a_reply_that_holds_the_key_is_kept_without_it(body, by_tool):
-    result = classify(answer(body), PLAIN, by_tool=by_tool, key=SecretStr(CANARY))
-    kept = settled_of(f"sha256:{'0' * 64}", result, cost=0).body.decode()
+    result = parse_reply(answer(body), PLAIN, by_tool=by_tool, key=SecretStr(CANARY))
+    kept = encode_answer(f"sha256:{'0' * 64}", result, cost=0).body.decode()
     assert CANARY not in f"{result!r} {result} {kept}"
     if isinstance(result, Reply):
         assert result.text == "Your key is [key], keep it."
@@ -332,7 +339,7 @@ def test_tokens_that_spell_the_key_are_not_kept():
     body = envelope(ECHO)
     tokens = [{"token": part, "logprob": -1.0, "top_logprobs": []} for part in ("Your key is ", CANARY[:9], CANARY[9:])]
     body["choices"][0]["logprobs"] = {"content": tokens}
-    result = classify(answer(body), PLAIN, key=SecretStr(CANARY))
+    result = parse_reply(answer(body), PLAIN, key=SecretStr(CANARY))
     assert isinstance(result, Reply)
     assert result.logprobs is None
 
@@ -351,7 +358,7 @@ def test_tokens_that_spell_the_key_are_not_kept():
     ],
 )
 def test_a_usage_nobody_can_read_is_unknown(usage):
-    reply = classify(answer(envelope() | {"usage": usage}), WANTED)
+    reply = parse_reply(answer(envelope() | {"usage": usage}), WANTED)
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(0, 0)
 
@@ -364,18 +371,18 @@ def test_log_probabilities():
     }
     body = envelope("Yes")
     body["choices"][0]["logprobs"] = {"content": [entry]}
-    reply = classify(answer(body), SCORED)
+    reply = parse_reply(answer(body), SCORED)
     assert isinstance(reply, Reply)
     assert reply.logprobs == (TokenLogprob("Yes", -0.1, (("Yes", -0.1), ("No", -2.4))),)
     for missing in (None, {}, {"content": None}, {"content": []}, {"content": [{"token": "Yes"}]}):
         body["choices"][0]["logprobs"] = missing
-        result = classify(answer(body), SCORED)
+        result = parse_reply(answer(body), SCORED)
         assert isinstance(result, CallFailure), missing
         assert result.kind is K.INVALID
 
 
 def test_what_is_certainly_free():
-    free = {name for name, (outcome, _) in OTHERS.items() if classify(outcome, PLAIN).unpaid}  # type: ignore[union-attr]
+    free = {name for name, (outcome, _) in OTHERS.items() if parse_reply(outcome, PLAIN).unpaid}  # type: ignore[union-attr]
     assert {"500", "429", "400", "redirect", "unreachable", "slow to connect"} <= free
     assert not free & {"hung up", "reset", "silent", "cut off", "page with 200", "too large"}
 
@@ -408,8 +415,8 @@ THEN = 1792567680.0
     ],
 )
 def test_retry_after(headers, seconds):
-    assert retry_after(headers, THEN - 60) == seconds
-    result = classify(answer({"error": {"message": "x"}}, 429, headers), PLAIN, now=THEN - 60)
+    assert parse_retry_after(headers, THEN - 60) == seconds
+    result = parse_reply(answer({"error": {"message": "x"}}, 429, headers), PLAIN, now=THEN - 60)
     assert isinstance(result, CallFailure)
     assert result.retry_after == seconds
 
@@ -423,29 +430,29 @@ def test_a_key_in_a_body_is_nowhere(where):
     said = "x" * where + CANARY + " is wrong"
     for outcome in (
         failed(401, said),
-        Answer(502, {}, said.encode()),
+        HttpResponse(502, {}, said.encode()),
         answer(envelope(None, refusal=said)),
         answer(b"", 302, {"location": f"http://h/?key={CANARY}"}),
         openai.OpenAIError(said),
     ):
-        result = classify(outcome, WANTED, key=SecretStr(CANARY))
+        result = parse_reply(outcome, WANTED, key=SecretStr(CANARY))
         assert isinstance(result, CallFailure)
         assert CANARY[:12] not in f"{result} {result!r} {result.raw} {result.args}"
 
 
 def test_what_looks_like_a_key_is_blotted_out_even_if_it_is_not_ours():
-    result = classify(failed(401, "Incorrect API key provided: sk-proj-abcdefghijklmnopqrstuv. Bearer abc"), PLAIN)
+    result = parse_reply(failed(401, "Incorrect API key provided: sk-proj-abcdefghijklmnopqrstuv. Bearer abc"), PLAIN)
     assert "abcdef" not in str(result)
     assert "Bearer [key]" in str(result)
 
 
 def test_a_placeholder_key_spoils_no_words():
-    assert "none of these" in str(classify(failed(400, "none of these"), PLAIN, key=SecretStr("none")))
+    assert "none of these" in str(parse_reply(failed(400, "none of these"), PLAIN, key=SecretStr("none")))
 
 
 def test_a_body_is_never_told_whole():
-    assert len(str(classify(failed(400, "a" * 10_000), PLAIN))) < 400
-    assert len(str(classify(Answer(500, {}, b"<p>" + b"a" * 10_000_000), PLAIN))) < 400
+    assert len(str(parse_reply(failed(400, "a" * 10_000), PLAIN))) < 400
+    assert len(str(parse_reply(HttpResponse(500, {}, b"<p>" + b"a" * 10_000_000), PLAIN))) < 400
 
 
 # --- structured replies ------------------------------------------------------------------------------------------
@@ -479,9 +486,9 @@ def by_hand(value: Any) -> bool:
 @settings(max_examples=200, deadline=None)
 @given(VALUES)
 def test_shapes_against_a_check_by_hand(value):
-    assert (mismatch(json.dumps(value), SCHEMA) is None) is by_hand(value)
+    assert (find_schema_error(json.dumps(value), SCHEMA) is None) is by_hand(value)
 
 
 def test_a_schema_does_not_fetch_anything():
     with pytest.raises(ValueError, match="must not refer to"):
-        mismatch("{}", {"$ref": "http://127.0.0.1:9/schema.json"})
+        find_schema_error("{}", {"$ref": "http://127.0.0.1:9/schema.json"})

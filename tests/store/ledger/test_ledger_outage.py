@@ -13,16 +13,16 @@ from sqlalchemy.exc import OperationalError
 from tests.store.ledger import ledger_child as child
 from tests.store.postgres import Server, fresh_database
 
-from eclose.calls.client import CallSettings, connected
+from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.prices import Price
 from eclose.errors import Resumable
-from eclose.models.interface import Decoding, Finish, Reply, Request, Usage
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage
 from eclose.store.ledger import group_commit
 from eclose.store.ledger import ledger as ledger_module
-from eclose.store.ledger.group_commit import Commits
+from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.runner import Job, Runner, Stopped
+from eclose.store.runs.runner import Job, Runner, RunStoppedError
 
 RECORDS = 300
 
@@ -49,13 +49,13 @@ class Model:
     async def complete(self, request):
         await asyncio.sleep(0.05)
         self.paid[request.messages[0]["content"]] += 1
-        return Reply("x", Finish.STOP, Usage(10, 1))
+        return Reply("x", FinishReason.STOP, Usage(10, 1))
 
 
 async def go(url, model, trouble, *, records=RECORDS):
     """One run, with trouble in the middle of it; the ledger's sums and orphans after it."""
     async with Ledger.open(url, run="a") as ledger:
-        connection = await connected(model, ledger, CallSettings(concurrency=16), price=Price.of(1, 2))
+        connection = await connect_model(model, ledger, CallSettings(concurrency=16), price=Price.of(1, 2))
 
         async def ask(question):
             await connection.model.complete(Request(({"role": "user", "content": question.id},), Decoding()))
@@ -130,7 +130,7 @@ def test_a_server_that_stays_frozen_ends_the_run_with_75(server, monkeypatch):
 
 
 def test_a_run_that_is_asked_to_stop_does_not_wait_long_for_a_frozen_server(server, monkeypatch):
-    monkeypatch.setattr(group_commit, "HURRY", 2.0)
+    monkeypatch.setattr(group_commit, "MAX_OUTAGE_SECONDS_AFTER_STOP", 2.0)
     stopped = []
 
     async def freeze(runner):
@@ -142,7 +142,7 @@ def test_a_run_that_is_asked_to_stop_does_not_wait_long_for_a_frozen_server(serv
     with pytest.raises(Resumable) as raised:
         asyncio.run(go(server.fresh_database(), Model(), freeze))
     assert raised.value.exit_code == 75
-    assert isinstance(raised.value, Stopped) or "did not answer" in str(raised.value)
+    assert isinstance(raised.value, RunStoppedError) or "did not answer" in str(raised.value)
     assert time.monotonic() - stopped[0] < 60
 
 
@@ -158,7 +158,7 @@ def test_a_place_that_never_answered_is_refused_at_once():
 def test_a_commit_in_doubt_is_made_once(monkeypatch):
     """The connection is lost at the commit, which was made: the same jobs are run again, and change nothing."""
     url = fresh_database()
-    transact = Commits._transact
+    transact = GroupCommitter._transact
 
     def lose(self, batch):
         results = transact(self, batch)
@@ -171,7 +171,7 @@ def test_a_commit_in_doubt_is_made_once(monkeypatch):
     async def main():
         nonlocal losses
         async with Ledger.open(url, run="a") as ledger:
-            monkeypatch.setattr(Commits, "_transact", lose)
+            monkeypatch.setattr(GroupCommitter, "_transact", lose)
 
             async def twice(work):
                 nonlocal losses

@@ -24,7 +24,7 @@ URL = "/v1/chat/completions"
 _TAG = "sha256:"
 
 
-class State(StrEnum):
+class ShardState(StrEnum):
     """How far a shard got."""
 
     WRITTEN = "written"
@@ -36,14 +36,14 @@ class State(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Note:
+class ShardNote:
     """What is known of a shard."""
 
     shard: str
     """SHA-256 of its bytes; its files have this name."""
     model: str
     """Who is asked."""
-    state: State
+    state: ShardState
     records: dict[str, list[str]]
     """The records that wait for each custom id."""
     reserved: int = 0
@@ -59,54 +59,54 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BatchLine:
     """A request as a line of a shard."""
 
     intent: Intent
     line: bytes
 
     @classmethod
-    def of(cls, intent: Intent, body: JsonObject) -> Asked:
+    def of(cls, intent: Intent, body: JsonObject) -> BatchLine:
         """The line of a request."""
-        line = {"custom_id": custom_id(intent.key), "method": "POST", "url": URL, "body": body}
+        line = {"custom_id": format_custom_id(intent.key), "method": "POST", "url": URL, "body": body}
         # ASCII: half characters can be written too, and nothing in it passes for the end of a line anywhere.
         return cls(intent, json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n")
 
 
-def custom_id(key: str) -> str:
+def format_custom_id(key: str) -> str:
     """A call's key as a provider takes it: 64 characters, none of them special."""
     return key.removeprefix(_TAG)
 
 
-def key_of(identifier: str) -> str:
+def parse_custom_id(identifier: str) -> str:
     """The key of a custom id."""
     return _TAG + identifier
 
 
-class Shard:
+class BatchShard:
     """Requests on their way into one file."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Asked] = {}
+        self.asked: dict[str, BatchLine] = {}
         self.records: dict[str, list[str]] = {}
         self.size = 0
         """Bytes."""
 
-    def add(self, asked: Asked) -> None:
+    def add(self, asked: BatchLine) -> None:
         """Take a request in."""
-        name = custom_id(asked.intent.key)
+        name = format_custom_id(asked.intent.key)
         self.asked[name] = asked
         self.records[name] = [asked.intent.record_id]
         self.size += len(asked.line)
 
-    def note(self, model: str) -> Note:
+    def note(self, model: str) -> ShardNote:
         """What there is to know of it before anything happens."""
         digest = hashlib.sha256()
         for asked in self.asked.values():
             digest.update(asked.line)
         reserved = sum(asked.intent.reserved for asked in self.asked.values())
         name = digest.hexdigest()
-        return Note(shard=name, model=model, state=State.WRITTEN, records=self.records, reserved=reserved)
+        return ShardNote(shard=name, model=model, state=ShardState.WRITTEN, records=self.records, reserved=reserved)
 
 
 class BatchFolder:
@@ -121,14 +121,14 @@ class BatchFolder:
         for path in self._path.glob(".*.json*"):
             path.unlink()
 
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[ShardNote]:
         """All notes, in the order of their shards' names."""
         return [self._note(path) for path in sorted(self._path.glob("*.json"))]
 
-    def _note(self, path: Path) -> Note:
+    def _note(self, path: Path) -> ShardNote:
         try:
-            note = Note(**parse_object(path.read_bytes()))
-            note.state = State(note.state)
+            note = ShardNote(**parse_object(path.read_bytes()))
+            note.state = ShardState(note.state)
         except (TypeError, ValueError, UserError) as error:
             raise UserError(f"{path}: this note of a batch is damaged ({error}). Restore it from a copy.") from error
         if note.model != self._model:
@@ -136,33 +136,33 @@ class BatchFolder:
             raise SettingError(f"{path}: is a batch of {note.model}, not of {self._model}. Give each its own folder.")
         return note
 
-    def find(self, shard: str) -> Note | None:
+    def find(self, shard: str) -> ShardNote | None:
         """The note of a shard."""
         path = self._path / f"{shard}.json"
         return self._note(path) if path.exists() else None
 
-    def save(self, note: Note) -> None:
+    def save(self, note: ShardNote) -> None:
         """Keep a note; on disk on return."""
         with AtomicFile(self._path / f"{note.shard}.json") as file:
             file.write(json.dumps(asdict(note)).encode("ascii") + b"\n")
 
-    def write(self, shard: Shard, note: Note) -> None:
+    def write(self, shard: BatchShard, note: ShardNote) -> None:
         """Keep the requests of a shard, and then the note: requests without a note were never sent."""
         with AtomicFile(self.requests(note)) as file:
             for asked in shard.asked.values():
                 file.write(asked.line)
         self.save(note)
 
-    def drop(self, note: Note) -> None:
+    def drop(self, note: ShardNote) -> None:
         """Forget a shard that was never sent."""
         (self._path / f"{note.shard}.json").unlink(missing_ok=True)
         self.requests(note).unlink(missing_ok=True)
 
-    def requests(self, note: Note) -> Path:
+    def requests(self, note: ShardNote) -> Path:
         """The file of a shard."""
         return self._path / f"{note.shard}.jsonl"
 
-    def results(self, note: Note, kind: str) -> Path:
+    def results(self, note: ShardNote, kind: str) -> Path:
         """Where the results of its batch are kept."""
         # Not by the batch's id: a name that somebody else chose may lead anywhere.
         return self._path / f"{note.shard}.{len(note.earlier) + 1}.{kind}.jsonl"

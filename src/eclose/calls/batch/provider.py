@@ -19,9 +19,9 @@ from eclose.calls.batch.files import URL
 from eclose.calls.retry import ServiceDown
 from eclose.errors import RecordError
 from eclose.models.interface import Request
-from eclose.models.openai.endpoint import EndpointSettings, Route, client_of
-from eclose.models.openai.failures import Answer, CallFailure, FailureKind, UnreadableBody, excerpt
-from eclose.models.openai.parse_reply import classify
+from eclose.models.openai.endpoint import EndpointSettings, Route, build_client
+from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, UnreadableBody, excerpt
+from eclose.models.openai.parse_reply import parse_reply
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.strict_json import JsonObject, parse_object
 
@@ -44,7 +44,7 @@ _NOTHING = Request(())
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ProviderBatch:
     """A batch as its provider shows it."""
 
     id: str
@@ -63,7 +63,7 @@ class Batch:
         return self.status in DONE
 
 
-class Provider:
+class BatchProvider:
     """The files and batches behind one route."""
 
     def __init__(self, route: Route, *, deadline: float, attempts: int, first_wait: float, largest: int) -> None:
@@ -71,7 +71,7 @@ class Provider:
         self._deadline = deadline
         self._attempts = attempts
         self._first_wait = first_wait
-        self._client = client_of(route, EndpointSettings(deadline=deadline, connections=4, largest_reply=largest))
+        self._client = build_client(route, EndpointSettings(deadline=deadline, connections=4, largest_reply=largest))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -93,30 +93,30 @@ class Provider:
 
         return await self._reach(f"cannot upload {path.name}", send)
 
-    async def create(self, file_id: str, shard: str) -> Batch:
+    async def create(self, file_id: str, shard: str) -> ProviderBatch:
         """Make a batch. Sent again only where it was turned away: after anything else there may be one already."""
 
         body = {"input_file_id": file_id, "endpoint": URL, "completion_window": _WINDOW, "metadata": {TAG: shard}}
 
-        async def send() -> Batch:
+        async def send() -> ProviderBatch:
             told = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
             return _batch(parse_object(told.content))
 
         return await self._reach("cannot make a batch", send, again=_TURNED_AWAY)
 
-    async def retrieve(self, batch_id: str) -> Batch:
+    async def retrieve(self, batch_id: str) -> ProviderBatch:
         """How far a batch is."""
 
-        async def send() -> Batch:
+        async def send() -> ProviderBatch:
             return _batch(await self._get(f"/batches/{quote(batch_id, safe='')}"))
 
         return await self._reach(f"cannot look at batch {batch_id}", send)
 
-    async def all(self) -> list[Batch]:
+    async def all(self) -> list[ProviderBatch]:
         """Every batch of the account, the latest first."""
 
-        async def send() -> list[Batch]:
-            listed: list[Batch] = []
+        async def send() -> list[ProviderBatch]:
+            listed: list[ProviderBatch] = []
             after: dict[str, str | int] = {}
             while True:
                 page = await self._get("/batches", {"limit": _PAGE, **after})
@@ -164,7 +164,7 @@ class Provider:
         return outcome
 
     async def _try(self, send: Callable[[], Awaitable[T]]) -> T | CallFailure:
-        outcome: Answer | Exception
+        outcome: HttpResponse | Exception
         try:
             async with asyncio.timeout(self._deadline):
                 return await send()
@@ -172,10 +172,10 @@ class Provider:
             return CallFailure(FailureKind.TIMEOUT, f"no whole reply within {self._deadline:g} s.")
         except openai.APIStatusError as error:
             told = error.response
-            outcome = Answer(told.status_code, dict(told.headers), told.content)
+            outcome = HttpResponse(told.status_code, dict(told.headers), told.content)
         except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody, RecordError) as error:
             outcome = error
-        failure = classify(outcome, _NOTHING, now=time.time(), key=self._route.key)
+        failure = parse_reply(outcome, _NOTHING, now=time.time(), key=self._route.key)
         assert isinstance(failure, CallFailure)
         return failure
 
@@ -201,7 +201,7 @@ def _identity(told: Any) -> str:
     return found
 
 
-def _batch(told: Any) -> Batch:
+def _batch(told: Any) -> ProviderBatch:
     """What a provider says of a batch. Not all of them say everything."""
     name, metadata = _identity(told), told.get("metadata")
     shard = metadata.get(TAG) if isinstance(metadata, dict) else None
@@ -211,4 +211,4 @@ def _batch(told: Any) -> Batch:
     listed = errors.get("data") if isinstance(errors, dict) else None
     problems = [error for error in listed or () if isinstance(error, dict)]
     problem = "; ".join(f"{error.get('code')}: {error.get('message')}" for error in problems[:3])
-    return Batch(name, str(told.get("status")), shard, told.get("input_file_id"), files, excerpt(problem))
+    return ProviderBatch(name, str(told.get("status")), shard, told.get("input_file_id"), files, excerpt(problem))

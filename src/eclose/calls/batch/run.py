@@ -14,15 +14,15 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
-from eclose.calls.batch.files import Asked, BatchFolder, Note, Shard, State, custom_id
-from eclose.calls.batch.provider import Batch, Provider
-from eclose.calls.batch.results import Collected, Settling, Unanswered, handfuls, unanswered
+from eclose.calls.batch.files import BatchFolder, BatchLine, BatchShard, ShardNote, ShardState, format_custom_id
+from eclose.calls.batch.provider import BatchProvider, ProviderBatch
+from eclose.calls.batch.results import BatchSettlement, CollectedBatches, UnansweredRequest, build_unanswered, chunked
 from eclose.calls.budget import BudgetSpent
-from eclose.calls.cache import call_key
+from eclose.calls.cache import compute_call_key
 from eclose.errors import SettingError
-from eclose.models.interface import request_identity
+from eclose.models.interface import identify_request
 from eclose.models.openai.dialect import Dialect
-from eclose.models.token_counts import worst_usage
+from eclose.models.token_counts import bound_usage
 from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import Intent
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from eclose.models.openai.endpoint import Route
     from eclose.store.ledger.ledger import Ledger
 
-__all__ = ["BatchSettings", "Batches", "Collected", "Submitted", "Unanswered"]
+__all__ = ["BatchSettings", "Batches", "CollectedBatches", "SubmittedBatches", "UnansweredRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class BatchSettings:
 
 
 @dataclass(slots=True)
-class Submitted:
+class SubmittedBatches:
     """Where the records of a submission are: answered, under way, sent or refused, each counted once."""
 
     asked: int = 0
@@ -76,7 +76,7 @@ class Submitted:
     under_way: int = 0
     """The request is in a batch already, or in the same one for another record."""
     sent: int = 0
-    refused: list[Unanswered] = field(default_factory=list)
+    refused: list[UnansweredRequest] = field(default_factory=list)
     """What no batch can take."""
     batches: list[str] = field(default_factory=list)
     """The batches made now."""
@@ -112,7 +112,7 @@ class Batches:
         self._lock = WriterLock(self._place / "batches", f"batches of {self._stage}")
         self._folder.clear()
         limits = self._settings
-        self._provider = Provider(
+        self._provider = BatchProvider(
             self._route,
             deadline=limits.deadline,
             attempts=limits.attempts,
@@ -132,7 +132,7 @@ class Batches:
 
     # --- sending -------------------------------------------------------------------------------------------------
 
-    async def submit(self, requests: Iterable[tuple[str, Request]], budget: Budget | None = None) -> Submitted:
+    async def submit(self, requests: Iterable[tuple[str, Request]], budget: Budget | None = None) -> SubmittedBatches:
         """Send those of the records' requests that have no reply and are in no batch.
 
         Batches that were made and never noted are adopted first. Where the budget does not cover the next request,
@@ -141,11 +141,11 @@ class Batches:
         listed = await self._adopt()
         notes = self._folder.notes()
         self._learn(notes)
-        unsent = [note for note in notes if note.state is State.WRITTEN]
-        under_way = {name for note in notes if note.state is State.CREATED for name in note.records}
+        unsent = [note for note in notes if note.state is ShardState.WRITTEN]
+        under_way = {name for note in notes if note.state is ShardState.CREATED for name in note.records}
         sending = _Sending(listed, await self._intended_for(unsent), under_way)
         try:
-            for some in handfuls(requests):
+            for some in chunked(requests):
                 await self._take_in(some, sending, budget)
         except BudgetSpent:
             await self._send(sending)
@@ -154,23 +154,23 @@ class Batches:
         self._forget(unsent)
         return sending.tally
 
-    def _learn(self, notes: list[Note]) -> None:
+    def _learn(self, notes: list[ShardNote]) -> None:
         """Ask in the form that earlier results taught."""
         usual = asdict(Dialect())
         for note in notes:
             learned = {name: value for name, value in note.dialect.items() if value != usual[name]}
             self._dialect = replace(self._dialect, **learned)
 
-    async def _intended_for(self, unsent: list[Note]) -> set[str]:
+    async def _intended_for(self, unsent: list[ShardNote]) -> set[str]:
         """The keys that were noted in the ledger for shards that never left: no second intent is due for them."""
         if not unsent:
             return set()
         names = {name for note in unsent for name in note.records}
-        return {intent.key for intent in await self._ledger.orphans() if custom_id(intent.key) in names}
+        return {intent.key for intent in await self._ledger.orphans() if format_custom_id(intent.key) in names}
 
     async def _take_in(self, some: list[tuple[str, Request]], sending: _Sending, budget: Budget | None) -> None:
         """Put those requests of a handful that are new into the shard, and send it when it is full."""
-        keys = [call_key(self._route.name, request) for _, request in some]
+        keys = [compute_call_key(self._route.name, request) for _, request in some]
         found = await asyncio.gather(*(self._ledger.find(key) for key in keys))
         for (record_id, request), key, settled in zip(some, keys, found, strict=True):
             sending.tally.asked += 1
@@ -179,16 +179,16 @@ class Batches:
             elif not sending.joins(key, record_id):
                 await self._put(self._asked(key, record_id, request), sending, budget)
 
-    def _asked(self, key: str, record_id: str, request: Request) -> Asked:
-        worst = 0 if self._price is None else self._price.cost(worst_usage(request))
-        intent = Intent(key, request_identity(self._route.name, request), self._stage, record_id, worst)
-        return Asked.of(intent, self._dialect.body(self._route.model, request))
+    def _asked(self, key: str, record_id: str, request: Request) -> BatchLine:
+        worst = 0 if self._price is None else self._price.cost(bound_usage(request))
+        intent = Intent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
+        return BatchLine.of(intent, self._dialect.body(self._route.model, request))
 
-    async def _put(self, asked: Asked, sending: _Sending, budget: Budget | None) -> None:
+    async def _put(self, asked: BatchLine, sending: _Sending, budget: Budget | None) -> None:
         limits, size = self._settings, len(asked.line)
         if size > limits.bytes:
             problem = f"the request has {size:,} bytes, and a batch {limits.bytes:,} at most."
-            refused = Unanswered(asked.intent.key, (asked.intent.record_id,), "too_large", problem)
+            refused = UnansweredRequest(asked.intent.key, (asked.intent.record_id,), "too_large", problem)
             sending.tally.refused.append(refused)
             return
         if len(sending.shard.asked) == limits.requests or sending.shard.size + size > limits.bytes:
@@ -200,7 +200,7 @@ class Batches:
 
     async def _send(self, sending: _Sending) -> None:
         """Make a batch of the shard, if there is anything in it, and begin another."""
-        shard, sending.shard = sending.shard, Shard()
+        shard, sending.shard = sending.shard, BatchShard()
         if not shard.asked:
             return
         note = shard.note(self._route.name)
@@ -208,7 +208,7 @@ class Batches:
             note.earlier = [*before.earlier, *([before.batch_id] if before.batch_id else [])]
         self._folder.write(shard, note)
         intents = (asked.intent for asked in shard.asked.values())
-        for some in handfuls(intent for intent in intents if intent.key not in sending.intended):
+        for some in chunked(intent for intent in intents if intent.key not in sending.intended):
             await asyncio.gather(*(self._ledger.intend(intent) for intent in some))
         if (batch := _made_of(note, sending.listed, set(note.earlier))) is None:
             batch = await self._create(note)
@@ -216,30 +216,30 @@ class Batches:
         self._keep(note, batch)
         sending.under_way.update(shard.asked)
 
-    async def _create(self, note: Note) -> Batch:
+    async def _create(self, note: ShardNote) -> ProviderBatch:
         """Make a batch. From the second line on nobody but the provider knows whether there is one."""
         note.file_id = await self._provider.upload(self._folder.requests(note))
-        note.state = State.INTENDED
+        note.state = ShardState.INTENDED
         self._folder.save(note)
         return await self._provider.create(note.file_id, note.shard)
 
-    def _keep(self, note: Note, batch: Batch) -> None:
-        note.state, note.batch_id = State.CREATED, batch.id
+    def _keep(self, note: ShardNote, batch: ProviderBatch) -> None:
+        note.state, note.batch_id = ShardState.CREATED, batch.id
         self._folder.save(note)
 
-    def _forget(self, unsent: list[Note]) -> None:
+    def _forget(self, unsent: list[ShardNote]) -> None:
         """Drop shards that never left: what is still wanted of them is in new ones."""
         for note in unsent:
             now = self._folder.find(note.shard)
-            if now is not None and now.state is State.WRITTEN:
+            if now is not None and now.state is ShardState.WRITTEN:
                 self._folder.drop(note)
 
-    async def _adopt(self) -> list[Batch]:
+    async def _adopt(self) -> list[ProviderBatch]:
         """Find the batches of shards whose making was not noted; all that the provider has."""
         listed = await self._provider.all()
         notes = self._folder.notes()
         known = {batch_id for note in notes for batch_id in (note.batch_id, *note.earlier) if batch_id}
-        lost = [note for note in notes if note.state is State.INTENDED]
+        lost = [note for note in notes if note.state is ShardState.INTENDED]
         if any(_made_of(note, listed, known) is None for note in lost):
             # A list may lag behind. To wait costs a minute, to make a batch anew may cost all of it again.
             await asyncio.sleep(self._settings.poll)
@@ -248,18 +248,18 @@ class Batches:
             if (batch := _made_of(note, listed, known)) is not None:
                 self._keep(note, batch)
             else:
-                note.state = State.WRITTEN
+                note.state = ShardState.WRITTEN
                 self._folder.save(note)
         return listed
 
     # --- collecting ----------------------------------------------------------------------------------------------
 
-    async def collect(self, *, wait: float | None = None) -> Collected:
+    async def collect(self, *, wait: float | None = None) -> CollectedBatches:
         """Put into the ledger what batches answered, as they get done; after so many seconds, what there is by then."""
-        if any(note.state is State.INTENDED for note in self._folder.notes()):
+        if any(note.state is ShardState.INTENDED for note in self._folder.notes()):
             await self._adopt()
         end = None if wait is None else time.monotonic() + wait
-        collected = Collected()
+        collected = CollectedBatches()
         while True:
             await self._look(collected)
             left = math.inf if end is None else end - time.monotonic()
@@ -267,15 +267,15 @@ class Batches:
                 break
             await asyncio.sleep(min(self._settings.poll, left))
         for note in self._folder.notes():
-            if note.state is State.WRITTEN:
-                collected.unanswered += [unanswered(note, name, "unsent") for name in note.records]
+            if note.state is ShardState.WRITTEN:
+                collected.unanswered += [build_unanswered(note, name, "unsent") for name in note.records]
         return collected
 
-    async def _look(self, collected: Collected) -> None:
+    async def _look(self, collected: CollectedBatches) -> None:
         """Collect the batches that are done, and count the requests of the others."""
         collected.under_way = 0
         for note in self._folder.notes():
-            if note.state is not State.CREATED:
+            if note.state is not ShardState.CREATED:
                 continue
             assert note.batch_id is not None
             batch = await self._provider.retrieve(note.batch_id)
@@ -284,31 +284,31 @@ class Batches:
             else:
                 collected.under_way += len(note.records)
 
-    async def _settle(self, note: Note, batch: Batch, collected: Collected) -> None:
+    async def _settle(self, note: ShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
         fetched = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
-        settling = Settling(note, batch, self._ledger, self._price, self._route.key, self._dialect)
+        settling = BatchSettlement(note, batch, self._ledger, self._price, self._route.key, self._dialect)
         await settling.run(self._folder.requests(note), [path for path, there in fetched if there], collected)
         self._dialect = settling.dialect
-        note.state, note.dialect = State.COLLECTED, asdict(self._dialect)
+        note.state, note.dialect = ShardState.COLLECTED, asdict(self._dialect)
         self._folder.save(note)
 
-    def _files(self, note: Note, batch: Batch) -> list[tuple[Path, str]]:
+    def _files(self, note: ShardNote, batch: ProviderBatch) -> list[tuple[Path, str]]:
         return [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
 
 
 class _Sending:
     """One submission on its way."""
 
-    def __init__(self, listed: list[Batch], intended: set[str], under_way: set[str]) -> None:
-        self.tally = Submitted()
-        self.shard = Shard()
+    def __init__(self, listed: list[ProviderBatch], intended: set[str], under_way: set[str]) -> None:
+        self.tally = SubmittedBatches()
+        self.shard = BatchShard()
         self.listed = listed
         self.intended = intended
         self.under_way = under_way
 
     def joins(self, key: str, record_id: str) -> bool:
         """Whether the request is in a batch, so that the record need only wait."""
-        name = custom_id(key)
+        name = format_custom_id(key)
         if name in self.shard.records:
             self.shard.records[name].append(record_id)
         elif name not in self.under_way:
@@ -317,7 +317,7 @@ class _Sending:
         return True
 
 
-def _made_of(note: Note, listed: list[Batch], known: set[str]) -> Batch | None:
+def _made_of(note: ShardNote, listed: list[ProviderBatch], known: set[str]) -> ProviderBatch | None:
     """The batch of a shard that no note knows: by what was written on it, or, where that got lost, by its file."""
     for batch in listed:
         ours = batch.shard == note.shard or (note.file_id is not None and batch.input_file_id == note.file_id)

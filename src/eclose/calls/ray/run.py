@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.calls.client import CallSettings, connected
-from eclose.calls.ray.shared_limit import Share, share_limit
-from eclose.calls.ray.workers import RaySettings, Shard, refuse_file, run_on_ray, when_stopped
-from eclose.calls.run import Finished, Inquiry, begin, done_before, finish, price_of_model
+from eclose.calls.client import CallSettings, connect_model
+from eclose.calls.ray.shared_limit import LimitShare, share_limit
+from eclose.calls.ray.workers import RaySettings, RecordShard, require_shared_ledger, run_on_ray, when_stopped
+from eclose.calls.run import ModelRun, RunResult, begin_run, find_finished_run, find_model_price, finish_run
 from eclose.errors import SettingError
-from eclose.models.resolve import Named, Served, by_name
+from eclose.models.resolve import ModelRef, ServedModelRef, index_by_name
 from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.runs.runner import Runner
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
     from eclose.store.runs.manifest import Manifest
 
-Maker: TypeAlias = Callable[[], Awaitable[tuple[Inquiry[Any], Sequence[Named]]]]
+RunFactory: TypeAlias = Callable[[], Awaitable[tuple[ModelRun[Any], Sequence[ModelRef]]]]
 """A function of a module, or a ``partial`` of one, that makes the inquiry, and says who is asked, wherever it is
 called."""
 
 
-def inquire_on_ray(
-    make: Maker,
+def run_models_on_ray(
+    make: RunFactory,
     calls: CallSettings,
     ledger: str,
     ray: RaySettings,
@@ -40,18 +40,18 @@ def inquire_on_ray(
     retry: bool = False,
     force: bool = False,
     tell: Callable[[str], None] = lambda _: None,
-) -> Finished:
+) -> RunResult:
     """Ask with many workers, then write what came of it. Blocks, and belongs to the main thread."""
     if ray.workers > calls.concurrency:
         raise SettingError(f"{ray.workers} workers share {calls.concurrency} calls under way: some would have none.")
     inquiry, models = asyncio.run(_made(make))
-    if here := [model.name for model in models if not isinstance(model, Served)]:
+    if here := [model.name for model in models if not isinstance(model, ServedModelRef)]:
         raise SettingError(f"{here[0]}: workers of a cluster ask a model that is served. Give its base URL.")
-    if (done := done_before(inquiry.stage, retry=retry, force=force)) is not None:
+    if (done := find_finished_run(inquiry.stage, retry=retry, force=force)) is not None:
         inquiry.beforehand()
         inquiry.afterwards()
         return done
-    refuse_file(ledger)
+    require_shared_ledger(ledger)
     # As in one process: the same command with the same --out waits for its turn. With another it shares the records.
     lock = WriterLock(inquiry.stage.out, inquiry.stage.name)
     try:
@@ -60,25 +60,25 @@ def inquire_on_ray(
         manifest = asyncio.run(_finished(inquiry, models, ledger, sum(received), calls.currency))
     finally:
         lock.release()
-    return Finished(inquiry.stage, manifest, again=False)
+    return RunResult(inquiry.stage, manifest, again=False)
 
 
-async def _made(make: Maker) -> tuple[Inquiry[Any], Sequence[Named]]:
+async def _made(make: RunFactory) -> tuple[ModelRun[Any], Sequence[ModelRef]]:
     return await make()
 
 
-async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> int:
+async def _work(make: RunFactory, calls: CallSettings, ledger: str, shard: RecordShard) -> int:
     """One shard, in one worker; how many records it had."""
     inquiry, models = await make()
     run = inquiry.stage.work
-    total = Share(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
+    total = LimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
     async with AsyncExitStack() as stack:
         books = await stack.enter_async_context(Ledger.open(ledger, run=run))
         asked: dict[str, ChatModel] = {}
-        for model in by_name(models).values():
+        for model in index_by_name(models).values():
             opened = model.opened(deadline=calls.deadline, concurrency=calls.concurrency)
             sender = await stack.enter_async_context(opened)
-            connection = await connected(sender, books, calls, price=price_of_model(model, calls))
+            connection = await connect_model(sender, books, calls, price=find_model_price(model, calls))
             limits = share_limit(connection.model.limiter, total, ledger, run=run, model=model.name)
             await stack.enter_async_context(limits)
             asked[model.name] = connection.model
@@ -91,13 +91,13 @@ async def _work(make: Maker, calls: CallSettings, ledger: str, shard: Shard) -> 
     return runner.progress.received
 
 
-async def _begun(inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, *, retry: bool, force: bool) -> None:
+async def _begun(inquiry: ModelRun[Any], models: Sequence[ModelRef], ledger: str, *, retry: bool, force: bool) -> None:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        await begin(inquiry, models, books, retry=retry, force=force)
+        await begin_run(inquiry, models, books, retry=retry, force=force)
 
 
 async def _finished(
-    inquiry: Inquiry[Any], models: Sequence[Named], ledger: str, received: int, currency: str
+    inquiry: ModelRun[Any], models: Sequence[ModelRef], ledger: str, received: int, currency: str
 ) -> Manifest:
     async with Ledger.open(ledger, run=inquiry.stage.work) as books:
-        return await finish(inquiry, models, books, received, currency)
+        return await finish_run(inquiry, models, books, received, currency)

@@ -18,9 +18,9 @@ from sqlalchemy import text
 
 from eclose.core.identity import hash_rank
 from eclose.errors import Resumable, SettingError, UserError
-from eclose.store.ledger.database import engine_of, is_url, migrate, shown
-from eclose.store.ledger.group_commit import Commits
-from eclose.store.ledger.rows import to_bytes
+from eclose.store.ledger.database import make_engine, is_url, migrate, describe_location
+from eclose.store.ledger.group_commit import GroupCommitter
+from eclose.store.ledger.rows import encode_text
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _LEAVE = text("DELETE FROM ledger_shares WHERE run = :run AND model = :model AND
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LimitShare:
     """A limit, or a part of one."""
 
     ceiling: int
@@ -64,7 +64,7 @@ class Share:
     tokens_per_minute: int | None = None
 
 
-class Bounded(Protocol):
+class BoundedLimiter(Protocol):
     """What keeps a worker's requests within bounds that can be moved."""
 
     in_flight: int
@@ -75,18 +75,20 @@ class Bounded(Protocol):
         ...
 
 
-class Division(NamedTuple):
+class LimitDivision(NamedTuple):
     """What dividing a limit came to for one worker."""
 
-    granted: Share
+    granted: LimitShare
     """What the worker may use from now on."""
-    kept: Share
+    kept: LimitShare
     """What is noted as its own: more, as long as it has not let go of what it had."""
     settled: bool
     """Whether it has what it should have, and no more."""
 
 
-def divide(total: Share, others: Mapping[bytes, Share], worker: bytes, using: Share) -> Division:
+def divide_limit(
+    total: LimitShare, others: Mapping[bytes, LimitShare], worker: bytes, using: LimitShare
+) -> LimitDivision:
     """A worker's equal part, as far as the others have left it; ``using`` is what it may have in use at this moment."""
     workers = sorted({*others, worker})
     place, count = workers.index(worker), len(workers)
@@ -94,13 +96,13 @@ def divide(total: Share, others: Mapping[bytes, Share], worker: bytes, using: Sh
     free = _each(lambda whole, *taken: max(0, whole - sum(taken)), total, *others.values())
     granted = _usable(_each(min, target, free))
     kept = _each(max, granted, using)
-    return Division(granted, kept, settled=granted == kept == target)
+    return LimitDivision(granted, kept, settled=granted == kept == target)
 
 
 @asynccontextmanager
 async def share_limit(
-    limiter: Bounded,
-    total: Share,
+    limiter: BoundedLimiter,
+    total: LimitShare,
     where: Path | str,
     *,
     run: str,
@@ -128,17 +130,24 @@ class _Worker:
     """One worker, from when it joins to when it leaves."""
 
     def __init__(
-        self, limiter: Bounded, total: Share, where: Path | str, *, run: str, model: str, lease_seconds: float
+        self,
+        limiter: BoundedLimiter,
+        total: LimitShare,
+        where: Path | str,
+        *,
+        run: str,
+        model: str,
+        lease_seconds: float,
     ) -> None:
         self.nothing = _each(lambda _: 0, total)
         self._limiter = limiter
         self._total = total
         self._name = secrets.token_bytes(8)
-        self._given = {"run": to_bytes(run), "model": to_bytes(model), "worker": self._name}
+        self._given = {"run": encode_text(run), "model": encode_text(model), "worker": self._name}
         self._lock = int(hash_rank("shares", run, model)[:15], 16)
         self._lease = lease_seconds
-        self._place = shown(where)
-        self._commits = Commits(engine_of(where), self._place)
+        self._place = describe_location(where)
+        self._commits = GroupCommitter(make_engine(where), self._place)
         self._granted = self.nothing
         self._joined = -inf
         self._until = 0.0
@@ -176,7 +185,7 @@ class _Worker:
                 await self._commits.run(lambda c: c.execute(_LEAVE, self._given).rowcount)
         self._commits.close()
 
-    def apply(self, share: Share) -> None:
+    def apply(self, share: LimitShare) -> None:
         """Have the limiter keep to a share."""
         self._granted = share
         rate = share.requests_per_minute
@@ -201,12 +210,14 @@ class _Worker:
             self.apply(division.granted)
         return division.settled
 
-    def _divide(self, connection: Connection, using: Share) -> Division:
+    def _divide(self, connection: Connection, using: LimitShare) -> LimitDivision:
         connection.execute(_ALONE, {"lock": self._lock})
         now = float(connection.execute(_NOW).scalar_one())
         connection.execute(_FORGET, {**self._given, "now": now})
-        others = {bytes(worker): Share(*amounts) for worker, *amounts in connection.execute(_OTHERS, self._given).all()}
-        division = divide(self._total, others, self._name, using)
+        others = {
+            bytes(worker): LimitShare(*amounts) for worker, *amounts in connection.execute(_OTHERS, self._given).all()
+        }
+        division = divide_limit(self._total, others, self._name, using)
         ceiling, requests, tokens = (amount or 0 for amount in astuple(division.kept))
         amounts = {"ceiling": ceiling, "requests_per_minute": requests, "tokens_per_minute": tokens}
         connection.execute(_KEEP, {**self._given, **amounts, "expires": now + self._lease})
@@ -218,13 +229,13 @@ class _Worker:
             self._lapse = None
 
 
-def _each(combine: Callable[..., int], first: Share, *more: Share) -> Share:
+def _each(combine: Callable[..., int], first: LimitShare, *more: LimitShare) -> LimitShare:
     """Combine the parts of shares one by one; what is not limited in the first stays so."""
     rows = zip(*(astuple(share) for share in (first, *more)), strict=True)
-    return Share(*(None if row[0] is None else combine(*row) for row in rows))  # type: ignore[arg-type]
+    return LimitShare(*(None if row[0] is None else combine(*row) for row in rows))  # type: ignore[arg-type]
 
 
-def _usable(share: Share) -> Share:
+def _usable(share: LimitShare) -> LimitShare:
     """Who has none of one thing can use nothing of the others."""
     return _each(lambda _: 0, share) if 0 in astuple(share) else share
 

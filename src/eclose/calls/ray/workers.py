@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from eclose.core.identity import hash_rank
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.database import is_url
-from eclose.store.runs.runner import Stopped
+from eclose.store.runs.runner import RunStoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ class WorkersLost(Resumable):
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class RecordShard:
     """A part of the records of a run, the same on every machine; by itself, all of them."""
 
     index: int = 0
@@ -78,14 +78,14 @@ class RaySettings:
             raise SettingError(" ".join(problems))
 
     @property
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[RecordShard]:
         """All shards."""
         of = self.workers * self.shards_per_worker
-        return [Shard(index, of) for index in range(of)]
+        return [RecordShard(index, of) for index in range(of)]
 
 
 def run_on_ray(
-    work: Callable[[Shard], Awaitable[T]],
+    work: Callable[[RecordShard], Awaitable[T]],
     ledger: Path | str,
     settings: RaySettings,
     *,
@@ -96,12 +96,12 @@ def run_on_ray(
     The work is sent to other processes, so it is a function of a module, or a ``partial`` of one with settings that can
     be sent. It opens the ledger itself. An error in one shard stops the others once what they have under way is done.
     """
-    refuse_file(ledger)
+    require_shared_ledger(ledger)
     with _ray(settings) as ray:
         return _Crew(ray, work, settings, tell).run()
 
 
-def refuse_file(ledger: Path | str) -> None:
+def require_shared_ledger(ledger: Path | str) -> None:
     """Raise unless many may write to the ledger at the same time."""
     if not is_url(ledger):
         raise SettingError(
@@ -143,7 +143,7 @@ class _Worker:
     def __init__(self) -> None:
         self._stop = _Stop()
 
-    async def run(self, work: Callable[[Shard], Awaitable[T]], shard: Shard) -> T:
+    async def run(self, work: Callable[[RecordShard], Awaitable[T]], shard: RecordShard) -> T:
         self._stop.acts.clear()  # of the shard before
         _stop.set(self._stop)
         return await work(shard)
@@ -156,17 +156,17 @@ class _Crew(Generic[T]):
     """The workers of one run, and what each is at."""
 
     def __init__(
-        self, ray: Any, work: Callable[[Shard], Awaitable[T]], settings: RaySettings, tell: Callable[[str], None]
+        self, ray: Any, work: Callable[[RecordShard], Awaitable[T]], settings: RaySettings, tell: Callable[[str], None]
     ) -> None:
         self._ray = ray
         self._work = work
         self._settings = settings
         self._tell = tell
         self._waiting = deque(settings.shards)
-        self._running: dict[Any, tuple[Any, Shard]] = {}
+        self._running: dict[Any, tuple[Any, RecordShard]] = {}
         self._results: dict[int, T] = {}
-        self._deaths: Counter[Shard] = Counter()
-        self._left: list[Shard] = []
+        self._deaths: Counter[RecordShard] = Counter()
+        self._left: list[RecordShard] = []
         self._error: Exception | None = None
 
     def run(self) -> list[T]:
@@ -177,7 +177,7 @@ class _Crew(Generic[T]):
         except KeyboardInterrupt:
             # Another one ends it at once.
             self._tell("stopping: what is under way is finished first.")
-            self._stop(Stopped("stopped. What is done is kept: run the same command again to go on."))
+            self._stop(RunStoppedError("stopped. What is done is kept: run the same command again to go on."))
             self._watch()
         finally:
             for worker, _ in self._running.values():
@@ -227,7 +227,7 @@ class _Crew(Generic[T]):
             self._stop(Resumable(f"Ray: {failed} What is done is kept: run the same command again to go on."))
         self._take(worker)
 
-    def _bury(self, shard: Shard, death: Exception) -> None:
+    def _bury(self, shard: RecordShard, death: Exception) -> None:
         """Have the shard of a dead worker done by another, unless it has cost too many."""
         self._deaths[shard] += 1
         again = self._deaths[shard] <= self._settings.restarts

@@ -19,13 +19,13 @@ import typer
 from eclose.cli.shared.output import printable, say
 
 if TYPE_CHECKING:
-    from eclose.calls.budget import Estimate
+    from eclose.calls.budget import CostEstimate
     from eclose.calls.client import CallSettings
-    from eclose.calls.forecast import Forecast
-    from eclose.calls.ray.run import Maker
-    from eclose.calls.run import Finished
+    from eclose.calls.forecast import UsageForecast
+    from eclose.calls.ray.run import RunFactory
+    from eclose.calls.run import RunResult
     from eclose.models.openai.endpoint import ServerAddress
-    from eclose.models.resolve import Named
+    from eclose.models.resolve import ModelRef
 
 
 def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
@@ -68,7 +68,7 @@ class Asking(NamedTuple):
     replay: bool
     force: bool
 
-    def model(self, name: str) -> Named:
+    def model(self, name: str) -> ModelRef:
         """The model that is meant, wherever it is."""
         from eclose.integrations.inspect.model import PREFIX, ThroughInspect
         from eclose.models.resolve import find_model
@@ -196,24 +196,24 @@ def warn_of_network_file(ledger: str | None, folder: Path) -> None:
     from eclose.store.ledger import network_mounts
 
     path = folder / "ledger.sqlite" if ledger is None else Path(ledger)
-    if (ledger is None or "://" not in ledger) and (kind := network_mounts.network_file_system(path)) is not None:
+    if (ledger is None or "://" not in ledger) and (kind := network_mounts.detect_network_file_system(path)) is not None:
         sys.stderr.write(
             f"eclose: {printable(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
             "name a local file with --ledger, or a postgresql:// URL.\n"
         )
 
 
-def run_on_workers(make: Maker, calls: CallSettings, asking: Asking, workers: int, address: str | None) -> Finished:
+def run_on_workers(make: RunFactory, calls: CallSettings, asking: Asking, workers: int, address: str | None) -> RunResult:
     """The same by workers of Ray, with a line for everything that happens to them."""
-    from eclose.calls.ray.run import inquire_on_ray
+    from eclose.calls.ray.run import run_models_on_ray
     from eclose.calls.ray.workers import RaySettings
 
     ray = RaySettings(workers=workers, address=address)
     ledger = asking.ledger or "ledger.sqlite"
-    return inquire_on_ray(make, calls, ledger, ray, retry=asking.retry, force=asking.force, tell=say)
+    return run_models_on_ray(make, calls, ledger, ray, retry=asking.retry, force=asking.force, tell=say)
 
 
-def shown_estimate(estimate: Estimate, currency: str) -> str:
+def shown_estimate(estimate: CostEstimate, currency: str) -> str:
     """Return ``40 calls, about 61,000 tokens read and at most 40,960 written, at most about 0.12 USD``."""
     return (
         f"{estimate.calls:,} calls, about {estimate.prompt_tokens:,} tokens read and "
@@ -221,7 +221,7 @@ def shown_estimate(estimate: Estimate, currency: str) -> str:
     )
 
 
-def shown_forecast(forecast: Forecast, currency: str) -> str:
+def shown_forecast(forecast: UsageForecast, currency: str) -> str:
     """Return what is expected, then the most: ``40 calls, about 61,000 tokens read and 4,100 written, about 0.08 USD``.
 
     In brackets follows ``(at most 0.93 USD: 240,000 tokens read and 40,960 written)``.
@@ -235,6 +235,6 @@ def shown_forecast(forecast: Forecast, currency: str) -> str:
 
 
 def _cost(words: str, amount: int | None, currency: str) -> str:
-    from eclose.calls.prices import money
+    from eclose.calls.prices import format_money
 
-    return "cost unknown" if amount is None else f"{words} {money(amount, currency)}".lstrip()
+    return "cost unknown" if amount is None else f"{words} {format_money(amount, currency)}".lstrip()

@@ -19,8 +19,8 @@ from eclose.cli.shared.output import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from eclose.calls.client import Connection
-    from eclose.store.runs.runner import Progress, Runner
+    from eclose.calls.client import ModelConnection
+    from eclose.store.runs.runner import Runner, RunProgress
 
 LIVE_SECONDS = 0.5
 PLAIN_SECONDS = 30.0
@@ -30,7 +30,7 @@ _KINDS = ("accepted", "rejected", "quarantined")
 
 
 @contextmanager
-def watched(runner: Runner[Any], connections: Sequence[Connection], total: int) -> Iterator[None]:
+def watched(runner: Runner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
     """Show progress and heed signals while the block lasts."""
     meter = Meter(runner.progress, connections, total)
     with _stopping(runner), _shown(meter.line):
@@ -42,8 +42,8 @@ class Meter:
 
     def __init__(
         self,
-        progress: Progress,
-        connections: Sequence[Connection],
+        progress: RunProgress,
+        connections: Sequence[ModelConnection],
         total: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from eclose.cli.shared.output import plural, say
 
 if TYPE_CHECKING:
-    from eclose.calls.run import Finished
+    from eclose.calls.run import RunResult
 
 
-def say_run(done: Finished, remark: str | None = None) -> None:
+def say_run(done: RunResult, remark: str | None = None) -> None:
     """Print where every record went, what was set aside, and how many calls, tokens and how much money it took."""
-    from eclose.calls.prices import USD, money
+    from eclose.calls.prices import USD, format_money
 
     manifest, stage = done.manifest, done.stage
     say(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if done.again else ""))
@@ -25,7 +25,7 @@ def say_run(done: Finished, remark: str | None = None) -> None:
     if manifest.counts.quarantined:
         say(f"  what failed, and why: {stage.quarantine_path}; --retry tries it again")
     calls = manifest.calls
-    cost = f", {money(calls['cost'], calls.get('currency', USD))} spent" if calls["cost"] else ""
+    cost = f", {format_money(calls['cost'], calls.get('currency', USD))} spent" if calls["cost"] else ""
     unknown = f"; {plural(calls['unsettled'], 'call')} broken off, possibly billed" if calls["unsettled"] else ""
     say(
         f"  {'0 calls now, before: ' if done.again else ''}{plural(calls['replies'], 'call')}, "

@@ -20,8 +20,8 @@ from pydantic import SecretStr, ValidationError
 from eclose.core.identity import content_hash
 from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
-from eclose.models.openai.failures import Answer, CallFailure, FailureKind, causes, excerpt, mask
-from eclose.models.openai.parse_reply import classify
+from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, excerpt, iterate_causes, mask
+from eclose.models.openai.parse_reply import parse_reply
 from eclose.protocol.structured import inlined
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class InspectModel:
             if outcome is None:
                 raise
         else:
-            outcome = classify(_answer(output), request, key=self._key)
+            outcome = parse_reply(_answer(output), request, key=self._key)
         if isinstance(outcome, CallFailure):
             # Without the client's own error behind it: that one may hold the key.
             raise outcome from None
@@ -84,23 +84,23 @@ class InspectModel:
     def _without_key(self, error: Exception) -> CallFailure | None:
         """Return a failure in place of an error whose text holds the key; None where it holds none."""
         secret = self._key.get_secret_value() if self._key is not None else ""
-        text = "\n".join(str(cause) for cause in causes(error))
+        text = "\n".join(str(cause) for cause in iterate_causes(error))
         if mask(text, secret) == text:
             return None
         return CallFailure(FailureKind.PERMANENT, f"{type(error).__name__}: {excerpt(text, secret)}")
 
     def _failure(self, error: Exception, request: Request) -> Reply | CallFailure | None:
         """What a provider's error means; None for one that is no provider's."""
-        chain = list(causes(error))
+        chain = list(iterate_causes(error))
         if (output := getattr(error, "output", None)) is not None:  # a refusal, where Inspect is told to raise them
-            return classify(_answer(output), request, key=self._key)
+            return parse_reply(_answer(output), request, key=self._key)
         for cause in chain:
             if (status := _status(cause)) is not None:
-                return classify(Answer(status, _headers(cause), _body(cause)), request, key=self._key)
+                return parse_reply(HttpResponse(status, _headers(cause), _body(cause)), request, key=self._key)
         names = {base.__name__ for cause in chain for base in type(cause).__mro__}
         if names & _TIMEOUTS or isinstance(chain[-1], TimeoutError):
             return CallFailure(FailureKind.TIMEOUT, f"no whole reply in time ({type(chain[-1]).__name__}).")
-        return classify(error, request, key=self._key) if names & _TRANSPORT else None
+        return parse_reply(error, request, key=self._key) if names & _TRANSPORT else None
 
 
 def chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
@@ -143,14 +143,14 @@ def _thinking(decoding: Decoding) -> dict[str, Any]:
     return told
 
 
-def _answer(output: ModelOutput) -> Answer:
+def _answer(output: ModelOutput) -> HttpResponse:
     """Inspect's output as the body of a completion, to be read as every other one is."""
     body: dict[str, Any] = {"choices": [_choice(choice, output.error) for choice in output.choices]}
     if (usage := output.usage) is not None:
         # Inspect counts what was read from or written to a cache apart.
         cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
         body["usage"] = {"prompt_tokens": usage.input_tokens + cached, "completion_tokens": usage.output_tokens}
-    return Answer(200, {"content-type": "application/json"}, json.dumps(body).encode())
+    return HttpResponse(200, {"content-type": "application/json"}, json.dumps(body).encode())
 
 
 def _choice(choice: ChatCompletionChoice, error: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.models.local.chat_template import TooLongError
+from eclose.models.local.chat_template import PromptTooLongError
 from eclose.models.openai.failures import CallFailure, FailureKind
 
 if TYPE_CHECKING:
@@ -21,19 +21,19 @@ LINGER = 0.05
 """Seconds without a further request after which a batch is begun: a commit of the ledger lets many go at once."""
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     request: Request
     reply: asyncio.Future[Reply]
 
 
-class Gathered:
+class MicrobatchModel:
     """A ``ChatModel``; made by :func:`gathered`."""
 
     def __init__(self, model: BatchModel, name: str, most: int) -> None:
         self._model = model
         self._name = name
         self._most = most
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_PendingRequest] = []
         self._came = asyncio.Event()
 
     @property
@@ -43,7 +43,7 @@ class Gathered:
 
     async def complete(self, request: Request) -> Reply:
         """The reply, with the batch it is part of."""
-        asked = _Asked(request, asyncio.get_running_loop().create_future())
+        asked = _PendingRequest(request, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         self._came.set()
         return await asked.reply
@@ -66,12 +66,12 @@ class Gathered:
             seen = len(self._waiting)
             await asyncio.sleep(LINGER)
 
-    async def _answer(self, batch: Sequence[_Asked]) -> None:
+    async def _answer(self, batch: Sequence[_PendingRequest]) -> None:
         """A prompt that is too long is its own failure; all others are answered."""
         while batch:
             try:
                 replies = await asyncio.to_thread(self._model.complete_all, [asked.request for asked in batch])
-            except TooLongError as error:
+            except PromptTooLongError as error:
                 told = str(error).partition(": ")[2]
                 _fail(batch[error.place], CallFailure(FailureKind.TOO_LONG, told, unpaid=True))
                 batch = [asked for place, asked in enumerate(batch) if place != error.place]
@@ -86,15 +86,17 @@ class Gathered:
                 return
 
 
-def _fail(asked: _Asked, error: Exception) -> None:
+def _fail(asked: _PendingRequest, error: Exception) -> None:
     if not asked.reply.done():
         asked.reply.set_exception(error)
 
 
 @asynccontextmanager
-async def gathered(model: BatchModel, *, name: str | None = None, most: int = 64) -> AsyncIterator[Gathered]:
+async def open_microbatch(
+    model: BatchModel, *, name: str | None = None, most: int = 64
+) -> AsyncIterator[MicrobatchModel]:
     """The model as one that is asked request by request, at most so many of which make a batch."""
-    door = Gathered(model, name or model.name, most)
+    door = MicrobatchModel(model, name or model.name, most)
     answering = asyncio.create_task(door.answer())
     try:
         yield door

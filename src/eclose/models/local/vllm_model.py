@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.identity import hash_rank
 from eclose.errors import UserError
 from eclose.models.interface import Reply, Request
-from eclose.models.local.chat_template import prompt_ids, published_settings, read_reply, room, stop_ids
-from eclose.store.runs.manifest import file_hash
+from eclose.models.local.chat_template import (
+    find_stop_ids,
+    limit_new_tokens,
+    load_generation_settings,
+    read_reply,
+    tokenize_prompt,
+)
+from eclose.store.runs.manifest import hash_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +68,7 @@ class VllmModel:
         from eclose.models.weights import load_tokenizer  # noqa: PLC0415 - heavy
 
         tokenizer = load_tokenizer(name, revision)
-        stops = stop_ids(tokenizer, published_settings(name, revision))
+        stops = find_stop_ids(tokenizer, load_generation_settings(name, revision))
         rank = next((known for known in _RANKS if known >= rank), rank)
         settings |= {"enable_lora": True, "max_lora_rank": rank, "max_model_len": context, "trust_remote_code": False}
         # A request says it all: publishers' generation settings are not taken over.
@@ -73,7 +79,7 @@ class VllmModel:
         """The same engine with an adapter; one that changes nothing is refused, since it is not being applied."""
         if (rank := adapter_rank(folder)) > self.rank:
             raise UserError(f"{folder}: has rank {rank}, the engine was started for {self.rank}. Start it for {rank}.")
-        identity = hash_rank(file_hash(folder / "adapter_model.safetensors"))
+        identity = hash_rank(hash_file(folder / "adapter_model.safetensors"))
         # vLLM tells adapters, and what it caches for them, apart by name and number: both must follow the content.
         request = _module("vllm.lora.request").LoRARequest(
             f"{folder.name}-{identity[:12]}", int(identity[:7], 16) + 1, str(folder.resolve())
@@ -85,8 +91,8 @@ class VllmModel:
 
     def complete_all(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order."""
-        prompts = [prompt_ids(self.tokenizer, request) for request in requests]
-        limits = room(prompts, requests, self.context)
+        prompts = [tokenize_prompt(self.tokenizer, request) for request in requests]
+        limits = limit_new_tokens(prompts, requests, self.context)
         sampling = []
         for limit, request in zip(limits, requests, strict=True):
             how = request.decoding
@@ -98,7 +104,7 @@ class VllmModel:
     @cached_property
     def _fingerprint(self) -> list[tuple[int, float]]:
         """A few greedy tokens with their log-probabilities, which differ for different weights."""
-        (output,) = self._run([prompt_ids(self.tokenizer, _PROBE)], [self._sampling(16, logprobs=0)])
+        (output,) = self._run([tokenize_prompt(self.tokenizer, _PROBE)], [self._sampling(16, logprobs=0)])
         pairs = zip(output.token_ids, output.logprobs, strict=True)
         return [(token, chances[token].logprob) for token, chances in pairs]
 

@@ -20,15 +20,15 @@ from pydantic import SecretStr
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.dialect import Dialect
 from eclose.models.openai.failures import (
-    Answer,
     CallFailure,
     FailureKind,
+    HttpResponse,
     UnreadableBody,
+    classify_exception,
+    classify_status,
     excerpt,
-    of_exception,
-    of_status,
 )
-from eclose.models.openai.parse_reply import classify
+from eclose.models.openai.parse_reply import parse_reply
 from eclose.store.records.strict_json import parse_object
 
 try:
@@ -141,11 +141,11 @@ def find_route(
     own = base_url or environ.get("ECLOSE_BASE_URL")
     usual = environ.get("OPENAI_BASE_URL")
     if own:
-        route, variable = Route(checked_url(own), name), None
+        route, variable = Route(check_base_url(own), name), None
     elif rest and provider in SERVICES and not (provider == "openai" and usual):
         route, variable = Route(SERVICES[provider].base_url, rest), None
     elif usual:
-        route, variable = Route(checked_url(usual), name.removeprefix("openai/")), "OPENAI_API_KEY"
+        route, variable = Route(check_base_url(usual), name.removeprefix("openai/")), "OPENAI_API_KEY"
     elif rest:
         raise SettingError(_unknown_provider(name, provider))
     else:
@@ -198,7 +198,7 @@ def _find_key(route: Route, variable: str | None, environ: Mapping[str, str], *,
     return SecretStr(key) if key else None
 
 
-def checked_url(base_url: str) -> str:
+def check_base_url(base_url: str) -> str:
     """The base URL without a slash at the end, if it is one a key may be sent to."""
     try:
         parts = urlsplit(base_url.strip())
@@ -248,7 +248,7 @@ class Endpoint:
         self._route = route
         self._settings = settings or EndpointSettings()
         self._dialect = Dialect()
-        self._client = client_of(route, self._settings)
+        self._client = build_client(route, self._settings)
 
     @property
     def name(self) -> str:
@@ -291,22 +291,22 @@ class Endpoint:
             dialect = self._dialect
             by_tool = dialect.by_tool and request.schema is not None
             answer = await self._send(dialect.body(self._route.model, request))
-            outcome = classify(answer, request, by_tool=by_tool, now=time.time(), key=self._route.key)
+            outcome = parse_reply(answer, request, by_tool=by_tool, now=time.time(), key=self._route.key)
             if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
                 return outcome
             self._dialect = learned
 
-    async def _send(self, body: dict[str, Any]) -> Answer | Exception:
+    async def _send(self, body: dict[str, Any]) -> HttpResponse | Exception:
         try:
             response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
         except openai.APIStatusError as error:
             response = error.response
         except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
             return error
-        return Answer(response.status_code, dict(response.headers), response.content)
+        return HttpResponse(response.status_code, dict(response.headers), response.content)
 
 
-async def reach(route: Route, settings: EndpointSettings | None = None) -> Endpoint:
+async def open_endpoint(route: Route, settings: EndpointSettings | None = None) -> Endpoint:
     """The endpoint at a route; where it names no model, the only one that is served there."""
     if route.model:
         return Endpoint(route, settings)
@@ -320,17 +320,19 @@ async def _served(route: Route, settings: EndpointSettings) -> list[str]:
     """Return the names of the models that a server lists; raise with what is wrong with the server otherwise."""
     secret = route.key.get_secret_value() if route.key else ""
     try:
-        async with client_of(route, settings) as client, asyncio.timeout(settings.deadline):
+        async with build_client(route, settings) as client, asyncio.timeout(settings.deadline):
             response = await client.get("/models", cast_to=httpx2.Response)
         models = parse_object(response.content)["data"]
         return [str(model["id"]) for model in models]
     except TimeoutError:
         problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"
     except openai.APIStatusError as error:
-        answer = Answer(error.response.status_code, dict(error.response.headers), error.response.content)
-        problem = f"cannot list its models ({of_status(answer, time.time(), secret).problem.rstrip('.')}). Name one."
+        answer = HttpResponse(error.response.status_code, dict(error.response.headers), error.response.content)
+        problem = (
+            f"cannot list its models ({classify_status(answer, time.time(), secret).problem.rstrip('.')}). Name one."
+        )
     except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
-        failure = of_exception(error, secret)
+        failure = classify_exception(error, secret)
         if failure.kind is FailureKind.CONNECTION:
             problem = f"cannot connect: {failure.problem} Is the server running, and is this its port?"
         else:
@@ -340,7 +342,7 @@ async def _served(route: Route, settings: EndpointSettings) -> list[str]:
     raise SettingError(f"{route.base_url}: {problem}")
 
 
-def client_of(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
+def build_client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
     """The stock client, kept from trying again, from following anybody and from telling more than it is asked."""
     from eclose.models.openai.response_body import bound_body  # noqa: PLC0415 - needs what was looked for above
 

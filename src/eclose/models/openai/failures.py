@@ -90,7 +90,7 @@ class CallFailure(EcloseError):  # noqa: N818 (an outcome of a call, kept and co
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a server sent."""
 
     status: int
@@ -127,7 +127,7 @@ def excerpt(text: str, secret: str = "") -> str:
 _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
-def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds to wait, from ``retry-after-ms`` or ``Retry-After`` as seconds or as a date; None where nothing is said.
 
     A date is held against the server's own ``Date`` where there is one, so that a clock that is wrong on either side
@@ -151,9 +151,9 @@ def _wait(seconds: float) -> float | None:
     return seconds if isfinite(seconds) and seconds >= 0 else None
 
 
-def of_exception(error: Exception, secret: str) -> CallFailure:
+def classify_exception(error: Exception, secret: str) -> CallFailure:
     """What an exception of the client says. Its cause decides: the transport calls a hang-up a time-out, for one."""
-    chain = list(causes(error))
+    chain = list(iterate_causes(error))
     # By name, because two HTTP libraries lie below the client, and reading a failure should not import them.
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
     told = excerpt(str(chain[-1]) or type(chain[-1]).__name__, secret)
@@ -170,7 +170,7 @@ def of_exception(error: Exception, secret: str) -> CallFailure:
     return CallFailure(FailureKind.TRANSIENT, f"the server does not speak HTTP as it should ({told}).")
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error, what it came from, and so on."""
     while error is not None:
         yield error
@@ -206,7 +206,7 @@ _TOO_LONG = re.compile(
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|moderation|flagged", re.IGNORECASE)
 
 
-def of_status(answer: Answer, now: float, secret: str) -> CallFailure:
+def classify_status(answer: HttpResponse, now: float, secret: str) -> CallFailure:
     """What a status other than 2xx says, and the body with it."""
     text = _text(answer.body)
     told = excerpt(_error_message(answer.body) or text, secret) or "no reason given"
@@ -220,8 +220,8 @@ def of_status(answer: Answer, now: float, secret: str) -> CallFailure:
         kind,
         f"HTTP {answer.status}: {told} {advice}".rstrip(),
         status=answer.status,
-        retry_after=retry_after(answer.headers, now),
-        raw=kept(answer.body, secret),
+        retry_after=parse_retry_after(answer.headers, now),
+        raw=scrub_body(answer.body, secret),
         unpaid=True,
     )
 
@@ -260,6 +260,6 @@ def _text(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def kept(body: bytes, secret: str) -> str:
+def scrub_body(body: bytes, secret: str) -> str:
     """A body as it is kept with a failure."""
     return scrub(_text(body), secret)

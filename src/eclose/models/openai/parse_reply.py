@@ -1,6 +1,6 @@
 """What came back from a model server, read once: a reply, or what went wrong.
 
-``classify`` is a pure function of what arrived. It accepts exactly one thing, a finished completion of the wanted
+``parse_reply`` is a pure function of what arrived. It accepts exactly one thing, a finished completion of the wanted
 shape, and repairs nothing: a reply that had to be mended is one the model never gave.
 """
 
@@ -15,19 +15,19 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
 from eclose.errors import UserError
-from eclose.models.interface import Finish, Reply, Request, TokenLogprob, Usage
+from eclose.models.interface import FinishReason, Reply, Request, TokenLogprob, Usage
 from eclose.models.openai.failures import (
     UNKNOWN_USAGE,
-    Answer,
     CallFailure,
     FailureKind,
+    HttpResponse,
+    classify_exception,
+    classify_status,
     excerpt,
-    kept,
     mask,
-    of_exception,
-    of_status,
+    scrub_body,
 )
-from eclose.models.token_counts import worst_usage
+from eclose.models.token_counts import bound_usage
 from eclose.store.records.strict_json import JsonObject, parse_object
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def classify(
-    outcome: Answer | Exception,
+def parse_reply(
+    outcome: HttpResponse | Exception,
     request: Request,
     *,
     by_tool: bool = False,
@@ -51,10 +51,10 @@ def classify(
     secret = key.get_secret_value() if key is not None else ""
     try:
         if isinstance(outcome, Exception):
-            return of_exception(outcome, secret)
+            return classify_exception(outcome, secret)
         if 200 <= outcome.status < 300:
-            return _Reading(outcome, request, by_tool, now, secret).reply()
-        return of_status(outcome, now, secret)
+            return _ReplyParser(outcome, request, by_tool, now, secret).reply()
+        return classify_status(outcome, now, secret)
     except CallFailure as failure:
         # The frames it came through hold the key, and would be shown with their variables by some tools.
         failure.__context__ = None
@@ -62,10 +62,10 @@ def classify(
 
 
 _FINISHED = {
-    "stop": Finish.STOP,
-    "length": Finish.LENGTH,
-    "max_tokens": Finish.LENGTH,
-    "content_filter": Finish.REFUSAL,
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "content_filter": FinishReason.REFUSAL,
 }
 _BROKEN_OFF = ("error", "abort")
 """How gateways and vLLM end a reply when the service, not the model, stopped it."""
@@ -73,10 +73,10 @@ _TOOL_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
 _NOTHING_SEEN = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad]*")
 
 
-class _Reading:
+class _ReplyParser:
     """One body on its way to a reply. The envelope is the service's, so a broken one is the service's failure."""
 
-    def __init__(self, answer: Answer, request: Request, by_tool: bool, now: float, secret: str) -> None:
+    def __init__(self, answer: HttpResponse, request: Request, by_tool: bool, now: float, secret: str) -> None:
         self._answer = answer
         self._request = request
         self._by_tool = by_tool
@@ -93,7 +93,11 @@ class _Reading:
         text, logprobs = self._text_of(message), _logprobs(choice)
         if text is not None and (masked := mask(text, self._secret)) != text:
             text, logprobs = masked, None  # its tokens would spell the key
-        ended = Finish.STOP if self._by_tool and finish in _TOOL_FINISHES else _FINISHED.get(finish, Finish.OTHER)
+        ended = (
+            FinishReason.STOP
+            if self._by_tool and finish in _TOOL_FINISHES
+            else _FINISHED.get(finish, FinishReason.OTHER)
+        )
         self._said = Reply(text or "", ended, _usage(envelope, self._request), logprobs)
         self._check_end(ended, finish, message)
         self._check_text(text, message)
@@ -115,7 +119,7 @@ class _Reading:
         """Some gateways answer 200 with an error in the body; its code then takes the place of the status."""
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise of_status(replace(self._answer, status=status), self._now, self._secret)
+        raise classify_status(replace(self._answer, status=status), self._now, self._secret)
 
     def _choice(self, envelope: JsonObject) -> JsonObject:
         choices = envelope.get("choices")
@@ -140,14 +144,14 @@ class _Reading:
                 return str(function["arguments"])
         return None
 
-    def _check_end(self, ended: Finish, finish: str, message: JsonObject) -> None:
-        if ended is Finish.REFUSAL or message.get("refusal"):
+    def _check_end(self, ended: FinishReason, finish: str, message: JsonObject) -> None:
+        if ended is FinishReason.REFUSAL or message.get("refusal"):
             told = message.get("refusal") or "stopped by a content filter"
             self._fail(FailureKind.REFUSAL, f"the model will not answer: {excerpt(str(told), self._secret)}")
-        if ended is Finish.LENGTH:
+        if ended is FinishReason.LENGTH:
             most = self._request.decoding.max_tokens
             self._fail(FailureKind.LENGTH, f"the reply was cut off after max_tokens = {most}. Allow more")
-        if ended is not Finish.STOP:
+        if ended is not FinishReason.STOP:
             told = excerpt(finish, self._secret)
             self._fail(FailureKind.INVALID, f"the reply ended with {told!r}, not with 'stop'")
 
@@ -162,13 +166,13 @@ class _Reading:
             self._fail(FailureKind.EMPTY, "the reply has no text")
         if not _storable(text):
             self._fail(FailureKind.INVALID, "the reply holds half a character (a lone surrogate)")
-        if self._request.schema is not None and (problem := mismatch(text, self._request.schema.schema)):
+        if self._request.schema is not None and (problem := find_schema_error(text, self._request.schema.schema)):
             self._fail(FailureKind.INVALID, f"the reply {excerpt(problem, self._secret)}")
         if self._request.decoding.top_logprobs is not None and self._said is not None and not self._said.logprobs:
             self._fail(FailureKind.INVALID, "the server reported no log-probabilities, though they were asked for")
 
     def _fail(self, kind: FailureKind, problem: str) -> Never:
-        raw = kept(self._answer.body, self._secret)
+        raw = scrub_body(self._answer.body, self._secret)
         raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self._answer.status, reply=self._said, raw=raw)
 
 
@@ -190,7 +194,7 @@ def _usage(envelope: JsonObject, request: Request) -> Usage:
     if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
         return UNKNOWN_USAGE
     usage = Usage(prompt, completion)
-    if max(prompt, completion) > _ANY_USAGE and not _possible(usage, worst_usage(request)):
+    if max(prompt, completion) > _ANY_USAGE and not _possible(usage, bound_usage(request)):
         _note_usage()
         return UNKNOWN_USAGE
     return usage
@@ -228,7 +232,7 @@ def _logprobs(choice: JsonObject) -> tuple[TokenLogprob, ...] | None:
         return None
 
 
-def mismatch(text: str, schema: Mapping[str, Any]) -> str | None:
+def find_schema_error(text: str, schema: Mapping[str, Any]) -> str | None:
     """Why the text is not JSON of that shape; None where it is. Nothing around the JSON is forgiven."""
     import jsonschema_rs  # noqa: PLC0415 - only structured replies need it
 
