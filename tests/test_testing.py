@@ -19,7 +19,7 @@ from eclose.testing import assert_reliable
 def _forgotten():
     """What these tests make the function say is not to be told of this run."""
     yield
-    testing.heard.clear()
+    testing.gate_lines.clear()
 
 
 def cases(good=0, **bad):
@@ -38,16 +38,16 @@ def unjudged(one, reason):
 
 
 def written(run, made):
-    jsonl.write(run / "instances.jsonl", (one.instance for one in made))
-    jsonl.write(run / "responses.jsonl", (one.response for one in made))
-    jsonl.write(run / "judgments.jsonl", (one.judgment for one in made))
+    jsonl.write_records(run / "instances.jsonl", (one.instance for one in made))
+    jsonl.write_records(run / "responses.jsonl", (one.response for one in made))
+    jsonl.write_records(run / "judgments.jsonl", (one.judgment for one in made))
     return run
 
 
 def test_reliable_responses_pass_and_are_diagnosed():
     found = assert_reliable(cases(950, closed=50), min_trr=0.9, max_lgg=0.1, max_unjudged=0.0)
     assert found.overall.responses == 1_000
-    (line,) = testing.heard
+    (line,) = testing.gate_lines
     assert line.startswith("cases: passed, 1,000 responses to 1,000 questions, TRR 95.0 % [9")
 
 
@@ -64,7 +64,7 @@ def test_others_fail_with_the_reason_and_the_responses_to_look_at():
     assert len(responses) == 3
     # Most is against the one in which most fails.
     assert responses[0] == f"  {worse.response.id}: The reasoning pursues something other than the question."
-    assert "failed, 100 responses" in testing.heard[-1]
+    assert "failed, 100 responses" in testing.gate_lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
     made = cases(90)
     run = written(tmp_path, made)
     more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(10)]
-    jsonl.write(run / "responses.jsonl", [*(one.response for one in made), *more])
+    jsonl.write_records(run / "responses.jsonl", [*(one.response for one in made), *more])
     assert_reliable(run, max_unjudged=0.1)
     with pytest.raises(AssertionError, match=r"10 of 100 responses, such as more0 \(it was not"):
         assert_reliable(run, max_unjudged=0.09)
@@ -127,7 +127,7 @@ def test_too_few_responses_fail_unless_they_may_pass():
     assert first == "cannot tell whether the cases are reliable enough, 20 responses to 20 questions:"
     assert reason.endswith("About 150 responses would decide it if the rate stays as it is.")
     assert assert_reliable(made, min_trr=0.9, undecided="pass").overall.responses == 20
-    assert [line.split(",")[0] for line in testing.heard[-2:]] == ["cases: cannot tell"] * 2
+    assert [line.split(",")[0] for line in testing.gate_lines[-2:]] == ["cases: cannot tell"] * 2
     with pytest.raises(AssertionError, match="not reliable enough"):
         assert_reliable(cases(50, closed=50), min_trr=0.9, undecided="pass")
 

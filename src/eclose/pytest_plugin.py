@@ -47,5 +47,5 @@ def _take() -> list[str]:
     testing = sys.modules.get("eclose.testing")
     if testing is None:
         return []
-    lines, testing.heard[:] = list(testing.heard), []
+    lines, testing.gate_lines[:] = list(testing.gate_lines), []
     return lines

@@ -6,23 +6,23 @@ Needs no pytest. Under pytest, ``pytest_plugin`` prints the rates of every run t
 from __future__ import annotations
 
 from itertools import compress
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from eclose.cases import CaseSet, LeftOut, read_cases, refuse_other_questions
 from eclose.core.judgment import NEVER_ASKED
-from eclose.diagnosis.diagnose import Case, Diagnosis, broken_link, diagnose_cases
-from eclose.diagnosis.gate import Baseline, GateReport, Limits, Outcome, PairedRate, Undecided, check_limits, figure
+from eclose.diagnosis.diagnose import Case, Diagnosis, broken_link
+from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy, figure
+from eclose.diagnosis.results import broken_labels
+from eclose.diagnosis.run_gate import GateResult, gate
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from eclose.core.three_valued import Label
-    from eclose.stats.rate_correction import CorrectedRate
 
-heard: list[str] = []
+gate_lines: list[str] = []
 """A line for every run that was held against limits; the pytest plugin takes them out and prints them."""
 
 _PRINTED = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE, Metric.ACCURACY)
@@ -33,76 +33,6 @@ _FAILS: dict[Metric, Callable[[Case], Label]] = {
     Metric.ACCURACY: lambda case: case.verdict.correct is False,
 }
 """Which responses speak against a rate."""
-
-
-class JudgedCases(NamedTuple):
-    """The cases of a run, the responses that make none, and the folder they come from."""
-
-    cases: Sequence[Case]
-    left_out: Sequence[LeftOut] = ()
-    folder: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """The folder, or ``cases``."""
-        return "cases" if self.folder is None else str(self.folder)
-
-
-class HeldRun(NamedTuple):
-    """A run that was held against limits."""
-
-    diagnosis: Diagnosis
-    report: GateReport
-    corrected: Mapping[Metric, CorrectedRate]
-    """The rates that labels of people correct; limits are held against these."""
-
-
-def hold(
-    run: JudgedCases, limits: Limits, *, base: JudgedCases | None = None, validation: Path | None = None, seed: int = 42
-) -> HeldRun:
-    """Hold a run against limits: what ``eclose gate`` and ``assert_reliable`` share.
-
-    Args:
-        run: The run. Where its folder has a validation of the judge, limits are held against corrected rates.
-        limits: What to keep to.
-        base: The run that limits on differences are relative to.
-        validation: A file that ``eclose judge validate`` wrote, instead of the one in the folder.
-        seed: Draws the intervals of corrected rates and of differences.
-    """
-    diagnosis = diagnose_cases(run.cases)
-    corrected = _corrected(run, validation, seed)
-    compared = None if base is None else _baseline(run, base, seed)
-    report = check_limits(
-        diagnosis.overall, diagnosis.unjudged, limits, run.left_out, corrected=corrected, base=compared
-    )
-    return HeldRun(diagnosis, report, corrected)
-
-
-def _corrected(run: JudgedCases, validation: Path | None, seed: int) -> Mapping[Metric, CorrectedRate]:
-    if run.folder is None:
-        return {}
-    import numpy as np  # noqa: PLC0415 - not before there is something to draw
-
-    from eclose.judging.rate_correction import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
-
-    judgments, responses = [case.judgment for case in run.cases], [case.response for case in run.cases]
-    rng = np.random.default_rng(seed)
-    return correct_runs([run.folder], judgments, responses, validation, rng=rng).rates
-
-
-def _baseline(run: JudgedCases, base: JudgedCases, seed: int) -> Baseline:
-    import numpy as np  # noqa: PLC0415
-
-    from eclose.diagnosis.compare import compare_rows  # noqa: PLC0415
-
-    refuse_other_questions(run.cases, base.cases)
-    rows = ([case.row for case in side.cases] for side in (run, base))
-    overall = compare_rows(*rows, rng=np.random.default_rng(seed)).overall
-    rates = {
-        metric: PairedRate(difference.run, difference.base, difference.estimate, overall.questions)
-        for metric, difference in overall.differences.items()
-    }
-    return Baseline(base.name, rates, len(base.left_out))
 
 
 def assert_reliable(
@@ -118,7 +48,7 @@ def assert_reliable(
     max_accuracy_drop: float | None = None,
     max_lsr_drop: float | None = None,
     max_lgg_rise: float | None = None,
-    undecided: Undecided = "fail",
+    undecided: UndecidedPolicy = "fail",
     worst: int = 5,
     seed: int = 42,
     allow_stale: bool = False,
@@ -151,61 +81,51 @@ def assert_reliable(
         UserError: Judgments that were made from other responses, unless ``allow_stale``.
     """
     __tracebackhide__ = True
-    limits = Limits.of(
+    result = gate(
+        run,
         min_trr=min_trr,
         min_accuracy=min_accuracy,
         min_lsr=min_lsr,
         max_lgg=max_lgg,
         max_unjudged=max_unjudged,
+        against=against,
         max_trr_drop=max_trr_drop,
         max_accuracy_drop=max_accuracy_drop,
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
+        seed=seed,
+        allow_stale=allow_stale,
     )
-    folder = run if isinstance(run, (str, Path)) else None
-    read = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, (str, Path)) else CaseSet(tuple(run))
-    mine = JudgedCases(read.cases, read.left_out, None if folder is None else Path(folder))
-    base_read = None if against is None else read_cases(Path(against), allow_stale=allow_stale)
-    base = None
-    if base_read is not None and against is not None:
-        base = JudgedCases(base_read.cases, base_read.left_out, Path(against))
-    held = hold(mine, limits, base=base, seed=seed)
-    stale = [f"STALE: {sentence}" for sentence in (*read.stale, *(base_read.stale if base_read is not None else ()))]
-    heard.append(" ".join([_line(held, mine), *stale]))
-    if held.report.decide(undecided) is not Outcome.PASSED:
-        message = _message(held, mine, list(_suspects(read.cases, limits)), worst)
+    stale = [f"STALE: {sentence}" for sentence in result.stale]
+    gate_lines.append(" ".join([_line(result), *stale]))
+    if result.decide(undecided) is not GateOutcome.PASSED:
+        message = _message(result, list(_suspects(result.cases, result.limits)), worst)
         raise AssertionError("\n".join([*stale, *message]))
-    return held.diagnosis
+    return result.diagnosis
 
 
-def _suspects(cases: Sequence[Case], limits: Limits) -> Iterator[Case]:
+def _suspects(cases: Sequence[Case], limits: GateLimits) -> Iterator[Case]:
     """Responses that speak against a limit, those with the most against them first."""
     asked = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
     speaking = [any(fails(case) for fails in asked) for case in cases]
-    yield from sorted(compress(cases, speaking), key=lambda case: (-_against(case), case.response.id))
+    yield from sorted(compress(cases, speaking), key=lambda case: (-broken_labels(case), case.response.id))
     if limits.unjudged is not None:
         silent = (case for case, speaks in zip(cases, speaking, strict=True) if not speaks)
         yield from (case for case in silent if set(case.judgment.unjudged.values()) - NEVER_ASKED)
 
 
-def _against(case: Case) -> int:
-    verdict = case.verdict
-    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
-    return sum(label is False for label in labels)
-
-
-def _message(held: HeldRun, run: JudgedCases, suspects: Sequence[Case], worst: int) -> Iterator[str]:
-    named = "the cases are" if run.folder is None else f"{run.folder} is"
-    if held.report.outcome is Outcome.UNDECIDED:
-        yield f"cannot tell whether {named} reliable enough, {_counted(held.diagnosis)}:"
+def _message(result: GateResult, suspects: Sequence[Case], worst: int) -> Iterator[str]:
+    named = "the cases are" if result.folder is None else f"{result.folder} is"
+    if result.report.outcome is GateOutcome.UNDECIDED:
+        yield f"cannot tell whether {named} reliable enough, {_counted(result.diagnosis)}:"
     else:
-        yield f"{named} not reliable enough, {_counted(held.diagnosis)}:"
-    yield from (f"  {reason}" for reason in held.report.reasons)
+        yield f"{named} not reliable enough, {_counted(result.diagnosis)}:"
+    yield from (f"  {reason}" for reason in result.report.reasons)
     if suspects and worst:
         yield f"Look at these first, of {len(suspects):,}:"
         yield from (f"  {case.response.id}: {_broken(case)}" for case in suspects[:worst])
-    if run.folder is not None:
-        yield f"`eclose diagnose {run.folder}` shows all of them."
+    if result.folder is not None:
+        yield f"`eclose diagnose {result.folder}` shows all of them."
 
 
 def _broken(case: Case) -> str:
@@ -213,16 +133,16 @@ def _broken(case: Case) -> str:
     return broken_link(case) + (f" Without a label: {missing}." if missing else "")
 
 
-def _line(held: HeldRun, run: JudgedCases) -> str:
+def _line(result: GateResult) -> str:
     """Return ``runs/mine: passed, 600 responses to 300 questions, TRR 92.1 % [90.4, 93.8], …``."""
     rates = []
     for metric in _PRINTED:
-        rate = held.corrected.get(metric)
-        own = figure(held.diagnosis.overall.estimates[metric])
+        rate = result.corrected.get(metric)
+        own = figure(result.diagnosis.overall.estimates[metric])
         rates.append(
             f"{metric} {own}" if rate is None else f"{metric} {figure(Estimate(rate.value, rate.interval))} corrected"
         )
-    return f"{run.name}: {held.report.outcome}, {_counted(held.diagnosis)}, {', '.join(rates)}"
+    return f"{result.name}: {result.report.outcome}, {_counted(result.diagnosis)}, {', '.join(rates)}"
 
 
 def _counted(diagnosis: Diagnosis) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, collect, default_out, write
+from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_report
 from eclose.cli.shared.output import AllowStale, figure, percent_span, plural, print_table, say
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Against, Notes
+    from eclose.diagnosis.report.context import BaseComparison, ReportContext
     from eclose.diagnosis.report.table import Table
 
 
@@ -31,8 +31,10 @@ def diagnose(
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
     from eclose.diagnosis.report.table import flips_table, violations_table
+    from eclose.diagnosis.results import default_report_folder
+    from eclose.diagnosis.results import diagnose as diagnose_runs
 
-    made = collect(
+    results = diagnose_runs(
         runs,
         against=against,
         validation=validation,
@@ -40,29 +42,30 @@ def diagnose(
         seed=seed,
         resamples=resamples,
         allow_stale=allow_stale,
+        notify=say,
     )
-    _say(made.diagnosis, made.notes)
-    _say_table(violations_table(made.diagnosis))
-    if (steadiness := flips_table(made.diagnosis)).rows:
-        _say_table(steadiness)
-    if made.notes.against is not None:
-        _say_against(made.notes.against)
-    write(made, out or default_out(runs))
+    _print_rates(results.diagnosis, results.context)
+    _print_cells(violations_table(results.diagnosis))
+    if (consistency := flips_table(results.diagnosis)).rows:
+        _print_cells(consistency)
+    if results.context.against is not None:
+        _print_comparison(results.context.against)
+    write_report(results, out or default_report_folder(runs[0]))
 
 
-def _say(diagnosis: Diagnosis, notes: Notes) -> None:
+def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
-    from eclose.diagnosis.report.format import TOO_LITTLE, UNDEFINED, Reading, reading
-    from eclose.diagnosis.report.headline import corrected_figure
-    from eclose.diagnosis.report.summary import cautions
+    from eclose.diagnosis.report.format import TOO_LITTLE, UNDEFINED, RateStatus, rate_status
+    from eclose.diagnosis.report.headline import corrected_rate_text
+    from eclose.diagnosis.report.summary import caution_sentences
 
     overall = diagnosis.overall
     missing = any(rate.unjudged for rate in overall.rates.values())
     rows = []
     for metric, rate in overall.rates.items():
         value = figure(rate.value, overall.estimates[metric].interval)
-        value = {Reading.TOO_LITTLE: TOO_LITTLE, Reading.UNDEFINED: UNDEFINED}.get(reading(rate), value)
-        corrected = corrected_figure(rate, (notes.corrected or {}).get(metric))
+        value = {RateStatus.TOO_LITTLE: TOO_LITTLE, RateStatus.UNDEFINED: UNDEFINED}.get(rate_status(rate), value)
+        corrected = corrected_rate_text(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
         row += [f"{rate.unjudged:,}", percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
         row += ["" if corrected is None else str(corrected)] if notes.corrected else []
@@ -73,26 +76,26 @@ def _say(diagnosis: Diagnosis, notes: Notes) -> None:
     if missing:
         say(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {_LIMIT}")
     say(notes.trust)
-    for caution in cautions(diagnosis, notes):
+    for caution in caution_sentences(diagnosis, notes):
         say(f"  {caution}")
 
 
 _LIMIT = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
 
 
-def _say_against(against: Against) -> None:
-    from eclose.diagnosis.report.comparison import against_sentences, against_tables
+def _print_comparison(against: BaseComparison) -> None:
+    from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
 
     say("")
     say(f"Against {against.name}")
-    for told in (*against.cautions, *against_sentences(against)):
-        say(f"  {told}")
-    for table in against_tables(against):
-        _say_table(table)
+    for sentence in (*against.cautions, *comparison_sentences(against)):
+        say(f"  {sentence}")
+    for table in comparison_tables(against):
+        _print_cells(table)
 
 
-def _say_table(table: Table) -> None:
-    """Cells with what stands beneath them beside it."""
+def _print_cells(table: Table) -> None:
+    """Print a table of a report, the details of a cell behind its text."""
     say("")
     rows = [[" ".join((cell.text, *cell.details)) for cell in row] for row in table.rows]
     print_table(table.title, table.heads, rows)

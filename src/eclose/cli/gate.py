@@ -7,56 +7,62 @@ from typing import Annotated, Literal
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, plural, say, say_notices
+from eclose.cli.shared.output import AllowStale, plural, say
 
 FAILED, UNDECIDED = 100, 101
 """The exit codes of a gate that fails, and of one that cannot tell."""
 
 
-def _limit(flag: str, what: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(flag, min=0, max=1, help=what, show_default=False)
+def _limit(flag: str, text: str) -> typer.models.OptionInfo:
+    """Return an option that takes a rate between 0 and 1."""
+    option: typer.models.OptionInfo = typer.Option(flag, min=0, max=1, help=text, show_default=False)
     return option
 
 
 def gate(
     run: Annotated[Path, typer.Argument(help="A judged run's folder.", show_default=False)],
     *,
-    min_trr: Annotated[float | None, _limit("--min-trr", "Share of reliable traces, at least.")] = None,
-    min_accuracy: Annotated[float | None, _limit("--min-accuracy", "Share of right answers, at least.")] = None,
-    min_lsr: Annotated[float | None, _limit("--min-lsr", "Share of locally sound traces, at least.")] = None,
+    min_trr: Annotated[float | None, _limit("--min-trr", "Smallest share of reliable traces (0 to 1).")] = None,
+    min_accuracy: Annotated[
+        float | None, _limit("--min-accuracy", "Smallest share of correct answers (0 to 1).")
+    ] = None,
+    min_lsr: Annotated[float | None, _limit("--min-lsr", "Smallest share of locally sound traces (0 to 1).")] = None,
     max_lgg: Annotated[
-        float | None, _limit("--max-lgg", "Share of traces sound in every step and not as a whole, at most.")
+        float | None, _limit("--max-lgg", "Largest share of traces in the local-global gap (0 to 1).")
     ] = None,
     max_unjudged: Annotated[
-        float | None, _limit("--max-unjudged", "Share of responses without a label, at most.")
+        float | None, _limit("--max-unjudged", "Largest share of responses without a label (0 to 1).")
     ] = None,
     against: Annotated[
         Path | None,
         typer.Option(help="Folder of a judged base run, for the limits on differences.", show_default=False),
     ] = None,
     max_trr_drop: Annotated[
-        float | None, _limit("--max-trr-drop", "How far TRR may lie below the base run's: 0.02 is 2 points.")
+        float | None, _limit("--max-trr-drop", "Largest drop of TRR below the base run: 0.02 is 2 points.")
     ] = None,
     max_accuracy_drop: Annotated[
-        float | None, _limit("--max-accuracy-drop", "How far accuracy may lie below the base run's.")
+        float | None, _limit("--max-accuracy-drop", "Largest drop of accuracy below the base run.")
     ] = None,
-    max_lsr_drop: Annotated[float | None, _limit("--max-lsr-drop", "How far LSR may lie below the base run's.")] = None,
-    max_lgg_rise: Annotated[float | None, _limit("--max-lgg-rise", "How far LGG may lie above the base run's.")] = None,
+    max_lsr_drop: Annotated[float | None, _limit("--max-lsr-drop", "Largest drop of LSR below the base run.")] = None,
+    max_lgg_rise: Annotated[float | None, _limit("--max-lgg-rise", "Largest rise of LGG above the base run.")] = None,
     validation: Annotated[
         Path | None,
         typer.Option(
-            help="What eclose judge validate wrote; rates are corrected by it.  [default: that in the run]",
+            help="Validation file of the judge, to correct the rates.  [default: validation.json in the run]",
             show_default=False,
         ),
     ] = None,
     undecided: Annotated[
         Literal["pass", "fail"] | None,
-        typer.Option(help="Exit with 0 (pass) or 100 (fail) instead of 101.", show_default=False),
+        typer.Option(
+            help="Exit with 0 (pass) or 100 (fail) where the outcome cannot be told, instead of 101.",
+            show_default=False,
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws behind corrected rates and differences.")] = 42,
+    seed: Annotated[int, typer.Option(help="Seed of the intervals of corrected rates and differences.")] = 42,
     allow_stale: AllowStale = False,
 ) -> None:
-    """Hold a judged run against limits: exit with 0 where it keeps them, 100 where not, 101 where it cannot be told.
+    """Check a judged run against limits: exit with 0 where it passes, 100 where it fails, 101 where it cannot tell.
 
     A limit is held against the 95 % interval of the rate, over questions. The run passes where the whole interval keeps
     the limit, and fails where none of it does. In between there are too few responses: the message says how many would
@@ -68,39 +74,35 @@ def gate(
     With --against, the difference to a base run is held against limits of its own, on the questions that both answer:
     --max-trr-drop 0.02 passes where the whole interval of the difference lies above -2 points.
     """
-    from eclose.cases import read_cases
-    from eclose.diagnosis.gate import Limits, Outcome
-    from eclose.testing import JudgedCases, hold
+    from eclose.diagnosis.gate import GateOutcome
+    from eclose.diagnosis.run_gate import gate as gate_run
 
-    limits = Limits.of(
+    result = gate_run(
+        run,
         min_trr=min_trr,
         min_accuracy=min_accuracy,
         min_lsr=min_lsr,
         max_lgg=max_lgg,
         max_unjudged=max_unjudged,
+        against=against,
         max_trr_drop=max_trr_drop,
         max_accuracy_drop=max_accuracy_drop,
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
+        validation=validation,
+        seed=seed,
+        allow_stale=allow_stale,
+        notify=say,
     )
-    read = read_cases(run, allow_stale=allow_stale)
-    say_notices(read)
-    base_read = None if against is None else read_cases(against, allow_stale=allow_stale)
-    base = None
-    if base_read is not None:
-        say_notices(base_read)
-        base = JudgedCases(base_read.cases, base_read.left_out, against)
-    cases = JudgedCases(read.cases, read.left_out, run)
-    diagnosis, report, _ = hold(cases, limits, base=base, validation=validation, seed=seed)
-    if read.left_out:
-        first, reason = read.left_out[0]
-        say(f"{plural(len(read.left_out), 'response')} of the run left out: {first}: {reason}")
-    for check in report.checks:
+    if result.left_out:
+        response_id, reason = result.left_out[0]
+        say(f"{plural(len(result.left_out), 'response')} of the run left out: {response_id}: {reason}")
+    for check in result.checks:
         say(check)
-    if report.multiplicity is not None:
-        say(report.multiplicity)
-    outcome = report.decide(undecided)
-    taken = f" (--undecided {undecided})" if outcome is not report.outcome else ""
-    stale = ", by stale judgments" if read.stale or (base_read is not None and base_read.stale) else ""
-    say(f"{run}: {report.outcome}{taken}{stale}, {plural(diagnosis.overall.responses, 'response')}")
-    raise typer.Exit({Outcome.PASSED: 0, Outcome.FAILED: FAILED, Outcome.UNDECIDED: UNDECIDED}[outcome])
+    if result.report.multiplicity is not None:
+        say(result.report.multiplicity)
+    outcome = result.decide(undecided)
+    decision = f" (--undecided {undecided})" if outcome is not result.outcome else ""
+    stale = ", by stale judgments" if result.stale else ""
+    say(f"{run}: {result.outcome}{decision}{stale}, {plural(result.diagnosis.overall.responses, 'response')}")
+    raise typer.Exit({GateOutcome.PASSED: 0, GateOutcome.FAILED: FAILED, GateOutcome.UNDECIDED: UNDECIDED}[outcome])

@@ -1,0 +1,358 @@
+"""Results of judged runs: rates, one row a response, and the files of a report.
+
+``diagnose`` reads the folders of judged runs and returns ``Results``; ``eclose.evaluate`` returns it for responses that
+it has judged itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eclose.cases import Case, read_runs, run_names
+from eclose.diagnosis.diagnose import Diagnosis, broken_link, diagnose_cases
+from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_correction
+from eclose.diagnosis.report.formats import ReportFormat
+from eclose.stats.intervals import Estimate, Interval
+from eclose.store.runs.folder import REPORT, VALIDATION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from eclose.cases import CaseSet
+
+_WORST = 5
+"""Responses that the HTML view of a notebook lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRate:
+    """One rate of a set of responses.
+
+    Attributes:
+        value: The share of the judged responses; None where no response counts.
+        interval: 95 % interval over questions.
+        n: Judged responses in the denominator.
+        unjudged: Responses without the label that would tell.
+        bounds: Least and greatest value, whatever the unjudged responses turn out to be.
+        corrected: The rate as labels of people correct it; None without a validation of the judge.
+    """
+
+    value: float | None
+    interval: Interval | None
+    n: int
+    unjudged: int
+    bounds: Interval | None
+    corrected: Estimate | None = None
+
+    def __str__(self) -> str:
+        """Return ``63.8 % [59.7, 68.0], n = 600``."""
+        from eclose.diagnosis.gate import figure  # noqa: PLC0415 - formats figures as every output does
+
+        return f"{figure(Estimate(self.value, self.interval))}, n = {self.n:,}"
+
+
+class Rates(dict[str, MetricRate]):
+    """Rates by their short names: Acc, LSR, A, C, K, GSR, TRR, LGG, LggShare, LggRisk and LggSound."""
+
+    def __repr__(self) -> str:
+        """Return one line a rate."""
+        return "\n".join(f"{name:<9}{rate}" for name, rate in self.items())
+
+
+@dataclass(frozen=True)
+class Results:
+    """Judged responses with their rates.
+
+    Attributes:
+        diagnosis: Counts and rates of all responses and of every group.
+        cases: Every response with its question and judgment.
+        context: What a report prints beside the figures: validation of the judge, comparison, omitted responses.
+        notices: What to know before reading a rate: stale files, records that were not used.
+        folder: Folder of the first run.
+    """
+
+    diagnosis: Diagnosis
+    cases: tuple[Case, ...]
+    context: ReportContext
+    notices: tuple[str, ...] = ()
+    folder: Path | None = None
+
+    @property
+    def rates(self) -> Rates:
+        """All rates, with n, 95 % intervals, bounds and corrections."""
+        overall, corrected = self.diagnosis.overall, self.context.corrected or {}
+        return Rates(
+            (
+                str(metric),
+                MetricRate(
+                    rate.value,
+                    overall.estimates[metric].interval,
+                    rate.n,
+                    rate.unjudged,
+                    rate.bounds,
+                    corrected.get(metric),
+                ),
+            )
+            for metric, rate in overall.rates.items()
+        )
+
+    @property
+    def worst(self) -> tuple[Case, ...]:
+        """Unreliable responses, those with the most broken labels first."""
+        unreliable = [case for case in self.cases if case.verdict.reliable is False]
+        return tuple(sorted(unreliable, key=lambda case: (-broken_labels(case), case.response.id)))
+
+    def __len__(self) -> int:
+        """Return the number of judged responses."""
+        return len(self.cases)
+
+    def __iter__(self) -> Iterator[Case]:
+        """Iterate over the cases."""
+        return iter(self.cases)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return one row a response: ids, labels, failure class, trace group, and what is wrong in a sentence."""
+        return [_row(case) for case in self.cases]
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows of ``to_dicts`` as an Arrow table; needs ``eclose[parquet]``."""
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+
+        rows = self.to_dicts()
+        columns: dict[str, Any] = {name: pa.string() for name in rows[0]} if rows else {}
+        columns |= {name: pa.bool_() for name in columns if name in _LABELS}
+        return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows of ``to_dicts`` as a data frame; labels that were not judged are ``<NA>``."""
+        import pandas as pd  # noqa: PLC0415 - not a dependency: whoever calls this has it
+
+        frame = pd.DataFrame.from_records(self.to_dicts())
+        return frame.astype({name: "boolean" for name in _LABELS if name in frame.columns})
+
+    def report(self, folder: Path | str, formats: Collection[ReportFormat] = tuple(ReportFormat)) -> dict[str, Path]:
+        """Write the files of ``eclose report``, byte for byte.
+
+        Args:
+            folder: Where the files go; it is made where it does not exist.
+            formats: Which files to write; figures are left out without matplotlib.
+
+        Returns:
+            The path of each file by its name.
+        """
+        from eclose.diagnosis.report.write import write_report  # noqa: PLC0415 - imports templates and plots
+
+        return write_report(self.diagnosis, self.cases, Path(folder), self.context, formats)
+
+    def __repr__(self) -> str:
+        """Return the numbers of responses and questions, and the rates."""
+        overall = self.diagnosis.overall
+        return f"{overall.responses:,} responses to {overall.questions:,} questions\n{self.rates!r}"
+
+    def _repr_html_(self) -> str:
+        """Return the verdict, the rates and the worst responses for a notebook."""
+        from eclose.diagnosis.report.headline import headline_items  # noqa: PLC0415
+        from eclose.diagnosis.report.html_template import template  # noqa: PLC0415
+
+        statements = headline_items(self.diagnosis, self.context)
+        worst = [(case.response.id, broken_link(case)) for case in self.worst[:_WORST]]
+        return template("results.html").render(
+            title=self.context.title,
+            notices=self.notices,
+            trust=self.context.trust,
+            statements=[(part.counted, part.lead, str(part.figure), part.meaning) for part in statements],
+            rates=[(name, str(rate)) for name, rate in self.rates.items()],
+            worst=worst,
+            unreliable=len(self.worst),
+        )
+
+
+_LABELS = (
+    "locally_sound",
+    "aligned",
+    "closed",
+    "complete",
+    "correct",
+    "globally_sufficient",
+    "reliable",
+    "in_gap",
+    "evidence_sufficient",
+)
+
+
+def _row(case: Case) -> dict[str, Any]:
+    verdict, source = case.verdict, case.response.source
+    return {
+        "response_id": case.response.id,
+        "instance_id": case.instance.id,
+        "benchmark": case.instance.benchmark,
+        "model": None if source is None else source.model,
+        "question": case.instance.question,
+        "answer": case.response.answer,
+        "reference_answer": case.instance.reference_answer,
+        "judge": case.judgment.judge,
+        **{name: getattr(verdict, name) for name in _LABELS[:-1]},
+        "evidence_sufficient": case.judgment.evidence_sufficient,
+        "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
+        "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
+        "reason": broken_link(case),
+        "unjudged": ", ".join(f"{criterion}: {reason}" for criterion, reason in case.judgment.unjudged.items()) or None,
+    }
+
+
+def broken_labels(case: Case) -> int:
+    """Count the five labels that are false."""
+    verdict = case.verdict
+    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
+    return sum(label is False for label in labels)
+
+
+def diagnose(
+    runs: Path | str | Sequence[Path | str],
+    *,
+    against: Path | str | None = None,
+    validation: Path | str | None = None,
+    title: str | None = None,
+    seed: int = 42,
+    resamples: int = 2_000,
+    allow_stale: bool = False,
+    notify: Callable[[str], None] | None = None,
+) -> Results:
+    """Diagnose judged runs: which responses are unreliable, how often, and why.
+
+    Args:
+        runs: Folder of a judged run, or several that are diagnosed together.
+        against: Folder of another judged run to compare with, question by question.
+        validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
+        title: Title of the report.
+        seed: Seed of the intervals of corrected rates and differences.
+        resamples: Bootstrap resamples of the comparison.
+        allow_stale: Use judgments that were made from other files than those in the folder; every output says so.
+        notify: Called with each notice as soon as it is known; ``Results.notices`` has them all.
+
+    Returns:
+        The rates, one row a response, and the report.
+
+    Raises:
+        UserError: A folder holds no judged run, or judgments of other responses.
+
+    Example:
+        >>> results = eclose.diagnose("demo/plain")
+        >>> len(results)
+        300
+        >>> sorted(results.report("report"))[:3]
+        ['diagnosis.json', 'junit.xml', 'report.html']
+    """
+    notify = notify or _ignore
+    folders = [Path(runs)] if isinstance(runs, (str, Path)) else [Path(run) for run in runs]
+    notices: list[str] = []
+
+    def note(sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            notices.append(sentence)
+            notify(sentence)
+
+    read = read_runs(folders, allow_stale=allow_stale)
+    note(notices_of(read))
+    diagnosis = diagnose_cases(read.cases)
+    validation = None if validation is None else Path(validation)
+    stale = _stale_validation(folders, validation)
+    note(f"STALE: {sentence}" for sentence in stale)
+    context = ReportContext(
+        left_out=read.left_out, stale=(*read.stale, *stale), rejected=read.rejected, checked=read.checked
+    )
+    if title is not None:
+        context = replace(context, title=title)
+    if against is not None:
+        base = read_runs([Path(against)], allow_stale=allow_stale)
+        note(notices_of(base))
+        context = _compared(context, read.cases, base, run_names([*folders, Path(against)])[-1], seed, resamples)
+    context = _corrected(context, folders, read.cases, validation, seed)
+    return Results(diagnosis, tuple(read.cases), context, tuple(notices), folders[0])
+
+
+def _ignore(_notice: str) -> None:
+    """Drop a notice."""
+
+
+def compare(
+    run: Path | str,
+    base: Path | str,
+    *,
+    seed: int = 42,
+    resamples: int = 2_000,
+    allow_stale: bool = False,
+) -> BaseComparison:
+    """Compare two judged runs on the questions that both answer.
+
+    Args:
+        run: Folder of a judged run.
+        base: Folder of the judged run to compare with.
+        seed: Seed of the intervals.
+        resamples: Bootstrap resamples of questions.
+        allow_stale: Use judgments that were made from other files than those in the folders.
+
+    Returns:
+        How far every rate moved, with its interval, and which responses changed class.
+
+    Raises:
+        UserError: The runs share no question, or one id stands for two questions.
+    """
+    results = diagnose(run, against=base, seed=seed, resamples=resamples, allow_stale=allow_stale)
+    comparison = results.context.against
+    assert comparison is not None
+    return comparison
+
+
+def default_report_folder(run: Path | str) -> Path:
+    """Return the folder that ``eclose diagnose`` and ``eclose report`` write to by default."""
+    return Path(run) / REPORT
+
+
+def notices_of(read: CaseSet) -> Iterator[str]:
+    """Yield the sentences on stale files first, marked as such, then the others."""
+    yield from (f"STALE: {sentence}" for sentence in read.stale)
+    yield from read.notices[len(read.stale) :]
+
+
+def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[str, ...]:
+    """Return what was stale when the judge was validated."""
+    from eclose.judging.validate import read  # noqa: PLC0415 - the judge's modules are slow to import
+
+    path = validation or runs[0] / VALIDATION
+    if validation is None and (len(runs) > 1 or not path.exists()):
+        return ()
+    return tuple(f"{path.name}: {sentence}" for sentence in read(path).stale)
+
+
+def _compared(
+    context: ReportContext, cases: Sequence[Case], base: CaseSet, name: str, seed: int, resamples: int
+) -> ReportContext:
+    """Return the context with the comparison, and with what is stale or was not used in the base run."""
+    import numpy as np  # noqa: PLC0415
+
+    from eclose.diagnosis.report.comparison import compare_with_base  # noqa: PLC0415
+
+    rng = np.random.default_rng(seed)
+    comparison = compare_with_base(cases, base.cases, name, rng=rng, resamples=resamples, left_out=base.left_out)
+    stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.stale))
+    rejected = {**context.rejected, **{f"{name}/{file}": reasons for file, reasons in base.rejected.items()}}
+    return replace(context, against=comparison, stale=stale, rejected=rejected)
+
+
+def _corrected(
+    context: ReportContext, runs: Sequence[Path], cases: Sequence[Case], validation: Path | None, seed: int
+) -> ReportContext:
+    """Return the context with the corrected rates of the runs, or with the reason why there are none."""
+    import numpy as np  # noqa: PLC0415
+
+    from eclose.judging.rate_correction import correct_runs  # noqa: PLC0415
+
+    judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
+    rng = np.random.default_rng(seed)
+    return add_correction(context, correct_runs(runs, judgments, responses, validation, rng=rng))

@@ -1,0 +1,177 @@
+"""The gate of a judged run: its rates held against limits, as ``eclose gate`` and ``assert_reliable`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eclose.cases import Case, CaseSet, read_cases, refuse_other_questions
+from eclose.diagnosis.diagnose import Diagnosis, diagnose_cases
+from eclose.diagnosis.gate import Baseline, LimitCheck, GateReport, GateLimits, GateOutcome, PairedRate, UndecidedPolicy, check_limits
+from eclose.diagnosis.results import notices_of
+from eclose.metrics.rates import Metric
+from eclose.stats.rate_correction import CorrectedRate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What a gate decided, and from what.
+
+    Attributes:
+        limits: The limits.
+        report: One check for each limit.
+        diagnosis: Rates of the judged responses.
+        cases: The judged responses.
+        left_out: Responses without a judgment, with the reason.
+        corrected: Rates as labels of people correct them; limits are held against these where there are any.
+        notices: What to know before reading a rate: stale files, records that were not used.
+        stale: Files that are not those that were judged, a sentence each, of the run and of its base.
+        folder: Folder of the run; None for cases.
+    """
+
+    limits: GateLimits
+    report: GateReport
+    diagnosis: Diagnosis
+    cases: tuple[Case, ...]
+    left_out: tuple[tuple[str, str], ...]
+    corrected: Mapping[Metric, CorrectedRate]
+    notices: tuple[str, ...]
+    stale: tuple[str, ...]
+    folder: Path | None = None
+
+    @property
+    def outcome(self) -> GateOutcome:
+        """``passed``, ``failed`` or ``cannot tell``."""
+        return self.report.outcome
+
+    @property
+    def passed(self) -> bool:
+        """Whether every limit is kept."""
+        return self.report.outcome is GateOutcome.PASSED
+
+    @property
+    def checks(self) -> tuple[LimitCheck, ...]:
+        """One for each limit, with the figures behind it."""
+        return self.report.checks
+
+    @property
+    def name(self) -> str:
+        """The folder, or ``cases``."""
+        return "cases" if self.folder is None else str(self.folder)
+
+    def decide(self, undecided: UndecidedPolicy | None) -> GateOutcome:
+        """Return the outcome with ``cannot tell`` taken for a pass or a fail."""
+        return self.report.decide(undecided)
+
+
+def gate(
+    run: Path | str | Iterable[Case],
+    *,
+    min_trr: float | None = None,
+    min_accuracy: float | None = None,
+    min_lsr: float | None = None,
+    max_lgg: float | None = None,
+    max_unjudged: float | None = None,
+    against: Path | str | None = None,
+    max_trr_drop: float | None = None,
+    max_accuracy_drop: float | None = None,
+    max_lsr_drop: float | None = None,
+    max_lgg_rise: float | None = None,
+    validation: Path | str | None = None,
+    seed: int = 42,
+    allow_stale: bool = False,
+    notify: Callable[[str], None] | None = None,
+) -> GateResult:
+    """Hold a judged run against limits.
+
+    A limit is held against the 95 % interval of the rate, over questions. Responses without a label count in whichever
+    way is worse. Where people labelled at least 30 responses, limits are held against the corrected rates.
+
+    Args:
+        run: Folder of a judged run, or cases.
+        min_trr: Smallest share of reliable traces, between 0 and 1.
+        min_accuracy: Smallest share of correct answers.
+        min_lsr: Smallest share of locally sound traces.
+        max_lgg: Largest share of traces in the local-global gap.
+        max_unjudged: Largest share of responses without a label.
+        against: Folder of a base run, for the four limits that follow.
+        max_trr_drop: Largest drop of TRR below the base run, on the questions both answer: 0.02 is 2 points.
+        max_accuracy_drop: Largest drop of accuracy.
+        max_lsr_drop: Largest drop of LSR.
+        max_lgg_rise: Largest rise of LGG above the base run.
+        validation: File that ``eclose judge validate`` wrote, instead of the one in the folder.
+        seed: Seed of the intervals of corrected rates and of differences.
+        allow_stale: Use judgments that were made from other files than those in the folder.
+        notify: Called with each notice as soon as it is known; ``GateResult.notices`` has them all.
+
+    Returns:
+        The outcome, and one check for each limit.
+
+    Raises:
+        SettingError: There is no limit, or one is not a rate, or a limit on a difference has no base run.
+        UserError: The folder holds no judged run, or judgments of other responses.
+
+    Example:
+        >>> eclose.gate("demo/plain", min_trr=0.3).passed
+        True
+    """
+    limits = GateLimits.of(
+        min_trr=min_trr,
+        min_accuracy=min_accuracy,
+        min_lsr=min_lsr,
+        max_lgg=max_lgg,
+        max_unjudged=max_unjudged,
+        max_trr_drop=max_trr_drop,
+        max_accuracy_drop=max_accuracy_drop,
+        max_lsr_drop=max_lsr_drop,
+        max_lgg_rise=max_lgg_rise,
+    )
+    folder = Path(run) if isinstance(run, str | Path) else None
+    read = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, str | Path) else CaseSet(tuple(run))
+    base = None if against is None else read_cases(Path(against), allow_stale=allow_stale)
+    notices = (*notices_of(read), *(() if base is None else notices_of(base)))
+    if notify is not None:
+        for notice in notices:
+            notify(notice)
+    diagnosis = diagnose_cases(read.cases)
+    corrected = {} if folder is None else _corrected_rates(folder, read, validation, seed)
+    baseline = None if base is None else _baseline(read, base, str(against), seed)
+    report = check_limits(
+        diagnosis.overall, diagnosis.unjudged, limits, read.left_out, corrected=corrected, base=baseline
+    )
+    stale = (*read.stale, *(() if base is None else base.stale))
+    return GateResult(
+        limits, report, diagnosis, tuple(read.cases), tuple(read.left_out), corrected, notices, stale, folder
+    )
+
+
+def _corrected_rates(
+    folder: Path, read: CaseSet, validation: Path | str | None, seed: int
+) -> Mapping[Metric, CorrectedRate]:
+    import numpy as np  # noqa: PLC0415 - not before there is something to draw
+
+    from eclose.judging.rate_correction import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
+
+    judgments, responses = [case.judgment for case in read.cases], [case.response for case in read.cases]
+    path = None if validation is None else Path(validation)
+    return correct_runs([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
+
+
+def _baseline(read: CaseSet, base: CaseSet, name: str, seed: int) -> Baseline:
+    import numpy as np  # noqa: PLC0415
+
+    from eclose.diagnosis.compare import compare_rows  # noqa: PLC0415
+
+    refuse_other_questions(read.cases, base.cases)
+    rows = ([case.row for case in side.cases] for side in (read, base))
+    overall = compare_rows(*rows, rng=np.random.default_rng(seed)).overall
+    rates = {
+        metric: PairedRate(difference.run, difference.base, difference.estimate, overall.questions)
+        for metric, difference in overall.differences.items()
+    }
+    return Baseline(name, rates, len(base.left_out))
