@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from eclose.core.edit_selection import fixed_edit
-from eclose.likelihood.family_scores import Pack
+from eclose.core.edit_selection import select_fixed_edit
+from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import Renderer
 from eclose.models.weights import load_tokenizer
@@ -50,9 +50,9 @@ def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
     for profile, weight in MIX.items():
         rows = []
         for family in islice(make_families(profile, 11), families):
-            pack = Pack(family, fixed_edit(family), renderer)
+            pack = FamilyScores(family, select_fixed_edit(family), renderer)
             scores = table.scores(pack)
-            plain = sum(score.places[-1] + 1 for score in scores)
+            plain = sum(score.positions[-1] + 1 for score in scores)
             rows.append((len(pack.anchors()[0].path.ids), plain, len(ScoredTree.of(scores).layout)))
         sums += weight * np.mean(rows, axis=0) / sum(MIX.values())
     one, fifteen, tree = sums.tolist()

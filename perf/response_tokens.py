@@ -23,7 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.spans import Tokens
+from eclose.likelihood.spans import CountedTokens
 from eclose.models.weights import load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.world.make.families import make_families
@@ -42,13 +42,13 @@ def layout_share(tokenizer: Any, profile: str, families: int = 20) -> float:
     full = content = 0
     for family in islice(make_families(profile, 3), families):
         for view in family.views:
-            path = renderer.path(view.question, view.evidence, view.trace, view.answer)
-            full += len(path.response(Tokens.FULL))
-            content += len(path.response(Tokens.CONTENT))
+            path = renderer.render(view.question, view.evidence, view.trace, view.answer)
+            full += len(path.response_positions(CountedTokens.FULL))
+            content += len(path.response_positions(CountedTokens.CONTENT))
     return 1 - content / full
 
 
-def trained(folder: str, method: str, tokens: Tokens) -> dict[str, float]:
+def trained(folder: str, method: str, tokens: CountedTokens) -> dict[str, float]:
     """Train a model, then measure held-out losses by both readings and the switch rates of all three edges."""
     families = list(islice(make_families("short-easy", 5), TRAIN + HELD_OUT))
     settings = {"families_per_update": BATCH, "num_train_epochs": EPOCHS, "learning_rate": 3e-3, "logging_steps": 1_000}
@@ -57,7 +57,7 @@ def trained(folder: str, method: str, tokens: Tokens) -> dict[str, float]:
     )
     trainer.train()
     figures: dict[str, float] = {}
-    for reading in Tokens:
+    for reading in CountedTokens:
         measured = small.small_trainer(
             folder, families[:1], families[TRAIN:], model=trainer.model, peft_config=None, response_tokens=reading.value
         )
@@ -78,12 +78,12 @@ def main() -> int:
         print(f"| {profile} | {100 * layout_share(tokenizer, profile):.1f} % |")
     share = layout_share(small.small_tokenizer(), "short-easy")
     print(f"| short-easy, the small tokenizer of this run | {100 * share:.1f} % |\n")
-    names = [*(f"loss ({reading.value})" for reading in Tokens), *(f"SW {edge}" for edge in "STC")]
+    names = [*(f"loss ({reading.value})" for reading in CountedTokens), *(f"SW {edge}" for edge in "STC")]
     print(f"| method | response_tokens | {' | '.join(names)} |\n| --- | --- | {' | '.join('---' for _ in names)} |")
     largest = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for method in ("cf_sft", "rm", "e_closure"):
-            for tokens in Tokens:
+            for tokens in CountedTokens:
                 figures = trained(folder, method, tokens)
                 cells = [f"{figures[name]:.1f}" if name.startswith("SW") else f"{figures[name]:.4f}" for name in names]
                 print(f"| {method} | {tokens.value} | {' | '.join(cells)} |", flush=True)

@@ -40,11 +40,11 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from eclose.likelihood.attention import COLUMNS, register
-from eclose.likelihood.family_scores import Pack
+from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import Backend, Strategy, mean_logprobs, score_tree
-from eclose.likelihood.spans import Score
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs, score_tree
+from eclose.likelihood.spans import SpanScore
 from eclose.models.weights import load_model, load_tokenizer
 from eclose.protocol.response_prompt import Order, ResponsePrompt
 from eclose.training.objective import Method, objective
@@ -70,8 +70,8 @@ E_CLOSURE, CF_SFT = objective(Method.E_CLOSURE), objective(Method.CF_SFT)
 class Work:
     """The scores of one family under both objectives."""
 
-    closure: list[Score]
-    anchors: list[Score]
+    closure: list[SpanScore]
+    anchors: list[SpanScore]
 
     @property
     def tree(self) -> ScoredTree:
@@ -85,23 +85,23 @@ class Work:
         """The same family with its tokens numbered from zero: other names, the same tree."""
         names: dict[int, int] = {}
 
-        def other(score: Score) -> Score:
+        def other(score: SpanScore) -> SpanScore:
             ids = tuple(names.setdefault(token, len(names)) for token in score.path.ids)
             return replace(score, path=replace(score.path, ids=ids))
 
         return Work([other(score) for score in self.closure], [other(score) for score in self.anchors])
 
 
-def lengths(scores: Iterable[Score]) -> list[int]:
-    return [score.places[-1] + 1 for score in scores]
+def lengths(scores: Iterable[SpanScore]) -> list[int]:
+    return [score.positions[-1] + 1 for score in scores]
 
 
-def fewest_tokens(scores: Iterable[Score]) -> int:
+def fewest_tokens(scores: Iterable[SpanScore]) -> int:
     """Distinct beginnings, counted one by one: no exact scheme can compute fewer positions."""
     seen = set()
     for score in scores:
         ids = torch.tensor(score.path.ids, dtype=torch.int32).numpy().tobytes()
-        seen |= {ids[: 4 * cut] for cut in range(1, score.places[-1] + 2)}
+        seen |= {ids[: 4 * cut] for cut in range(1, score.positions[-1] + 2)}
     return len(seen)
 
 
@@ -109,7 +109,7 @@ def median_family(profile: str, renderer: Renderer) -> Work:
     """Of some families the one whose tree saves as much as half of the others'."""
     found = []
     for family in islice(make_families(profile, 7), FAMILIES):
-        pack = Pack(family, family.evidence_edits[0], renderer)
+        pack = FamilyScores(family, family.evidence_edits[0], renderer)
         work = Work(E_CLOSURE.scores(pack), CF_SFT.scores(pack))
         found.append((sum(lengths(work.closure)) / len(work.tree.layout), work))
     return sorted(found, key=lambda one: one[0])[FAMILIES // 2][1]
@@ -120,11 +120,13 @@ def median_family(profile: str, renderer: Renderer) -> Work:
 
 def on_the_tree(model: Any, work: Work) -> float:
     tree = work.tree
-    return closure_loss(score_tree(model, tree, Backend.COLUMNS), tree.names)
+    return closure_loss(score_tree(model, tree, AttentionBackend.COLUMNS), tree.names)
 
 
 def fifteen_sequences(model: Any, work: Work) -> float:
-    return closure_loss(mean_logprobs(model, work.closure, Strategy.NAIVE), [score.name for score in work.closure])
+    return closure_loss(
+        mean_logprobs(model, work.closure, ScoringStrategy.NAIVE), [score.name for score in work.closure]
+    )
 
 
 def closure_loss(values: Tensor, names: Sequence[str]) -> float:
@@ -138,7 +140,7 @@ def cf_sft(model: Any, work: Work) -> float:
 
 
 def cf_sft_on_the_tree(model: Any, work: Work) -> float:
-    loss = -score_tree(model, work.anchor_tree, Backend.COLUMNS).mean()
+    loss = -score_tree(model, work.anchor_tree, AttentionBackend.COLUMNS).mean()
     loss.backward()  # type: ignore[no-untyped-call]
     return loss.item()
 
@@ -147,7 +149,7 @@ def sft(model: Any, work: Work) -> float:
     return one_sequence(model, work.anchors[0], 1)
 
 
-def one_sequence(model: Any, score: Score, count: int) -> float:
+def one_sequence(model: Any, score: SpanScore, count: int) -> float:
     loss = -score_tree(model, ScoredTree.of([score]), None)[0] / count
     loss.backward()  # type: ignore[no-untyped-call]
     return loss.item()
@@ -159,10 +161,10 @@ def cf_sft_batch(model: Any, work: Work) -> float:
     ids, rows = torch.zeros(3, longest, dtype=torch.long), torch.zeros(3, longest, dtype=torch.bool)
     for number, score in enumerate(work.anchors):
         ids[number, : len(score.path.ids)] = torch.tensor(score.path.ids)
-        rows[number, torch.tensor(score.places) - 1] = True
+        rows[number, torch.tensor(score.positions) - 1] = True
     logits = model(input_ids=ids, logits_to_keep=rows, use_cache=False).logits.flatten(0, -2)
-    targets = torch.cat([torch.tensor([s.path.ids[place] for place in s.places]) for s in work.anchors])
-    weights = torch.cat([torch.full((len(s.places),), 1 / len(s.places) / 3) for s in work.anchors])
+    targets = torch.cat([torch.tensor([s.path.ids[place] for place in s.positions]) for s in work.anchors])
+    weights = torch.cat([torch.full((len(s.positions),), 1 / len(s.positions) / 3) for s in work.anchors])
     loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     return loss.item()
@@ -170,7 +172,7 @@ def cf_sft_batch(model: Any, work: Work) -> float:
 
 def sum_on_the_tree(model: Any, work: Work) -> float:
     """Any number of families, whatever they are trained for."""
-    total = score_tree(model, work.tree, Backend.COLUMNS).sum()
+    total = score_tree(model, work.tree, AttentionBackend.COLUMNS).sum()
     total.backward()  # type: ignore[no-untyped-call]
     return total.item()
 

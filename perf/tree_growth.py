@@ -26,8 +26,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from eclose.likelihood.prefix_tree import ScoredTree
-from eclose.likelihood.score import Backend, score_tree
-from eclose.likelihood.spans import Part, Path, Score
+from eclose.likelihood.score import AttentionBackend, score_tree
+from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 from tree_cost import Work, build, lengths, peak_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Tokens:
         return [self._rng.randrange(VOCABULARY) for _ in range(count)]
 
 
-def family(tokens: Tokens, before: list[int], context: int) -> list[Score]:
+def family(tokens: Tokens, before: list[int], context: int) -> list[SpanScore]:
     """Fifteen scores in the shape of a family: evidence first, edited in its middle."""
     half = tokens.some(context // 2)
     evidence, edited = half + tokens.some(context // 2), half + tokens.some(context // 2)
@@ -84,12 +84,12 @@ def family(tokens: Tokens, before: list[int], context: int) -> list[Score]:
         "e": before + edited + question,
         "q": before + evidence + other,
     }
-    found: list[Score] = []
+    found: list[SpanScore] = []
 
     def add(asked: str, steps: list[list[int]], answer: str | None, scored: int) -> None:
         ids = inputs[asked] + [token for step in steps for token in step] + (answers[answer] if answer else [])
         places = tuple(range(len(ids) - scored, len(ids)))
-        found.append(Score(str(len(found)), Path(tuple(ids), ((Part.STEP, 0),) * len(ids)), places))
+        found.append(SpanScore(str(len(found)), TokenPath(tuple(ids), ((TokenPart.STEP, 0),) * len(ids)), places))
 
     for asked, steps, answer in (("o", gold, "gold"), ("e", changed, "changed"), ("q", turned, "turned")):
         add(asked, steps, answer, 118)
@@ -102,13 +102,13 @@ def family(tokens: Tokens, before: list[int], context: int) -> list[Score]:
     return found
 
 
-def scores_of(families: int, context: int) -> list[Score]:
+def scores_of(families: int, context: int) -> list[SpanScore]:
     tokens = Tokens(0)
     before = tokens.some(INSTRUCTIONS)
     return [score for _ in range(families) for score in family(tokens, before, context)]
 
 
-def seconds_of(model: Any, tree: ScoredTree, backend: Backend | None, rounds: int) -> float:
+def seconds_of(model: Any, tree: ScoredTree, backend: AttentionBackend | None, rounds: int) -> float:
     """The median of some steps."""
     found = []
     for _ in range(rounds):
@@ -119,13 +119,13 @@ def seconds_of(model: Any, tree: ScoredTree, backend: Backend | None, rounds: in
     return statistics.median(found)
 
 
-def measure(model: Any, at: int, scores: list[Score], rounds: int) -> Point:
+def measure(model: Any, at: int, scores: list[SpanScore], rounds: int) -> Point:
     tree = ScoredTree.of(scores)
-    longest = max(scores, key=lambda score: score.places[-1])
+    longest = max(scores, key=lambda score: score.positions[-1])
     plain = seconds_of(model, ScoredTree.of([longest]), None, rounds)
-    per_sequence = plain * sum(lengths(scores)) / (longest.places[-1] + 1)
+    per_sequence = plain * sum(lengths(scores)) / (longest.positions[-1] + 1)
     peak = peak_of("wide", "sum", Work(scores, []), "")
-    point = Point(at, len(tree.layout), seconds_of(model, tree, Backend.COLUMNS, rounds), peak, per_sequence)
+    point = Point(at, len(tree.layout), seconds_of(model, tree, AttentionBackend.COLUMNS, rounds), peak, per_sequence)
     print(point, flush=True)
     return point
 
@@ -162,7 +162,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
     model = build("wide", "", asked.threads)
-    seconds_of(model, ScoredTree.of(scores_of(1, 256)), Backend.COLUMNS, 1)  # warm
+    seconds_of(model, ScoredTree.of(scores_of(1, 256)), AttentionBackend.COLUMNS, 1)  # warm
     print("tokens of context, one family")
     by_context = [measure(model, context, scores_of(1, context), asked.rounds) for context in asked.contexts]
     print("families of 1,024 tokens of context in one step")

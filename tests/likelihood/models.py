@@ -5,7 +5,7 @@ from random import Random
 import torch
 import transformers
 
-from eclose.likelihood.spans import Part, Path, Score
+from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
 CLASSES = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
@@ -34,13 +34,15 @@ def build(name, attention="sdpa", vocabulary=211, **settings):
 
 
 def random_scores(seed, vocabulary=211):
-    """Paths that branch at random depths, scored at random places."""
+    """Paths that branch at random depths, scored at random positions."""
     rng = Random(seed)
     trunk = [rng.randrange(vocabulary) for _ in range(60)]
-    found = []
+    scores = []
     for number in range(9):
-        start = trunk if rng.random() < 0.7 or not found else list(rng.choice(found).path.ids)
+        start = trunk if rng.random() < 0.7 or not scores else list(rng.choice(scores).path.ids)
         ids = start[: rng.randint(5, len(start))] + [rng.randrange(vocabulary) for _ in range(rng.randint(2, 25))]
-        places = sorted(rng.sample(range(1, len(ids)), rng.randint(1, 4)))
-        found.append(Score(str(number), Path(tuple(ids), ((Part.STEP, 0),) * len(ids)), tuple(places)))
-    return found
+        positions = sorted(rng.sample(range(1, len(ids)), rng.randint(1, 4)))
+        scores.append(
+            SpanScore(str(number), TokenPath(tuple(ids), ((TokenPart.STEP, 0),) * len(ids)), tuple(positions))
+        )
+    return scores

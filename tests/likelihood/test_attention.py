@@ -14,7 +14,7 @@ from eclose.errors import SettingError
 from eclose.likelihood import attention
 from eclose.likelihood.attention import BLOCK, TreeSegments, block_mask, column_attention, flex_attention
 from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree
-from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs, score_tree
 
 CPU = torch.device("cpu")
 
@@ -53,12 +53,12 @@ def test_columns_are_masked_attention(heads, shared, batch, seed):
     layout = some_layout(seed)
     inputs = drawn(layout, heads=heads, shared=shared, width=8, dtype=torch.float64, batch=batch)
     expected = dense(layout, *inputs)
-    found, weights = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
+    out, weights = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert weights is None
-    assert found.shape == expected.shape
-    assert (found - expected).abs().max() < 1e-12
-    for ours, theirs in zip(slopes(found, inputs), slopes(expected, inputs), strict=True):
-        assert (ours - theirs).abs().max() < 1e-12
+    assert out.shape == expected.shape
+    assert (out - expected).abs().max() < 1e-12
+    for ours, reference in zip(slopes(out, inputs), slopes(expected, inputs), strict=True):
+        assert (ours - reference).abs().max() < 1e-12
 
 
 @settings(deadline=None, max_examples=40)
@@ -68,10 +68,10 @@ def test_columns_hold_for_every_tree(paths):
     layout = layout_of(paths)
     inputs = drawn(layout, heads=4, shared=2, width=8, dtype=torch.float64)
     expected = dense(layout, *inputs)
-    found, _ = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
-    assert (found - expected).abs().max() < 1e-12
-    for ours, theirs in zip(slopes(found, inputs), slopes(expected, inputs), strict=True):
-        assert (ours - theirs).abs().max() < 1e-12
+    out, _ = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
+    assert (out - expected).abs().max() < 1e-12
+    for ours, reference in zip(slopes(out, inputs), slopes(expected, inputs), strict=True):
+        assert (ours - reference).abs().max() < 1e-12
 
 
 def test_columns_in_half_precision_merge_in_single():
@@ -80,26 +80,26 @@ def test_columns_in_half_precision_merge_in_single():
     inputs = drawn(layout, heads=4, shared=2, width=16, dtype=torch.float64)
     exact = dense(layout, *inputs)
     halved = [part.detach().bfloat16().requires_grad_() for part in inputs]
-    found, _ = column_attention(None, *halved, None, tree_segments=TreeSegments(layout.segments))
-    assert found.dtype is torch.bfloat16
-    assert (found - exact).norm() <= 1.1 * (dense(layout, *halved) - exact).norm()
-    pairs = zip(slopes(found, halved), slopes(dense(layout, *halved), halved), slopes(exact, inputs), strict=True)
-    for ours, theirs, true in pairs:
+    out, _ = column_attention(None, *halved, None, tree_segments=TreeSegments(layout.segments))
+    assert out.dtype is torch.bfloat16
+    assert (out - exact).norm() <= 1.1 * (dense(layout, *halved) - exact).norm()
+    pairs = zip(slopes(out, halved), slopes(dense(layout, *halved), halved), slopes(exact, inputs), strict=True)
+    for ours, masked, true in pairs:
         assert ours.dtype is torch.bfloat16
-        assert (ours - true).norm() <= 1.1 * (theirs - true).norm()
+        assert (ours - true).norm() <= 1.1 * (masked - true).norm()
 
 
 def test_the_scale_of_a_model_is_kept():
     layout = some_layout()
     query, key, value = drawn(layout, heads=2, shared=2, width=8, dtype=torch.float64)
-    found, _ = column_attention(None, query, key, value, None, scaling=0.7, tree_segments=TreeSegments(layout.segments))
+    out, _ = column_attention(None, query, key, value, None, scaling=0.7, tree_segments=TreeSegments(layout.segments))
     expected = dense(layout, query * 0.7 * 8**0.5, key, value)
-    assert (found - expected).abs().max() < 1e-12
+    assert (out - expected).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("attend", [column_attention, flex_attention])
 def test_dropout_is_refused(attend):
-    layout = some_layout().padded(BLOCK)
+    layout = some_layout().pad(BLOCK)
     inputs = drawn(layout, heads=2, shared=2, width=8, dtype=torch.float32)
     with pytest.raises(ValueError, match="attention dropout"):
         attend(None, *inputs, block_mask(layout, CPU), dropout=0.1, tree_segments=TreeSegments(layout.segments))
@@ -111,11 +111,11 @@ def test_a_model_set_to_a_tree_generates_as_ever(name):
     ids = torch.tensor([[0, 0, 5, 6, 7], [9, 8, 7, 6, 5]])
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     plain, ours = build("llama").double(), build("llama", name).double()
-    made = [
+    replies = [
         model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=6, do_sample=False, pad_token_id=0)
         for model in (plain, ours)
     ]
-    assert torch.equal(*made)
+    assert torch.equal(*replies)
     with torch.no_grad():
         padded = [model(input_ids=ids, attention_mask=mask).logits for model in (plain, ours)]
         cached = [
@@ -128,13 +128,13 @@ def test_a_model_set_to_a_tree_generates_as_ever(name):
 
 def test_a_tree_makes_no_mask_of_its_own(monkeypatch):
     """Its positions look like packed sequences, for which Transformers would build a mask of all pairs."""
-    seen = []
+    calls = []
     spied = attention._Columns.forward
-    monkeypatch.setattr(attention._Columns, "forward", lambda *args: seen.append(1) or spied(*args))
+    monkeypatch.setattr(attention._Columns, "forward", lambda *args: calls.append(1) or spied(*args))
     monkeypatch.setattr(transformers.masking_utils, "find_packed_sequence_indices", lambda _: 1 / 0)
     with torch.no_grad():
-        score_tree(build("llama", attention.COLUMNS), ScoredTree.of(random_scores(0)), Backend.COLUMNS)
-    assert len(seen) == 2
+        score_tree(build("llama", attention.COLUMNS), ScoredTree.of(random_scores(0)), AttentionBackend.COLUMNS)
+    assert len(calls) == 2
 
 
 def test_columns_say_where_they_cannot_run():
@@ -148,23 +148,23 @@ def test_the_call_for_a_gpu_has_its_arguments_in_order(causal):
     """Shapes through the real operator on tensors without memory; the kernel itself is not run."""
     query, out, grad = (torch.empty(2, 3, 7, 8, dtype=torch.bfloat16, device="meta") for _ in range(3))
     key, value = (torch.empty(2, 1, 7, 8, dtype=torch.bfloat16, device="meta").expand(-1, 3, -1, -1) for _ in range(2))
-    made, lse = attention._cuda(query, key, value, causal, 0.5)
-    assert (made.shape, lse.shape, lse.dtype) == (query.shape, query.shape[:3], torch.float32)
-    found = attention._cuda_backward(grad, query, key, value, out, lse, causal, 0.5)
-    assert [part.shape for part in found] == [query.shape, key.shape, value.shape]
+    result, lse = attention._cuda(query, key, value, causal, 0.5)
+    assert (result.shape, lse.shape, lse.dtype) == (query.shape, query.shape[:3], torch.float32)
+    gradients = attention._cuda_backward(grad, query, key, value, out, lse, causal, 0.5)
+    assert [part.shape for part in gradients] == [query.shape, key.shape, value.shape]
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_call_for_a_gpu_is_what_pytorch_records_itself(causal, monkeypatch):
     """Argument by argument against the schema's names."""
-    seen = {}
+    calls = {}
 
     def record(name):
         schema = getattr(torch.ops.aten, name).default._schema
 
         def call(*args, **kwargs):
             names = [argument.name for argument in schema.arguments if not argument.kwarg_only]
-            seen[name] = dict(zip(names, args, strict=True)) | kwargs
+            calls[name] = dict(zip(names, args, strict=True)) | kwargs
             return args[0], args[1], args[2], None
 
         return call
@@ -176,25 +176,30 @@ def test_the_call_for_a_gpu_is_what_pytorch_records_itself(causal, monkeypatch):
     lse = torch.zeros(1, 5, 1).transpose(1, 2)
     attention._cuda(query, key, value, causal, 0.5)
     attention._cuda_backward(grad, query, key, value, out, lse, causal, 0.5)
-    given = seen[forward]
-    assert given["query"] is query
-    assert given["key"] is key
-    assert given["value"] is value
-    assert (given["dropout_p"], given["is_causal"], given["return_debug_mask"], given["scale"]) == (
+    arguments = calls[forward]
+    assert arguments["query"] is query
+    assert arguments["key"] is key
+    assert arguments["value"] is value
+    assert (arguments["dropout_p"], arguments["is_causal"], arguments["return_debug_mask"], arguments["scale"]) == (
         0,
         causal,
         False,
         0.5,
     )
-    given = seen[backward]
-    assert (given["max_q"], given["max_k"], given["dropout_p"], given["is_causal"]) == (5, 3, 0.0, causal)
-    assert (given["cum_seq_q"], given["cum_seq_k"], given["scale"]) == (None, None, 0.5)
-    assert given["grad_out"] is grad
-    assert given["query"] is query
-    assert given["key"] is key
-    assert given["value"] is value
-    assert given["out"] is out
-    assert given["logsumexp"].is_contiguous()
+    arguments = calls[backward]
+    assert (arguments["max_q"], arguments["max_k"], arguments["dropout_p"], arguments["is_causal"]) == (
+        5,
+        3,
+        0.0,
+        causal,
+    )
+    assert (arguments["cum_seq_q"], arguments["cum_seq_k"], arguments["scale"]) == (None, None, 0.5)
+    assert arguments["grad_out"] is grad
+    assert arguments["query"] is query
+    assert arguments["key"] is key
+    assert arguments["value"] is value
+    assert arguments["out"] is out
+    assert arguments["logsumexp"].is_contiguous()
 
 
 def test_flash_on_a_gpu_needs_half_precision():
@@ -213,8 +218,8 @@ def test_columns_through_the_kernels_of_a_gpu_have_the_right_shapes(monkeypatch)
     ]
     out, _ = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert out.shape == (1, len(layout), 6, 8)
-    found = torch.autograd.grad(out.sum(), inputs)
-    assert [part.shape for part in found] == [part.shape for part in inputs]
+    gradients = torch.autograd.grad(out.sum(), inputs)
+    assert [part.shape for part in gradients] == [part.shape for part in inputs]
 
 
 # FlexAttention
@@ -228,33 +233,33 @@ def long_layout(seed, length=300):
     for _ in range(6):
         base = paths[rng.integers(len(paths))]
         paths.append(base[: rng.integers(1, len(base))] + rng.integers(0, 50, rng.integers(5, 200)).tolist())
-    return layout_of(paths).padded(BLOCK)
+    return layout_of(paths).pad(BLOCK)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_blocks_are_told_from_intervals_as_from_all_pairs(seed):
     layout = long_layout(seed)
-    made = block_mask(layout, CPU)
+    mask = block_mask(layout, CPU)
     tiles = layout.mask.reshape(len(layout) // BLOCK, BLOCK, -1, BLOCK).transpose(0, 2, 1, 3)
     full, some = tiles.all((2, 3)), tiles.any((2, 3))
     assert full.any()
     assert (some & ~full).any()
     assert not some.all()
     for counts, order, expected in (
-        (made.kv_num_blocks, made.kv_indices, some & ~full),
-        (made.full_kv_num_blocks, made.full_kv_indices, full),
+        (mask.kv_num_blocks, mask.kv_indices, some & ~full),
+        (mask.full_kv_num_blocks, mask.full_kv_indices, full),
     ):
         for row in range(len(expected)):
-            kept = order[0, 0, row, : counts[0, 0, row]].tolist()
-            assert kept == np.flatnonzero(expected[row]).tolist()
+            blocks = order[0, 0, row, : counts[0, 0, row]].tolist()
+            assert blocks == np.flatnonzero(expected[row]).tolist()
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_rule_of_the_block_mask_is_the_mask(seed):
     layout = long_layout(seed)
     rows = torch.arange(len(layout))
-    seen = block_mask(layout, CPU).mask_mod(torch.tensor(0), torch.tensor(0), rows[:, None], rows[None, :])
-    assert np.array_equal(seen.numpy(), layout.mask)
+    mask = block_mask(layout, CPU).mask_mod(torch.tensor(0), torch.tensor(0), rows[:, None], rows[None, :])
+    assert np.array_equal(mask.numpy(), layout.mask)
 
 
 def test_the_block_mask_is_the_one_pytorch_builds_pair_by_pair():
@@ -263,15 +268,15 @@ def test_the_block_mask_is_the_one_pytorch_builds_pair_by_pair():
     layout = long_layout(3)
     ours = block_mask(layout, CPU)
     size = len(layout)
-    theirs = create_block_mask(ours.mask_mod, None, None, size, size, device="cpu", BLOCK_SIZE=BLOCK)
-    assert ours.shape == theirs.shape
-    assert torch.equal(ours.to_dense(), theirs.to_dense())
+    reference = create_block_mask(ours.mask_mod, None, None, size, size, device="cpu", BLOCK_SIZE=BLOCK)
+    assert ours.shape == reference.shape
+    assert torch.equal(ours.to_dense(), reference.to_dense())
     for name in ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks"):
-        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+        assert torch.equal(getattr(ours, name), getattr(reference, name)), name
 
 
 def test_blocks_need_whole_lengths():
-    with pytest.raises(ValueError, match="no multiple of 128"):
+    with pytest.raises(ValueError, match="not a multiple of 128"):
         block_mask(some_layout(), CPU)
 
 
@@ -279,8 +284,8 @@ def test_blocks_need_whole_lengths():
 def test_flex_attention_is_masked_attention():
     layout = long_layout(1)
     inputs = [part.detach() for part in drawn(layout, heads=6, shared=2, width=8, dtype=torch.float64)]
-    found, _ = flex_attention(None, *inputs, block_mask(layout, CPU))
-    assert (found - dense(layout, *inputs)).abs().max() < 1e-12
+    out, _ = flex_attention(None, *inputs, block_mask(layout, CPU))
+    assert (out - dense(layout, *inputs)).abs().max() < 1e-12
 
 
 @pytest.mark.slow
@@ -288,29 +293,29 @@ def test_flex_attention_is_masked_attention():
 def test_a_model_scores_by_flex_attention_as_path_by_path(seed):
     scores = random_scores(seed)
     with torch.no_grad():
-        plain = mean_logprobs(build("qwen3").double(), scores, Strategy.NAIVE)
-        model = build("qwen3", attention_name(Backend.FLEX)).double()
-        assert (mean_logprobs(model, scores, Strategy.TREE, Backend.FLEX) - plain).abs().max() < 1e-9
+        plain = mean_logprobs(build("qwen3").double(), scores, ScoringStrategy.NAIVE)
+        model = build("qwen3", attention_name(AttentionBackend.FLEX)).double()
+        assert (mean_logprobs(model, scores, ScoringStrategy.TREE, AttentionBackend.FLEX) - plain).abs().max() < 1e-9
 
 
 def test_flex_attention_says_that_it_cannot_train_here():
-    model = build("llama", attention_name(Backend.FLEX))
+    model = build("llama", attention_name(AttentionBackend.FLEX))
     with pytest.raises(SettingError, match="cannot train on a CPU"):
-        mean_logprobs(model, random_scores(0), Strategy.TREE, Backend.FLEX)
+        mean_logprobs(model, random_scores(0), ScoringStrategy.TREE, AttentionBackend.FLEX)
 
 
 def test_padding_sees_itself_and_changes_nothing():
     layout = some_layout()
-    padded = layout.padded(BLOCK)
+    padded = layout.pad(BLOCK)
     assert len(padded) % BLOCK == 0
     assert len(padded) - len(layout) < BLOCK
-    assert padded.padded(BLOCK) is padded
-    own = np.eye(len(padded), dtype=bool)
-    own[: len(layout), : len(layout)] = layout.mask
-    assert np.array_equal(padded.mask, own)
+    assert padded.pad(BLOCK) is padded
+    expected = np.eye(len(padded), dtype=bool)
+    expected[: len(layout), : len(layout)] = layout.mask
+    assert np.array_equal(padded.mask, expected)
     tree = ScoredTree.of(random_scores(0))
     longer = ScoredTree(padded, tree.readout, tree.names)
-    for backend in (Backend.SDPA, Backend.COLUMNS):
+    for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS):
         model = build("llama", attention_name(backend)).double()
         with torch.no_grad():
             assert (score_tree(model, tree, backend) - score_tree(model, longer, backend)).abs().max() < 1e-12

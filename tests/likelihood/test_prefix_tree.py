@@ -6,19 +6,19 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, chains
-from eclose.likelihood.score import forests
-from eclose.likelihood.spans import Part, Path, Score
+from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_by_path
+from eclose.likelihood.score import pack_forests
+from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
 paths = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=8), min_size=1, max_size=7)
 
 
 def path(ids):
-    return Path(tuple(ids), ((Part.STEP, 0),) * len(ids))
+    return TokenPath(tuple(ids), ((TokenPart.STEP, 0),) * len(ids))
 
 
 def scores(many):
-    return [Score(str(number), path(ids), tuple(range(1, len(ids)))) for number, ids in enumerate(many)]
+    return [SpanScore(str(number), path(ids), tuple(range(1, len(ids)))) for number, ids in enumerate(many)]
 
 
 @given(paths)
@@ -33,10 +33,10 @@ def test_one_node_for_every_distinct_beginning(many):
 def test_a_token_sees_its_ancestors_and_nothing_else(many):
     tree = PrefixTree()
     nodes = [tree.insert(ids) for ids in many]
-    layout, place = tree.layout()
+    layout, row_of = tree.layout()
     mask = layout.mask
-    for own, ids in zip(nodes, many, strict=True):
-        where = [int(place[node]) for node in own]
+    for branch, ids in zip(nodes, many, strict=True):
+        where = [int(row_of[node]) for node in branch]
         for depth, here in enumerate(where):
             assert layout.ids[here] == ids[depth]
             assert layout.positions[here] == depth
@@ -51,12 +51,12 @@ def test_chains_cover_the_mask_exactly(many):
     for ids in many:
         tree.insert(ids)
     layout, _ = tree.layout()
-    seen = layout.mask * 0
+    counts = layout.mask * 0
     for start, stop, end in layout.segments:
         for row in range(start, stop):
-            seen[row, start : row + 1] += 1
-        seen[stop:end, start:stop] += 1
-    assert (seen == layout.mask).all()
+            counts[row, start : row + 1] += 1
+        counts[stop:end, start:stop] += 1
+    assert (counts == layout.mask).all()
 
 
 @given(paths)
@@ -78,36 +78,36 @@ def test_every_scored_token_has_its_parents_row(many):
 
 @given(paths)
 def test_chains_keep_no_path_that_begins_another(many):
-    groups = chains(scores(many))
+    groups = group_by_path(scores(many))
     longest = [max((score.path.ids for score in group), key=len) for group in groups]
     assert sum(map(len, groups)) == len(many)
     for number, ids in enumerate(longest):
-        assert not any(other[: len(ids)] == ids for place, other in enumerate(longest) if place != number)
+        assert not any(other[: len(ids)] == ids for n, other in enumerate(longest) if n != number)
     for group, ids in zip(groups, longest, strict=True):
         assert all(ids[: len(score.path.ids)] == score.path.ids for score in group)
 
 
 def test_a_path_is_only_as_long_as_it_is_scored():
-    tree = ScoredTree.of([Score("s", path([1, 2, 3, 4, 5]), (1, 2))])
+    tree = ScoredTree.of([SpanScore("s", path([1, 2, 3, 4, 5]), (1, 2))])
     assert tree.layout.ids.tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("places", [(), (0, 1)])
-def test_a_score_needs_tokens_with_something_before_them(places):
+@pytest.mark.parametrize("positions", [(), (0, 1)])
+def test_a_score_needs_tokens_with_something_before_them(positions):
     with pytest.raises(ValueError, match="no token to score"):
-        Score("s", path([1, 2]), places)
+        SpanScore("s", path([1, 2]), positions)
 
 
 def test_tokens_and_parts_go_together():
     with pytest.raises(ValueError, match="2 tokens"):
-        Path((1, 2), ((Part.STEP, 0),))
+        TokenPath((1, 2), ((TokenPart.STEP, 0),))
 
 
 def test_forests_share_their_root_and_keep_their_budget():
     root = [9] * 50
     families = [scores([[*root, number, 1], [*root, number, 2]]) for number in range(6)]
     # Each family adds three tokens to the root it shares with the others: 50 + 3 n.
-    assert forests(families, budget=59) == [[0, 1, 2], [3, 4, 5]]
-    assert forests(families, budget=10) == [[n] for n in range(6)]
-    assert forests(families, budget=10_000) == [list(range(6))]
-    assert forests([], budget=1) == []
+    assert pack_forests(families, budget=59) == [[0, 1, 2], [3, 4, 5]]
+    assert pack_forests(families, budget=10) == [[n] for n in range(6)]
+    assert pack_forests(families, budget=10_000) == [list(range(6))]
+    assert pack_forests([], budget=1) == []

@@ -7,35 +7,35 @@ pytest.importorskip("torch")
 from eclose import Trace
 from eclose.core.edges import COMPARISONS
 from eclose.errors import UserError
-from eclose.likelihood.family_scores import Pack
-from eclose.likelihood.prefix_tree import ScoredTree, chains
+from eclose.likelihood.family_scores import FamilyScores
+from eclose.likelihood.prefix_tree import ScoredTree, group_by_path
 from eclose.likelihood.render import Renderer, response_segments
-from eclose.likelihood.spans import Part, Tokens
+from eclose.likelihood.spans import CountedTokens, TokenPart
 from eclose.protocol.response_prompt import Order, ResponsePrompt, completion_text
 
 
 def packs(tokenizer, families, **settings):
     renderer = Renderer(tokenizer, ResponsePrompt(**settings))
-    return renderer, [Pack(family, edit, renderer) for family in families for edit in family.evidence_edits]
+    return renderer, [FamilyScores(family, edit, renderer) for family in families for edit in family.evidence_edits]
 
 
 def check(tokenizer, families):
-    renderer, made = packs(tokenizer, families)
-    for pack in made:
-        view = pack.edit.view
-        path = renderer.path(view.question, view.evidence, view.trace, view.answer)
+    renderer, family_scores = packs(tokenizer, families)
+    for scores_of in family_scores:
+        view = scores_of.edit.view
+        path = renderer.render(view.question, view.evidence, view.trace, view.answer)
         prompt = renderer.prompt_text(view.question, view.evidence)
-        start = path.parts.index((Part.NUMBER, None))
+        start = path.parts.index((TokenPart.NUMBER, None))
         # Training's prompt is inference's prompt, token for token, and the reply reads as the model would write it.
         assert path.ids[:start] == tuple(tokenizer(prompt, add_special_tokens=False)["input_ids"])
         reply = completion_text(view.trace, view.answer) + tokenizer.eos_token
         assert path.ids[start:] == tuple(tokenizer(reply, add_special_tokens=False)["input_ids"])
-        assert tokenizer.decode([path.ids[place] for place in path.answer()]).strip() == view.answer
+        assert tokenizer.decode([path.ids[position] for position in path.answer_positions()]).strip() == view.answer
         for number, text in enumerate(view.trace.texts):
-            assert tokenizer.decode([path.ids[place] for place in path.step(number)]).strip() == text
+            assert tokenizer.decode([path.ids[position] for position in path.step_positions(number)]).strip() == text
         assert path.ids[-1] == tokenizer.eos_token_id
-        assert path.parts[-1] == (Part.END, None)
-    assert (renderer.mismatched, renderer.rendered) == (0, len(made))
+        assert path.parts[-1] == (TokenPart.END, None)
+    assert (renderer.mismatched, renderer.rendered) == (0, len(family_scores))
 
 
 def test_parts_tokenise_as_the_whole_for_smollm2(smollm2_tokenizer, families):
@@ -54,72 +54,78 @@ def test_thinking_is_off_and_its_empty_block_is_prompt(other_tokenizer, families
 
 
 def test_fifteen_scores_on_nine_paths(smollm2_tokenizer, families):
-    _, made = packs(smollm2_tokenizer, families)
-    for pack in made:
-        scores = pack.anchors() + pack.comparisons()
+    _, family_scores = packs(smollm2_tokenizer, families)
+    for scores_of in family_scores:
+        scores = scores_of.anchors() + scores_of.comparisons()
         assert len(scores) == 15
         assert len({score.name for score in scores}) == 15
         # Nine, or fewer where two responses begin alike.
-        assert len(chains(scores)) <= 9
-    assert max(len(chains(pack.anchors() + pack.comparisons())) for pack in made) == 9
+        assert len(group_by_path(scores)) <= 9
+    assert max(len(group_by_path(scores_of.anchors() + scores_of.comparisons())) for scores_of in family_scores) == 9
 
 
 def test_both_sides_of_a_comparison_follow_the_same_input(smollm2_tokenizer, families):
-    _, made = packs(smollm2_tokenizer, families)
-    for pack in made:
-        by_name = {score.name: score for score in pack.comparisons()}
+    _, family_scores = packs(smollm2_tokenizer, families)
+    for scores_of in family_scores:
+        by_name = {score.name: score for score in scores_of.comparisons()}
         for comparison in COMPARISONS:
             stem = f"{comparison.edge.value}.{comparison.direction.value}"
-            ours, theirs = by_name[f"{stem}+"], by_name[f"{stem}-"]
-            first = min(ours.places[0], theirs.places[0])
-            assert ours.path.ids[:first] == theirs.path.ids[:first]
-            assert [ours.path.ids[p] for p in ours.places] != [theirs.path.ids[p] for p in theirs.places]
+            preferred, rejected = by_name[f"{stem}+"], by_name[f"{stem}-"]
+            first = min(preferred.positions[0], rejected.positions[0])
+            assert preferred.path.ids[:first] == rejected.path.ids[:first]
+            assert [preferred.path.ids[p] for p in preferred.positions] != [
+                rejected.path.ids[p] for p in rejected.positions
+            ]
 
 
 def test_evidence_first_shares_more(smollm2_tokenizer, families):
     sizes = {}
     for order in Order:
-        _, made = packs(smollm2_tokenizer, families, order=order)
-        sizes[order] = sum(len(ScoredTree.of(p.anchors() + p.comparisons()).layout) for p in made)
+        _, family_scores = packs(smollm2_tokenizer, families, order=order)
+        sizes[order] = sum(len(ScoredTree.of(p.anchors() + p.comparisons()).layout) for p in family_scores)
     assert sizes[Order.EVIDENCE_FIRST] < 0.8 * sizes[Order.QUESTION_FIRST]
 
 
 def test_content_leaves_the_layout_out(smollm2_tokenizer, families):
     renderer = Renderer(smollm2_tokenizer)
     view = families[0].gold
-    path = renderer.path(view.question, view.evidence, view.trace, view.answer)
-    content, full = path.response(Tokens.CONTENT), path.response(Tokens.FULL)
-    assert set(content) == set(path.trace()) | set(path.answer())
-    assert {path.parts[place][0] for place in set(full) - set(content)} == {Part.NUMBER, Part.DELIMITER, Part.END}
+    path = renderer.render(view.question, view.evidence, view.trace, view.answer)
+    content, full = path.response_positions(CountedTokens.CONTENT), path.response_positions(CountedTokens.FULL)
+    assert set(content) == set(path.trace_positions()) | set(path.answer_positions())
+    assert {path.parts[position][0] for position in set(full) - set(content)} == {
+        TokenPart.NUMBER,
+        TokenPart.DELIMITER,
+        TokenPart.END,
+    }
 
 
 def test_whole_responses_for_response_margins(smollm2_tokenizer, families):
-    _, made = packs(smollm2_tokenizer, families)
-    gold, other = made[0].family.gold.kind, made[0].edit.view.kind
-    crossed, matched = made[0].responses([(gold, other), (other, other)])
+    _, family_scores = packs(smollm2_tokenizer, families)
+    gold, other = family_scores[0].family.gold.kind, family_scores[0].edit.view.kind
+    crossed, matched = family_scores[0].responses([(gold, other), (other, other)])
     assert crossed.name == "response Evidence-CF under Gold"
     assert matched.path.ids != crossed.path.ids
-    assert [matched.path.ids[p] for p in matched.places] == [crossed.path.ids[p] for p in crossed.places]
+    assert [matched.path.ids[p] for p in matched.positions] == [crossed.path.ids[p] for p in crossed.positions]
 
 
 def test_nothing_is_cut_to_fit(smollm2_tokenizer, families):
     view = families[0].gold
-    with pytest.raises(UserError, match="nothing is cut to fit"):
-        Renderer(smollm2_tokenizer, max_length=100).path(view.question, view.evidence, view.trace, view.answer)
+    with pytest.raises(UserError, match="paths are not cut"):
+        Renderer(smollm2_tokenizer, max_length=100).render(view.question, view.evidence, view.trace, view.answer)
 
 
 class Glue:
-    """A tokenizer that does not part at line breaks: it takes two characters at a time."""
+    """A tokenizer that does not split at line breaks: it takes two characters at a time."""
 
     name_or_path, chat_template, is_fast = "glue", "any", True
     eos_token, all_special_tokens, added_tokens_decoder = "|", ["|"], {}
 
     def __call__(self, text, return_offsets_mapping=False, **_):
         pieces = [text[i : i + 2] for i in range(0, len(text), 2)]
-        found = {"input_ids": [hash(piece) % 1_000 for piece in pieces]}
+        encoding = {"input_ids": [hash(piece) % 1_000 for piece in pieces]}
         if return_offsets_mapping:
-            found["offset_mapping"] = [(2 * n, 2 * n + len(piece)) for n, piece in enumerate(pieces)]
-        return found
+            encoding["offset_mapping"] = [(2 * n, 2 * n + len(piece)) for n, piece in enumerate(pieces)]
+        return encoding
 
     def apply_chat_template(self, messages, **_):
         return "prompt" + "".join(turn["content"] + "|" for turn in messages if turn["role"] == "assistant")
@@ -127,34 +133,40 @@ class Glue:
 
 def test_a_mismatch_is_settled_by_the_whole_and_counted():
     renderer = Renderer(Glue(), ResponsePrompt(0))
-    path = renderer.path("q", (), Trace.of("abc"), "de")
+    path = renderer.render("q", (), Trace.of("abc"), "de")
     # "1." " a" "bc" "\nF" ... : the line break ends inside a token that belongs to the label behind it.
     assert renderer.mismatched == 1
     assert len(path.ids) == 3 + len("1. abc\nFinal answer: de|") / 2
-    assert [part for part, _ in path.parts][3:8] == [Part.NUMBER, Part.STEP, Part.STEP, Part.DELIMITER, Part.DELIMITER]
+    assert [part for part, _ in path.parts][3:8] == [
+        TokenPart.NUMBER,
+        TokenPart.STEP,
+        TokenPart.STEP,
+        TokenPart.DELIMITER,
+        TokenPart.DELIMITER,
+    ]
 
 
 def test_a_slow_tokenizer_is_a_sentence():
     class Slow(Glue):
         is_fast = False
 
-    with pytest.raises(UserError, match=r"glue: the tokenizer is a slow one.*tokenizer\.json"):
+    with pytest.raises(UserError, match=r"glue: this is a slow tokenizer.*tokenizer\.json"):
         Renderer(Slow())
 
 
 def test_too_many_mismatches_are_refused():
     renderer = Renderer(Glue(), ResponsePrompt(0))
     for _ in range(5):
-        renderer.path("q", (), Trace.of("abc"), "de")
-    with pytest.raises(UserError, match="does not part at line breaks"):
-        renderer.path("q", (), Trace.of("abc"), "de")
+        renderer.render("q", (), Trace.of("abc"), "de")
+    with pytest.raises(UserError, match="does not split at line breaks"):
+        renderer.render("q", (), Trace.of("abc"), "de")
 
 
 def test_a_tokenizer_without_an_end_is_refused():
     class Endless(Glue):
         eos_token, all_special_tokens = None, []
 
-    with pytest.raises(UserError, match="so no reply would end"):
+    with pytest.raises(UserError, match="neither chat template nor tokenizer"):
         Renderer(Endless())
 
 

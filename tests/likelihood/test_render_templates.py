@@ -108,8 +108,8 @@ def test_a_dummy_prefix_is_not_taken_for_another_tokenisation(dummy_prefix, fami
         path = renderer.render(view.question, view.evidence, view.trace, view.answer)
         assert list(path.ids) == dummy_prefix(whole_text(renderer, view), add_special_tokens=False)["input_ids"]
         for number, text in enumerate(view.trace.texts):
-            assert dummy_prefix.decode([path.ids[place] for place in path.step_positions(number)]).strip() == text
-        assert dummy_prefix.decode([path.ids[place] for place in path.answer_positions()]).strip() == view.answer
+            assert dummy_prefix.decode([path.ids[position] for position in path.step_positions(number)]).strip() == text
+        assert dummy_prefix.decode([path.ids[position] for position in path.answer_positions()]).strip() == view.answer
     assert renderer.mismatched == 0
 
 
@@ -121,7 +121,7 @@ def test_a_tokenizer_that_merges_over_line_breaks_is_refused(dummy_prefix, famil
     for _ in range(5):
         renderer.render(view.question, view.evidence, view.trace, view.answer)
     assert renderer.mismatched == 5
-    with pytest.raises(UserError, match="does not part at line breaks"):
+    with pytest.raises(UserError, match="does not split at line breaks"):
         renderer.render(view.question, view.evidence, view.trace, view.answer)
 
 
@@ -143,13 +143,13 @@ def test_without_a_system_role_its_text_opens_the_first_user_turn(tokenizer, fam
     """Refused by the template, or dropped without a word: the model reads it either way, and the same everywhere."""
     tokenizer.chat_template = template
     view, renderer = families[0].gold, Renderer(tokenizer, ResponsePrompt(1))
-    system, first, *rest = renderer.prompt.messages(view.question, view.evidence)
+    system, first, *turns = renderer.prompt.messages(view.question, view.evidence)
     text = renderer.prompt_text(view.question, view.evidence)
-    assert text == render_conversation(tokenizer, [system, first, *rest])
+    assert text == render_conversation(tokenizer, [system, first, *turns])
     assert f"{system['content']}\n\n{first['content']}" in text
     assert text.count(system["content"]) == 1
     path = renderer.render(view.question, view.evidence, view.trace)
-    served = tokenize_prompt(tokenizer, Request((system, first, *rest)))
+    served = tokenize_prompt(tokenizer, Request((system, first, *turns)))
     assert list(path.ids[: len(served)]) == served
 
 

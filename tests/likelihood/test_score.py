@@ -10,12 +10,19 @@ from tests.likelihood.models import CLASSES, build, random_scores
 
 from eclose.likelihood import score as scoring
 from eclose.likelihood.prefix_tree import Readout, ScoredTree
-from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs, score_tree, tokens_allowed
+from eclose.likelihood.score import (
+    AttentionBackend,
+    ScoringStrategy,
+    attention_name,
+    limit_tokens,
+    mean_logprobs,
+    score_tree,
+)
 
 WAYS = [
-    (Strategy.DEDUP, Backend.SDPA),
-    (Strategy.TREE, Backend.SDPA),
-    (Strategy.TREE, Backend.COLUMNS),
+    (ScoringStrategy.DEDUP, AttentionBackend.SDPA),
+    (ScoringStrategy.TREE, AttentionBackend.SDPA),
+    (ScoringStrategy.TREE, AttentionBackend.COLUMNS),
 ]
 # HF's RMSNorm computes in fp32 whatever the model's dtype, which bounds what fp64 gradients can agree on.
 TOLERANCE = {torch.float64: (1e-9, 1e-6), torch.float32: (5e-6, 5e-5)}
@@ -34,7 +41,7 @@ def scored(model, scores, strategy, backend):
 @pytest.mark.parametrize("seed", range(3))
 def test_all_strategies_agree(name, dtype, seed):
     scores = random_scores(seed)
-    plain, slope = scored(build(name).to(dtype), scores, Strategy.NAIVE, Backend.SDPA)
+    plain, slope = scored(build(name).to(dtype), scores, ScoringStrategy.NAIVE, AttentionBackend.SDPA)
     close, close_slope = TOLERANCE[dtype]
     for strategy, backend in WAYS:
         model = build(name, attention_name(backend)).to(dtype)
@@ -51,19 +58,19 @@ def test_scores_are_what_a_plain_loop_computes():
         expected = []
         for score in scores:
             logits = model(torch.tensor([score.path.ids])).logits[0].log_softmax(-1)
-            picked = [logits[place - 1, score.path.ids[place]] for place in score.places]
+            picked = [logits[position - 1, score.path.ids[position]] for position in score.positions]
             expected.append(sum(picked) / len(picked))
-        found = mean_logprobs(model, scores, Strategy.TREE)
-    assert (found - torch.stack(expected)).abs().max() < 1e-9
+        values = mean_logprobs(model, scores, ScoringStrategy.TREE)
+    assert (values - torch.stack(expected)).abs().max() < 1e-9
 
 
 def test_gradient_checkpointing_changes_nothing():
     scores = random_scores(3)
-    plain, slope = scored(build("qwen3").double(), scores, Strategy.TREE, Backend.SDPA)
-    for backend in (Backend.SDPA, Backend.COLUMNS):
+    plain, slope = scored(build("qwen3").double(), scores, ScoringStrategy.TREE, AttentionBackend.SDPA)
+    for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS):
         model = build("qwen3", attention_name(backend)).double().train()
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        values, gradient = scored(model, scores, Strategy.TREE, backend)
+        values, gradient = scored(model, scores, ScoringStrategy.TREE, backend)
         assert (values - plain).abs().max() < 1e-9
         assert (gradient - slope).norm() / slope.norm() < 1e-6
 
@@ -72,8 +79,10 @@ def test_several_families_in_one_forest_score_as_alone():
     model = build("llama").double()
     groups = [random_scores(seed) for seed in (11, 12, 13)]
     with torch.no_grad():
-        together = score_tree(model, ScoredTree.of([score for group in groups for score in group]), Backend.SDPA)
-        alone = torch.cat([mean_logprobs(model, group, Strategy.NAIVE) for group in groups])
+        together = score_tree(
+            model, ScoredTree.of([score for group in groups for score in group]), AttentionBackend.SDPA
+        )
+        alone = torch.cat([mean_logprobs(model, group, ScoringStrategy.NAIVE) for group in groups])
     assert (together - alone).abs().max() < 1e-9
 
 
@@ -96,9 +105,9 @@ def plain_means(logits):
 def head(logits, means, weights=(1.0, -2.0, 0.5)):
     """Means and the gradient of a weighted sum; the logits go in as an intermediate, as a model's do."""
     leaf = logits.clone().requires_grad_()
-    found = means(leaf * 1)
-    (found * torch.tensor(weights, dtype=found.dtype)).sum().backward()
-    return found.detach(), leaf.grad
+    values = means(leaf * 1)
+    (values * torch.tensor(weights, dtype=values.dtype)).sum().backward()
+    return values.detach(), leaf.grad
 
 
 @pytest.mark.parametrize("at_a_time", [1, 22, 1 << 20])
@@ -126,16 +135,16 @@ def test_large_logits_do_not_overflow():
 def test_the_gradient_takes_the_place_of_the_logits():
     logits = (torch.zeros(5, 11, requires_grad=True) + torch.arange(11.0)).requires_grad_()
     before, where = logits.detach().clone(), logits.data_ptr()
-    seen = []
-    logits.register_hook(lambda grad: seen.append(grad.data_ptr()))
+    addresses = []
+    logits.register_hook(lambda grad: addresses.append(grad.data_ptr()))
     scoring._means(logits, READOUT).sum().backward()
-    assert seen == [where]
+    assert addresses == [where]
     assert not torch.equal(before, logits)
 
 
 def test_a_second_backward_pass_is_refused():
     model, scores = build("llama"), random_scores(1)
-    total = mean_logprobs(model, scores, Strategy.TREE).sum()
+    total = mean_logprobs(model, scores, ScoringStrategy.TREE).sum()
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         total.backward()
@@ -143,6 +152,6 @@ def test_a_second_backward_pass_is_refused():
 
 def test_a_forest_by_mask_is_bounded_by_its_pairs():
     """A mask computes every pair, so the budget of tokens alone would let its cost grow with their square."""
-    assert tokens_allowed(16_384, Backend.SDPA) == 4_096
-    assert tokens_allowed(2_048, Backend.SDPA) == 2_048
-    assert tokens_allowed(16_384, Backend.COLUMNS) == tokens_allowed(16_384, Backend.FLEX) == 16_384
+    assert limit_tokens(16_384, AttentionBackend.SDPA) == 4_096
+    assert limit_tokens(2_048, AttentionBackend.SDPA) == 2_048
+    assert limit_tokens(16_384, AttentionBackend.COLUMNS) == limit_tokens(16_384, AttentionBackend.FLEX) == 16_384

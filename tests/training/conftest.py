@@ -7,7 +7,7 @@ pytest.importorskip("peft", reason="needs the train extra")
 
 from tests.training.small import short_families, small_model, small_tokenizer
 
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,5 +29,5 @@ def model_folder(tmp_path_factory):
 def family_file(tmp_path_factory):
     """Six short families."""
     path = tmp_path_factory.mktemp("families") / "families.jsonl"
-    write(path, short_families(6))
+    write_records(path, short_families(6))
     return path

@@ -12,10 +12,10 @@ from tests.training.small import short_families, small_tokenizer
 
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
-from eclose.likelihood.family_scores import Pack
+from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import Renderer
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 from eclose.training import admission
 from eclose.training.admission import TOO_LONG, admit
 
@@ -27,7 +27,7 @@ def renderer(limit=8_192):
 def lengths(family):
     """Tokens of the longest path under each edit, and of the one that SFT reads."""
     every = [(asked, given) for asked in ViewKind for given in ViewKind]
-    packs = [Pack(family, edit, renderer()) for edit in family.evidence_edits]
+    packs = [FamilyScores(family, edit, renderer()) for edit in family.evidence_edits]
     longest = [max(len(score.path.ids) for score in pack.responses(every) + pack.comparisons()) for pack in packs]
     return longest, len(packs[0].anchors([ViewKind.GOLD])[0].path.ids)
 
@@ -39,7 +39,7 @@ def one(request, tmp_path):
     family = replace(family, evidence_edits=family.evidence_edits[:: request.param])
     longest, own = lengths(family)
     assert own < min(longest) < max(longest)
-    write(tmp_path / "one.jsonl", [family])
+    write_records(tmp_path / "one.jsonl", [family])
     return tmp_path / "one.jsonl", longest, own
 
 
@@ -72,7 +72,7 @@ def test_all_objectives_see_the_same_families(one):
 def test_counts_add_up_and_progress_is_told(tmp_path):
     path = tmp_path / "families.jsonl"
     families = short_families(4)
-    write(path, [*families, families[0]])
+    write_records(path, [*families, families[0]])
     ticks = Counter()
     limit = sorted(max(lengths(family)[0]) for family in families)[1]
     index, tally, left_out = admit(path, renderer(limit), lambda: ticks.update("t"))
@@ -86,7 +86,7 @@ def test_counts_add_up_and_progress_is_told(tmp_path):
 
 def test_families_far_below_the_limit_are_not_tokenized(tmp_path, monkeypatch):
     path = tmp_path / "families.jsonl"
-    write(path, short_families(4))
+    write_records(path, short_families(4))
     monkeypatch.setattr(admission, "_fits", lambda *_: pytest.fail("a family was tokenized as a whole"))
     assert len(admit(path, renderer(8_192)).families) == 4
 
@@ -95,7 +95,7 @@ def test_families_far_below_the_limit_are_not_tokenized(tmp_path, monkeypatch):
 def test_the_estimate_changes_no_decision(tmp_path, monkeypatch, limit):
     path = tmp_path / "families.jsonl"
     families = short_families(6)
-    write(path, families)
+    write_records(path, families)
     limit += sorted(max(lengths(family)[0]) for family in families)[3]
     quick = admit(path, renderer(limit))
     monkeypatch.setattr(admission._LengthEstimate, "surely_fits", lambda *_: False)
@@ -109,7 +109,7 @@ def test_the_decision_is_read_again_and_not_made_again(tmp_path):
     families = short_families(4)
     path.write_bytes(b"not json\n")
     with path.open("ab") as file:
-        write(tmp_path / "good.jsonl", [*families, families[0]])
+        write_records(tmp_path / "good.jsonl", [*families, families[0]])
         file.write((tmp_path / "good.jsonl").read_bytes())
     limit = sorted(max(lengths(family)[0]) for family in families)[1]
     ticks = Counter()
@@ -130,14 +130,14 @@ def test_the_decision_is_read_again_and_not_made_again(tmp_path):
 def test_a_decision_about_something_else_is_made_anew(tmp_path, change):
     path, record = tmp_path / "families.jsonl", tmp_path / "admission.json"
     families = short_families(4)
-    write(path, families)
+    write_records(path, families)
     admit(path, renderer(8_192), record=record)
     limit = 8_192
     if change == "limit":
         limit = sorted(max(lengths(family)[0]) for family in families)[1]
     elif change == "families":
         path.unlink()
-        write(path, families[:2])
+        write_records(path, families[:2])
     else:
         record.write_bytes(record.read_bytes()[:40])
     ticks = Counter()

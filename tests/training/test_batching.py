@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.training.small import short_families, small_tokenizer
 
-from eclose.core.edit_selection import drawn_edit, fixed_edit
-from eclose.likelihood.family_scores import Pack
+from eclose.core.edit_selection import draw_edit, select_fixed_edit
+from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import Strategy
-from eclose.likelihood.spans import Tokens
+from eclose.likelihood.score import ScoringStrategy
+from eclose.likelihood.spans import CountedTokens
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.batching import Draw, FamilyList, Planter, UpdateSampler, family_order, share
 from eclose.training.objective import Method, objective
@@ -103,16 +103,16 @@ def test_weights_average_to_the_mean_over_families(count, world):
 # ---- edits and forests ----
 
 
-def planter(strategy=Strategy.TREE, budget=100_000, seed=42, method=Method.E_CLOSURE):
+def planter(strategy=ScoringStrategy.TREE, budget=100_000, seed=42, method=Method.E_CLOSURE):
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
     families = FamilyList(short_families(6))
-    return Planter(families, renderer, objective(method), Tokens.FULL, strategy, budget, seed)
+    return Planter(families, renderer, objective(method), CountedTokens.FULL, strategy, budget, seed)
 
 
 def edit_seen(made, draw):
     """Which of the family's edits the scores were rendered with."""
     family, scores = made.families[draw.index], made[draw][1]
-    packs = [Pack(family, edit, made.renderer) for edit in family.evidence_edits]
+    packs = [FamilyScores(family, edit, made.renderer) for edit in family.evidence_edits]
     (number,) = [n for n, pack in enumerate(packs) if made.objective.scores(pack) == scores]
     return number
 
@@ -121,7 +121,7 @@ def test_the_edit_of_a_turn_is_the_drawn_one():
     made = planter()
     for index, family in enumerate(made.families):
         for epoch in range(3):
-            expected = family.evidence_edits.index(drawn_edit(family, 42, epoch))
+            expected = family.evidence_edits.index(draw_edit(family, 42, epoch))
             assert edit_seen(made, Draw(index, epoch, 1.0)) == expected
 
 
@@ -134,7 +134,7 @@ def test_edits_vary_over_epochs_and_seeds():
 def test_evaluation_takes_the_fixed_edit():
     made = planter()
     for index, family in enumerate(made.families):
-        expected = family.evidence_edits.index(fixed_edit(family))
+        expected = family.evidence_edits.index(select_fixed_edit(family))
         assert {edit_seen(planter(seed=seed), Draw(index, None, 1.0)) for seed in range(3)} == {expected}
 
 
@@ -152,7 +152,7 @@ def test_a_budget_splits_an_update_and_loses_nothing():
 
 
 def test_without_a_tree_every_family_stands_alone():
-    made = planter(Strategy.NAIVE)
+    made = planter(ScoringStrategy.NAIVE)
     forests = made.plant([made[Draw(index, 0, 1.0)] for index in range(3)])
     assert [forest.tree for forest in forests] == [None] * 3
     assert [forest.tokens for forest in forests] == [forest.plain_tokens for forest in forests]

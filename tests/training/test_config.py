@@ -10,8 +10,8 @@ pytest.importorskip("peft")
 from tests.training.small import short_families, small_config, small_trainer
 
 from eclose.errors import SettingError
-from eclose.likelihood.score import Backend, Strategy
-from eclose.likelihood.spans import Tokens
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy
+from eclose.likelihood.spans import CountedTokens
 from eclose.protocol.response_prompt import Order
 from eclose.training.config import EClosureConfig
 from eclose.training.objective import Hinge, Method
@@ -122,7 +122,13 @@ def test_every_method_can_be_named(method):
 
 @pytest.mark.parametrize(
     ("name", "choices"),
-    [("method", Method), ("strategy", Strategy), ("backend", Backend), ("order", Order), ("response_tokens", Tokens)],
+    [
+        ("method", Method),
+        ("strategy", ScoringStrategy),
+        ("backend", AttentionBackend),
+        ("order", Order),
+        ("response_tokens", CountedTokens),
+    ],
 )
 def test_help_names_every_choice(name, choices):
     assert [choice for choice in choices if choice not in HELP[name]] == []

@@ -20,7 +20,7 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 from safetensors.torch import load_file
 from tests.training.small import short_families
 
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 from eclose.training.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -86,8 +86,8 @@ def files(tmp_path_factory):
     """Seven families to train on, three to evaluate on."""
     folder = tmp_path_factory.mktemp("families")
     families = short_families(10)
-    write(folder / "train.jsonl", families[:7])
-    write(folder / "development.jsonl", families[7:])
+    write_records(folder / "train.jsonl", families[:7])
+    write_records(folder / "development.jsonl", families[7:])
     return folder / "train.jsonl", folder / "development.jsonl"
 
 

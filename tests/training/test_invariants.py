@@ -16,11 +16,11 @@ from peft import get_peft_model
 from tests.likelihood.models import CLASSES
 from tests.training.small import lora, short_families, small_model, small_tokenizer, small_trainer, trajectory
 
-from eclose.core.edit_selection import drawn_edit, fixed_edit
+from eclose.core.edit_selection import draw_edit, select_fixed_edit
 from eclose.likelihood.attention import register
-from eclose.likelihood.family_scores import Pack
+from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.batching import family_order
 from eclose.training.objective import Method, objective
@@ -124,9 +124,9 @@ def test_every_turn_takes_the_family_and_the_edit_of_its_epoch(tmp_path):
     expected = []
     for epoch in range(3):
         for place in family_order([family.id for family in families], 42, epoch):
-            scores = asked.scores(Pack(families[place], drawn_edit(families[place], 42, epoch), renderer))
+            scores = asked.scores(FamilyScores(families[place], draw_edit(families[place], 42, epoch), renderer))
             with torch.no_grad():
-                values = mean_logprobs(small_model(), scores, Strategy.TREE)
+                values = mean_logprobs(small_model(), scores, ScoringStrategy.TREE)
             named = {score.name: value for score, value in zip(scores, values, strict=True)}
             expected.append(asked.loss(named).total.item())
     assert len({round(loss, 5) for loss in expected}) > 3, "edits must differ for this to say anything"
@@ -170,8 +170,8 @@ def test_held_out_families_are_told_by_their_fixed_edit(tmp_path):
     losses = []
     with torch.no_grad():
         for family in held_out:
-            scores = asked.scores(Pack(family, fixed_edit(family), renderer))
-            values = mean_logprobs(small_model(), scores, Strategy.NAIVE)
+            scores = asked.scores(FamilyScores(family, select_fixed_edit(family), renderer))
+            values = mean_logprobs(small_model(), scores, ScoringStrategy.NAIVE)
             named = {score.name: value for score, value in zip(scores, values, strict=True)}
             losses.append(asked.loss(named).total.item())
     assert found["eval_loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
@@ -207,16 +207,16 @@ def adapted(name, dtype, backend):
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_trees_have_the_slope_of_plain_sequences(name, dtype):
     family = short_families(1)[0]
-    pack = Pack(family, family.evidence_edits[0], Renderer(small_tokenizer(), ResponsePrompt(0)))
-    plain = adapted(name, dtype, Backend.SDPA)
-    trees = {backend: adapted(name, dtype, backend) for backend in (Backend.SDPA, Backend.COLUMNS)}
+    pack = FamilyScores(family, family.evidence_edits[0], Renderer(small_tokenizer(), ResponsePrompt(0)))
+    plain = adapted(name, dtype, AttentionBackend.SDPA)
+    trees = {backend: adapted(name, dtype, backend) for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS)}
     close, close_slope = TOLERANCE[dtype]
     for method in Method:
         asked = objective(method)
         scores = asked.scores(pack)
-        value, expected = slope(plain, scores, asked, Strategy.NAIVE, Backend.SDPA)
+        value, expected = slope(plain, scores, asked, ScoringStrategy.NAIVE, AttentionBackend.SDPA)
         for backend, model in trees.items():
-            total, found = slope(model, scores, asked, Strategy.TREE, backend)
+            total, found = slope(model, scores, asked, ScoringStrategy.TREE, backend)
             assert abs(total - value) <= close, (method, backend)
             assert ((found - expected).norm() / expected.norm()).item() <= close_slope, (method, backend)
 

@@ -14,8 +14,8 @@ from tests.likelihood.models import random_scores
 from tests.training.small import short_families, small_config, small_model, small_trainer, trajectory
 
 from eclose.errors import SettingError
-from eclose.likelihood.exactness_check import choose
-from eclose.likelihood.score import Backend, Strategy, mean_logprobs
+from eclose.likelihood.exactness_check import choose_scoring
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs
 
 
 def trained(folder, backend="auto", **settings):
@@ -34,8 +34,8 @@ def test_float32_weights_train_under_bfloat16(tmp_path, checkpointing):
     by_columns, by_mask = (
         trained(tmp_path, backend, bf16=True, gradient_checkpointing=checkpointing) for backend in ("auto", "sdpa")
     )
-    assert by_columns.choice.strategy is Strategy.TREE
-    assert (by_columns.choice.backend, by_mask.choice.backend) == (Backend.COLUMNS, Backend.SDPA)
+    assert by_columns.choice.strategy is ScoringStrategy.TREE
+    assert (by_columns.choice.backend, by_mask.choice.backend) == (AttentionBackend.COLUMNS, AttentionBackend.SDPA)
     losses = [[row[0] for row in trajectory(trainer)] for trainer in (by_columns, by_mask)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
     assert by_columns.evaluate()["eval_loss"] == pytest.approx(by_mask.evaluate()["eval_loss"], abs=1e-3)
@@ -52,10 +52,10 @@ def test_mixed_precision_is_in_force(tmp_path):
 def test_columns_equal_the_mask_under_autocast():
     model, scores = small_model(), random_scores(3)
     values = []
-    for backend in (Backend.COLUMNS, Backend.SDPA):
-        choose(model, Strategy.TREE, backend)
+    for backend in (AttentionBackend.COLUMNS, AttentionBackend.SDPA):
+        choose_scoring(model, ScoringStrategy.TREE, backend)
         with torch.autocast("cpu", torch.bfloat16):
-            values.append(mean_logprobs(model, scores, Strategy.TREE, backend))
+            values.append(mean_logprobs(model, scores, ScoringStrategy.TREE, backend))
     assert torch.allclose(values[0], values[1], atol=1e-2)
 
 
@@ -64,9 +64,9 @@ def test_the_trial_is_made_in_the_mode_that_will_train(tmp_path, monkeypatch):
 
     def watched(*_, **__):
         seen.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
-        return choose(*_, **__)
+        return choose_scoring(*_, **__)
 
-    monkeypatch.setattr("eclose.training.trainer.choose", watched)
+    monkeypatch.setattr("eclose.training.trainer.choose_scoring", watched)
     small_trainer(tmp_path, short_families(1), bf16=True)
     small_trainer(tmp_path, short_families(1))
     assert [enabled for enabled, _ in seen] == [True, False]
@@ -81,15 +81,15 @@ def test_a_compiled_model_is_not_compiled_anew_for_every_tree():
     from torch._dynamo.testing import CompileCounter
 
     model = small_model()
-    choose(model, Strategy.TREE, Backend.COLUMNS)
+    choose_scoring(model, ScoringStrategy.TREE, AttentionBackend.COLUMNS)
     counter = CompileCounter()
     compiled = torch.compile(model, backend=counter)
     graphs, values, plain = [], [], []
     for seed in range(3):
         scores = random_scores(seed)
         with torch.no_grad():
-            plain.append(mean_logprobs(model, scores, Strategy.TREE, Backend.COLUMNS))
-            values.append(mean_logprobs(compiled, scores, Strategy.TREE, Backend.COLUMNS))
+            plain.append(mean_logprobs(model, scores, ScoringStrategy.TREE, AttentionBackend.COLUMNS))
+            values.append(mean_logprobs(compiled, scores, ScoringStrategy.TREE, AttentionBackend.COLUMNS))
         graphs.append(counter.frame_count)
     torch._dynamo.reset()
     assert graphs[0] > 0
@@ -185,7 +185,7 @@ def partitioned(model):
 def test_partitioned_weights_are_scored_path_by_path_with_a_sentence(tmp_path):
     with pytest.warns(UserWarning, match=r"path by path.*ZeRO-3.*accelerate launch --config_file recipes/accelerate/"):
         trainer = small_trainer(tmp_path, short_families(1), model=partitioned(small_model()), peft_config=None)
-    assert (trainer.choice.strategy, trainer.choice.backend) == (Strategy.DEDUP, Backend.SDPA)
+    assert (trainer.choice.strategy, trainer.choice.backend) == (ScoringStrategy.DEDUP, AttentionBackend.SDPA)
     with pytest.raises(SettingError, match=r"strategy = tree: ZeRO-3 split the weights"):
         small_trainer(tmp_path, short_families(1), model=partitioned(small_model()), peft_config=None, strategy="tree")
 
@@ -198,7 +198,7 @@ def test_an_assertion_of_a_model_is_a_failed_trial_not_a_traceback():
 
     model.forward = refuse
     with pytest.raises(SettingError, match="a trial failed: Padding_idx must be within num_embeddings"):
-        choose(model, Strategy.TREE, Backend.SDPA)
+        choose_scoring(model, ScoringStrategy.TREE, AttentionBackend.SDPA)
 
 
 @pytest.mark.slow

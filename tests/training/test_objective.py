@@ -11,22 +11,22 @@ from tests.training.small import short_families, small_model, small_tokenizer
 
 from eclose.core.edges import Direction, Edge
 from eclose.core.family import ViewKind
-from eclose.likelihood.family_scores import Pack, anchor_name, response_name, side_name
+from eclose.likelihood.family_scores import FamilyScores, anchor_name, response_name, side_name
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import Strategy, mean_logprobs
-from eclose.likelihood.spans import Tokens
+from eclose.likelihood.score import ScoringStrategy, mean_logprobs
+from eclose.likelihood.spans import CountedTokens
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.objective import Hinge, Method, Objective, objective, smooth_hinge
 
 WITH_MARGINS = [method for method in Method if method not in (Method.SFT, Method.CF_SFT)]
 
 
-def prepared(number=0, edit=0, tokens=Tokens.FULL):
+def prepared(number=0, edit=0, tokens=CountedTokens.FULL):
     """A family with an edit that leaves a shared prefix, ready to be scored."""
     family = short_families(6)[number]
     assert family.evidence_edits[edit].first_affected_step > 0
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
-    return Pack(family, family.evidence_edits[edit], renderer, tokens)
+    return FamilyScores(family, family.evidence_edits[edit], renderer, tokens)
 
 
 def values_for(asked, value=-1.0):
@@ -133,7 +133,7 @@ def test_sft_is_e_closure_without_comparisons_and_with_one_anchor():
     sft = objective(Method.SFT)
     pack = prepared()
     assert [score.name for score in bare.scores(pack)] == [score.name for score in sft.scores(pack)]
-    values = mean_logprobs(small_model(), sft.scores(pack), Strategy.TREE)
+    values = mean_logprobs(small_model(), sft.scores(pack), ScoringStrategy.TREE)
     named = {anchor_name(ViewKind.GOLD): values[0]}
     assert bare.loss(named).total == sft.loss(named).total == -values[0]
 
@@ -283,7 +283,7 @@ def losses_of_the_paper(paper, weight, gamma, beta):
 def test_the_loss_is_the_papers(number, edit, content):
     """Against separate forwards. The model is drawn wide, so that its scores depend on every part of the input."""
     model = small_model(initializer_range=0.3).double()
-    pack = prepared(number, edit, Tokens.CONTENT if content else Tokens.FULL)
+    pack = prepared(number, edit, CountedTokens.CONTENT if content else CountedTokens.FULL)
     paper = FromThePaper(model, pack.family, pack.edit, content)
     with torch.no_grad():
         expected = losses_of_the_paper(paper, 0.8, 0.5, 0.1)
@@ -293,7 +293,7 @@ def test_the_loss_is_the_papers(number, edit, content):
         for method, value in expected.items():
             asked = objective(Method(method), 0.8)
             scores = asked.scores(pack)
-            found = mean_logprobs(model, scores, Strategy.TREE)
+            found = mean_logprobs(model, scores, ScoringStrategy.TREE)
             loss = asked.loss({score.name: one for score, one in zip(scores, found, strict=True)})
             assert loss.total.item() == pytest.approx(value.item(), abs=1e-8), method
             assert {name: one.item() for name, one in loss.margins.items()} == pytest.approx(
@@ -325,7 +325,7 @@ def test_the_gradient_is_the_slope(method):
     scores = asked.scores(prepared())
 
     def loss():
-        found = mean_logprobs(model, scores, Strategy.TREE)
+        found = mean_logprobs(model, scores, ScoringStrategy.TREE)
         return asked.loss({score.name: one for score, one in zip(scores, found, strict=True)}).total
 
     loss().backward()

@@ -16,13 +16,13 @@ transformers = pytest.importorskip("transformers")
 import yaml
 from tests.training.small import short_families
 
-from eclose.cli.shared.adapter_recipe import read_recipe as read_adapter_recipe
 from eclose.core.family import QuestionEdit
 from eclose.errors import SettingError, UserError
+from eclose.models.adapter_recipe import read_recipe as read_adapter_recipe
 from eclose.models.resolve import find_model
 from eclose.models.weights import load_adapter, load_model
 from eclose.store.records.jsonl import encode
-from eclose.store.runs.manifest import file_hash, read_manifest
+from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.training.config import EClosureConfig
 from eclose.training.recipe import ModelSettings, read_recipe
 from eclose.training.run import last_complete, train
@@ -205,7 +205,7 @@ def test_files_of_one_name_are_told_apart(done, family_file, model_folder, tmp_p
     shutil.copy(done[3], held_out)
     train(family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out)
     inputs = json.loads((tmp_path / "out" / "recipe.json").read_text())["inputs"]
-    assert [inputs[role]["hash"] for role in inputs] == [file_hash(family_file), file_hash(held_out)]
+    assert [inputs[role]["hash"] for role in inputs] == [hash_file(family_file), hash_file(held_out)]
 
 
 def test_settings_spelled_out_are_the_same_run(done, family_file, model_folder):
@@ -375,8 +375,8 @@ def test_an_adapter_says_what_it_was_trained_on(done, model_folder, family_file)
         card = (folder / "README.md").read_text()
         assert "| revision | not pinned |" in card
         assert "| LoRA | rank 4, alpha 32, dropout 0.0 |" in card
-        assert f"| trained on | {family_file.name}, `{file_hash(family_file)}` |" in card
-        assert f"| held out | {held_out.name}, `{file_hash(held_out)}` |" in card
+        assert f"| trained on | {family_file.name}, `{hash_file(family_file)}` |" in card
+        assert f"| held out | {held_out.name}, `{hash_file(held_out)}` |" in card
 
 
 def test_the_pinned_revision_is_in_the_adapter(family_file, model_folder, tmp_path):
@@ -455,8 +455,8 @@ def test_the_recipe_holds_every_resolved_value(done, model_folder, family_file):
     # Where the run lies, which process speaks, what the trainer derives, and a secret are no settings of a result.
     assert settings - set(recipe) == {"output_dir", "local_rank", "per_device_train_batch_size", "hub_token"}
     assert recipe["inputs"] == {
-        "families": {"file": family_file.name, "hash": file_hash(family_file)},
-        "development": {"file": held_out.name, "hash": file_hash(held_out)},
+        "families": {"file": family_file.name, "hash": hash_file(family_file)},
+        "development": {"file": held_out.name, "hash": hash_file(held_out)},
     }
     manifest = read_manifest(out / "manifest.json")
     assert recipe["work"] == manifest.work

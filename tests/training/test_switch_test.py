@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eclose.core.edges import COMPARISONS, Direction, Edge, switched
-from eclose.core.edit_selection import fixed_edit
+from eclose.core.edges import COMPARISONS, Direction, Edge, preference_switches
+from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import EvidenceEdit, ViewKind
 from eclose.errors import RecordError, UserError
-from eclose.likelihood.family_scores import Pack, side_name
+from eclose.likelihood.family_scores import FamilyScores, side_name
 from eclose.stats.intervals import wilson
 from eclose.store.records.jsonl import ReadRecord, decode, encode
 from eclose.training.switch_test import TOO_LONG, FamilySwitch, contrasts, margin_name, switch, switch_rates
@@ -34,7 +34,7 @@ def families():
 
     def placed(number):
         edited = (one for one in make_families("2wiki", 5) if len(one.evidence_edits) == 2)
-        return next(one for one in edited if fixed_edit(one) is one.evidence_edits[number])
+        return next(one for one in edited if select_fixed_edit(one) is one.evidence_edits[number])
 
     return [placed(0), placed(1), *islice(make_families("hotpot", 5), 2)]
 
@@ -48,7 +48,7 @@ def values(**margins):
 
 
 def row(family, system="backbone", id_=None, benchmark="b", **margins):
-    made = FamilySwitch.of(family, fixed_edit(family), values(**margins), system)
+    made = FamilySwitch.of(family, select_fixed_edit(family), values(**margins), system)
     return replace(made, family_id=id_ or made.family_id, benchmark=benchmark)
 
 
@@ -66,14 +66,14 @@ def test_margins_are_differences_and_ties_fail(families):
 @pytest.mark.parametrize("margins", list(product((-0.5, 0.0, 0.5), repeat=2)))
 def test_switching_is_the_cores(families, margins):
     one = row(families[0], S_o=margins[0], S_c=margins[1])
-    assert one.switched(S) is switched(dict(zip(Direction, margins, strict=True)))
+    assert one.switched(S) is preference_switches(dict(zip(Direction, margins, strict=True)))
 
 
 def test_exchanging_the_sides_flips_every_sign(families):
     drawn = dict(zip(SIDES, np.random.default_rng(3).normal(size=12).tolist(), strict=True))
     exchanged = {name[:-1] + ("-" if name[-1] == "+" else "+"): value for name, value in drawn.items()}
     ours, theirs = (
-        FamilySwitch.of(families[0], fixed_edit(families[0]), one, "x").margins for one in (drawn, exchanged)
+        FamilySwitch.of(families[0], select_fixed_edit(families[0]), one, "x").margins for one in (drawn, exchanged)
     )
     assert ours == {name: -value for name, value in theirs.items()}
 
@@ -81,7 +81,7 @@ def test_exchanging_the_sides_flips_every_sign(families):
 @pytest.mark.parametrize("strange", [nan, inf, -inf])
 def test_a_score_that_is_no_number_is_unjudged_not_failed(families, strange):
     scores = values(T_o=-1.0) | {"S.o-": strange, "T.c+": strange}
-    one = FamilySwitch.of(families[0], fixed_edit(families[0]), scores, "x")
+    one = FamilySwitch.of(families[0], select_fixed_edit(families[0]), scores, "x")
     assert one.unjudged == {"S.o": f"S.o- is {strange}", "T.c": f"T.c+ is {strange}"}
     assert (one.scores["S.o-"], one.margins["S.o"]) == (None, None)
     assert [one.holds(S, O), one.holds(S, R), one.switched(S)] == [None, True, None]
@@ -91,7 +91,7 @@ def test_a_score_that_is_no_number_is_unjudged_not_failed(families, strange):
 
 
 def test_a_row_survives_its_file(families):
-    one = FamilySwitch.of(families[0], fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
+    one = FamilySwitch.of(families[0], select_fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
     line = encode(one)
     assert decode(FamilySwitch, json.loads(line)) == one
     assert b"NaN" not in line
@@ -233,12 +233,12 @@ def scored():
     pytest.importorskip("torch")
     from tests.tiny_models import model, tokenizer
 
-    from eclose.likelihood.exactness_check import choose
+    from eclose.likelihood.exactness_check import choose_scoring
     from eclose.likelihood.render import Renderer
     from eclose.protocol.response_prompt import ResponsePrompt
 
     tiny = model()
-    choice = choose(tiny)
+    choice = choose_scoring(tiny)
     return tiny, Renderer(tokenizer(), ResponsePrompt(demonstrations=0)), choice
 
 
@@ -270,7 +270,7 @@ def plain_mean(model, tokenizer, before, *parts):
 
 def plain_scores(model, renderer, family):
     """The table of appendix D.3, written out."""
-    gold, edit, asked = family.gold, fixed_edit(family), family.question_edit.view
+    gold, edit, asked = family.gold, select_fixed_edit(family), family.question_edit.view
     first, other = edit.first_affected_step, edit.view
     tokenizer = renderer.tokenizer
 
@@ -316,12 +316,12 @@ def test_scores_are_those_of_plain_forwards(scored, families):
         assert list(record.value.scores) == list(expected)
         for name, value in expected.items():
             assert record.value.scores[name] == pytest.approx(value, abs=2e-5), name
-        assert record.value.passage_id == fixed_edit(family).passage_id
+        assert record.value.passage_id == select_fixed_edit(family).passage_id
         assert (record.value.family_id, record.value.benchmark) == (family.id, family.source.benchmark)
 
 
 def test_gold_and_edit_exchanged_exchange_the_directions_of_support(scored, families):
-    (family,) = [replace(one, evidence_edits=(fixed_edit(one),)) for one in families[:1]]
+    (family,) = [replace(one, evidence_edits=(select_fixed_edit(one),)) for one in families[:1]]
     edit = family.evidence_edits[0]
     mirrored = replace(
         family,
@@ -347,7 +347,9 @@ def test_how_families_share_forwards_changes_no_score(scored, families, monkeypa
 def test_every_record_comes_out_once_and_in_order(scored, families):
     _, renderer, _ = scored
     lengths = {
-        family.id: max(len(score.path.ids) for score in Pack(family, fixed_edit(family), renderer).comparisons())
+        family.id: max(
+            len(score.path.ids) for score in FamilyScores(family, select_fixed_edit(family), renderer).comparisons()
+        )
         for family in families
     }
     broken = ReadRecord("line 3", error=RecordError("is no family."), error_kind="wrong record")
@@ -388,11 +390,11 @@ def test_the_model_is_left_as_it_was(scored, families):
 
 
 def test_strategies_agree(scored, families):
-    from eclose.likelihood.exactness_check import Choice
-    from eclose.likelihood.score import Backend, Strategy
+    from eclose.likelihood.exactness_check import ScoringChoice
+    from eclose.likelihood.score import AttentionBackend, ScoringStrategy
 
     model, renderer, _ = scored
-    plain = run((model, renderer, Choice(Strategy.NAIVE, Backend.SDPA)), families[:1])
+    plain = run((model, renderer, ScoringChoice(ScoringStrategy.NAIVE, AttentionBackend.SDPA)), families[:1])
     shared = run(scored, families[:1])
     assert list(shared[0].value.scores.values()) == pytest.approx(list(plain[0].value.scores.values()), abs=2e-5)
 
@@ -406,11 +408,13 @@ def test_rows_written_before_sources_were_kept_can_still_be_read(families, tmp_p
     from dataclasses import asdict
 
     from eclose.core.response import Source
-    from eclose.store.records.jsonl import read
+    from eclose.store.records.jsonl import read_records
 
-    told = asdict(FamilySwitch.of(families[0], fixed_edit(families[0]), values(), "runs/a", Source("qwen", "sft", 43)))
+    told = asdict(
+        FamilySwitch.of(families[0], select_fixed_edit(families[0]), values(), "runs/a", Source("qwen", "sft", 43))
+    )
     assert (told["model"], told["method"], told["seed"]) == ("qwen", "sft", 43)
     old = {name: value for name, value in told.items() if name not in ("model", "method", "seed")}
     (tmp_path / "old.jsonl").write_text(json.dumps(old) + "\n")
-    (old_row,) = read(tmp_path / "old.jsonl", FamilySwitch)
+    (old_row,) = read_records(tmp_path / "old.jsonl", FamilySwitch)
     assert (old_row.system, old_row.model, old_row.method, old_row.seed) == ("runs/a", None, None, None)

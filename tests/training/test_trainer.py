@@ -15,7 +15,7 @@ from tests.training.small import lora, short_families, small_model, small_traine
 from eclose.core.family import Family
 from eclose.errors import RecordError, SettingError
 from eclose.store.records.indexed import index_file
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 from eclose.training.batching import FamilyList
 from eclose.training.log_means import Averages
 from eclose.training.model_card import model_card
@@ -78,7 +78,7 @@ def test_a_checkpoint_that_is_written_again_is_not_whole_meanwhile(tmp_path, mon
 def test_a_family_that_fails_is_named(tmp_path, workers):
     """The file was changed after it was read: which file, which family, what to do."""
     path = tmp_path / "families.jsonl"
-    write(path, short_families(3))
+    write_records(path, short_families(3))
     index, *_ = index_file(path, Family)
     path.write_bytes(path.read_bytes().replace(short_families(1)[0].id.encode(), b"x" * len(short_families(1)[0].id)))
     trainer = small_trainer(tmp_path, index, dataloader_num_workers=workers, method="sft")
@@ -90,7 +90,7 @@ def test_a_family_that_fails_is_named(tmp_path, workers):
 
 def test_a_family_too_long_for_the_trainer_is_an_error_not_a_cut(tmp_path):
     trainer = small_trainer(tmp_path, short_families(1), max_length=50)
-    with pytest.raises(Exception, match="nothing is cut to fit"):
+    with pytest.raises(Exception, match="paths are not cut"):
         trainer.train()
 
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from eclose.core.edit_selection import fixed_edit
+from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import parse_completion
 from eclose.protocol.response_prompt import Order, ResponsePrompt
 from eclose.store.records.jsonl import encode
@@ -21,7 +21,7 @@ def family():
     return next(
         one
         for one in make_families("2wiki", 5)
-        if len(one.evidence_edits) == 2 and fixed_edit(one) is not one.evidence_edits[0]
+        if len(one.evidence_edits) == 2 and select_fixed_edit(one) is not one.evidence_edits[0]
     )
 
 
@@ -36,7 +36,7 @@ def written(row):
 
 def test_a_row_per_view_with_our_own_prompt(family):
     rows = [written(row) for row in sft_rows(family, PROMPT)]
-    views = [family.gold, fixed_edit(family).view, family.question_edit.view]
+    views = [family.gold, select_fixed_edit(family).view, family.question_edit.view]
     assert [row["view"] for row in rows] == ["Gold", "Evidence-CF", "Question-CF"]
     for row, view in zip(rows, views, strict=True):
         assert row["prompt"] == asked(view)
@@ -51,7 +51,7 @@ def test_a_row_per_view_with_our_own_prompt(family):
 
 def test_the_pairs_of_the_response_margin(family):
     rows = {row["comparison"]: row for row in map(written, preference_rows(family, PROMPT))}
-    gold, changed, other = family.gold, fixed_edit(family).view, family.question_edit.view
+    gold, changed, other = family.gold, select_fixed_edit(family).view, family.question_edit.view
     table = {  # appendix D.3: input, preferred, dispreferred
         "Re_o": (gold, gold, changed),
         "Re_c": (changed, changed, gold),
@@ -105,6 +105,6 @@ def test_what_is_exported_is_what_is_rendered():
             row["prompt"], tokenize=False, add_generation_prompt=True, **row["chat_template_kwargs"]
         )
         assert text == renderer.prompt_text(family.gold.question, family.gold.evidence)
-        path = renderer.path(family.gold.question, family.gold.evidence, family.gold.trace, family.gold.answer)
+        path = renderer.render(family.gold.question, family.gold.evidence, family.gold.trace, family.gold.answer)
         whole = text + row["completion"][0]["content"] + renderer.tokenizer.eos_token
         assert tuple(renderer.tokenizer(whole, add_special_tokens=False)["input_ids"]) == path.ids

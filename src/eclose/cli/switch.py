@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclose.cli.shared.adapter_recipe import agreed, read_recipe, same_model
 from eclose.cli.shared.output import QUARANTINED, counted, printable
 from eclose.cli.switch_tables import document, print_contrasts, print_rates, say_counts, say_unjudged
+from eclose.models.adapter_recipe import agree_on_setting, read_recipe, same_weights
 from eclose.protocol.response_prompt import Order
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eclose.core.response import Source
     from eclose.store.records.counts import Counts
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
     from eclose.training.switch_test import FamilySwitch
 
 
@@ -82,13 +82,13 @@ def switch(
 
     from eclose.errors import SettingError, UserError
     from eclose.models.weights import ADAPTER_WEIGHTS
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
     from eclose.training.switch_test import contrasts, switch_rates
 
     asked = _asked(model, adapter or [], backbone, demonstrations, order)
     settings = asked.settings | {"max_length": max_length, "dtype": dtype}
     inputs = (families, *(folder / ADAPTER_WEIGHTS for folder in asked.adapters))
-    stage = Stage("switch", settings, inputs, out or families.with_name("switches.jsonl"))
+    stage = RunStep("switch", settings, inputs, out or families.with_name("switches.jsonl"))
     if out is None and force:
         raise SettingError("--force: nothing is written without --out. Leave it out, or name a file.")
     run = _Run(stage, asked, max_length, tokens_per_forward, dtype, device)
@@ -167,14 +167,14 @@ def _asked(
         raise SettingError("--adapter: the same folder is given twice. Give each once.")
     folders = {folder: read_recipe(folder) for folder in adapters}
     recipes = {str(folder): recipe for folder, recipe in folders.items()}
-    name = agreed("model", model, recipes, same=same_model)
+    name = agree_on_setting("model", model, recipes, same=same_weights)
     if name is None:
         raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
-    count = agreed("demonstrations", demonstrations, recipes)
-    first = agreed("order", order.value if order else None, recipes)
+    count = agree_on_setting("demonstrations", demonstrations, recipes)
+    first = agree_on_setting("order", order.value if order else None, recipes)
     return _Asked(
         name,
-        agreed("revision", None, recipes),
+        agree_on_setting("revision", None, recipes),
         2 if count is None else count,
         Order(first or Order.EVIDENCE_FIRST),
         folders,
@@ -188,7 +188,7 @@ def _asked(
 class _Run(NamedTuple):
     """Everything it takes to score."""
 
-    stage: Stage
+    stage: RunStep
     asked: _Asked
     max_length: int
     tokens_per_forward: int
@@ -197,22 +197,22 @@ class _Run(NamedTuple):
 
     def written(self, *, force: bool) -> tuple[list[FamilySwitch], Counts, bool]:
         """Rows by way of their file; read from it when the same was done before."""
-        from eclose.store.records.jsonl import read
+        from eclose.store.records.jsonl import read_records
         from eclose.training.switch_test import FamilySwitch
 
-        manifest = self.stage.finished(force=force)
+        manifest = self.stage.claim(force=force)
         counts = manifest.counts if manifest else self.stage.write(self.records())
-        return list(read(self.stage.out, FamilySwitch)), counts, manifest is not None
+        return list(read_records(self.stage.out, FamilySwitch)), counts, manifest is not None
 
     def kept(self) -> tuple[list[FamilySwitch], Counts, bool]:
         """Rows in memory alone."""
-        from eclose.store.records.counts import Tally
+        from eclose.store.records.counts import RecordCounter
         from eclose.store.records.json_reader import require_file
 
         require_file(self.stage.inputs[0])
-        tally, rows = Tally(), []
+        tally, rows = RecordCounter(), []
         for record in self.records():
-            tally.note(record)
+            tally.add(record)
             if record.value is not None:
                 rows.append(record.value)
         return rows, tally.counts(), False
@@ -227,14 +227,14 @@ class _Run(NamedTuple):
 
         asked, path = self.asked, self.stage.inputs[0]
         _require_torch()
-        from eclose.likelihood.exactness_check import choose
+        from eclose.likelihood.exactness_check import choose_scoring
         from eclose.models.weights import load_adapter, load_model, load_tokenizer
 
         tokenizer = load_tokenizer(asked.model, asked.revision)
         base = load_model(
             asked.model, revision=asked.revision, dtype=self.dtype, device=self.device or default_device()
         )
-        choice = choose(base.requires_grad_(False))
+        choice = choose_scoring(base.requires_grad_(False))
         if choice.message:
             typer.echo(f"eclose: {printable(choice.message)}", err=True)
         prompt = ResponsePrompt(asked.demonstrations, asked.order)

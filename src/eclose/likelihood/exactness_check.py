@@ -1,12 +1,12 @@
-"""Check once, before training or scoring, that token trees give a model's own scores.
+"""Check, once before training or scoring, that scores by prefix tree equal a model's plain scores.
 
 A tree is exact for full causal attention with explicit positions. It is silently wrong for sliding windows, linear
-attention and any path that drops the mask. The trial scores small random trees by tree and path by path, disturbs one
-branch to see that no other branch changes, and compares gradients where the model is to be trained.
+attention and any code path that drops the mask. The check scores small random trees by tree and path by path, changes
+one branch to see that no other branch moves, and compares gradients where the model is to be trained.
 
-Low precision rounds differently with every shape of batch and every kernel. The trial therefore measures that noise on
-the model itself, by scoring the same paths as a padded batch and with Transformers' eager attention, both of which are
-right, and compares the tree's difference with it.
+Low precision rounds differently with every batch shape and every kernel. The check therefore measures that noise on
+the model, by scoring the same paths as a padded batch and with Transformers' eager attention, both of which are
+correct, and compares the tree's difference with it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import torch
 
 from eclose.errors import SettingError, UserError
 from eclose.likelihood.attention import register
-from eclose.likelihood.score import Backend, Strategy, attention_name, mean_logprobs
-from eclose.likelihood.spans import Part, Path, Score
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
+from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,123 +30,134 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 2e-2}
-"""Root mean square difference of scores that is accepted whatever the noise."""
+"""Root mean square difference of scores, in nats, that is accepted regardless of the noise."""
 _GRADIENT_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.bfloat16: 0.3, torch.float16: 0.1}
-"""The same for gradients, relative to their size."""
+"""Difference of gradients, relative to their norm, that is accepted regardless of the noise."""
 _NOISE_FACTOR = 3.0
-"""How many times the noise of plain scoring a tree may differ."""
+"""Multiple of the noise of plain scoring by which a tree may differ."""
 _NOISE_LIMIT = 0.5
-"""Differences above this are an error whatever the noise: half a nat, or half the size of the gradients."""
+"""Difference that is an error regardless of the noise: half a nat, or half the norm of the gradients."""
 _LEAK_TOLERANCE = 1e-6
-"""Change of a branch by another one, beyond what scoring the same tree twice changes."""
+"""Most a branch may move when another branch changes, beyond what scoring the same tree twice moves it."""
 _TREES = 3
-_COMPARED = 8
-_LARGEST = 1 << 24
-"""Trainable tensors whose gradients are compared: the first ones, which every layer above must get right; none huge."""
+"""Random trees that are scored."""
+_COMPARED_TENSORS = 8
+"""Trainable tensors whose gradients are compared: the first ones, because errors of all later layers reach them."""
+_LARGEST_TENSOR = 1 << 24
+"""Most elements of a compared tensor, to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """Result of the trial."""
+class ExactnessCheck:
+    """Result of checking a model and a backend."""
 
     exact: bool
     difference: float
-    """Root mean square difference between a tree's scores and plain ones."""
+    """Root mean square difference between scores by tree and plain scores, in nats."""
     leak: float
-    """Largest change of a branch's scores when another branch is disturbed."""
+    """Largest change of a branch's scores when another branch changes."""
     reason: str | None
-    """Why trees are not used; None when they are."""
+    """Why trees are not exact; None where they are."""
     slope: float = math.nan
-    """Difference of gradients relative to their size; not a number where nothing is trained."""
+    """Difference of gradients relative to their norm; NaN where no parameter is trained."""
     noise: float = math.nan
     """Root mean square difference of plain scores by another batch or kernel, the larger of the two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """How a model is to be scored."""
+class ScoringChoice:
+    """The strategy and backend chosen for a model."""
 
-    strategy: Strategy
-    backend: Backend
+    strategy: ScoringStrategy
+    backend: AttentionBackend
     message: str | None = None
-    """What a user should know, where it is not what was hoped for."""
+    """Reason to show to the user where trees cannot be used."""
 
     @property
     def name(self) -> str:
-        """Strategy and backend in words."""
+        """Strategy and backend, as printed."""
         return f"{self.strategy.value}, {self.backend.value}"
 
 
-def choose(
-    model: Any, strategy: Strategy | Literal["auto"] = "auto", backend: Backend | Literal["auto"] = "auto"
-) -> Choice:
-    """Settle how a model is scored, try it, and set the model's attention to match.
+def choose_scoring(
+    model: Any,
+    strategy: ScoringStrategy | Literal["auto"] = "auto",
+    backend: AttentionBackend | Literal["auto"] = "auto",
+) -> ScoringChoice:
+    """Choose how a model is scored, check it, and set the model's attention accordingly.
 
-    On a CPU trees go by columns, on a GPU by SDPA's mask until another kernel has been seen to run there. Left to
-    choose, a model that trees get wrong is scored path by path, with a message; asked for a tree, that is an error.
+    On a CPU trees use columns, on a GPU the mask of SDPA, because no other kernel has been run there yet. With "auto" a
+    model for which trees are not exact is scored path by path, with a message.
+
+    Raises:
+        SettingError: The tree strategy was requested and is not exact for this model.
     """
-    if strategy not in ("auto", Strategy.TREE):
-        return Choice(Strategy(strategy), Backend.SDPA)
-    found = _known_reason(model) or _first_exact(model, _candidates(model, backend))
-    if isinstance(found, Backend):
-        return Choice(Strategy.TREE, found)
-    if strategy == Strategy.TREE:
-        raise SettingError(f"this model cannot be scored by tree: {found}. Use the strategy dedup.")
-    return Choice(Strategy.DEDUP, Backend.SDPA, f"scored path by path, not by tree: {found}")
+    if strategy not in ("auto", ScoringStrategy.TREE):
+        return ScoringChoice(ScoringStrategy(strategy), AttentionBackend.SDPA)
+    exact = _reason_against_trees(model) or _find_exact_backend(model, _candidates(model, backend))
+    if isinstance(exact, AttentionBackend):
+        return ScoringChoice(ScoringStrategy.TREE, exact)
+    if strategy == ScoringStrategy.TREE:
+        raise SettingError(f"this model cannot be scored by tree: {exact}. Use the strategy dedup.")
+    return ScoringChoice(ScoringStrategy.DEDUP, AttentionBackend.SDPA, f"scored path by path, not by tree: {exact}")
 
 
-def _first_exact(model: Any, candidates: tuple[Backend, ...]) -> Backend | str:
-    """The first backend that passes its trial, with the model set to it; or why none does, and the model as it was."""
+def _find_exact_backend(model: Any, candidates: tuple[AttentionBackend, ...]) -> AttentionBackend | str:
+    """Return the first exact backend and set the model to it; or restore the model and return the reasons."""
     base = _base(model)
     before, reasons = base.config._attn_implementation, []
     for backend in candidates:
         set_attention(model, backend)
-        found = probe(model, backend)
-        if found.exact:
+        check = check_exactness(model, backend)
+        if check.exact:
             return backend
-        reasons.append(f"with {backend.value}, {found.reason}")
+        reasons.append(f"with {backend.value}, {check.reason}")
     base.set_attn_implementation(before)
     return "; ".join(reasons)
 
 
-def set_attention(model: Any, backend: Backend) -> None:
-    """Let a model attend as the backend asks; an adapter's base is meant."""
+def set_attention(model: Any, backend: AttentionBackend) -> None:
+    """Set the attention of a model, or of the base model below an adapter, to that of the backend."""
     register()
     _base(model).set_attn_implementation(attention_name(backend))
 
 
-def _candidates(model: Any, backend: Backend | Literal["auto"]) -> tuple[Backend, ...]:
+def _candidates(model: Any, backend: AttentionBackend | Literal["auto"]) -> tuple[AttentionBackend, ...]:
     if backend != "auto":
-        return (Backend(backend),)
+        return (AttentionBackend(backend),)
     on_cpu = next(model.parameters()).device.type == "cpu"
-    return (Backend.COLUMNS, Backend.SDPA) if on_cpu else (Backend.SDPA,)
+    return (AttentionBackend.COLUMNS, AttentionBackend.SDPA) if on_cpu else (AttentionBackend.SDPA,)
 
 
 def _base(model: Any) -> Any:
-    """The model below an adapter."""
+    """Return the model below an adapter."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def probe(model: Any, backend: Backend = Backend.SDPA, seed: int = 0) -> Probe:
-    """Score a small random tree by tree and path by path, in evaluation mode; gradients too if any are wanted."""
-    if reason := _known_reason(model):
-        return _refused(reason)
+def check_exactness(model: Any, backend: AttentionBackend = AttentionBackend.SDPA, seed: int = 0) -> ExactnessCheck:
+    """Compare small random trees scored by tree and path by path, in evaluation mode.
+
+    Gradients are compared too where the model has trainable parameters.
+    """
+    if reason := _reason_against_trees(model):
+        return _fail(reason)
     was_training = model.training
     model.eval()
     try:
-        return _trial(model, backend, Random(seed))
-    except (UserError, RuntimeError, ValueError, TypeError, AssertionError) as failure:  # of a model or a kernel
-        return _refused(f"a trial failed: {(str(failure) or type(failure).__name__).splitlines()[0].rstrip('.')}")
+        return _compare(model, backend, Random(seed))
+    # Models and kernels fail in many ways on shapes they do not support; each means: do not use trees here.
+    except (UserError, RuntimeError, ValueError, TypeError, AssertionError) as failure:
+        return _fail(f"a trial failed: {(str(failure) or type(failure).__name__).splitlines()[0].rstrip('.')}")
     finally:
         model.train(was_training)
 
 
-def _refused(reason: str) -> Probe:
-    return Probe(exact=False, difference=math.nan, leak=math.nan, reason=reason)
+def _fail(reason: str) -> ExactnessCheck:
+    return ExactnessCheck(exact=False, difference=math.nan, leak=math.nan, reason=reason)
 
 
-def _known_reason(model: Any) -> str | None:
-    """Models of which it is known that branches are not independent, or windows depend on the layout."""
+def _reason_against_trees(model: Any) -> str | None:
+    """Return why the configuration rules trees out: branches not independent, or windows that depend on the layout."""
     config = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     layers = set(getattr(text, "layer_types", None) or ()) - {"full_attention"}
@@ -157,40 +168,41 @@ def _known_reason(model: Any) -> str | None:
         return f"it attends within a window of {text.sliding_window} tokens"
     if getattr(text, "attention_dropout", 0):
         return "it drops attention weights at random"
-    dropping = (name for name, part in model.named_modules() if isinstance(part, torch.nn.Dropout) and part.p > 0)
-    name = next(dropping, None)
+    dropouts = (name for name, module in model.named_modules() if isinstance(module, torch.nn.Dropout) and module.p > 0)
+    name = next(dropouts, None)
     return None if name is None else f"it drops activations at random ({name})"
 
 
-def _trial(model: Any, backend: Backend, rng: Random) -> Probe:
+def _compare(model: Any, backend: AttentionBackend, rng: Random) -> ExactnessCheck:
     vocabulary = model.config.get_text_config().vocab_size
     trees = [_random_tree(rng, vocabulary) for _ in range(_TREES)]
     dtype = _precision(model)
     with torch.no_grad():
-        plain = torch.cat([mean_logprobs(model, scores, Strategy.NAIVE) for scores in trees])
-        shared = torch.cat([mean_logprobs(model, scores, Strategy.TREE, backend) for scores in trees])
+        plain = torch.cat([mean_logprobs(model, scores, ScoringStrategy.NAIVE) for scores in trees])
+        shared = torch.cat([mean_logprobs(model, scores, ScoringStrategy.TREE, backend) for scores in trees])
         batches = torch.cat([_batch_logprobs(model, scores) for scores in trees])
         with _eager(model):
-            eager = torch.cat([mean_logprobs(model, scores, Strategy.NAIVE) for scores in trees])
+            eager = torch.cat([mean_logprobs(model, scores, ScoringStrategy.NAIVE) for scores in trees])
         leak = _leak(model, trees[0], backend, rng)
     difference, noise = _rms(shared - plain), max(_rms(batches - plain), _rms(eager - plain))
     if not leak <= _LEAK_TOLERANCE:
         reason = f"disturbing a branch of a tree moves other branches by {leak:.2g}"
-        return Probe(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
+        return ExactnessCheck(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
     if not difference <= _bound(_TOLERANCE.get(dtype, 0.0), noise):
         reason = (
             f"a tree's scores differ by {difference:.2g} from plain ones, plain ones among themselves by {noise:.2g}"
         )
-        return Probe(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
-    trained = [part for part in model.parameters() if part.requires_grad and part.numel() <= _LARGEST][:_COMPARED]
+        return ExactnessCheck(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
+    trainable = (tensor for tensor in model.parameters() if tensor.requires_grad)
+    trained = [tensor for tensor in trainable if tensor.numel() <= _LARGEST_TENSOR][:_COMPARED_TENSORS]
     if not trained:
-        return Probe(exact=True, difference=difference, leak=leak, reason=None, noise=noise)
+        return ExactnessCheck(exact=True, difference=difference, leak=leak, reason=None, noise=noise)
     slope, slope_noise = _gradient_differences(model, trees[0], backend, trained)
     exact = slope <= _bound(_GRADIENT_TOLERANCE.get(dtype, 0.0), slope_noise)
     reason = (
         f"a tree's gradients differ by {slope:.2g} from plain ones, plain ones among themselves by {slope_noise:.2g}"
     )
-    return Probe(exact, difference, leak, None if exact else reason, slope, noise)
+    return ExactnessCheck(exact, difference, leak, None if exact else reason, slope, noise)
 
 
 def _precision(model: Any) -> torch.dtype:
@@ -209,18 +221,18 @@ def _rms(values: Tensor) -> float:
     return float(values.double().square().mean().sqrt())
 
 
-def _leak(model: Any, scores: list[Score], backend: Backend, rng: Random) -> float:
+def _leak(model: Any, scores: list[SpanScore], backend: AttentionBackend, rng: Random) -> float:
     """Return how far other tokens in the last branch move the other branches, beyond scoring the same tree twice."""
-    disturbed = [*scores[:-1], _other_ending(scores[-1], rng, model.config.get_text_config().vocab_size)]
+    disturbed = [*scores[:-1], _replace_ending(scores[-1], rng, model.config.get_text_config().vocab_size)]
     first, second, moved = (
-        mean_logprobs(model, tree, Strategy.TREE, backend)[:-1] for tree in (scores, scores, disturbed)
+        mean_logprobs(model, tree, ScoringStrategy.TREE, backend)[:-1] for tree in (scores, scores, disturbed)
     )
     return float((moved - first).abs().max() - (second - first).abs().max())
 
 
 @contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """Let a model attend by Transformers' own matrix products for a while."""
+    """Run a model with Transformers' eager attention inside the context."""
     base = _base(model)
     before = base.config._attn_implementation
     base.set_attn_implementation("eager")
@@ -230,8 +242,8 @@ def _eager(model: Any) -> Iterator[None]:
         base.set_attn_implementation(before)
 
 
-def _batch_logprobs(model: Any, scores: list[Score]) -> Tensor:
-    """Score paths as one batch, padded in front: the same values as one by one, up to rounding."""
+def _batch_logprobs(model: Any, scores: list[SpanScore]) -> Tensor:
+    """Score paths as one left-padded batch: the same values as one by one, up to rounding."""
     device = next(model.parameters()).device
     width = max(len(score.path.ids) for score in scores)
     padding = [width - len(score.path.ids) for score in scores]
@@ -244,42 +256,46 @@ def _batch_logprobs(model: Any, scores: list[Score]) -> Tensor:
         use_cache=False,
     ).logits
     wide = torch.float64 if logits.dtype is torch.float64 else torch.float32
-    logprobs = logits.to(wide).log_softmax(-1)
+    logprobs = logits.to(wide).log_softmax(-1)  # (scores, width, vocabulary)
     means = []
     for row, (pad, score) in enumerate(zip(padding, scores, strict=True)):
-        targets = [score.path.ids[position] for position in score.places]
-        means.append(logprobs[row, [pad + position - 1 for position in score.places], targets].mean())
+        targets = [score.path.ids[position] for position in score.positions]
+        means.append(logprobs[row, [pad + position - 1 for position in score.positions], targets].mean())
     return torch.stack(means)
 
 
 def _gradient_differences(
-    model: Any, scores: list[Score], backend: Backend, trained: list[Tensor]
+    model: Any, scores: list[SpanScore], backend: AttentionBackend, trained: list[Tensor]
 ) -> tuple[float, float]:
     """Return how far gradients by tree differ from plain ones, relative to their size, and the noise of plain ones."""
     with torch.enable_grad():
-        plain = _gradients(mean_logprobs(model, scores, Strategy.NAIVE), trained)
-        shared = _gradients(mean_logprobs(model, scores, Strategy.TREE, backend), trained)
+        plain = _gradients(mean_logprobs(model, scores, ScoringStrategy.NAIVE), trained)
+        shared = _gradients(mean_logprobs(model, scores, ScoringStrategy.TREE, backend), trained)
         batch = _gradients(_batch_logprobs(model, scores), trained)
         with _eager(model):
-            eager = _gradients(mean_logprobs(model, scores, Strategy.NAIVE), trained)
-    size = math.hypot(*(float(part.norm()) for part in plain)) or 1.0
+            eager = _gradients(mean_logprobs(model, scores, ScoringStrategy.NAIVE), trained)
+    norm = math.hypot(*(float(gradient.norm()) for gradient in plain)) or 1.0
     differences = (
-        math.hypot(*(float((part - reference).norm()) for part, reference in zip(parts, plain, strict=True))) / size
-        for parts in (shared, batch, eager)
+        math.hypot(
+            *(float((gradient - reference).norm()) for gradient, reference in zip(gradients, plain, strict=True))
+        )
+        / norm
+        for gradients in (shared, batch, eager)
     )
     slope, *noise = differences
     return slope, max(noise)
 
 
 def _gradients(values: Tensor, trained: list[Tensor]) -> list[Tensor]:
-    """Return the gradients of a sum in which every score has another weight."""
+    """Return the gradients of a weighted sum of the scores."""
+    # Every score has another weight, so that errors of two scores cannot cancel.
     weights = torch.linspace(1, 2, len(values), dtype=values.dtype, device=values.device)
     gradients: tuple[Tensor | None, ...] = torch.autograd.grad((values * weights).sum(), trained, allow_unused=True)
-    return [torch.zeros(()) if part is None else part.detach() for part in gradients]
+    return [torch.zeros(()) if gradient is None else gradient.detach() for gradient in gradients]
 
 
-def _random_tree(rng: Random, vocabulary: int) -> list[Score]:
-    """A trunk with branches at several depths, and a branch on a branch; long enough for windows to matter."""
+def _random_tree(rng: Random, vocabulary: int) -> list[SpanScore]:
+    """Build a trunk with branches at several depths and a branch on a branch, long enough for windows to matter."""
 
     def draw(count: int) -> list[int]:
         return [rng.randrange(vocabulary) for _ in range(count)]
@@ -289,12 +305,12 @@ def _random_tree(rng: Random, vocabulary: int) -> list[Score]:
     paths = [trunk + draw(8), trunk + draw(12), bough + draw(6), bough[:32] + draw(9), trunk[:10] + draw(15)]
     scores = []
     for number, ids in enumerate(paths):
-        path = Path(tuple(ids), ((Part.STEP, 0),) * len(ids))
-        scores.append(Score(f"branch {number}", path, tuple(range(len(ids) - 5, len(ids)))))
+        path = TokenPath(tuple(ids), ((TokenPart.STEP, 0),) * len(ids))
+        scores.append(SpanScore(f"branch {number}", path, tuple(range(len(ids) - 5, len(ids)))))
     return scores
 
 
-def _other_ending(score: Score, rng: Random, vocabulary: int) -> Score:
-    """The same path with other tokens at its end."""
+def _replace_ending(score: SpanScore, rng: Random, vocabulary: int) -> SpanScore:
+    """Return the score of the same path with other tokens at its end."""
     ids = (*score.path.ids[:-6], *(rng.randrange(vocabulary) for _ in range(6)))
-    return Score(score.name, Path(ids, score.path.parts), score.places)
+    return SpanScore(score.name, TokenPath(ids, score.path.parts), score.positions)

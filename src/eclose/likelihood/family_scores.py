@@ -1,6 +1,6 @@
-"""A family as the scores an objective or a switch test needs: three anchors, and both sides of six comparisons.
+"""Scores of a family that an objective or a switch test needs: three anchors and both sides of six comparisons.
 
-Fifteen scores, nine paths, three prompts. Which of them share tokens is for the tree to find out.
+Together fifteen scores over nine paths and three prompts (appendix D.3). The prefix tree finds which tokens they share.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from eclose.core.edges import COMPARISONS, Comparison, Direction, Edge
 from eclose.core.family import EvidenceEdit, Family, ViewKind
 from eclose.core.response import Trace
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.spans import Score, Tokens
+from eclose.likelihood.spans import CountedTokens, SpanScore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eclose.core.family import View
-    from eclose.likelihood.spans import Path
+    from eclose.likelihood.spans import TokenPath
 
 
 def anchor_name(kind: ViewKind) -> str:
-    """The score of a view's own response under its own input."""
+    """Return the name of the score of a view's response under the view's own input."""
     return f"anchor {kind.value}"
 
 
 def side_name(edge: Edge, direction: Direction, *, preferred: bool) -> str:
-    """One side of a comparison: ``S.o+`` is the preferred step under the original evidence."""
+    """Return the name of one side of a comparison: ``S.o+`` is the preferred step under the original evidence."""
     return f"{edge.value}.{direction.value}{'+' if preferred else '-'}"
 
 
-def response_name(asked: ViewKind, given: ViewKind) -> str:
-    """The score of one view's whole response under another's input."""
-    return f"response {given.value} under {asked.value}"
+def response_name(prompt: ViewKind, response: ViewKind) -> str:
+    """Return the name of the score of one view's complete response under another view's input."""
+    return f"response {response.value} under {prompt.value}"
 
 
 @dataclass(frozen=True)
-class Pack:
-    """A family with one of its evidence edits, ready to be rendered."""
+class FamilyScores:
+    """The scores of a family with one of its evidence edits."""
 
     family: Family
     edit: EvidenceEdit
     renderer: Renderer
-    tokens: Tokens = Tokens.FULL
+    tokens: CountedTokens = CountedTokens.FULL
 
     def _views(self) -> dict[ViewKind, View]:
         return {
@@ -52,44 +52,42 @@ class Pack:
             ViewKind.QUESTION_CF: self.family.question_edit.view,
         }
 
-    def anchors(self, kinds: Iterable[ViewKind] = tuple(ViewKind)) -> list[Score]:
-        """Each view's response under its own input."""
-        found = []
-        for kind in kinds:
-            path = self._path(kind, kind, self._views()[kind].trace, self._views()[kind].answer)
-            found.append(Score(anchor_name(kind), path, path.response(self.tokens)))
-        return found
+    def anchors(self, kinds: Iterable[ViewKind] = tuple(ViewKind)) -> list[SpanScore]:
+        """Return the score of each view's response under its own input."""
+        return [self._response(anchor_name(kind), kind, kind) for kind in kinds]
 
-    def responses(self, pairs: Iterable[tuple[ViewKind, ViewKind]]) -> list[Score]:
-        """Whole responses under given inputs: (input's view, response's view)."""
-        found = []
-        for asked, given in pairs:
-            view = self._views()[given]
-            path = self._path(asked, asked, view.trace, view.answer)
-            found.append(Score(response_name(asked, given), path, path.response(self.tokens)))
-        return found
+    def responses(self, pairs: Iterable[tuple[ViewKind, ViewKind]]) -> list[SpanScore]:
+        """Return the scores of complete responses; a pair is (view of the input, view of the response)."""
+        return [self._response(response_name(prompt, response), prompt, response) for prompt, response in pairs]
 
-    def comparisons(self, kept: Iterable[Comparison] = COMPARISONS) -> list[Score]:
-        """Both sides of each comparison."""
-        return [self._side(comparison, preferred=preferred) for comparison in kept for preferred in (True, False)]
+    def comparisons(self, comparisons: Iterable[Comparison] = COMPARISONS) -> list[SpanScore]:
+        """Return the scores of both sides of each comparison, the preferred side first."""
+        return [self._side(comparison, preferred=side) for comparison in comparisons for side in (True, False)]
 
-    def _side(self, comparison: Comparison, *, preferred: bool) -> Score:
+    def _response(self, name: str, prompt: ViewKind, response: ViewKind) -> SpanScore:
+        view = self._views()[response]
+        path = self._path(prompt, prompt, view.trace, view.answer)
+        return SpanScore(name, path, path.response_positions(self.tokens))
+
+    def _side(self, comparison: Comparison, *, preferred: bool) -> SpanScore:
         view = self._views()[comparison.preferred if preferred else comparison.dispreferred]
         name = side_name(comparison.edge, comparison.direction, preferred=preferred)
+        # Appendix C.2: a support edge scores the first affected step after the gold prefix, an alignment edge the
+        # trace, a closure edge the answer after a fixed trace.
         if comparison.edge is Edge.SUPPORT:
             first = self.edit.first_affected_step
             prefix = self.family.gold.trace.steps[:first]
             trace = Trace((*prefix, view.trace.steps[first]))
             path = self._path(comparison.question, comparison.evidence, trace)
-            return Score(name, path, path.step(first))
+            return SpanScore(name, path, path.step_positions(first))
         if comparison.edge is Edge.ALIGNMENT:
             path = self._path(comparison.question, comparison.evidence, view.trace)
-            return Score(name, path, path.trace())
-        assert comparison.trace is not None
+            return SpanScore(name, path, path.trace_positions())
+        assert comparison.trace is not None  # every closure edge fixes a trace
         trace = self._views()[comparison.trace].trace
         path = self._path(comparison.question, comparison.evidence, trace, view.answer)
-        return Score(name, path, path.answer())
+        return SpanScore(name, path, path.answer_positions())
 
-    def _path(self, question: ViewKind, evidence: ViewKind, trace: Trace, answer: str | None = None) -> Path:
+    def _path(self, question: ViewKind, evidence: ViewKind, trace: Trace, answer: str | None = None) -> TokenPath:
         views = self._views()
-        return self.renderer.path(views[question].question, views[evidence].evidence, trace, answer)
+        return self.renderer.render(views[question].question, views[evidence].evidence, trace, answer)

@@ -80,13 +80,13 @@ class Renderer:
     _responses: dict[str, _Response] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read off the template how a turn opens and ends; refuse a tokenizer without offsets."""
+        """Read from the template how a turn opens and ends; refuse a tokenizer without offsets."""
         self._turn: ReplyTurn = read_reply_turn(self.tokenizer)
         self._before: tuple[int, ...] = tuple(self._encode(self._turn.before)["input_ids"])
         if not self.tokenizer.is_fast:
             raise UserError(
-                f"{self.tokenizer.name_or_path}: the tokenizer is a slow one and tells no offsets. Use a fast one: a "
-                "tokenizer.json beside the model."
+                f"{self.tokenizer.name_or_path}: this is a slow tokenizer, which reports no character offsets. "
+                "Provide a fast one: a tokenizer.json beside the model."
             )
 
     def prompt_text(self, question: str, evidence: Sequence[Passage]) -> str:

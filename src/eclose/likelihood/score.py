@@ -1,6 +1,6 @@
-"""Mean token log-likelihoods of spans, by any of three strategies that must agree.
+"""Mean token log-likelihoods of spans, computed by one of three strategies that agree up to rounding.
 
-Free of any trainer, differentiable, logits only where a token is scored.
+Differentiable and independent of any trainer. Logits are computed only where a token is scored.
 """
 
 from __future__ import annotations
@@ -12,60 +12,66 @@ import torch
 from torch.autograd.function import Function, once_differentiable
 
 from eclose.likelihood.attention import BLOCK, COLUMNS, FLEX, column_inputs, flex_inputs
-from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, chains
+from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_by_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from eclose.likelihood.prefix_tree import Layout, Readout
-    from eclose.likelihood.spans import Score
+    from eclose.likelihood.prefix_tree import Readout, TreeLayout
+    from eclose.likelihood.spans import SpanScore
 
-_AT_A_TIME = 1 << 20
-"""Logits summed at a time."""
+_CHUNK_LOGITS = 1 << 20
+"""Number of logits that are summed at a time."""
 _MASKED_TOKENS = 4_096
-"""Tokens of a forest by mask, whose cost grows with their square; a larger family goes alone."""
+"""Most tokens of a forest scored with a mask, whose cost grows quadratically; a larger family is scored alone."""
 
 
-class Strategy(StrEnum):
-    """How much of the work is shared."""
+class ScoringStrategy(StrEnum):
+    """How much of the computation the scores share."""
 
     NAIVE = "naive"
-    """Every score a sequence of its own, as the published hours suggest the paper ran it; the reference for tests."""
+    """A sequence per score, as the published training hours suggest the paper ran it; the reference for tests."""
     DEDUP = "dedup"
-    """Every distinct path once, scores read off it."""
+    """A sequence per distinct path; all scores of the path are read off it."""
     TREE = "tree"
-    """One tree, one forward."""
+    """One prefix tree and one forward pass."""
 
 
-class Backend(StrEnum):
-    """How attention follows a tree."""
+class AttentionBackend(StrEnum):
+    """How attention is restricted to the paths of a tree."""
 
     SDPA = "sdpa"
-    """A 4-D mask: any device, memory grows with the square of the tree."""
+    """A 4-D mask: runs on any device, memory grows with the square of the tree."""
     COLUMNS = "columns"
-    """Block by block without a mask: cost follows the real query-key pairs."""
+    """Block by block without a mask: the cost follows the query-key pairs of the tree."""
     FLEX = "flex"
     """FlexAttention with a block mask, for a GPU; it has no backward pass on a CPU."""
 
 
-def mean_logprobs(model: Any, scores: Sequence[Score], strategy: Strategy, backend: Backend = Backend.SDPA) -> Tensor:
-    """The mean log-likelihood of every score, in order."""
-    if strategy is Strategy.TREE:
+def mean_logprobs(
+    model: Any,
+    scores: Sequence[SpanScore],
+    strategy: ScoringStrategy,
+    backend: AttentionBackend = AttentionBackend.SDPA,
+) -> Tensor:
+    """Return the mean log-likelihood of every score, in order; a tensor of shape (scores,)."""
+    if strategy is ScoringStrategy.TREE:
         return score_tree(model, ScoredTree.of(scores), backend)
-    groups = [[score] for score in scores] if strategy is Strategy.NAIVE else chains(scores)
-    found: dict[int, Tensor] = {}
+    groups = [[score] for score in scores] if strategy is ScoringStrategy.NAIVE else group_by_path(scores)
+    # By identity: equal scores may occur twice, and comparing paths of thousands of tokens is slow.
+    means: dict[int, Tensor] = {}
     for group in groups:
         values = score_tree(model, ScoredTree.of(group), None)
-        found |= {id(score): value for score, value in zip(group, values, strict=True)}
-    return torch.stack([found[id(score)] for score in scores])
+        means |= {id(score): value for score, value in zip(group, values, strict=True)}
+    return torch.stack([means[id(score)] for score in scores])
 
 
-def score_tree(model: Any, tree: ScoredTree, backend: Backend | None) -> Tensor:
-    """One forward over a tree; a backend of None is for a single path, which plain causal attention serves."""
+def score_tree(model: Any, tree: ScoredTree, backend: AttentionBackend | None) -> Tensor:
+    """Score a tree in one forward pass; a backend of None is for a single path under plain causal attention."""
     device = next(model.parameters()).device
-    layout = tree.layout.padded(BLOCK) if backend is Backend.FLEX else tree.layout
+    layout = tree.layout.pad(BLOCK) if backend is AttentionBackend.FLEX else tree.layout
     logits = model(
         input_ids=torch.as_tensor(layout.ids, device=device)[None],
         position_ids=torch.as_tensor(layout.positions, device=device)[None],
@@ -73,25 +79,25 @@ def score_tree(model: Any, tree: ScoredTree, backend: Backend | None) -> Tensor:
         use_cache=False,
         **_attention(layout, backend, device),
     ).logits
-    # Flattened and not indexed: the gradient of an index would be one more copy of all logits.
-    return _means(logits.flatten(0, 1), tree.readout)
+    # Flattened rather than indexed: the gradient of an index would be another copy of all logits.
+    return _average_targets(logits.flatten(0, 1), tree.readout)
 
 
-def _attention(layout: Layout, backend: Backend | None, device: torch.device) -> dict[str, Any]:
+def _attention(layout: TreeLayout, backend: AttentionBackend | None, device: torch.device) -> dict[str, Any]:
     if backend is None:
         return {}
-    if backend is Backend.COLUMNS:
+    if backend is AttentionBackend.COLUMNS:
         return column_inputs(layout, device)
-    if backend is Backend.FLEX:
+    if backend is AttentionBackend.FLEX:
         return flex_inputs(layout, device)
     return {"attention_mask": torch.as_tensor(layout.mask, device=device)[None, None]}
 
 
-def _means(logits: Tensor, readout: Readout) -> Tensor:
-    """Log-probabilities of the targets, averaged within each score. One row serves all its targets."""
+def _average_targets(logits: Tensor, readout: Readout) -> Tensor:
+    """Average the log-probabilities of the targets within each score; logits are (rows, vocabulary)."""
     row_of, targets, score_of, counts = (
-        torch.as_tensor(part, device=logits.device)
-        for part in (readout.row_of, readout.targets, readout.score_of, readout.counts)
+        torch.as_tensor(array, device=logits.device)
+        for array in (readout.row_of, readout.targets, readout.score_of, readout.counts)
     )
     logprobs: Tensor = _Logprobs.apply(logits, row_of, targets)  # type: ignore[no-untyped-call]
     sums = torch.zeros(len(counts), dtype=logprobs.dtype, device=logits.device)
@@ -100,17 +106,17 @@ def _means(logits: Tensor, readout: Readout) -> Tensor:
 
 
 class _Logprobs(Function):
-    """Log-probabilities of targets, of which a row may have many or none.
+    """Log-probabilities of targets; a row may have several targets or none.
 
-    Vocabularies are large, so nothing of the size of the logits is made: sums go over a few rows at a time in full
-    precision, and the gradient is written over the logits, which nobody needs any more. A second backward pass through
-    the same graph is refused by autograd, which sees that they changed.
+    Vocabularies are large, so no second tensor of the size of the logits is allocated: sums run over a few rows at a
+    time in full precision, and the gradient overwrites the logits, which are not needed afterwards. Autograd refuses a
+    second backward pass through the same graph, because it detects that the saved logits have changed.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, row_of: Tensor, targets: Tensor) -> Tensor:
         dtype = torch.float64 if logits.dtype is torch.float64 else torch.float32
-        lse = torch.cat([some.to(dtype).logsumexp(-1) for some in _few_rows(logits)])
+        lse = torch.cat([chunk.to(dtype).logsumexp(-1) for chunk in _split_rows(logits)])
         logprobs = logits[row_of, targets].to(dtype) - lse[row_of]
         ctx.save_for_backward(logits, lse, row_of, targets, logprobs)
         return logprobs
@@ -120,56 +126,58 @@ class _Logprobs(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         logits, lse, row_of, targets, logprobs = ctx.saved_tensors
         per_row = torch.zeros_like(lse).index_add_(0, row_of, grad)
-        # The same token of the same row may be scored more than once; what it gets is the sum, written once.
+        # A token of a row may be scored more than once; its gradient is the sum, written once.
         tokens, which = torch.unique(row_of * logits.shape[1] + targets, return_inverse=True)
         scored = grad.new_zeros(len(tokens)).index_add_(0, which, grad)[which] - per_row[row_of] * logprobs.exp()
-        done = 0
-        for some in _few_rows(logits):
-            here = slice(done, done := done + len(some))
-            softmax = (some.to(lse.dtype) - lse[here, None]).exp_()
-            some.copy_(softmax.mul_(-per_row[here, None]))
+        # d logprob / d logits = one_hot(target) - softmax; the softmax part first, then the targets over it.
+        stop = 0
+        for chunk in _split_rows(logits):
+            rows = slice(stop, stop := stop + len(chunk))
+            softmax = (chunk.to(lse.dtype) - lse[rows, None]).exp_()
+            chunk.copy_(softmax.mul_(-per_row[rows, None]))
         logits[row_of, targets] = scored.to(logits.dtype)
         return logits, None, None
 
 
-def _few_rows(logits: Tensor) -> tuple[Tensor, ...]:
-    """As many rows at a time as stay in a cache."""
-    return torch.split(logits, max(1, _AT_A_TIME // logits.shape[1]))
+def _split_rows(logits: Tensor) -> tuple[Tensor, ...]:
+    """Split logits into chunks of as many rows as stay in a cache."""
+    return torch.split(logits, max(1, _CHUNK_LOGITS // logits.shape[1]))
 
 
-def tokens_allowed(budget: int, backend: Backend) -> int:
-    """Return how many tokens a forward may have: the budget, or less where a mask makes every pair of them cost.
+def limit_tokens(budget: int, backend: AttentionBackend) -> int:
+    """Return the most tokens of a forward pass: the budget, or fewer where a mask makes every pair of tokens cost.
 
-    Of the pairs of a 16,384-token forest of families fewer than a tenth are seen, and a mask computes them all: on an
-    8B model that adds two thirds to the work of the linear layers, and a sixth at 4,096 tokens.
+    Fewer than a tenth of the pairs of a 16,384-token forest are attended to, and a mask computes all of them: on an 8B
+    model that adds two thirds to the work of the linear layers, and a sixth at 4,096 tokens.
     """
-    return min(budget, _MASKED_TOKENS) if backend is Backend.SDPA else budget
+    return min(budget, _MASKED_TOKENS) if backend is AttentionBackend.SDPA else budget
 
 
-def forests(families: Sequence[Sequence[Score]], budget: int) -> list[list[int]]:
-    """Families to be scored in one forward each: as many as fit into a budget of tokens, in the given order.
+def pack_forests(families: Sequence[Sequence[SpanScore]], budget: int) -> list[list[int]]:
+    """Group consecutive families so that each group's tree fits into a budget of tokens; return family numbers.
 
-    What families have in common, such as system prompt and demonstrations, counts once per forest. A family larger
-    than the budget goes alone: nothing is cut.
+    Tokens that families share, such as system prompt and demonstrations, count once per forest. A family larger than
+    the budget forms a group of its own: no path is truncated.
     """
     groups: list[list[int]] = []
     tree = PrefixTree()
     for number, scores in enumerate(families):
-        grown = _grow(tree, scores)
-        if not groups or grown > budget:
+        tokens = _insert_scores(tree, scores)
+        if not groups or tokens > budget:
             groups.append([])
             tree = PrefixTree()
-            _grow(tree, scores)
+            _insert_scores(tree, scores)
         groups[-1].append(number)
     return groups
 
 
-def _grow(tree: PrefixTree, scores: Sequence[Score]) -> int:
+def _insert_scores(tree: PrefixTree, scores: Sequence[SpanScore]) -> int:
+    """Insert the paths of scores and return the number of nodes."""
     for score in scores:
-        tree.insert(score.path.ids[: score.places[-1] + 1])
+        tree.insert(score.prefix)
     return len(tree)
 
 
-def attention_name(backend: Backend) -> str:
-    """What to pass to Transformers as ``attn_implementation``."""
-    return {Backend.SDPA: "sdpa", Backend.COLUMNS: COLUMNS, Backend.FLEX: FLEX}[backend]
+def attention_name(backend: AttentionBackend) -> str:
+    """Return the ``attn_implementation`` under which Transformers runs a backend."""
+    return {AttentionBackend.SDPA: "sdpa", AttentionBackend.COLUMNS: COLUMNS, AttentionBackend.FLEX: FLEX}[backend]

@@ -1,6 +1,6 @@
-"""A response as tokens that know their part: number, step, delimiter, answer, end of turn.
+"""Token paths and the spans of them that are scored.
 
-Plain values; nothing here needs a tokenizer or a model.
+Every token of a path carries the part of the response it belongs to. Plain values: no tokenizer and no model is needed.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Part(StrEnum):
-    """What a token belongs to."""
+class TokenPart(StrEnum):
+    """Part of a prompt and response that a token belongs to."""
 
     PROMPT = "prompt"
     NUMBER = "number"
@@ -20,68 +20,77 @@ class Part(StrEnum):
     END = "end"
 
 
-class Tokens(StrEnum):
-    """Which tokens of a response count when a whole response is scored."""
+class CountedTokens(StrEnum):
+    """Tokens that count when a complete response is scored."""
 
     FULL = "full"
-    """All of them: the model learns the layout, and to stop."""
+    """All tokens, so that the model also learns the layout and when to stop."""
     CONTENT = "content"
-    """Steps and answer alone."""
+    """Tokens of the steps and the answer only."""
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A stretch of text with its part; steps are counted from zero."""
+class TextSegment:
+    """A piece of response text with its part; steps are numbered from zero."""
 
-    part: Part
+    part: TokenPart
     text: str
     step: int | None = None
 
 
 @dataclass(frozen=True)
-class Path:
-    """A prompt and a response, or the beginning of one, as tokens."""
+class TokenPath:
+    """A prompt followed by a response, or by the beginning of one, as tokens.
+
+    The methods return token positions, counted from zero at the first token of the prompt.
+    """
 
     ids: tuple[int, ...]
-    parts: tuple[tuple[Part, int | None], ...]
-    """The part of every token, and the step it belongs to."""
+    parts: tuple[tuple[TokenPart, int | None], ...]
+    """The part of every token and, for ``STEP``, the number of the step."""
 
     def __post_init__(self) -> None:
-        """Tokens and parts go together."""
+        """Check that every token has a part."""
         if len(self.ids) != len(self.parts):
             raise ValueError(f"{len(self.ids)} tokens, but parts for {len(self.parts)}")
 
-    def step(self, number: int) -> tuple[int, ...]:
-        """The places of one step's tokens."""
-        return self._where(lambda part, step: part is Part.STEP and step == number)
+    def step_positions(self, number: int) -> tuple[int, ...]:
+        """Return the positions of a step's tokens."""
+        return tuple(n for n, (part, step) in enumerate(self.parts) if part is TokenPart.STEP and step == number)
 
-    def trace(self) -> tuple[int, ...]:
-        """The places of all steps' tokens, without their numbers."""
-        return self._where(lambda part, _: part is Part.STEP)
+    def trace_positions(self) -> tuple[int, ...]:
+        """Return the positions of the tokens of all steps, without the step numbers."""
+        return self._positions(TokenPart.STEP)
 
-    def answer(self) -> tuple[int, ...]:
-        """The places of the answer's tokens, without label and end of turn."""
-        return self._where(lambda part, _: part is Part.ANSWER)
+    def answer_positions(self) -> tuple[int, ...]:
+        """Return the positions of the answer's tokens, without answer marker and end of turn."""
+        return self._positions(TokenPart.ANSWER)
 
-    def response(self, tokens: Tokens) -> tuple[int, ...]:
-        """The places of the response's tokens."""
-        if tokens is Tokens.CONTENT:
-            return self._where(lambda part, _: part in (Part.STEP, Part.ANSWER))
-        return self._where(lambda part, _: part is not Part.PROMPT)
+    def response_positions(self, counted: CountedTokens) -> tuple[int, ...]:
+        """Return the positions of the response's tokens that count."""
+        if counted is CountedTokens.CONTENT:
+            return self._positions(TokenPart.STEP, TokenPart.ANSWER)
+        return tuple(n for n, (part, _) in enumerate(self.parts) if part is not TokenPart.PROMPT)
 
-    def _where(self, wanted: object) -> tuple[int, ...]:
-        return tuple(place for place, part in enumerate(self.parts) if wanted(*part))  # type: ignore[operator]
+    def _positions(self, *parts: TokenPart) -> tuple[int, ...]:
+        return tuple(n for n, (part, _) in enumerate(self.parts) if part in parts)
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """A mean log-likelihood to be had: which tokens of which path."""
+class SpanScore:
+    """A score to compute: the mean log-likelihood of some tokens of a path."""
 
     name: str
-    path: Path
-    places: tuple[int, ...]
+    path: TokenPath
+    positions: tuple[int, ...]
+    """Positions of the scored tokens in ascending order."""
 
     def __post_init__(self) -> None:
-        """A score of nothing is no score, and the first token of a text has nothing before it."""
-        if not self.places or self.places[0] == 0:
-            raise ValueError(f"{self.name}: there is no token to score, or one that nothing precedes")
+        """Check that there are tokens, each with a token before it that predicts it."""
+        if not self.positions or self.positions[0] == 0:
+            raise ValueError(f"{self.name}: no token to score, or the first token of the path, which nothing predicts")
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """Tokens of the path up to the last scored one."""
+        return self.path.ids[: self.positions[-1] + 1]

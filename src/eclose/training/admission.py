@@ -17,14 +17,14 @@ import eclose
 from eclose.core.family import Family, ViewKind
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError, UserError
-from eclose.likelihood.family_scores import Pack
-from eclose.likelihood.render import TOO_LONG, Renderer, TooLongError, response_segments
+from eclose.likelihood.family_scores import FamilyScores
+from eclose.likelihood.render import TOO_LONG, PathTooLongError, Renderer, response_segments
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import Tally
-from eclose.store.records.families import failed_gate
+from eclose.store.records.counts import RecordCounter
+from eclose.store.records.families import find_failed_gate
 from eclose.store.records.indexed import IndexedFile, index_file
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.manifest import file_hash
+from eclose.store.runs.manifest import hash_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class Admission(NamedTuple):
     """Families of a file that can be trained on, the counts, and the records left out with their reasons."""
 
     families: IndexedFile[Family]
-    tally: Tally
+    tally: RecordCounter
     left_out: list[ReadRecord[Family]]
 
 
@@ -76,7 +76,7 @@ def _decide(path: Path, renderer: Renderer, tick: Callable[[], None]) -> Admissi
 
     def refuse(family: Family) -> str | None:
         tick()
-        if reason := failed_gate(family):
+        if reason := find_failed_gate(family):
             return reason
         return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG
 
@@ -88,10 +88,10 @@ def _fits(family: Family, renderer: Renderer) -> bool:
     crossed = [(asked, answered) for asked in ViewKind for answered in ViewKind]
     try:
         for edit in family.evidence_edits:
-            pack = Pack(family, edit, renderer)
+            pack = FamilyScores(family, edit, renderer)
             pack.responses(crossed)
             pack.comparisons()
-    except TooLongError:
+    except PathTooLongError:
         return False
     return True
 
@@ -143,7 +143,7 @@ def _key(path: Path, renderer: Renderer) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     vocabulary = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
     prompt = renderer.prompt_text("", ())
-    return content_hash([file_hash(path), vocabulary, prompt, renderer.max_length, eclose.__version__])
+    return content_hash([hash_file(path), vocabulary, prompt, renderer.max_length, eclose.__version__])
 
 
 def _recorded(record: Path, key: str | None, path: Path) -> Admission | None:
@@ -155,7 +155,7 @@ def _recorded(record: Path, key: str | None, path: Path) -> Admission | None:
     if kept.get("key") != key:
         return None
     counts = kept["counts"]
-    tally = Tally(counts["received"], counts["accepted"], *(Counter(counts[name]) for name in _REASONS))
+    tally = RecordCounter(counts["received"], counts["accepted"], *(Counter(counts[name]) for name in _REASONS))
     index = IndexedFile.restored(path, Family, kept["families"])
     return Admission(index, tally, [_left_out(row) for row in kept["left_out"]])
 

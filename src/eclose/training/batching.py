@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from torch.utils.data import Sampler
 
-from eclose.core.edit_selection import drawn_edit, fixed_edit
-from eclose.likelihood.family_scores import Pack
+from eclose.core.edit_selection import draw_edit, select_fixed_edit
+from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import Strategy, forests
-from eclose.likelihood.spans import Score, Tokens
+from eclose.likelihood.score import ScoringStrategy, pack_forests
+from eclose.likelihood.spans import CountedTokens, SpanScore
 from eclose.training.objective import Objective
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def share(update: Sequence[int], epoch: int | None, rank: int, world: int) -> li
 class Forest:
     """Families scored in one forward."""
 
-    scores: tuple[Score, ...]
+    scores: tuple[SpanScore, ...]
     bounds: tuple[tuple[int, int], ...]
     """Where each family's scores begin and end."""
     weights: tuple[float, ...]
@@ -130,7 +130,7 @@ class Forest:
     @property
     def plain_tokens(self) -> int:
         """Tokens if every score were a sequence of its own."""
-        return sum(score.places[-1] + 1 for score in self.scores)
+        return sum(score.positions[-1] + 1 for score in self.scores)
 
     def without_weight(self) -> Forest:
         """The same work, counting nothing."""
@@ -144,26 +144,26 @@ class Planter:
     families: Families
     renderer: Renderer
     objective: Objective
-    tokens: Tokens
-    strategy: Strategy
+    tokens: CountedTokens
+    strategy: ScoringStrategy
     budget: int
     seed: int
 
-    def __getitem__(self, draw: Draw) -> tuple[Draw, list[Score]]:
+    def __getitem__(self, draw: Draw) -> tuple[Draw, list[SpanScore]]:
         """A family's scores under the edit of its turn."""
         family = self.families[draw.index]
-        edit = fixed_edit(family) if draw.epoch is None else drawn_edit(family, self.seed, draw.epoch)
-        return draw, self.objective.scores(Pack(family, edit, self.renderer, self.tokens))
+        edit = select_fixed_edit(family) if draw.epoch is None else draw_edit(family, self.seed, draw.epoch)
+        return draw, self.objective.scores(FamilyScores(family, edit, self.renderer, self.tokens))
 
     def __len__(self) -> int:
         """How many families there are."""
         return len(self.families)
 
-    def plant(self, drawn: Sequence[tuple[Draw, list[Score]]]) -> list[Forest]:
+    def plant(self, drawn: Sequence[tuple[Draw, list[SpanScore]]]) -> list[Forest]:
         """As few forwards as the budget allows; without a tree, every family has its own."""
         scores = [found for _, found in drawn]
-        if self.strategy is Strategy.TREE:
-            groups = forests(scores, self.budget)
+        if self.strategy is ScoringStrategy.TREE:
+            groups = pack_forests(scores, self.budget)
         else:
             groups = [[number] for number in range(len(scores))]
         return [
@@ -171,8 +171,8 @@ class Planter:
             for group in groups
         ]
 
-    def _forest(self, families: Sequence[list[Score]], weights: Sequence[float]) -> Forest:
+    def _forest(self, families: Sequence[list[SpanScore]], weights: Sequence[float]) -> Forest:
         every = tuple(score for scores in families for score in scores)
         bounds = tuple(pairwise(accumulate(map(len, families), initial=0)))
-        tree = ScoredTree.of(every) if self.strategy is Strategy.TREE else None
+        tree = ScoredTree.of(every) if self.strategy is ScoringStrategy.TREE else None
         return Forest(every, bounds, tuple(weights), tree)

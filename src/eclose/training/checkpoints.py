@@ -14,7 +14,7 @@ from eclose.core.identity import content_hash
 from eclose.errors import UserError
 from eclose.models.weights import ADAPTER_WEIGHTS
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.runs.manifest import file_hash
+from eclose.store.runs.manifest import hash_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,4 +108,4 @@ def _sweep(target: Path) -> None:
 
 
 def _adapter_hash(folder: Path) -> str:
-    return content_hash([file_hash(folder / name) for name in _ADAPTER])
+    return content_hash([hash_file(folder / name) for name in _ADAPTER])

@@ -10,8 +10,8 @@ from transformers import TrainingArguments
 
 from eclose.core.edges import Edge
 from eclose.errors import SettingError
-from eclose.likelihood.score import Backend, Strategy
-from eclose.likelihood.spans import Tokens
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy
+from eclose.likelihood.spans import CountedTokens
 from eclose.protocol.response_prompt import Order
 from eclose.training.objective import Hinge, Method
 
@@ -112,10 +112,10 @@ class EClosureConfig(TrainingArguments):
     def _problems(self) -> Iterator[str]:
         choices = {
             "method": Method,
-            "response_tokens": Tokens,
+            "response_tokens": CountedTokens,
             "order": Order,
-            "strategy": (AUTO, *Strategy),
-            "backend": (AUTO, *Backend),
+            "strategy": (AUTO, *ScoringStrategy),
+            "backend": (AUTO, *AttentionBackend),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in list(allowed):

@@ -21,8 +21,8 @@ from eclose.likelihood.family_scores import anchor_name, response_name, side_nam
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eclose.likelihood.family_scores import Pack
-    from eclose.likelihood.spans import Score
+    from eclose.likelihood.family_scores import FamilyScores
+    from eclose.likelihood.spans import SpanScore
 
 
 class Method(StrEnum):
@@ -85,7 +85,7 @@ class Objective:
     anchors: tuple[ViewKind, ...]
     terms: tuple[Term, ...]
 
-    def scores(self, pack: Pack) -> list[Score]:
+    def scores(self, pack: FamilyScores) -> list[SpanScore]:
         """The scores a family needs under this objective, each once."""
         wanted = {name for term in self.terms for name in (term.preferred, term.dispreferred)}
         found = pack.anchors(self.anchors)

@@ -19,7 +19,7 @@ from eclose.protocol.response_prompt import Order, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.manifest import Manifest, file_hashes, read_manifest, work_hash
+from eclose.store.runs.manifest import Manifest, hash_files, hash_work, read_manifest
 from eclose.training.admission import admit
 from eclose.training.checkpoints import COMPLETE, RECIPE, checkpoints
 from eclose.training.recipe import Recipe, deciding, differing, resolved_settings
@@ -137,12 +137,12 @@ class _Run:
     @cached_property
     def hashes(self) -> dict[str, str]:
         """The files of families by name, each with its hash; read once, since they may be large."""
-        return file_hashes([path for path in (self.families, self.development) if path])
+        return hash_files([path for path in (self.families, self.development) if path])
 
     @cached_property
     def work(self) -> str:
         """The identity of the run: a hash of resolved settings and of the families."""
-        return work_hash("train", self.deciding, self.hashes)
+        return hash_work("train", self.deciding, self.hashes)
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class _Run:
         with AtomicFile(self.out / "metrics.jsonl") as file:
             for line in trainer.state.log_history:
                 file.write(json.dumps(line).encode() + b"\n")
-        outputs = file_hashes([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / "metrics.jsonl"])
+        outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / "metrics.jsonl"])
         took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
         manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=took)
         manifest.write(self.out / "manifest.json")

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from eclose.core.edges import COMPARISONS, Direction, Edge
-from eclose.core.edit_selection import fixed_edit
+from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import Source
 from eclose.core.three_valued import conjunction
 from eclose.errors import UserError
-from eclose.likelihood.family_scores import Pack, side_name
-from eclose.likelihood.render import TOO_LONG, TooLongError
+from eclose.likelihood.family_scores import FamilyScores, side_name
+from eclose.likelihood.render import TOO_LONG, PathTooLongError
 from eclose.stats.arrays import codes
 from eclose.stats.bootstrap import SettingTable, bootstrap_settings, shared_questions
 from eclose.stats.intervals import Estimate
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from eclose.core.family import EvidenceEdit, Family
     from eclose.core.three_valued import Label
-    from eclose.likelihood.exactness_check import Choice
+    from eclose.likelihood.exactness_check import ScoringChoice
     from eclose.likelihood.render import Renderer
-    from eclose.likelihood.spans import Score
+    from eclose.likelihood.spans import SpanScore
 
 BACKBONE = "backbone"
 """The name of a model as it is, beside adapters on it."""
@@ -121,14 +121,14 @@ class FamilySwitch:
 class _Packed(NamedTuple):
     family: Family
     edit: EvidenceEdit
-    scores: list[Score]
+    scores: list[SpanScore]
 
 
 def switch(
     families: Iterable[ReadRecord[Family]],
     model: Any,
     renderer: Renderer,
-    choice: Choice,
+    choice: ScoringChoice,
     *,
     tokens_per_forward: int = 16_384,
     system: str = BACKBONE,
@@ -150,19 +150,21 @@ def switch(
 def _packed(record: ReadRecord[Family], renderer: Renderer) -> ReadRecord[_Packed]:
     if record.value is None:
         return cast("ReadRecord[_Packed]", record)
-    edit = fixed_edit(record.value)
+    edit = select_fixed_edit(record.value)
     try:
-        scores = Pack(record.value, edit, renderer).comparisons()
-    except TooLongError:
+        scores = FamilyScores(record.value, edit, renderer).comparisons()
+    except PathTooLongError:
         return ReadRecord(record.where, rejected=TOO_LONG)
     return ReadRecord(record.where, value=_Packed(record.value, edit, scores))
 
 
-def _scored(model: Any, families: Sequence[list[Score]], choice: Choice, budget: int) -> Iterator[dict[str, float]]:
+def _scored(
+    model: Any, families: Sequence[list[SpanScore]], choice: ScoringChoice, budget: int
+) -> Iterator[dict[str, float]]:
     """The scores of each family by name, as many families in one forward as the budget has tokens for."""
-    from eclose.likelihood.score import forests, mean_logprobs, tokens_allowed  # noqa: PLC0415 - reading needs no torch
+    from eclose.likelihood.score import limit_tokens, mean_logprobs, pack_forests  # noqa: PLC0415 - reading needs no torch
 
-    for forest in forests(families, tokens_allowed(budget, choice.backend)):
+    for forest in pack_forests(families, limit_tokens(budget, choice.backend)):
         scores = [score for number in forest for score in families[number]]
         with _evaluating(model):
             values = iter(mean_logprobs(model, scores, choice.strategy, choice.backend).tolist())

@@ -19,10 +19,10 @@ from transformers.trainer_utils import EvalLoopOutput, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
 from eclose.errors import SettingError
-from eclose.likelihood.exactness_check import Choice, choose, set_attention
+from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring, set_attention
 from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import Backend, Strategy, mean_logprobs, score_tree, tokens_allowed
-from eclose.likelihood.spans import Tokens
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_tokens, mean_logprobs, score_tree
+from eclose.likelihood.spans import CountedTokens
 from eclose.protocol.response_prompt import Order, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.training.batching import FamilyList, Planter, UpdateSampler, share
@@ -136,9 +136,9 @@ class EClosureTrainer(Trainer):
             families,
             self.renderer,
             self.objective,
-            Tokens(self.args.response_tokens),
+            CountedTokens(self.args.response_tokens),
             self.choice.strategy,
-            tokens_allowed(self.args.tokens_per_forward, self.choice.backend),
+            limit_tokens(self.args.tokens_per_forward, self.choice.backend),
             self.args.seed,
         )
         return UpdateLoader(
@@ -305,7 +305,7 @@ class EClosureTrainer(Trainer):
             (folder / RECIPE).write_text(json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _settled(model: Any, args: EClosureConfig) -> Choice:
+def _settled(model: Any, args: EClosureConfig) -> ScoringChoice:
     """Return how the model is scored, as the first process finds by trying.
 
     Where weights are sharded later, other processes may have none to try yet, and the first has them on its CPU: what
@@ -316,8 +316,8 @@ def _settled(model: Any, args: EClosureConfig) -> Choice:
     strategy: Any = args.strategy
     backend: Any = args.backend
     if backend == AUTO and args.device.type != "cpu" and next(model.parameters()).device.type == "cpu":
-        backend = Backend.SDPA
-    choices = [choose(model, strategy, backend) if args.process_index == 0 else None]
+        backend = AttentionBackend.SDPA
+    choices = [choose_scoring(model, strategy, backend) if args.process_index == 0 else None]
     if args.world_size > 1:
         broadcast_object_list(choices)
     (choice,) = choices
@@ -332,14 +332,14 @@ def _partitioned(model: Any) -> bool:
     return any(hasattr(weight, "ds_id") and not weight.numel() for weight in model.parameters())
 
 
-def _untried(args: EClosureConfig) -> Choice:
+def _untried(args: EClosureConfig) -> ScoringChoice:
     reason = "ZeRO-3 split the weights while they were loaded, so a tree cannot be tried on them"
     launch = "accelerate launch --config_file recipes/accelerate/deepspeed_zero3.yaml"
-    if args.strategy == Strategy.TREE:
+    if args.strategy == ScoringStrategy.TREE:
         raise SettingError(f"strategy = tree: {reason}. Leave --deepspeed out and start with: {launch}")
-    strategy = Strategy.DEDUP if args.strategy == AUTO else Strategy(args.strategy)
+    strategy = ScoringStrategy.DEDUP if args.strategy == AUTO else ScoringStrategy(args.strategy)
     message = f"scored path by path, not by tree: {reason}. For trees leave --deepspeed out and start with: {launch}"
-    return Choice(strategy, Backend.SDPA, message)
+    return ScoringChoice(strategy, AttentionBackend.SDPA, message)
 
 
 def _families(dataset: Any) -> Any:

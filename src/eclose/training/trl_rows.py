@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.core.edges import Direction
-from eclose.core.edit_selection import fixed_edit
+from eclose.core.edit_selection import select_fixed_edit
 from eclose.protocol.response_prompt import completion_text
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _both_ways(
 
 
 def _edits(family: Family, edits: Edits) -> tuple[EvidenceEdit, ...]:
-    return family.evidence_edits if edits is Edits.ALL else (fixed_edit(family),)
+    return family.evidence_edits if edits is Edits.ALL else (select_fixed_edit(family),)
 
 
 def _asked(view: View, prompt: ResponsePrompt) -> Messages:

@@ -186,7 +186,7 @@ def test_an_adapter_of_another_model_is_refused_and_leaves_no_mark(local, tmp_pa
 
 
 def test_what_cannot_be_done_is_said(local, tokenizer, monkeypatch):
-    with pytest.raises(SettingError, match="verdict: a model in this process writes free text"):
+    with pytest.raises(SettingError, match="verdict: a model in this process cannot follow a JSON schema"):
         local.complete_all([replace(request("x"), schema=ReplySchema("verdict", {}))])
     with pytest.raises(SettingError, match="reports no log-probabilities"):
         local.complete_all([request("x", top_logprobs=2)])
@@ -246,7 +246,7 @@ def test_batches_are_halved_where_memory_runs_out(local, monkeypatch, error):
 
 def test_one_request_too_large_for_memory_is_a_sentence(local, monkeypatch):
     failing(local, monkeypatch, torch.OutOfMemoryError("CUDA out of memory."), 1)
-    with pytest.raises(UserError, match=r"request \d: \d+ tokens do not fit into memory even alone"):
+    with pytest.raises(UserError, match=r"request \d: \d+ tokens do not fit into memory even in a batch of one"):
         local.complete_all(REQUESTS)
 
 
