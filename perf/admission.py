@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from eclose.likelihood.render import Renderer
 from eclose.models.weights import load_tokenizer
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 from eclose.training import admission
 from eclose.world.make.families import make_families
 from tree_cost import packaged_weights
@@ -39,7 +39,7 @@ def timed(work: Callable[[], admission.Admission]) -> tuple[float, admission.Adm
 def ratio(profile: str, folder: Path) -> float:
     """Return how many times faster a profile's families are admitted, and print the milliseconds of each."""
     path, record = folder / f"{profile}.jsonl", folder / f"{profile}.admission.json"
-    write(path, islice(make_families(profile, 7), FAMILIES))
+    write_records(path, islice(make_families(profile, 7), FAMILIES))
     tokenizer = load_tokenizer(packaged_weights())
     ours, quick = timed(lambda: admission.admit(path, Renderer(tokenizer), record=record))
     again, kept = timed(lambda: admission.admit(path, Renderer(tokenizer), record=record))

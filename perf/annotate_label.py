@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.annotation.label_sample import draw
+from eclose.annotation.label_sample import draw_sample
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.verdict import Verdict
 from eclose.demo import answered
@@ -71,7 +71,7 @@ def covered(
     truths: Sequence[SettledVerdict], judgments: Sequence[Judgment], n: int, seed: int
 ) -> dict[JudgedLabel, tuple[bool, float]]:
     """For every rate whether the corrected interval holds the truth, and how wide it is."""
-    sample = draw((one.response_id for one in truths), judgments, n=n, seed=seed)
+    sample = draw_sample((one.response_id for one in truths), judgments, n=n, seed=seed)
     chosen = set(sample.chosen)
     told = [one for one in truths if one.response_id in chosen]
     settings = JudgeSettings().identity

@@ -32,9 +32,15 @@ from eclose.core.family import Family
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import Manifest, read_manifest
-from eclose.store.runs.runner import READ, read_value
+from eclose.store.runs.runner import READ_STAGE, decode_outcome
 from eclose.world.faulty.bad_sources import make_sources
-from eclose.world.oracle.family_conditions import defects, edit_defects, gold_defects, retarget_defects, source_defects
+from eclose.world.oracle.family_conditions import (
+    find_evidence_edit_defects,
+    find_family_defects,
+    find_gold_defects,
+    find_question_edit_defects,
+    find_source_defects,
+)
 from judge_http import serving
 
 if TYPE_CHECKING:
@@ -68,9 +74,9 @@ def write_sources(folder: Path, count: int) -> dict[str, str | None]:
             for source in make_sources(profile, SEED, round(processed * count / ALL), spoilt):
                 planted[source.instance.id] = source.kind
                 made.append(source.instance)
-        jsonl.write(folder / "pilot.jsonl", made[:: max(1, len(made) // PILOT)])
+        jsonl.write_records(folder / "pilot.jsonl", made[:: max(1, len(made) // PILOT)])
         (folder / "planted.json").write_text(json.dumps(planted))
-        jsonl.write(path, made)
+        jsonl.write_records(path, made)
     found: dict[str, str | None] = json.loads((folder / "planted.json").read_text())
     return found
 
@@ -133,16 +139,16 @@ def print_funnel(manifest: Manifest) -> None:
 
 def wrong_families(out: Path) -> list[str]:
     """Families that are not right by the oracle."""
-    families = jsonl.read(out / "families.jsonl", Family)
-    return [f"{family.id}: {wrong}" for family in families if (wrong := defects(family))]
+    families = jsonl.read_records(out / "families.jsonl", Family)
+    return [f"{family.id}: {wrong}" for family in families if (wrong := find_family_defects(family))]
 
 
 def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
     """Spoilt sources that got past the screen: to a family, or to a part in which they were refused."""
-    past = {family.source.id for family in jsonl.read(out / "families.jsonl", Family)}
+    past = {family.source.id for family in jsonl.read_records(out / "families.jsonl", Family)}
     for line in (out / "families.jsonl.rejected.jsonl").read_text().splitlines():
         told = json.loads(line)
-        if told["stage"] not in (READ, Part.SCREEN):
+        if told["stage"] not in (READ_STAGE, Part.SCREEN):
             past.add(told["id"])
     return [name for name, kind in planted.items() if kind is not None and name in past]
 
@@ -171,11 +177,11 @@ async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
         for part in Part:
             passed = wrong = 0
             where: Counter[str] = Counter()
-            async for outcome in ledger.outcomes(part):
+            async for outcome in ledger.read_outcomes(part):
                 if outcome.kind != "accepted":
                     continue
                 packed = part in (Part.PACK, Part.REVERIFY)
-                value: Any = read_value(Family if packed else Draft, outcome)
+                value: Any = decode_outcome(Family if packed else Draft, outcome)
                 places = list(wrong_places(value))
                 passed, wrong = passed + 1, wrong + bool(places)
                 where.update(places)
@@ -185,15 +191,15 @@ async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
 
 def wrong_places(value: Family | Draft) -> Iterator[str]:
     """Which parts of what is there so far are wrong by the oracle."""
-    if any(source_defects(value.source)):
+    if any(find_source_defects(value.source)):
         yield "source"
     if value.gold is None:
         return
-    if any(gold_defects(value.source, value.gold)):
+    if any(find_gold_defects(value.source, value.gold)):
         yield "target"
-    if any(any(edit_defects(value.gold, edit)) for edit in value.evidence_edits):
+    if any(any(find_evidence_edit_defects(value.gold, edit)) for edit in value.evidence_edits):
         yield "evidence"
-    if value.question_edit is not None and any(retarget_defects(value.gold, value.question_edit.view)):
+    if value.question_edit is not None and any(find_question_edit_defects(value.gold, value.question_edit.view)):
         yield "question"
 
 

@@ -38,11 +38,11 @@ from eclose.judging.judge_response import requests
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validate import read as read_validation
-from eclose.metrics.judge_agreement import DIRECT
+from eclose.metrics.judge_agreement import DIRECT_LABELS
 from eclose.store.records import jsonl
-from eclose.world.faulty.broken_responses import PLANS, Plan, Sabotaged, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
 from eclose.world.make.instances import make_item
-from eclose.world.make.shapes import PROFILES, SHORT
+from eclose.world.make.shapes import PROFILES, SHORT_PROFILES
 from runner_throughput import CPU_GOAL, GOAL, LATENCY, Took, timed
 from world_oracle import plan_name
 
@@ -68,7 +68,7 @@ class Planted(NamedTuple):
     """A question and a response of which all is known."""
 
     instance: Instance
-    made: Sabotaged
+    made: BrokenResponse
 
 
 @contextmanager
@@ -88,13 +88,13 @@ def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
     turn = 0
     for number in count():
         item = make_item(profiles[number % len(profiles)], seed, number // len(profiles))
-        plans = [Plan()]
-        for _ in PLANS:
-            plans.append(PLANS[turn % len(PLANS)])
+        plans = [FailurePlan()]
+        for _ in FAILURE_PLANS:
+            plans.append(FAILURE_PLANS[turn % len(FAILURE_PLANS)])
             turn += 1
             if len(plans) == A_QUESTION:
                 break
-        made = (sabotage(item, plan, "http") for plan in plans)
+        made = (break_response(item, plan, "http") for plan in plans)
         # Two plans may come to the same words, which are the same response.
         yield from {one.response.id: Planted(item.instance, one) for one in made if one is not None}.values()
 
@@ -104,9 +104,9 @@ def write_run(folder: Path, planted: Iterable[Planted]) -> Sources:
     folder.mkdir(parents=True)
     cases = list(planted)
     sources = Sources(folder / "instances.jsonl", folder / "responses.jsonl")
-    jsonl.write(sources.instances, {case.instance.id: case.instance for case in cases}.values())
-    jsonl.write(sources.responses, (case.made.response for case in cases))
-    jsonl.write(folder / "planted.jsonl", map(settled, cases))
+    jsonl.write_records(sources.instances, {case.instance.id: case.instance for case in cases}.values())
+    jsonl.write_records(sources.responses, (case.made.response for case in cases))
+    jsonl.write_records(folder / "planted.jsonl", map(settled, cases))
     return sources
 
 
@@ -122,7 +122,7 @@ def judged(
     done = asyncio.run(judge_responses(sources, base_url, out, settings, calls))
     assert not done.again
     assert sum(done.manifest.counts.quarantined.values()) == refused, done.manifest.counts
-    return list(jsonl.read(out / "judgments.jsonl", Judgment))
+    return list(jsonl.read_records(out / "judgments.jsonl", Judgment))
 
 
 class Differences(NamedTuple):
@@ -164,7 +164,9 @@ def exact(folder: Path, sources: Sources, planted: Sequence[Planted]) -> Differe
     steps = sum(len(case.made.steps) for case in planted)
     questions = len({case.instance.id for case in planted})
     print(f"exact judge: {len(planted):,} responses to {questions:,} questions, {5 * len(planted):,} labels,")
-    print(f"  {steps:,} steps, {len(failing) - 1} of {len(PLANS)} ways to fail and {failing['reliable']:,} reliable")
+    print(
+        f"  {steps:,} steps, {len(failing) - 1} of {len(FAILURE_PLANS)} ways to fail and {failing['reliable']:,} reliable"
+    )
     print(f"  {found}", flush=True)
     return found
 
@@ -180,7 +182,7 @@ def noisy(folder: Path, sources: Sources, noise: float) -> int:
     command = [sys.executable, "-m", "eclose.cli.main", "judge", "validate", str(place), "--verdicts", str(verdicts)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     held = 0
-    for label in DIRECT:
+    for label in DIRECT_LABELS:
         row = read_validation(place / "validation.json").overall.rows[label]
         rate, interval = row.disagreement.value, row.disagreement.interval
         assert rate is not None
@@ -292,7 +294,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", action="store_true", help="functions called for a call, and nothing else")
     given = parser.parse_args()
-    planted = list(islice(plant([*PROFILES, *SHORT], SEED), given.timed if given.count else given.responses))
+    planted = list(islice(plant([*PROFILES, *SHORT_PROFILES], SEED), given.timed if given.count else given.responses))
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         if given.count:
@@ -303,7 +305,7 @@ def main() -> int:
         print("judge validate, share of responses on which the judge errs [95 %]")
         held = sum(noisy(folder, sources, noise) for noise in NOISE)
         share, beyond = overhead(folder, planted[: given.timed], given.rounds)
-    intervals = len(NOISE) * len(DIRECT)
+    intervals = len(NOISE) * len(DIRECT_LABELS)
     wrong = found.labels + found.steps + found.unjudged
     figure = {
         "name": f"labels and steps of {len(planted):,} responses not as planted, judged over HTTP",

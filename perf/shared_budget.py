@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreS
 
 from tests.store.postgres import Server
 
-from eclose.store.ledger.ledger import Account, Ledger
+from eclose.store.ledger.ledger import Ledger, RunAccount
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import read_manifest
 from eclose.world.make.instances import make_items
@@ -52,7 +52,7 @@ class Rig:
         self.base_url = base_url
         self.server = server
         self.source = folder / "instances.jsonl"
-        jsonl.write(self.source, (item.instance for item in islice(make_items("short-easy", 0), count)))
+        jsonl.write_records(self.source, (item.instance for item in islice(make_items("short-easy", 0), count)))
         self.prices = folder / "prices.json"
         self.prices.write_text(json.dumps({"127.0.0.1/world": PER_TOKEN, "world": PER_TOKEN}))
 
@@ -95,13 +95,13 @@ class Rig:
         totals = paid["totals"]
         return totals["prompt_tokens"] + totals["completion_tokens"], totals["paid"], again
 
-    def account(self, ledger: str, out: str) -> tuple[Account, int]:
+    def account(self, ledger: str, out: str) -> tuple[RunAccount, int]:
         """Return what the ledger says it cost, and how many sends may have been billed without an answer."""
         work = self.work(out)
 
-        async def look() -> tuple[Account, int]:
+        async def look() -> tuple[RunAccount, int]:
             async with Ledger.open(ledger, run=work) as books:
-                return await books.account(), len(await books.orphans())
+                return await books.compute_account(), len(await books.list_orphans())
 
         return asyncio.run(look())
 
@@ -162,7 +162,9 @@ def with_restarts(rig: Rig, expected: bytes, restarts: int) -> list[str]:
     return check(rig, "restarts", expected, tokens, again, account, orphans)
 
 
-def check(rig: Rig, name: str, expected: bytes, tokens: int, again: int, account: Account, orphans: int) -> list[str]:
+def check(
+    rig: Rig, name: str, expected: bytes, tokens: int, again: int, account: RunAccount, orphans: int
+) -> list[str]:
     """What is wrong with work that was finished."""
     problems = [f"{again} calls paid twice in {name}"] if again else []
     if account != (tokens, 0, 0):

@@ -21,11 +21,11 @@ from eclose.benchmarks.characteristics import characterize
 from eclose.benchmarks.load import scan_instances
 from eclose.cli.shared.output import print_table
 from eclose.core.gates import check_family
-from eclose.store.records.jsonl import values
-from eclose.world.make.families import Funnel, make_families
+from eclose.store.records.jsonl import unwrap_records
+from eclose.world.make.families import FamilyFunnel, make_families
 from eclose.world.make.instances import make_items
 from eclose.world.make.shapes import PROFILES
-from eclose.world.oracle.view_relations import aligned, closes, sound_steps, warrants_uniquely
+from eclose.world.oracle.view_relations import closes, is_aligned, label_step_soundness, warrants_uniquely
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,15 +50,15 @@ SLICES = {
 def crossed(family: Family) -> bool:
     """Whether matched pairs hold and crossed pairs fail, asked anew of the words."""
     gold, asked = family.gold, family.question_edit.view
-    holds = aligned(gold.question, asked.trace) is False and aligned(asked.question, gold.trace) is False
+    holds = is_aligned(gold.question, asked.trace) is False and is_aligned(asked.question, gold.trace) is False
     holds = holds and warrants_uniquely(asked.question, asked.evidence, asked.answer) is True
     for edit in family.evidence_edits:
         view, first = edit.view, edit.first_affected_step
         holds = (
             holds
             and warrants_uniquely(gold.question, view.evidence, view.answer) is True
-            and sound_steps(view.evidence, gold.trace)[first] is False
-            and sound_steps(gold.evidence, view.trace)[first] is False
+            and label_step_soundness(view.evidence, gold.trace)[first] is False
+            and label_step_soundness(gold.evidence, view.trace)[first] is False
             and closes(gold.question, gold.trace, view.answer) is False
             and closes(gold.question, view.trace, gold.answer) is False
         )
@@ -72,7 +72,7 @@ def peak() -> int:
 def stream(total: int) -> tuple[float, bool]:
     """Make families of all profiles in turn, checking each: the rate, and whether all pass in flat memory."""
     counts: Counter[str] = Counter()
-    funnels = {name: Funnel() for name in PROFILES}
+    funnels = {name: FamilyFunnel() for name in PROFILES}
     streams = [make_families(name, SEED, funnels[name]) for name in PROFILES]
     making = 0.0
     half = 0
@@ -132,7 +132,7 @@ def compare() -> None:
     folder = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
     for name, file in SLICES.items():
         if (folder / file).exists():
-            rows += describe(name, values(scan_instances(folder / file)))
+            rows += describe(name, unwrap_records(scan_instances(folder / file)))
     heads = ["set", "passages", "words", "support %", "hops", "answers", "question shapes"]
     print_table("Generated and real questions, median [25th-75th percentile]", heads, rows)
 

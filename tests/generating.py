@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.calls.client import CallSettings
 from eclose.generation import GenerateSettings
-from eclose.generation import generate as run
+from eclose.generation import generate_responses as run
 from eclose.protocol.response_prompt import read_input
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
-from eclose.world.server.chat_requests import Registry, Reply
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +34,13 @@ def questions(path, count=12, ids=None):
     made = [item.instance for item in islice(make_items("short-easy", 3), count)]
     if ids is not None:
         made = [replace(instance, id=id_) for instance, id_ in zip(made, ids, strict=True)]
-    write(path, made)
+    write_records(path, made)
     return made
 
 
-def world(request: ChatRequest) -> Reply:
+def world(request: ChatRequest) -> ScriptedReply:
     """What the world itself says."""
-    return world_registry().handler(None)(request)
+    return build_world_registry().handler(None)(request)
 
 
 def asked(request: ChatRequest) -> str:
@@ -50,8 +50,8 @@ def asked(request: ChatRequest) -> str:
     return found[0]
 
 
-def server(handler: Callable[[ChatRequest], Reply] = world, behaviour: Any = None) -> ServerThread:
-    registry = Registry()
+def server(handler: Callable[[ChatRequest], ScriptedReply] = world, behaviour: Any = None) -> ServerThread:
+    registry = HandlerRegistry()
     registry.register(None, handler)
     return ServerThread(registry, behaviour)
 

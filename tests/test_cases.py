@@ -20,7 +20,7 @@ from eclose.demo import PEOPLE, Run
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records import jsonl
 from eclose.store.records.counts import Counts
-from eclose.store.runs.manifest import Manifest, file_hashes
+from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.testing import assert_reliable
 
 QUESTIONS = 12
@@ -37,9 +37,9 @@ def case(*, number=0, answer="Arica", closed=True):
 def put(folder, *cases):
     """Write a run without manifests, as labels from elsewhere have none."""
     folder.mkdir(parents=True)
-    jsonl.write(folder / "instances.jsonl", [INSTANCE])
-    jsonl.write(folder / "responses.jsonl", [each.response for each in cases])
-    jsonl.write(folder / "judgments.jsonl", [each.judgment for each in cases])
+    jsonl.write_records(folder / "instances.jsonl", [INSTANCE])
+    jsonl.write_records(folder / "responses.jsonl", [each.response for each in cases])
+    jsonl.write_records(folder / "judgments.jsonl", [each.judgment for each in cases])
     return folder
 
 
@@ -57,8 +57,8 @@ def judged(demo, tmp_path):
 
 
 def replace_answers(run):
-    responses = [replace(response, answer="WRONG") for response in jsonl.read(run / "responses.jsonl", Response)]
-    jsonl.write(run / "responses.jsonl", responses)
+    responses = [replace(response, answer="WRONG") for response in jsonl.read_records(run / "responses.jsonl", Response)]
+    jsonl.write_records(run / "responses.jsonl", responses)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_questions_from_elsewhere_are_told_by_their_name(judged):
 def test_another_judge_must_have_judged_the_same_responses(demo, judged):
     replace_answers(judged)
     manifest = json.loads((judged / "judgments.jsonl.manifest.json").read_text())
-    manifest["inputs"] = file_hashes([judged / "instances.jsonl", judged / "responses.jsonl"])
+    manifest["inputs"] = hash_files([judged / "instances.jsonl", judged / "responses.jsonl"])
     (judged / "judgments.jsonl.manifest.json").write_text(json.dumps(manifest))
     assert read_cases(judged).stale == ()
     arguments = (
@@ -241,9 +241,9 @@ def test_a_run_without_a_manifest_is_read_unchecked_and_says_so(tmp_path):
 def test_a_folder_that_was_written_at_once_is_checked_by_its_own_manifest(tmp_path):
     run = put(tmp_path / "run", case())
     files = sorted(run.iterdir())
-    Manifest("annotate export", {}, {}, file_hashes(files), Counts(1, 1)).write(run / "manifest.json")
+    Manifest("annotate export", {}, {}, hash_files(files), Counts(1, 1)).write(run / "manifest.json")
     assert read_cases(run).checked
-    jsonl.write(run / "responses.jsonl", [case(answer="Lima").response])
+    jsonl.write_records(run / "responses.jsonl", [case(answer="Lima").response])
     with pytest.raises(UserError, match=NOT_JUDGED):
         read_cases(run)
 
@@ -256,7 +256,7 @@ LIMA = Instance("1", "Capital of Peru?", (Passage("0", "", "Lima."),), "Lima", b
 
 def test_two_questions_with_one_id_are_refused_never_merged(tmp_path):
     run = put(tmp_path / "run", case())
-    jsonl.write(run / "instances.jsonl", [INSTANCE, PARIS, LIMA])
+    jsonl.write_records(run / "instances.jsonl", [INSTANCE, PARIS, LIMA])
     with pytest.raises(RecordError, match=r"instances.jsonl line 3: the id '1' is another question's in line 2"):
         read_cases(run)
     assert "the id '1' is another question's" in command("gate", run, "--min-trr", "0", code=2)
@@ -291,11 +291,11 @@ def test_a_file_in_which_nothing_can_be_read_is_refused(tmp_path):
 
 def test_two_responses_with_one_id_are_refused_unless_it_is_known_which_was_judged(tmp_path):
     run = put(tmp_path / "run", case())
-    jsonl.write(run / "responses.jsonl", [case().response, case(answer="Lima").response])
+    jsonl.write_records(run / "responses.jsonl", [case().response, case(answer="Lima").response])
     with pytest.raises(RecordError, match=r"responses.jsonl line 2: the id 'r0' is another response's in line 1"):
         read_cases(run)
-    inputs = file_hashes([run / "instances.jsonl", run / "responses.jsonl"])
-    manifest = Manifest("judge", {}, inputs, file_hashes([run / "judgments.jsonl"]), Counts(1, 1))
+    inputs = hash_files([run / "instances.jsonl", run / "responses.jsonl"])
+    manifest = Manifest("judge", {}, inputs, hash_files([run / "judgments.jsonl"]), Counts(1, 1))
     manifest.write(run / "judgments.jsonl.manifest.json")
     read = read_cases(run)
     assert [each.response.answer for each in read.cases] == ["Arica"]
@@ -322,7 +322,7 @@ def test_nothing_is_counted_twice_or_lost_without_a_word():
 
 def test_a_response_judged_twice_is_refused(tmp_path):
     run = put(tmp_path / "run", case())
-    jsonl.write(run / "judgments.jsonl", [case().judgment, case(closed=False).judgment])
+    jsonl.write_records(run / "judgments.jsonl", [case().judgment, case(closed=False).judgment])
     with pytest.raises(RecordError, match="response r0: was judged twice"):
         read_cases(run)
 
@@ -337,7 +337,7 @@ def test_runs_are_read_together(tmp_path):
 def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
     one = put(tmp_path / "one", case(number=0), case(number=1))
     two = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
-    jsonl.write(two / "judgments.jsonl", [case(number=1).judgment])
+    jsonl.write_records(two / "judgments.jsonl", [case(number=1).judgment])
     read = read_runs([one, two])
     assert [found.response.id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert [found.judgment.response_id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]

@@ -15,7 +15,7 @@ from eclose.core.response import Trace
 from eclose.core.verdict import FailureClass
 from eclose.errors import RecordError
 from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 from .ircot import read_notes, read_traces
 from .labelled import Labelled, verdict_of
@@ -107,7 +107,7 @@ def read_edits(path: Path = EDITS) -> list[Edit]:
     for raw in read_objects(path):
         if raw.value is None:
             raise raw.error or RecordError("cannot be read.", path=path, record=raw.where)
-        edits.append(parse(Edit, {("broken" if name == "class" else name): value for name, value in raw.value.items()}))
+        edits.append(parse_record(Edit, {("broken" if name == "class" else name): value for name, value in raw.value.items()}))
     return edits
 
 

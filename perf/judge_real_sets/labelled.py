@@ -61,6 +61,6 @@ def write(folder: Path, labelled: Iterable[Labelled]) -> None:
     listed = list(labelled)
     folder.mkdir(parents=True, exist_ok=True)
     questions = {one.instance.id: one.instance for one in listed}
-    jsonl.write(folder / INSTANCES, questions.values())
-    jsonl.write(folder / RESPONSES, (one.response for one in listed))
-    jsonl.write(folder / VERDICTS, (one.settled for one in listed))
+    jsonl.write_records(folder / INSTANCES, questions.values())
+    jsonl.write_records(folder / RESPONSES, (one.response for one in listed))
+    jsonl.write_records(folder / VERDICTS, (one.settled for one in listed))

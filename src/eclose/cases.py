@@ -14,17 +14,17 @@ from enum import StrEnum
 from itertools import chain, permutations
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from eclose.core.answers import match, match_any
+from eclose.core.answers import match_answer, match_any_answer
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records.json_reader import read_objects, require_file
-from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan
+from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, LEDGER, RESPONSES
-from eclose.store.runs.provenance import Provenance, check_result, manifest_of
-from eclose.store.runs.step import beside
+from eclose.store.runs.provenance import ProvenanceCheck, check_result, find_manifest
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,14 +85,14 @@ class Case:
         """
         if self.response.answer is None or self.instance.reference_answer is None:
             return None
-        return match(self.response.answer, self.instance.reference_answer)
+        return match_answer(self.response.answer, self.instance.reference_answer)
 
     @property
     def matched_with_aliases(self) -> Label:
         """The same against the reference and its aliases: a match of any of them counts."""
         if self.response.answer is None or not self.instance.accepted_answers:
             return None
-        return match_any(self.response.answer, self.instance.accepted_answers)
+        return match_any_answer(self.response.answer, self.instance.accepted_answers)
 
     @property
     def row(self) -> SettledVerdict:
@@ -172,7 +172,7 @@ def _read_unique(
     rejected: Counter[str] = Counter()
     lost: list[LeftOut] = []
     first_error: RecordError | None = None
-    for record in scan(path, kind):
+    for record in scan_records(path, kind):
         if record.value is None:
             first_error = first_error or record.error
             rejected[record.error_kind] += 1
@@ -209,21 +209,21 @@ def _rejected_before(run: Path) -> dict[str, Mapping[str, int]]:
     """Return what the steps that wrote the files of a run did not use, by file and step."""
     counts: dict[str, Mapping[str, int]] = {}
     for name in (INSTANCES, RESPONSES, JUDGMENTS):
-        if beside(run / name, "manifest.json").is_file() and (manifest := manifest_of(run / name)) is not None:
+        if sibling_path(run / name, "manifest.json").is_file() and (manifest := find_manifest(run / name)) is not None:
             counts[f"{name} ({manifest.stage})"] = {**manifest.counts.rejected, **manifest.counts.quarantined}
     return counts
 
 
 def _unread_before(run: Path) -> list[LeftOut]:
     """Return the records of another tool's file that could not be read as responses."""
-    manifest, unread = manifest_of(run / RESPONSES), beside(run / RESPONSES, "quarantined.jsonl")
+    manifest, unread = find_manifest(run / RESPONSES), sibling_path(run / RESPONSES, "quarantined.jsonl")
     if manifest is None or manifest.stage not in _TAKEN_APART or unread.name not in manifest.outputs:
         return []
     rows = (raw.value or {} for raw in read_objects(unread)) if unread.is_file() else ()
     return [(f"{', '.join(manifest.inputs)} {row.get('where')}", "it cannot be read") for row in rows]
 
 
-def check_run(run: Path, *, allow_stale: bool = False) -> Provenance:
+def check_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
     """Compare the judgments of a run with the questions and responses beside them, by the judgments' manifest.
 
     Raises where the judgments were made from other files, unless ``allow_stale``.

@@ -9,12 +9,12 @@ from tests.annotation.projects import filled, next_sheet, submit, who
 from tests.construction.audit.auditing import world
 from typer.testing import CliRunner
 
-from eclose.annotation.forms import Kind
+from eclose.annotation.forms import TaskKind
 from eclose.annotation.project import open_project
 from eclose.cli.main import app
 from eclose.errors import SettingError
 from eclose.protocol.auditing import ShownFamily
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 
 
 def run(*words):
@@ -25,7 +25,7 @@ def run(*words):
 
 @pytest.fixture
 def audit(tmp_path):
-    write(tmp_path / "families.jsonl", world())
+    write_records(tmp_path / "families.jsonl", world())
     run("families", "audit", "sample", tmp_path / "families.jsonl", "--out", tmp_path / "audit", "--n", "4")
     return tmp_path / "audit"
 
@@ -33,7 +33,7 @@ def audit(tmp_path):
 def look(project, name, **other):
     person, seen = who(project, name), []
     while (sheet := next_sheet(project, person)) is not None:
-        assert (sheet.kind, sheet.form.name, type(sheet.shown)) == (Kind.FAMILY, "F", ShownFamily)
+        assert (sheet.kind, sheet.form.name, type(sheet.shown)) == (TaskKind.FAMILY, "F", ShownFamily)
         seen.append(sheet.shown.question)
         assert submit(project, person, sheet, filled(sheet, **other)).receipt
     return seen

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.benchmarks.agent_traces import is_conversation, read_calls, read_conversation
-from eclose.benchmarks.layouts import Format, detect
+from eclose.benchmarks.agent_traces import is_conversation, read_conversation, read_tool_calls
+from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.errors import RecordError
 
 ASKED = {"role": "user", "content": "Who?"}
@@ -47,22 +47,22 @@ def test_what_is_more_or_less_than_one_question_is_refused(messages, problem):
 )
 def test_what_are_no_calls_is_refused(calls, problem):
     with pytest.raises(RecordError, match=problem):
-        read_calls(calls, "tools_called")
+        read_tool_calls(calls, "tools_called")
 
 
 @pytest.mark.parametrize(
     ("record", "layout"),
     [
-        ({"user_input": [ASKED], "reference": "A"}, Format.RAGAS),
-        ({"input": "?", "tools_called": []}, Format.DEEPEVAL),
-        ({"input": "?", "toolsCalled": []}, Format.DEEPEVAL),
-        ({"input": "?", "retrievalContext": []}, Format.DEEPEVAL),
+        ({"user_input": [ASKED], "reference": "A"}, RecordLayout.RAGAS),
+        ({"input": "?", "tools_called": []}, RecordLayout.DEEPEVAL),
+        ({"input": "?", "toolsCalled": []}, RecordLayout.DEEPEVAL),
+        ({"input": "?", "retrievalContext": []}, RecordLayout.DEEPEVAL),
     ],
 )
 def test_layouts_of_agents_are_told_by_their_keys(record, layout):
-    assert detect(record) is layout
+    assert detect_record_layout(record) is layout
 
 
 def test_a_conversation_of_several_turns_is_refused_by_its_name():
     with pytest.raises(RecordError, match=r"^turns: is a conversation of several turns, and one question is judged"):
-        detect({"turns": [{"role": "user", "content": "Hi"}], "scenario": "x"})
+        detect_record_layout({"turns": [{"role": "user", "content": "Hi"}], "scenario": "x"})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.benchmarks.characteristics import Quartiles, answer_type, characterize
+from eclose.benchmarks.characteristics import Quartiles, characterize, classify_answer
 from eclose.benchmarks.load import scan_instances
 from eclose.core.instance import Instance, Passage
-from eclose.store.records.jsonl import values
+from eclose.store.records.jsonl import unwrap_records
 
 
 def make(id_, passages, support, words=1, **others):
@@ -53,7 +53,7 @@ def test_composition():
     ("answer", "kind"), [("yes", "yes/no"), ("No", "yes/no"), ("Yes Minister", "other"), ("", "other"), (None, "none")]
 )
 def test_answer_types(answer, kind):
-    assert answer_type(answer) == kind
+    assert classify_answer(answer) == kind
 
 
 def test_one_row_per_benchmark_and_none_last():
@@ -64,7 +64,7 @@ def test_one_row_per_benchmark_and_none_last():
 
 
 def test_real_hotpot_has_two_of_ten_as_in_the_paper(shared_data):
-    (row,) = characterize(values(scan_instances(shared_data / "qa" / "hotpotqa_validation_100_hf.jsonl.gz")))
+    (row,) = characterize(unwrap_records(scan_instances(shared_data / "qa" / "hotpotqa_validation_100_hf.jsonl.gz")))
     assert row.supporting == Quartiles(2, 2, 2)
     assert row.distractors == Quartiles(8, 8, 8)
     assert row.support_density == Quartiles(20, 20, 20)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from eclose.benchmarks import conversion, hotpot, musique, tool_formats, two_wiki
-from eclose.benchmarks.layouts import Format, detect
+from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.core.response import Trace
 from eclose.errors import RecordError
 
@@ -28,7 +28,7 @@ MUSIQUE_TEST = {
 
 
 def test_support_is_by_passage_in_the_order_of_the_evidence():
-    instance = hotpot.to_instance(HOTPOT).instance
+    instance = hotpot.convert_record(HOTPOT).instance
     assert instance.support_ids == ("0", "2")
     assert instance.evidence[2].text == "Ada. Built."
     assert instance.hops == 2
@@ -36,25 +36,25 @@ def test_support_is_by_passage_in_the_order_of_the_evidence():
 
 def test_a_title_shared_by_two_passages_marks_both():
     record = {**HOTPOT, "context": [*HOTPOT["context"], ["Bridge", ["Another.", " One."]]]}
-    converted = hotpot.to_instance(record)
+    converted = hotpot.convert_record(record)
     assert converted.instance.support_ids == ("0", "2", "3")
     assert converted.repairs == (conversion.SUPPORT_SHARED,)
 
 
 def test_facts_of_absent_passages_leave_known_but_empty_support():
-    converted = hotpot.to_instance({**HOTPOT, "supporting_facts": [["Mars", 0], ["Venus", 0]]})
+    converted = hotpot.convert_record({**HOTPOT, "supporting_facts": [["Mars", 0], ["Venus", 0]]})
     assert converted.instance.support_ids == ()
     assert converted.repairs == (conversion.SUPPORT_ABSENT,)
 
 
 @pytest.mark.parametrize("facts", [None, [], {"title": [], "sent_id": []}])
 def test_support_that_is_not_told_is_unknown(facts):
-    assert hotpot.to_instance({**HOTPOT, "supporting_facts": facts}).instance.support_ids is None
+    assert hotpot.convert_record({**HOTPOT, "supporting_facts": facts}).instance.support_ids is None
 
 
 def test_ids_of_other_passages_survive_a_blank_one():
     record = {**HOTPOT, "context": [HOTPOT["context"][0], ["Moon", [" ", ""]], HOTPOT["context"][2]]}
-    converted = hotpot.to_instance(record)
+    converted = hotpot.convert_record(record)
     assert [passage.id for passage in converted.instance.evidence] == ["0", "2"]
     assert converted.instance.support_ids == ("0", "2")
     assert converted.repairs == (conversion.PASSAGE_BLANK,)
@@ -62,26 +62,26 @@ def test_ids_of_other_passages_survive_a_blank_one():
 
 def test_a_derived_id_follows_from_question_and_evidence_alone():
     bare = {key: value for key, value in HOTPOT.items() if key != "_id"}
-    derived = hotpot.to_instance(bare).instance.id
-    assert hotpot.to_instance({**bare, "answer": "Bob", "type": "bridge"}).instance.id == derived
-    assert hotpot.to_instance({**bare, "question": "Why?"}).instance.id != derived
+    derived = hotpot.convert_record(bare).instance.id
+    assert hotpot.convert_record({**bare, "answer": "Bob", "type": "bridge"}).instance.id == derived
+    assert hotpot.convert_record({**bare, "question": "Why?"}).instance.id != derived
 
 
 def test_two_wiki_joins_sentences_by_one_blank_and_counts_triples_as_hops():
     record = {**TWO_WIKI, "context": [["Bridge", ["Ada.", "Built."]], ["Town", ["A town."]]]}
-    instance = two_wiki.to_instance(record).instance
+    instance = two_wiki.convert_record(record).instance
     assert instance.evidence[0].text == "Ada. Built."
     assert (instance.hops, instance.kind, instance.benchmark) == (2, "compositional", "2WikiMultiHopQA")
 
 
 def test_two_wiki_triples_may_be_a_table():
     table = {"fact": ["a", "c"], "relation": ["b", "d"], "entity": ["c", "e"]}
-    assert two_wiki.to_instance({**TWO_WIKI, "evidences": table}) == two_wiki.to_instance(TWO_WIKI)
+    assert two_wiki.convert_record({**TWO_WIKI, "evidences": table}) == two_wiki.convert_record(TWO_WIKI)
 
 
 def test_two_wiki_test_split_has_no_reference_and_no_support():
-    assert detect(TWO_WIKI_TEST) is Format.TWO_WIKI
-    instance = two_wiki.to_instance(TWO_WIKI_TEST).instance
+    assert detect_record_layout(TWO_WIKI_TEST) is RecordLayout.TWO_WIKI
+    instance = two_wiki.convert_record(TWO_WIKI_TEST).instance
     assert (instance.reference_answer, instance.support_ids, instance.hops) == (None, None, None)
 
 
@@ -93,9 +93,9 @@ def test_two_wiki_accepts_aliases_and_demonyms(tmp_path):
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     known = two_wiki.read_aliases(path)
-    assert two_wiki.to_instance(TWO_WIKI, known).instance.accepted_answers == ("Ada", "Lady L.", "Adan")
-    assert two_wiki.to_instance({**TWO_WIKI, "answer_id": None}, known).instance.aliases == ()
-    assert two_wiki.to_instance({**TWO_WIKI, "answer_id": "Q404"}, known).instance.aliases == ()
+    assert two_wiki.convert_record(TWO_WIKI, known).instance.accepted_answers == ("Ada", "Lady L.", "Adan")
+    assert two_wiki.convert_record({**TWO_WIKI, "answer_id": None}, known).instance.aliases == ()
+    assert two_wiki.convert_record({**TWO_WIKI, "answer_id": "Q404"}, known).instance.aliases == ()
 
 
 @pytest.mark.parametrize(
@@ -114,32 +114,32 @@ def test_a_broken_alias_file_is_named(tmp_path, text, problem):
 
 
 def test_musique_test_split_is_known_by_its_id():
-    instance = musique.to_instance(MUSIQUE_TEST).instance
+    instance = musique.convert_record(MUSIQUE_TEST).instance
     assert (instance.kind, instance.hops, instance.support_ids) == ("3hop1", 3, None)
     assert [passage.id for passage in instance.evidence] == ["4", "9"]
     assert instance.reference_answer is None
 
 
 def test_musique_hops_come_from_the_decomposition_first():
-    assert musique.to_instance({**MUSIQUE_TEST, "question_decomposition": [{}, {}]}).instance.hops == 2
-    assert musique.to_instance({**MUSIQUE_TEST, "id": "mine"}).instance.hops is None
+    assert musique.convert_record({**MUSIQUE_TEST, "question_decomposition": [{}, {}]}).instance.hops == 2
+    assert musique.convert_record({**MUSIQUE_TEST, "id": "mine"}).instance.hops is None
 
 
 def test_musique_aliases_leave_out_blanks_repeats_and_the_answer():
     record = {**MUSIQUE_TEST, "answer": "Ada", "answer_aliases": ["Ada", "", "A. L.", "A. L."]}
-    assert musique.to_instance(record).instance.aliases == ("A. L.",)
+    assert musique.convert_record(record).instance.aliases == ("A. L.",)
 
 
 TABLES = {
-    Format.RAGAS: {"user_input": "Q?", "retrieved_contexts": ["one", "two"], "response": "R", "reference": "A"},
-    Format.DEEPEVAL: {
+    RecordLayout.RAGAS: {"user_input": "Q?", "retrieved_contexts": ["one", "two"], "response": "R", "reference": "A"},
+    RecordLayout.DEEPEVAL: {
         "input": "Q?",
         "retrieval_context": ["one", "two"],
         "actual_output": "R",
         "expected_output": "A",
         "context": ["ideal"],
     },
-    Format.RAGCHECKER: {
+    RecordLayout.RAGCHECKER: {
         "query_id": "7",
         "query": "Q?",
         "retrieved_context": [{"doc_id": "a", "text": "one"}, {"doc_id": "b", "text": "two"}],
@@ -150,10 +150,10 @@ TABLES = {
 OLD_RAGAS = {"question": "Q?", "contexts": ["one", "two"], "answer": "R", "ground_truth": "A"}
 
 
-@pytest.mark.parametrize(("layout", "record"), [*TABLES.items(), (Format.RAGAS, OLD_RAGAS)])
+@pytest.mark.parametrize(("layout", "record"), [*TABLES.items(), (RecordLayout.RAGAS, OLD_RAGAS)])
 def test_columns_mean_the_same_under_every_name(layout, record):
-    assert detect(record) is layout
-    converted = tool_formats.to_instance(record, layout)
+    assert detect_record_layout(record) is layout
+    converted = tool_formats.convert_record(record, layout)
     instance, response = converted.instance, converted.response
     assert (instance.question, instance.reference_answer) == ("Q?", "A")
     assert [passage.text for passage in instance.evidence] == ["one", "two"]
@@ -161,21 +161,23 @@ def test_columns_mean_the_same_under_every_name(layout, record):
 
 
 def test_documents_keep_their_ids_where_they_are_unique():
-    instance = tool_formats.to_instance(TABLES[Format.RAGCHECKER], Format.RAGCHECKER).instance
+    instance = tool_formats.convert_record(TABLES[RecordLayout.RAGCHECKER], RecordLayout.RAGCHECKER).instance
     assert (instance.id, [passage.id for passage in instance.evidence]) == ("7", ["a", "b"])
 
 
 def test_a_response_with_an_answer_line_is_read_as_a_completion():
     text = "1. Ada built it.\nFinal answer: Ada"
-    response = tool_formats.to_instance({**OLD_RAGAS, "answer": text}, Format.RAGAS).response
+    response = tool_formats.convert_record({**OLD_RAGAS, "answer": text}, RecordLayout.RAGAS).response
     assert (response.trace, response.answer, response.completion) == (Trace.of("Ada built it."), "Ada", text)
 
 
 def test_a_response_without_an_answer_line_is_all_answer():
-    response = tool_formats.to_instance({**OLD_RAGAS, "answer": " Ada built it.\nIn 1843. "}, Format.RAGAS).response
+    response = tool_formats.convert_record(
+        {**OLD_RAGAS, "answer": " Ada built it.\nIn 1843. "}, RecordLayout.RAGAS
+    ).response
     assert (response.trace, response.answer, response.answer_lines) == (Trace(()), "Ada built it.\nIn 1843.", 0)
 
 
 @pytest.mark.parametrize("text", [None, "", "  "])
 def test_no_text_is_no_response(text):
-    assert tool_formats.to_instance({**OLD_RAGAS, "answer": text}, Format.RAGAS).response is None
+    assert tool_formats.convert_record({**OLD_RAGAS, "answer": text}, RecordLayout.RAGAS).response is None

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from eclose.benchmarks.layouts import Format, detect
-from eclose.benchmarks.load import detect_file, scan_instances, scan_responses
+from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
+from eclose.benchmarks.load import detect_layout, scan_instances, scan_responses
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
-from eclose.store.records.jsonl import values, write
+from eclose.store.records.jsonl import unwrap_records, write_records
 
 ROW = {"question": "Q?", "contexts": ["one"], "answer": "R", "ground_truth": "A"}
 
@@ -23,26 +23,26 @@ def lines(path, *records):
 @pytest.mark.parametrize(
     ("record", "layout"),
     [
-        ({"id": "1", "question": "?", "evidence": []}, Format.ECLOSE),
-        ({"paragraphs": []}, Format.MUSIQUE),
-        ({"context": [], "level": "easy", "type": "comparison"}, Format.HOTPOT),
-        ({"context": [["Title", ["One.", " Two."]]], "type": "bridge"}, Format.HOTPOT),
-        ({"context": {"title": ["Title"], "sentences": [["One."]]}, "type": "bridge"}, Format.HOTPOT),
-        ({"context": [], "type": "bridge"}, Format.HOTPOT),
-        ({"_id": "1", "context": [], "question": "?"}, Format.HOTPOT),
-        ({"context": [], "type": "comparison", "evidences": []}, Format.TWO_WIKI),
-        ({"context": [], "type": "inference"}, Format.TWO_WIKI),
-        ({"retrieval_context": [], "context": []}, Format.DEEPEVAL),
+        ({"id": "1", "question": "?", "evidence": []}, RecordLayout.ECLOSE),
+        ({"paragraphs": []}, RecordLayout.MUSIQUE),
+        ({"context": [], "level": "easy", "type": "comparison"}, RecordLayout.HOTPOT),
+        ({"context": [["Title", ["One.", " Two."]]], "type": "bridge"}, RecordLayout.HOTPOT),
+        ({"context": {"title": ["Title"], "sentences": [["One."]]}, "type": "bridge"}, RecordLayout.HOTPOT),
+        ({"context": [], "type": "bridge"}, RecordLayout.HOTPOT),
+        ({"_id": "1", "context": [], "question": "?"}, RecordLayout.HOTPOT),
+        ({"context": [], "type": "comparison", "evidences": []}, RecordLayout.TWO_WIKI),
+        ({"context": [], "type": "inference"}, RecordLayout.TWO_WIKI),
+        ({"retrieval_context": [], "context": []}, RecordLayout.DEEPEVAL),
     ],
 )
 def test_layouts_are_told_by_their_keys(record, layout):
-    assert detect(record) is layout
+    assert detect_record_layout(record) is layout
 
 
 def test_the_layout_is_that_of_the_first_readable_record(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("broken\n" + json.dumps({"paragraphs": []}) + "\n")
-    assert detect_file(path) is Format.MUSIQUE
+    assert detect_layout(path) is RecordLayout.MUSIQUE
 
 
 def test_a_file_of_one_layout_does_not_take_another(tmp_path):
@@ -58,7 +58,7 @@ def test_a_file_of_one_layout_does_not_take_another(tmp_path):
 
 def test_a_named_layout_is_not_guessed(tmp_path):
     path = lines(tmp_path / "a.jsonl", ROW)
-    (record,) = scan_instances(path, format=Format.MUSIQUE)
+    (record,) = scan_instances(path, layout=RecordLayout.MUSIQUE)
     assert "paragraphs: is missing" in str(record.error)
 
 
@@ -67,9 +67,9 @@ def test_a_wrapped_array_may_have_company(tmp_path):
     path.write_text(
         json.dumps({"version": 1, "results": [ROW, {**ROW, "question": "R?"}], "metrics": {"f1": 0.5}}, indent=1)
     )
-    assert [instance.question for instance in values(scan_instances(path))] == ["Q?", "R?"]
+    assert [instance.question for instance in unwrap_records(scan_instances(path))] == ["Q?", "R?"]
     path.write_text(json.dumps({"results": [ROW], "metrics": {}}))
-    assert len(list(values(scan_instances(path)))) == 1
+    assert len(list(unwrap_records(scan_instances(path)))) == 1
 
 
 def test_a_parquet_table_reads_like_the_lines_it_holds(tmp_path, qa):
@@ -78,7 +78,7 @@ def test_a_parquet_table_reads_like_the_lines_it_holds(tmp_path, qa):
     source = qa / "hotpotqa_validation_hf_50.jsonl"
     rows = [json.loads(line) for line in source.read_text().splitlines()]
     parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    assert list(values(scan_instances(tmp_path / "a.parquet"))) == list(values(scan_instances(source)))
+    assert list(unwrap_records(scan_instances(tmp_path / "a.parquet"))) == list(unwrap_records(scan_instances(source)))
 
 
 def test_a_parquet_table_may_hold_dates_where_we_do_not_look(tmp_path):
@@ -88,9 +88,9 @@ def test_a_parquet_table_may_hold_dates_where_we_do_not_look(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.Table.from_pylist([{**ROW, "on": date(2020, 1, 1)}]), tmp_path / "a.parquet")
     parquet.write_table(arrow.Table.from_pylist([{**ROW, "answer": date(2020, 1, 1)}]), tmp_path / "b.parquet")
-    assert len(list(values(scan_instances(tmp_path / "a.parquet")))) == 1
+    assert len(list(unwrap_records(scan_instances(tmp_path / "a.parquet")))) == 1
     with pytest.raises(RecordError, match=r"row 1: holds a value that is not JSON \(.*date"):
-        list(values(scan_instances(tmp_path / "b.parquet")))
+        list(unwrap_records(scan_instances(tmp_path / "b.parquet")))
 
 
 def test_one_question_may_have_several_responses(tmp_path):
@@ -119,8 +119,8 @@ def test_our_own_files_come_back_as_they_were(tmp_path):
         Instance(str(n), f"Q{n}?", (Passage("0", "", "text"),), "A", ("B",), "X", ("0",), "bridge", 2) for n in range(5)
     ]
     for name in ("a.jsonl", "a.jsonl.gz"):
-        assert write(tmp_path / name, instances) == 5
-        assert list(values(scan_instances(tmp_path / name))) == instances
+        assert write_records(tmp_path / name, instances) == 5
+        assert list(unwrap_records(scan_instances(tmp_path / name))) == instances
 
 
 OPEN_INFERENCE = {"name": "llm", "context": {"trace_id": "1", "span_id": "2"}, "span_kind": "LLM", "attributes": {}}
@@ -144,6 +144,6 @@ def test_another_tools_context_is_not_taken_for_hotpotqa(tmp_path, record, seen)
     path = tmp_path / "spans.jsonl"
     path.write_text(json.dumps(record) + "\n")
     with pytest.raises(RecordError) as refused:
-        detect_file(path)
+        detect_layout(path)
     assert f"line 1: context: is {seen}, and no known layout has that" in str(refused.value)
     assert "retrieved_contexts" in str(refused.value)

@@ -10,32 +10,32 @@ import pytest
 
 from eclose.benchmarks import hotpot
 from eclose.benchmarks.conversion import ID_DERIVED
-from eclose.benchmarks.layouts import Format
-from eclose.benchmarks.load import detect_file, scan_instances
-from eclose.core.answers import match_any
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.load import detect_layout, scan_instances
+from eclose.core.answers import match_any_answer
 from eclose.core.instance import Instance
-from eclose.store.records.jsonl import decode, encode, values
+from eclose.store.records.jsonl import decode, encode, unwrap_records
 
 FIXTURES = {
-    "hotpotqa_train_50.json": (Format.HOTPOT, 50),
-    "hotpotqa_validation_hf_50.jsonl": (Format.HOTPOT, 50),
-    "musique_ans_train_50.jsonl": (Format.MUSIQUE, 50),
-    "tiny_2wikimultihopqa.json": (Format.TWO_WIKI, 4),
-    "tiny_hotpotqa.json": (Format.HOTPOT, 6),
-    "tiny_hotpotqa_hf.jsonl": (Format.HOTPOT, 3),
-    "tiny_musique_ans.jsonl": (Format.MUSIQUE, 6),
+    "hotpotqa_train_50.json": (RecordLayout.HOTPOT, 50),
+    "hotpotqa_validation_hf_50.jsonl": (RecordLayout.HOTPOT, 50),
+    "musique_ans_train_50.jsonl": (RecordLayout.MUSIQUE, 50),
+    "tiny_2wikimultihopqa.json": (RecordLayout.TWO_WIKI, 4),
+    "tiny_hotpotqa.json": (RecordLayout.HOTPOT, 6),
+    "tiny_hotpotqa_hf.jsonl": (RecordLayout.HOTPOT, 3),
+    "tiny_musique_ans.jsonl": (RecordLayout.MUSIQUE, 6),
 }
 SHARED = {
-    "2wikimultihopqa_dev_10.json": (Format.TWO_WIKI, 10),
-    "hotpotqa_train_100.json.gz": (Format.HOTPOT, 100),
-    "hotpotqa_validation_100_hf.jsonl.gz": (Format.HOTPOT, 100),
-    "hotpotqa_validation_first100_hf.json.gz": (Format.HOTPOT, 100),
-    "musique_ans_train_100.json.gz": (Format.MUSIQUE, 100),
+    "2wikimultihopqa_dev_10.json": (RecordLayout.TWO_WIKI, 10),
+    "hotpotqa_train_100.json.gz": (RecordLayout.HOTPOT, 100),
+    "hotpotqa_validation_100_hf.jsonl.gz": (RecordLayout.HOTPOT, 100),
+    "hotpotqa_validation_first100_hf.json.gz": (RecordLayout.HOTPOT, 100),
+    "musique_ans_train_100.json.gz": (RecordLayout.MUSIQUE, 100),
 }
 
 
 def instances_of(path):
-    return list(values(scan_instances(path)))
+    return list(unwrap_records(scan_instances(path)))
 
 
 def unpacked(path):
@@ -48,7 +48,7 @@ def as_table(rows, *names):
 
 
 def assert_loads(path, layout, count):
-    assert detect_file(path) is layout
+    assert detect_layout(path) is layout
     instances = instances_of(path)
     assert len({instance.id for instance in instances}) == count
     for instance in instances:
@@ -93,7 +93,7 @@ def test_both_hotpot_layouts_give_the_same_instance(qa):
             "context": as_table(record["context"], "title", "sentences"),
             "supporting_facts": as_table(record["supporting_facts"], "title", "sent_id"),
         }
-        assert hotpot.to_instance(table) == hotpot.to_instance(record)
+        assert hotpot.convert_record(table) == hotpot.convert_record(record)
 
 
 def test_two_wiki_passages_equal_the_corpus(shared_data):
@@ -132,4 +132,4 @@ def test_alias_lists_of_two_wiki_accept_each_of_their_spellings(shared_data):
     for answers in several:
         for answer in answers:
             if any(character.isascii() and character.isalnum() for character in answer):
-                assert match_any(answer, answers) or answer.lower() in {"a", "an", "the"}
+                assert match_any_answer(answer, answers) or answer.lower() in {"a", "an", "the"}

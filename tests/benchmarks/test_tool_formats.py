@@ -7,25 +7,35 @@ import json
 import pytest
 
 from eclose.benchmarks import tool_formats
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import scan_instances, scan_responses
 from eclose.core import parse_trace
-from eclose.core.response import Incomplete, Trace
+from eclose.core.response import IncompleteReason, Trace
 from eclose.errors import RecordError
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
 PROSE = " ".join(STEPS)
 ROWS = {
-    Format.RAGAS: {"user_input": "Where?", "retrieved_contexts": ["one"], "response": "Lund", "reference": "Lund"},
-    Format.DEEPEVAL: {"input": "Where?", "retrieval_context": ["one"], "actual_output": "Lund"},
-    Format.RAGCHECKER: {"query_id": "7", "query": "Where?", "retrieved_context": [{"text": "one"}], "response": "Lund"},
+    RecordLayout.RAGAS: {
+        "user_input": "Where?",
+        "retrieved_contexts": ["one"],
+        "response": "Lund",
+        "reference": "Lund",
+    },
+    RecordLayout.DEEPEVAL: {"input": "Where?", "retrieval_context": ["one"], "actual_output": "Lund"},
+    RecordLayout.RAGCHECKER: {
+        "query_id": "7",
+        "query": "Where?",
+        "retrieved_context": [{"text": "one"}],
+        "response": "Lund",
+    },
 }
-RAGAS = ROWS[Format.RAGAS]
-DEEPEVAL = ROWS[Format.DEEPEVAL]
+RAGAS = ROWS[RecordLayout.RAGAS]
+DEEPEVAL = ROWS[RecordLayout.DEEPEVAL]
 
 
-def convert(record, layout=Format.RAGAS):
-    return tool_formats.to_instance(record, layout)
+def convert(record, layout=RecordLayout.RAGAS):
+    return tool_formats.convert_record(record, layout)
 
 
 def lines(path, *records):
@@ -34,7 +44,7 @@ def lines(path, *records):
 
 
 @pytest.mark.parametrize("layout", ROWS)
-@pytest.mark.parametrize("name", tool_formats.TRACE)
+@pytest.mark.parametrize("name", tool_formats.TRACE_COLUMNS)
 @pytest.mark.parametrize(
     "trace",
     [PROSE, "1. Ada Rowe built the bridge.\n2. She was born in Lund.", list(STEPS), [{"text": s} for s in STEPS]],
@@ -57,7 +67,7 @@ def test_a_trace_may_be_there_without_a_response():
     response = convert({**RAGAS, "response": None, "reasoning": f"{PROSE}\nFinal answer: Lund"}).response
     assert (response.trace.texts, response.answer) == (STEPS, "Lund")
     response = convert({**RAGAS, "response": "", "reasoning": list(STEPS)}).response
-    assert (response.trace.texts, response.incomplete) == (STEPS, Incomplete.NO_ANSWER_LINE)
+    assert (response.trace.texts, response.incomplete) == (STEPS, IncompleteReason.NO_ANSWER_LINE)
 
 
 def test_prose_before_an_answer_line_is_cut_into_sentences():
@@ -141,7 +151,7 @@ def test_what_tools_returned_is_evidence_and_why_they_were_called_is_the_trace(c
     record = {"input": "Who?", "actual_output": "Ada did it. Yes.", "tools_called": calls, "retrieval_context": None}
     if camel:
         record = {"input": "Who?", "actualOutput": "Ada did it. Yes.", "toolsCalled": calls}
-    converted = convert(record, Format.DEEPEVAL)
+    converted = convert(record, RecordLayout.DEEPEVAL)
     assert [passage.text for passage in converted.instance.evidence] == ["Ada built it.", '{"years": 3}']
     assert converted.response.trace.texts == ("Who built it?", "I search.")
     assert (converted.response.answer, converted.notes) == ("Ada did it. Yes.", ())
@@ -149,17 +159,17 @@ def test_what_tools_returned_is_evidence_and_why_they_were_called_is_the_trace(c
 
 def test_a_trace_beside_tools_without_reasons_is_the_trace():
     calls = [{"name": "search", "output": "Ada built it."}]
-    converted = convert({**DEEPEVAL, "tools_called": calls, "reasoning": PROSE}, Format.DEEPEVAL)
+    converted = convert({**DEEPEVAL, "tools_called": calls, "reasoning": PROSE}, RecordLayout.DEEPEVAL)
     assert converted.response.trace.texts == STEPS
     assert [passage.text for passage in converted.instance.evidence] == ["one", "Ada built it."]
     calls = [{"name": "search", "reasoning": "I search."}]
     with pytest.raises(RecordError, match=r"^reasoning: there is a trace here, and another in what the agent said"):
-        convert({**DEEPEVAL, "tools_called": calls, "reasoning": PROSE}, Format.DEEPEVAL)
+        convert({**DEEPEVAL, "tools_called": calls, "reasoning": PROSE}, RecordLayout.DEEPEVAL)
 
 
 @pytest.mark.parametrize("called", [None, []])
 def test_no_call_is_no_agent(called):
-    converted = convert({**DEEPEVAL, "tools_called": called}, Format.DEEPEVAL)
+    converted = convert({**DEEPEVAL, "tools_called": called}, RecordLayout.DEEPEVAL)
     assert (converted.response.answer, converted.response.trace) == ("Lund", Trace(()))
 
 
@@ -192,7 +202,7 @@ def test_a_conversation_may_have_passages_and_a_response_beside_it():
 
 def test_a_conversation_that_ends_without_a_word_has_no_answer():
     response = convert({"user_input": TALK[:3]}).response
-    assert (response.trace.texts, response.incomplete) == (("I look it up.",), Incomplete.NO_ANSWER_LINE)
+    assert (response.trace.texts, response.incomplete) == (("I look it up.",), IncompleteReason.NO_ANSWER_LINE)
     assert convert({"user_input": [TALK[0]], "retrieved_contexts": ["one"]}).response is None
 
 

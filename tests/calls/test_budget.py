@@ -27,9 +27,9 @@ from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage, estimate_tokens
-from eclose.store.ledger.ledger import Account, Ledger
+from eclose.store.ledger.ledger import Ledger, RunAccount
 from eclose.world.server.app import serve
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, in
         paid = paying(model, ledger, budget, lambda text: worst[text] - 16)
         asked = [paid.complete(replica(str(number), run)) for number in range(len(calls))]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
-        account = await ledger.account()
+        account = await ledger.compute_account()
     assert not [outcome for outcome in outcomes if isinstance(outcome, AssertionError)]
     assert account.reserved == 0
     assert model.charged <= account.spent + account.assumed <= cap
@@ -187,7 +187,7 @@ def test_processes_that_share_a_ledger_share_the_cap():
     """Three openings of one run, each of which could spend the whole of it."""
     cap, url = 2_000, fresh_database()
 
-    async def main() -> tuple[int, int, Account]:
+    async def main() -> tuple[int, int, RunAccount]:
         paid = refused = 0
 
         async def complete(_: Request) -> Reply:
@@ -209,7 +209,7 @@ def test_processes_that_share_a_ledger_share_the_cap():
 
         await asyncio.gather(*map(process, range(3)))
         async with Ledger.open(url, run="a") as ledger:
-            return paid, refused, await ledger.account()
+            return paid, refused, await ledger.compute_account()
 
     paid, refused, account = asyncio.run(asyncio.wait_for(main(), 120))
     assert account == (paid, 0, 0)
@@ -222,7 +222,7 @@ def test_against_the_bill_of_the_world(tmp_path):
 
     async def main(cap: int, seed: int) -> None:
         faults = {Fault.CUT: 0.2, Fault.MALFORMED: 0.1, Fault.RATE_LIMIT: 0.1, Fault.SERVER_ERROR: 0.1}
-        behaviour = Behaviour(faults=faults, seed=seed, retry_after=0.01, latency=0.01)
+        behaviour = ServerBehaviour(faults=faults, seed=seed, retry_after=0.01, latency=0.01)
         async with (
             serve(registry(), behaviour) as server,
             endpoint(server.base_url) as model,
@@ -239,7 +239,7 @@ def test_against_the_bill_of_the_world(tmp_path):
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]
             charged = PRICE.cost(Usage(totals["prompt_tokens"], totals["completion_tokens"]))
-            account = await ledger.account()
+            account = await ledger.compute_account()
             assert charged <= account.spent + account.assumed <= cap
             assert account.reserved == 0
             refused = sum(isinstance(outcome, BudgetSpent) for outcome in outcomes)

@@ -15,9 +15,9 @@ from tests.cli.test_generate import local_server
 from eclose.benchmarks.load import scan_instances
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
-from eclose.world.server.faults import Behaviour
+from eclose.world.server.faults import ServerBehaviour
 
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.rejected.jsonl")
 
@@ -25,7 +25,7 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.r
 @pytest.fixture
 def sources(tmp_path):
     made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_items(name, 11), 6)]
-    jsonl.write(tmp_path / "sources.jsonl", made)
+    jsonl.write_records(tmp_path / "sources.jsonl", made)
     return tmp_path / "sources.jsonl"
 
 
@@ -41,7 +41,7 @@ def ran(*words, code=0):
 
 
 def test_one_command_and_what_it_says(sources, tmp_path):
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         said = ran(sources, server.base_url, tmp_path / "run")
         again = ran(sources, server.base_url, tmp_path / "run")
         guess = ran(sources, server.base_url, tmp_path / "other", "--dry-run")
@@ -61,10 +61,10 @@ def test_one_command_and_what_it_says(sources, tmp_path):
 
 @pytest.mark.slow
 def test_killed_again_and_again_it_comes_to_the_same_bytes(sources, tmp_path):
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         ran(sources, server.base_url, tmp_path / "unbroken")
-    faults = Behaviour(latency=0.02, faults={"rate_limit": 0.05, "server_error": 0.02})
-    with ServerThread(world_registry(), faults) as server:
+    faults = ServerBehaviour(latency=0.02, faults={"rate_limit": 0.05, "server_error": 0.02})
+    with ServerThread(build_world_registry(), faults) as server:
         words = command(sources, server.base_url, tmp_path / "run")
         killed = 0
         for seconds in (2.5, 3.0, 3.5):
@@ -82,9 +82,9 @@ def test_killed_again_and_again_it_comes_to_the_same_bytes(sources, tmp_path):
 def test_a_real_model_that_cannot_do_it_breaks_nothing(tmp_path, qa):
     """The shortest question of HotpotQA before a model of 135M parameters: whatever it says is counted."""
     ordered = sorted(
-        jsonl.values(scan_instances(qa / "hotpotqa_train_50.json")), key=lambda one: (one.context_words, one.id)
+        jsonl.unwrap_records(scan_instances(qa / "hotpotqa_train_50.json")), key=lambda one: (one.context_words, one.id)
     )
-    jsonl.write(tmp_path / "one.jsonl", ordered[:1])
+    jsonl.write_records(tmp_path / "one.jsonl", ordered[:1])
     more = ["--max-tokens", 96, "--replies", 1, "--concurrency", 1, "--deadline", 900]
     with local_server() as url:
         ran(tmp_path / "one.jsonl", url, tmp_path / "run", *more)

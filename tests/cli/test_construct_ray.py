@@ -10,7 +10,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
 
 pytestmark = pytest.mark.slow
@@ -20,8 +20,8 @@ def test_workers_on_one_ledger_build_what_one_process_builds(tmp_path):
     pytest.importorskip("ray")
     ledger = fresh_database()
     made = [item.instance for item in islice(make_items("short-easy", 4), 10)]
-    jsonl.write(tmp_path / "sources.jsonl", made)
-    with ServerThread(world_registry()) as server:
+    jsonl.write_records(tmp_path / "sources.jsonl", made)
+    with ServerThread(build_world_registry()) as server:
         ran(tmp_path / "sources.jsonl", server.base_url, tmp_path / "one")
         paid = server.bill(keys=False)["totals"]["paid"]
         on_ray = ("--engine", "ray", "--workers", 2, "--ledger", ledger)

@@ -14,7 +14,7 @@ from eclose.cli.data import app
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import read
+from eclose.store.records.jsonl import read_records
 from eclose.store.runs.manifest import read_manifest
 
 ROW = {"question": "Q?", "contexts": ["one"], "answer": "1. Because.\nFinal answer: R", "ground_truth": "A"}
@@ -46,7 +46,7 @@ def test_convert_writes_instances_and_a_manifest(qa, tmp_path):
     assert result.exit_code == 0
     assert "6 received = 6 accepted + 0 rejected + 0 quarantined" in result.output
     assert str(out) in result.output
-    assert len(list(read(out, Instance))) == 6
+    assert len(list(read_records(out, Instance))) == 6
     manifest = read_manifest(tmp_path / "new" / "hotpot.jsonl.manifest.json")
     assert manifest.settings == {"format": "hotpot"}
     assert list(manifest.inputs) == ["tiny_hotpotqa.json"]
@@ -68,9 +68,9 @@ def test_convert_does_not_overwrite_other_work_unless_forced(qa, tmp_path):
     run("convert", qa / "tiny_hotpotqa.json", "--out", out)
     with pytest.raises(UserError, match="made from other inputs or with other settings"):
         run("convert", qa / "tiny_musique_ans.jsonl", "--out", out)
-    assert len(list(read(out, Instance))) == 6
+    assert len(list(read_records(out, Instance))) == 6
     run("convert", qa / "tiny_2wikimultihopqa.json", "--out", out, "--force")
-    assert len(list(read(out, Instance))) == 4
+    assert len(list(read_records(out, Instance))) == 4
 
 
 def test_convert_quarantines_what_it_cannot_read(qa, tmp_path):
@@ -104,7 +104,7 @@ def test_convert_takes_aliases(qa, tmp_path):
         tmp_path / "id_aliases.json", {"Q_id": known["answer_id"], "aliases": ["Other"], "demonyms": ["Name"]}
     )
     run("convert", qa / "tiny_2wikimultihopqa.json", "--out", tmp_path / "a.jsonl", "--aliases", aliases)
-    instances = {instance.id: instance for instance in read(tmp_path / "a.jsonl", Instance)}
+    instances = {instance.id: instance for instance in read_records(tmp_path / "a.jsonl", Instance)}
     assert instances[known["_id"]].accepted_answers == (known["answer"], "Other", "Name")
     assert len(read_manifest(tmp_path / "a.jsonl.manifest.json").inputs) == 2
     with pytest.raises(SettingError, match="--aliases: is for 2WikiMultiHopQA"):
@@ -117,9 +117,9 @@ def test_convert_writes_responses_beside_instances(tmp_path):
     result = run("convert", source, "--out", out, "--responses", responses)
     assert result.exit_code == 3
     assert "3 received = 1 accepted + 1 rejected (no response 1) + 1 quarantined" in result.output
-    (response,) = read(responses, Response)
+    (response,) = read_records(responses, Response)
     assert response.answer == "R"
-    assert response.instance_id in {instance.id for instance in read(out, Instance)}
+    assert response.instance_id in {instance.id for instance in read_records(out, Instance)}
     with pytest.raises(SettingError, match="both would write"):
         run("convert", source, "--out", tmp_path / "c.jsonl", "--responses", tmp_path / "c.jsonl")
 
@@ -195,7 +195,7 @@ def test_sample_is_seeded_filtered_and_extendable(qa, tmp_path):
         result = run("sample", source, "-n", n, "--hops", 3, "--hops", 4, "--out", tmp_path / f"{n}.jsonl")
         assert result.exit_code == 0
         assert f"50 received = {n} accepted + {50 - n} rejected" in result.output
-    small, large = (list(read(tmp_path / f"{n}.jsonl", Instance)) for n in (5, 12))
+    small, large = (list(read_records(tmp_path / f"{n}.jsonl", Instance)) for n in (5, 12))
     assert large[:5] == small
     assert {instance.hops for instance in large} <= {3, 4}
     counts = read_manifest(tmp_path / "5.jsonl.manifest.json").counts

@@ -15,7 +15,7 @@ from eclose.core.verdict import SettledVerdict
 from eclose.errors import UserError
 from eclose.judging.validate import read as read_validation
 from eclose.metrics.judge_agreement import JudgedLabel
-from eclose.store.records.jsonl import read
+from eclose.store.records.jsonl import read_records
 
 pytestmark = pytest.mark.slow
 EXTRAS = ("aiohttp", "jsonschema_rs", "openai", "sqlalchemy", "yaml", "torch", "pyarrow", "matplotlib")
@@ -48,7 +48,7 @@ def test_it_leaves_a_run_like_any_other(made):
         "instances.jsonl", "responses.jsonl", "judgments.jsonl", "judgments.jsonl.manifest.json", "people.jsonl",
         "planted.jsonl", "validation.json", "report",
     }  # fmt: skip
-    assert len({judgment.response_id for judgment in read(folder / "judgments.jsonl", Judgment)}) == 120
+    assert len({judgment.response_id for judgment in read_records(folder / "judgments.jsonl", Judgment)}) == 120
     page = (folder / "report" / "report.html").read_text("utf-8")
     assert "Validated against people on 100 of 120 responses" in page
 
@@ -64,7 +64,7 @@ def test_it_says_how_far_it_is_and_where_to_go_on(made):
 def test_the_truth_it_tells_is_that_of_all_responses(made):
     folder, output = made
     found = re.search(r"^TRR +(\S+) % +(\S+) % \[[^]]+\] +(\S+) %$", output, re.MULTILINE)
-    rows = list(read(folder / "planted.jsonl", SettledVerdict))
+    rows = list(read_records(folder / "planted.jsonl", SettledVerdict))
     assert len(rows) == 120
     known = [row.verdict.reliable for row in rows if row.verdict.reliable is not None]
     assert found[3] == f"{100 * sum(known) / len(known):.1f}"

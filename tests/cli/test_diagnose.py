@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.verdict import SettledVerdict
 from eclose.store.records import jsonl
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
 
 
@@ -28,10 +28,13 @@ def judged(tmp_path_factory):
     """Two runs over the same questions by one judge, the first of them validated; and the second judged otherwise."""
     folder = tmp_path_factory.mktemp("runs")
     items = list(islice(make_items("short-easy", 3), 20))
-    with ServerThread(world_registry(judge_noise=0.1)) as server:
-        for name, plans in {"one": (Plan(), PLANS[0]), "two": (PLANS[1], PLANS[2])}.items():
+    with ServerThread(build_world_registry(judge_noise=0.1)) as server:
+        for name, plans in {
+            "one": (FailurePlan(), FAILURE_PLANS[0]),
+            "two": (FAILURE_PLANS[1], FAILURE_PLANS[2]),
+        }.items():
             _judge(folder / name, items, plans, server.base_url)
-        _judge(folder / "free", items, (PLANS[3],), server.base_url, "--reference-free")
+        _judge(folder / "free", items, (FAILURE_PLANS[3],), server.base_url, "--reference-free")
     command("judge", "validate", folder / "one", "--verdicts", folder / "one" / "people.jsonl", "--resamples", 100)
     return folder
 
@@ -41,13 +44,13 @@ def _judge(run, items, plans, url, *more):
         found.response.id: (item.instance, found)
         for item in items
         for plan in plans
-        if (found := sabotage(item, plan, f"{plan}")) is not None
+        if (found := break_response(item, plan, f"{plan}")) is not None
     }
     run.mkdir()
-    jsonl.write(run / "instances.jsonl", {instance.id: instance for instance, _ in made.values()}.values())
-    jsonl.write(run / "responses.jsonl", [found.response for _, found in made.values()])
+    jsonl.write_records(run / "instances.jsonl", {instance.id: instance for instance, _ in made.values()}.values())
+    jsonl.write_records(run / "responses.jsonl", [found.response for _, found in made.values()])
     people = [SettledVerdict(name, instance.id, found.verdict, "world") for name, (instance, found) in made.items()]
-    jsonl.write(run / "people.jsonl", people)
+    jsonl.write_records(run / "people.jsonl", people)
     command("judge", run, "--judge", url, "--no-price", *more)
 
 
@@ -83,8 +86,8 @@ def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
 
 def test_fewer_than_thirty_labels_give_no_green_box_and_no_corrected_rate(judged, tmp_path):
     run = judged / "one"
-    rows = list(jsonl.read(run / "people.jsonl", SettledVerdict))[:6]
-    jsonl.write(tmp_path / "six.jsonl", rows)
+    rows = list(jsonl.read_records(run / "people.jsonl", SettledVerdict))[:6]
+    jsonl.write_records(tmp_path / "six.jsonl", rows)
     few = tmp_path / "few.json"
     command("judge", "validate", run, "--verdicts", tmp_path / "six.jsonl", "--resamples", 100, "--out", few)
     command("report", run, "--validation", few, "--resamples", 100, "-f", "json", "-f", "html", "-o", tmp_path / "out")

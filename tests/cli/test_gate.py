@@ -61,7 +61,7 @@ def test_responses_without_a_judgment_do_not_pass(tmp_path):
     made = cases(50)
     run = make_run(tmp_path / "run", made)
     more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(950)]
-    jsonl.write(run / "responses.jsonl", [*(one.response for one in made), *more])
+    jsonl.write_records(run / "responses.jsonl", [*(one.response for one in made), *more])
     code, output = gate(run, "--min-trr", 0.9)
     assert code == 101
     assert "whatever the 950 responses without a label are" in output

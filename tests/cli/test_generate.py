@@ -28,11 +28,11 @@ from eclose.calls.budget import Budget
 from eclose.calls.client import CallSettings
 from eclose.cli.shared.progress import Meter
 from eclose.core.response import Response
-from eclose.store.records.jsonl import read, values, write
-from eclose.store.records.sorted_spool import Spool
-from eclose.store.runs.runner import Progress
+from eclose.store.records.jsonl import read_records, unwrap_records, write_records
+from eclose.store.records.sorted_spool import SortedSpool
+from eclose.store.runs.runner import RunProgress
 from eclose.world.server.chat_requests import BadRequest
-from eclose.world.server.faults import Behaviour
+from eclose.world.server.faults import ServerBehaviour
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_a_whole_run_and_the_same_again(instances, tmp_path):
 @pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(instances, tmp_path):
     whole, kills, concurrency = unbroken(instances, tmp_path), 3, 4
-    with server(behaviour=Behaviour(latency=0.05)) as model:
+    with server(behaviour=ServerBehaviour(latency=0.05)) as model:
         words = [instances, *flags(model, tmp_path / "run", "--concurrency", concurrency)]
         for kill in range(1, kills + 1):
             process = started(*words)
@@ -104,7 +104,7 @@ def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(in
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_asked_to_stop_it_finishes_what_is_under_way_and_loses_nothing(instances, tmp_path, number):
     whole = unbroken(instances, tmp_path)
-    with server(behaviour=Behaviour(latency=0.1)) as model:
+    with server(behaviour=ServerBehaviour(latency=0.1)) as model:
         words = [instances, *flags(model, tmp_path / "run", "--concurrency", 2)]
         process = started(*words)
         wait_until(lambda: paid(model) >= 5)
@@ -127,7 +127,7 @@ def test_a_terminal_that_goes_away_loses_nothing(instances, tmp_path):
     def own_the_terminal():
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
-    with server(behaviour=Behaviour(latency=0.1)) as model:
+    with server(behaviour=ServerBehaviour(latency=0.1)) as model:
         words = [instances, *flags(model, tmp_path / "run", "--concurrency", 2)]
         arguments, env = command(*words)
         process = subprocess.Popen(
@@ -151,7 +151,7 @@ def test_a_terminal_that_goes_away_loses_nothing(instances, tmp_path):
 
 @pytest.mark.slow
 def test_a_ledger_that_is_removed_in_mid_run_stops_it(instances, tmp_path):
-    with server(behaviour=Behaviour(latency=0.2)) as model:
+    with server(behaviour=ServerBehaviour(latency=0.2)) as model:
         process = started(instances, *flags(model, tmp_path / "run", "--concurrency", 2))
         wait_until(lambda: paid(model) >= 5)
         for path in (tmp_path / "run").glob("ledger.sqlite*"):
@@ -165,7 +165,7 @@ def test_a_ledger_that_is_removed_in_mid_run_stops_it(instances, tmp_path):
 
 @pytest.mark.slow
 def test_asked_twice_it_ends_at_once(instances, tmp_path):
-    with server(behaviour=Behaviour(latency=30)) as model:
+    with server(behaviour=ServerBehaviour(latency=30)) as model:
         process = started(instances, *flags(model, tmp_path / "run"))
         wait_until(lambda: model.bill(keys=False)["in_flight"] > 0)
         process.send_signal(signal.SIGINT)
@@ -179,7 +179,7 @@ def test_asked_twice_it_ends_at_once(instances, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_do_not_write_one_run(instances, tmp_path):
-    with server(behaviour=Behaviour(latency=600)) as model:
+    with server(behaviour=ServerBehaviour(latency=600)) as model:
         words = [instances, *flags(model, tmp_path / "run")]
         first = started(*words)
         wait_until(lambda: model.bill(keys=False)["in_flight"] > 0)
@@ -214,7 +214,7 @@ def test_poisoned_records_fail_alone_and_are_tried_again_when_told(tmp_path):
         healed.append(True)
         again = ran(*words, "--retry")
         assert (again.returncode, paid(model)) == (0, before + 1), again.stderr
-    assert len(list(read(tmp_path / "run" / "responses.jsonl", Response))) == 100
+    assert len(list(read_records(tmp_path / "run" / "responses.jsonl", Response))) == 100
     assert not (tmp_path / "run" / "responses.jsonl.quarantined.jsonl").exists()
 
 
@@ -230,7 +230,7 @@ def test_a_replay_needs_no_server_and_writes_the_same_bytes(instances, tmp_path)
     assert first == second
     missing = ran(instances, *other, "--demonstrations", 0)
     assert missing.returncode == 2
-    assert "a replay asks nobody" in missing.stderr
+    assert "a replay sends nothing" in missing.stderr
 
 
 def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
@@ -338,7 +338,7 @@ def test_the_key_is_found_nowhere(instances, tmp_path):
 
 def test_a_line_says_how_far_a_run_is():
     now = [100.0]
-    progress = Progress()
+    progress = RunProgress()
     meter = Meter(progress, [], 1_300, clock=lambda: now[0])
     assert meter.line() == "0/1,300 (0 %), 0 accepted, 0 rejected, 0 quarantined"
     progress.before = 200
@@ -363,18 +363,18 @@ def connection(failed=0, limit=64, **sums):
 
 def test_a_line_says_what_was_spent_apart_from_what_may_be_billed():
     nothing_spent = connection(failed=22, assumed=37_960_000)
-    assert Meter(Progress(), [nothing_spent], 600).line() == (
+    assert Meter(RunProgress(), [nothing_spent], 600).line() == (
         "0/600 (0 %), 0 accepted, 22 failed calls, 0.00 USD spent, up to 37.96 USD possibly billed"
     )
     capped = connection(cap=5_000_000, spent=740_000, reserved=100_000)
     # Three models of a run share one budget, which is told once.
-    line = Meter(Progress(), [capped, capped, capped], 600).line()
+    line = Meter(RunProgress(), [capped, capped, capped], 600).line()
     assert line.count("0.74 of 5.00 USD spent, up to 0.10 USD reserved") == 1
 
 
 @pytest.mark.parametrize("scale", [1, 100, 10_000, 1_000_000])
 def test_a_line_fits_a_terminal(scale):
-    progress = Progress()
+    progress = RunProgress()
     progress.done.update({"accepted": 12 * scale, "rejected": 3 * scale, "quarantined": scale})
     now = iter([0.0, 35_999.0])
     amounts = {"cap": 10**9 * scale, "spent": 10**8 * scale, "reserved": 10**8, "assumed": 10**7}
@@ -390,7 +390,7 @@ def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):
     questions(tmp_path / "a.jsonl", len(ids), ids)
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("{}\n")
-    with Spool(Instance, scan_instances(tmp_path / "a.jsonl")) as spool:
+    with SortedSpool(Instance, scan_instances(tmp_path / "a.jsonl")) as spool:
         assert len(spool) == 9
         for _ in range(2):
             first, *others = spool
@@ -421,9 +421,9 @@ def test_a_real_model_behind_a_real_server(tmp_path, qa):
     """Two questions of HotpotQA and two of MuSiQue, the shortest; what is said is parsed or reported."""
     found = []
     for name in ("hotpotqa_train_50.json", "musique_ans_train_50.jsonl"):
-        ordered = sorted(values(scan_instances(qa / name)), key=lambda one: (one.context_words, one.id))
+        ordered = sorted(unwrap_records(scan_instances(qa / name)), key=lambda one: (one.context_words, one.id))
         found += islice(ordered, 2)
-    write(tmp_path / "four.jsonl", found)
+    write_records(tmp_path / "four.jsonl", found)
     words = ["--no-price", "--out", tmp_path / "run", "--demonstrations", 0, "--max-new-tokens", 128]
     words += ["--concurrency", 1, "--deadline", 900]
     with local_server() as url:
@@ -431,7 +431,7 @@ def test_a_real_model_behind_a_real_server(tmp_path, qa):
         again = ran(tmp_path / "four.jsonl", "--model", url, *words)
     assert first.returncode == again.returncode == 0, first.stderr
     assert "0 calls now, before: 4 calls" in again.stdout
-    said = list(read(tmp_path / "run" / "responses.jsonl", Response))
+    said = list(read_records(tmp_path / "run" / "responses.jsonl", Response))
     assert {one.instance_id for one in said} == {one.id for one in found}
     assert {one.source.model for one in said} == {"SmolLM2-135M-Instruct.Q4_1"}
     assert all(one.completion for one in said)

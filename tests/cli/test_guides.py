@@ -23,7 +23,7 @@ from eclose.cli.main import app
 from eclose.core.family import Family
 from eclose.store.records import jsonl
 from eclose.world.make.families import make_families
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
 
 ROOT = Path(__file__).parents[2]
@@ -114,14 +114,14 @@ def test_the_lines_that_read_a_dataset_run(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     (code,) = code_blocks("docs/guides/construct.md")
     families = list(islice(make_families("short-easy", 5), 3))
-    jsonl.write(tmp_path / "run" / "families.train.jsonl", families)
+    jsonl.write_records(tmp_path / "run" / "families.train.jsonl", families)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(
         app, ["families", "export", "run/families.train.jsonl", "--format", "datasets", "--out", "my-dataset"]
     )
     assert result.exit_code == 0, result.output
     exec(compile(code, "construct.md", "exec"), {})
-    assert list(jsonl.read(tmp_path / "train.jsonl", Family)) == families
+    assert list(jsonl.read_records(tmp_path / "train.jsonl", Family)) == families
 
 
 def test_the_lines_that_assert_run(tmp_path, monkeypatch):
@@ -140,7 +140,7 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(code, "diagnose.md", "exec"), names)
-    with ServerThread(world_registry()) as model:
+    with ServerThread(build_world_registry()) as model:
         monkeypatch.setenv("ECLOSE_BASE_URL", model.base_url)
         asyncio.run(names["look"]("world"))
     # The world cannot read passages about a bridge in Lund; what matters here is that the lines run to their end.

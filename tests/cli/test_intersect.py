@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.response import Response, Trace
 from eclose.errors import RecordError, UserError
-from eclose.store.records.jsonl import ReadRecord, write
-from eclose.store.runs.step import Stage
+from eclose.store.records.jsonl import ReadRecord, write_records
+from eclose.store.runs.step import RunStep
 
 runner = CliRunner()
 COMPLETE, CUT, SILENT = "1. A.\nFinal answer: x", "1. A.\n2. B", "1. A."
@@ -19,7 +19,7 @@ COMPLETE, CUT, SILENT = "1. A.\nFinal answer: x", "1. A.\n2. B", "1. A."
 
 def run_of(folder, texts):
     """A finished run with these completions by question."""
-    stage = Stage("generate", {"of": folder.name}, (), folder / "responses.jsonl")
+    stage = RunStep("generate", {"of": folder.name}, (), folder / "responses.jsonl")
     stage.write(
         ReadRecord(id_, value=Response.from_completion(f"{id_}-{folder.name}", id_, text, cut_off=text == CUT))
         for id_, text in texts.items()
@@ -113,7 +113,7 @@ def test_a_run_that_is_not_finished_would_shrink_the_pool(runs, tmp_path):
 
 def test_files_of_responses_are_taken_as_they_are(runs, tmp_path):
     mine = tmp_path / "mine.jsonl"
-    write(
+    write_records(
         mine,
         [
             Response("r1", "q1", Trace.of("A."), "x"),

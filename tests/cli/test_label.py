@@ -17,7 +17,7 @@ from eclose.core.response import Response
 from eclose.demo import Run
 from eclose.errors import UserError
 from eclose.store.records import jsonl
-from eclose.store.runs.manifest import file_hashes, read_manifest
+from eclose.store.runs.manifest import hash_files, read_manifest
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def command(*arguments, code=0):
 
 
 def replace_answers(run):
-    responses = [replace(response, answer="WRONG") for response in jsonl.read(run / "responses.jsonl", Response)]
-    jsonl.write(run / "responses.jsonl", responses)
+    responses = [replace(response, answer="WRONG") for response in jsonl.read_records(run / "responses.jsonl", Response)]
+    jsonl.write_records(run / "responses.jsonl", responses)
 
 
 def test_labels_name_the_files_they_are_of(run):
@@ -51,7 +51,7 @@ def test_labels_name_the_files_they_are_of(run):
     assert "10 of 10 responses labelled" in output
     verdicts = run / "labels" / "verdicts.jsonl"
     manifest = read_manifest(run / "labels" / "verdicts.jsonl.manifest.json")
-    assert manifest.inputs == file_hashes([run / "instances.jsonl", run / "responses.jsonl"])
+    assert manifest.inputs == hash_files([run / "instances.jsonl", run / "responses.jsonl"])
     assert (manifest.counts.accepted, manifest.settings["n"]) == (10, 10)
     assert (run / "validation.json").is_file()
     command("metrics", verdicts)
@@ -90,7 +90,7 @@ def test_a_run_that_is_not_judged_is_labelled_without_what_cannot_be_shown(run):
     (run / "judgments.jsonl").unlink()
     (run / "judgments.jsonl.manifest.json").unlink()
     lines = (run / "responses.jsonl").read_bytes().splitlines(keepends=True)
-    stray = jsonl.encode(replace(next(jsonl.read(run / "responses.jsonl", Response)), id="s", instance_id="x"))
+    stray = jsonl.encode(replace(next(jsonl.read_records(run / "responses.jsonl", Response)), id="s", instance_id="x"))
     (run / "responses.jsonl").write_bytes(b"".join([*lines, lines[0], stray + b"\n", b"{\n"]))
     output = command("label", run, "--n", "5", "--no-browser")
     assert "responses.jsonl: 2 not used (duplicate 1, not JSON 1)" in output

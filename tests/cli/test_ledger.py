@@ -16,13 +16,13 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment, reason_kind
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, Usage, identify_request
-from eclose.store.ledger.ledger import Intent, Ledger, Outcome
+from eclose.store.ledger.ledger import CallIntent, Ledger, RecordOutcome
 from eclose.store.records import jsonl
-from eclose.world.faulty.broken_responses import Plan, sabotage
+from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 
 def command(*arguments, code=0):
@@ -34,7 +34,9 @@ def command(*arguments, code=0):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def run(request, tmp_path):
     """A run's folder, and where its ledger is as commands are told."""
-    made = [(item.instance, sabotage(item, Plan(), "r")) for item in islice(make_items("short-easy", 3), 6)]
+    made = [
+        (item.instance, break_response(item, FailurePlan(), "r")) for item in islice(make_items("short-easy", 3), 6)
+    ]
     jsonl.write_records(tmp_path / "instances.jsonl", [instance for instance, _ in made])
     jsonl.write_records(tmp_path / "responses.jsonl", [planted.response for _, planted in made])
     return tmp_path, (tmp_path if request.param == "sqlite" else fresh_database())
@@ -51,7 +53,9 @@ def port(server):
 
 def test_refused_replies_are_read_pruned_and_asked_again(run):
     folder, ledger = run
-    with ServerThread(world_registry(), Behaviour(faults={Fault.WRONG_SHAPE: 0.5}, max_faults_per_key=99)) as server:
+    with ServerThread(
+        build_world_registry(), ServerBehaviour(faults={Fault.WRONG_SHAPE: 0.5}, max_faults_per_key=99)
+    ) as server:
         judge(folder, ledger, server)
         calls = server.bill(keys=False)["totals"]["paid"]
         taken = port(server)
@@ -64,14 +68,14 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
     ]
     every = command("ledger", "show", ledger, "--json", "--limit", 0).splitlines()
     assert len(every) == calls > len(refused) > 0
-    assert all("not of the wanted shape" in call["problem"] and "unexpected" in call["reply"] for call in refused)
+    assert all("does not match the schema" in call["problem"] and "unexpected" in call["reply"] for call in refused)
     assert {call["records"][0]["record"] for call in refused} <= {judgment.response_id for judgment in before}
     assert command("ledger", "show", ledger, "--kind", "refused", "--reason", "WANTED SHAPE", "--json", "--limit", 1)
     open_labels = {judgment.response_id for judgment in before if judgment.unjudged}
     shown = next(call for call in refused if call["records"][0]["record"] in open_labels)
     record = shown["records"][0]["record"]
     told = command("ledger", "show", ledger, "--kind", "invalid", "--record", record, "--stage", "judge", "--limit", 1)
-    for part in (shown["key"], "not of the wanted shape", f"judge of {record}", "labels missing", "unexpected"):
+    for part in (shown["key"], "does not match the schema", f"judge of {record}", "labels missing", "unexpected"):
         assert part in told
     assert shown["request"]["messages"][0]["content"].splitlines()[0][:40] in told
 
@@ -82,7 +86,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
     assert "--force" in command("ledger", "prune", ledger, "--kind", "invalid")
     left = {json.loads(line)["key"] for line in command("ledger", "show", ledger, "--json", "--limit", 0).splitlines()}
     assert len(left) == calls - len(refused)
-    with ServerThread(world_registry(), port=taken) as server:
+    with ServerThread(build_world_registry(), port=taken) as server:
         judge(folder, ledger, server, "--force")
         totals = server.bill(keys=False)["totals"]
     assert 0 < totals["paid"] <= len(refused)  # what was answered well is not asked again
@@ -100,11 +104,11 @@ async def _fill(where, *, runs=("a",)):
             for name in ("house/a", "house/b"):
                 key = compute_call_key(f"{name}{run}", REQUEST)
                 identity = identify_request(f"{name}{run}", REQUEST)
-                await ledger.intend(Intent(key, identity, "ask", "r\x1b1", reserved=5))
+                await ledger.intend(CallIntent(key, identity, "ask", "r\x1b1", reserved=5))
                 if name == "house/a":
                     reply = Reply("good \x1b[2Jbye", FinishReason.STOP, Usage(3, 4))
                     await ledger.settle(encode_answer(key, reply, cost=7))
-                    await ledger.conclude(Outcome("ask", "r\x1b1", "accepted", None, b"{}"))
+                    await ledger.conclude(RecordOutcome("ask", "r\x1b1", "accepted", None, b"{}"))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -128,7 +132,7 @@ def test_nothing_that_is_printed_moves_the_cursor(small):
 def test_calls_that_broke_off_are_released_once(small):
     async def reserved():
         async with Ledger.open(small, run="a") as ledger:
-            return (await ledger.spent())[1]
+            return (await ledger.compute_spending())[1]
 
     assert asyncio.run(reserved()) == 5
     assert command("ledger", "prune", small, "--orphans", "--dry-run").startswith("2 calls")
@@ -158,8 +162,8 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
 
     async def use():
         async with Ledger.open(where, run="a") as ledger:
-            await ledger.find(compute_call_key("house/aa", REQUEST))
-            await ledger.reached(["ask"], "r\x1b1")
+            await ledger.find_reply(compute_call_key("house/aa", REQUEST))
+            await ledger.find_last_outcome(["ask"], "r\x1b1")
 
     with pytest.raises(UserError, match=r"eclose ledger prune .*ledger\.sqlite --damaged"):
         asyncio.run(use())

@@ -36,9 +36,9 @@ def refusal(*arguments):
 
 def put(folder, cases):
     folder.mkdir()
-    jsonl.write(folder / "instances.jsonl", {case.instance.id: case.instance for case in cases}.values())
-    jsonl.write(folder / "responses.jsonl", [case.response for case in cases])
-    jsonl.write(folder / "judgments.jsonl", [case.judgment for case in cases])
+    jsonl.write_records(folder / "instances.jsonl", {case.instance.id: case.instance for case in cases}.values())
+    jsonl.write_records(folder / "responses.jsonl", [case.response for case in cases])
+    jsonl.write_records(folder / "judgments.jsonl", [case.judgment for case in cases])
     return folder
 
 
@@ -104,14 +104,14 @@ def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     told = command("report", runs[0], "--resamples", 100, "--out", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES - {"figures"}
-    assert told.splitlines()[-1].strip() == figures.figures_missing()
+    assert told.splitlines()[-1].strip() == figures.explain_missing_figures()
     assert "no figures" not in command("report", runs[0], "--resamples", 100, "-f", "json", "-o", tmp_path)
 
 
 def test_figures_asked_for_by_name_are_not_left_out_in_silence(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     told = refusal("report", runs[0], "--resamples", 100, "-f", "figures", "-o", tmp_path)
-    assert told == f"--format figures: {figures.figures_missing()}"
+    assert told == f"--format figures: {figures.explain_missing_figures()}"
     assert not list(tmp_path.iterdir())
 
 

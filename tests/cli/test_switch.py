@@ -16,7 +16,7 @@ from tests.tiny_models import model, save_adapter, tokenizer
 from eclose.cli import switch as command
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import read
+from eclose.store.records.jsonl import read_records
 from eclose.training.switch_test import FamilySwitch
 
 runner = CliRunner()
@@ -58,7 +58,7 @@ def test_tables_counts_and_done_before(home, tmp_path):
     assert [line[:2] for line in lines] == [
         [name, edge] for name in ("world-2wiki", "world-hotpot", "all") for edge in "STC"
     ]
-    rows = list(read(out, FamilySwitch))
+    rows = list(read_records(out, FamilySwitch))
     assert [row.benchmark for row in rows] == ["world-2wiki", "world-2wiki", "world-hotpot"]
     assert [len(rows[0].scores), len(rows[0].margins)] == [12, 6]
     before = out.stat().st_mtime_ns
@@ -92,12 +92,12 @@ def test_adapters_are_compared_on_one_backbone(home, tmp_path):
     assert re.search(r"backbone +- +- +\d+\.\d +- +-", table[0])
     assert re.search(r"adapter +sft +42 +\d+\.\d +[+-]\d+\.\d", table[1])
     together = {}
-    for row in read(out, FamilySwitch):
+    for row in read_records(out, FamilySwitch):
         together.setdefault(row.system, []).append(row.margins)
     assert together["backbone"] != together[str(adapters[0])] != together[str(adapters[1])]
     # What one adapter leaves behind must not reach the next: each alone says the same.
     # Rows say where they come from, so that scoring runs can be joined: the recipes name no seed, which means 42.
-    sources = {(row.system, row.model, row.method, row.seed) for row in read(out, FamilySwitch)}
+    sources = {(row.system, row.model, row.method, row.seed) for row in read_records(out, FamilySwitch)}
     assert sources == {
         ("backbone", "tiny", None, None),
         *((str(adapter), "tiny", "sft", 42) for adapter in adapters),
@@ -107,7 +107,7 @@ def test_adapters_are_compared_on_one_backbone(home, tmp_path):
     assert table[1].split()[:3] == [str(adapters[0]), "sft", "42"]
     alone = tmp_path / "alone.jsonl"
     run("switch", home / "families.jsonl", "--adapter", adapters[1], "--out", alone)
-    assert [row.margins for row in read(alone, FamilySwitch)] == together[str(adapters[1])]
+    assert [row.margins for row in read_records(alone, FamilySwitch)] == together[str(adapters[1])]
 
 
 def test_json(home):
@@ -238,6 +238,6 @@ def test_a_sick_model_is_said_to_be_sick(home, tmp_path):
     tokenizer().save_pretrained(tmp_path / "ill")
     result = run("switch", home / "families.jsonl", "--model", tmp_path / "ill", "--demonstrations", 0)
     assert result.exit_code == 0
-    assert "3 rows with a score that is no number, such as family-world-2wiki" in result.output
+    assert "3 rows with a score that is not finite, such as family-world-2wiki" in result.output
     (line,) = [line for line in result.output.splitlines() if line.startswith("all") and " S " in line]
     assert line.split() == ["all", "S", "-", "-", "-", "-", "-", "-", "0", "3", "-", "-"]

@@ -16,7 +16,7 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import read
+from eclose.store.records.jsonl import read_records
 
 runner = CliRunner()
 
@@ -179,10 +179,10 @@ def test_judgments_are_written_and_tell_why(world):
     (world / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ("judge", world / "mine.jsonl", "--judgments", world / "judgments.jsonl")
     first = run(*command).output
-    judgments = list(read(world / "judgments.jsonl", Judgment))
+    judgments = list(read_records(world / "judgments.jsonl", Judgment))
     assert len(judgments) == 6
     assert judgments[0].unjudged
-    verdicts = list(read(world / "verdicts.jsonl", SettledVerdict))
+    verdicts = list(read_records(world / "verdicts.jsonl", SettledVerdict))
     assert [judgment.verdict for judgment in judgments] == [row.verdict for row in verdicts]
     # The table comes after the counts, and again from the file when nothing is left to do.
     table = first[first.index("Not judged") :]

@@ -14,7 +14,7 @@ import pytest
 from eclose.calls.client import CallSettings
 from eclose.construction.forecast import GUESS, forecast
 from eclose.construction.funnel import processed_of
-from eclose.construction.run import DUPLICATE, Cast, Plan, Sources, cast, construct
+from eclose.construction.run import DUPLICATE, Cast, Plan, Sources, cast, construct_families
 from eclose.construction.settings import ConstructSettings
 from eclose.core.family import Family
 from eclose.core.instance import Instance
@@ -24,8 +24,8 @@ from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
 from eclose.store.records.jsonl import ReadRecord
 from eclose.world.make.instances import make_items
-from eclose.world.oracle.family_conditions import defects
-from eclose.world.roles.registry import world_registry
+from eclose.world.oracle.family_conditions import find_family_defects
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
 
 FREE = CallSettings(unpriced=True)
@@ -39,13 +39,13 @@ def sources(tmp_path_factory):
     bare = replace(made[0], id="bare", question="Who wrote it?", reference_answer=None, aliases=())
     twin = replace(made[1], id="zz-twin")
     path = tmp_path_factory.mktemp("sources") / "sources.jsonl"
-    jsonl.write(path, [*made, bare, twin])
+    jsonl.write_records(path, [*made, bare, twin])
     return path
 
 
 @pytest.fixture(scope="module")
 def server():
-    with ServerThread(world_registry()) as running:
+    with ServerThread(build_world_registry()) as running:
         yield running
 
 
@@ -55,7 +55,7 @@ def models(server):
 
 
 def built(sources, server, out, settings=None, **more):
-    return asyncio.run(construct(sources, models(server), out, settings, FREE, **more))
+    return asyncio.run(construct_families(sources, models(server), out, settings, FREE, **more))
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +71,14 @@ def run(done, tmp_path):
 
 
 def test_a_folder_holds_families_that_are_right_with_everything_that_goes_with_them(done, run):
-    families = list(jsonl.read(run / "families.jsonl", Family))
+    families = list(jsonl.read_records(run / "families.jsonl", Family))
     assert families
-    assert [defects(family) for family in families] == [()] * len(families)
+    assert [find_family_defects(family) for family in families] == [()] * len(families)
     assert [family.id for family in families] == sorted(family.id for family in families)
     for family in families:
         assert family.provenance.reverifier == family.provenance.verifier
         assert {finding.again for finding in family.findings} == {False, True}
-    parts = [list(jsonl.read(run / name, Family)) for name in ("train.jsonl", "development.jsonl")]
+    parts = [list(jsonl.read_records(run / name, Family)) for name in ("train.jsonl", "development.jsonl")]
     assert sorted(family.id for part in parts for family in part) == [family.id for family in families]
     manifest = done.manifest
     assert manifest.counts.conserved
@@ -129,14 +129,14 @@ def test_without_the_second_check_nobody_is_asked_twice(sources, server, tmp_pat
     done = built(sources, server, tmp_path / "run", ConstructSettings(reverify=False))
     assert "reverify" not in done.manifest.funnel
     assert "reverifier" not in done.manifest.settings
-    for family in jsonl.read(tmp_path / "run" / "families.jsonl", Family):
+    for family in jsonl.read_records(tmp_path / "run" / "families.jsonl", Family):
         assert family.provenance.reverifier is None
         assert not any(finding.again for finding in family.findings)
 
 
 def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp_path):
     source = next(make_items("short-easy", 3)).instance
-    jsonl.write(tmp_path / "wrong.jsonl", [replace(source, reference_answer="Nobody At All", aliases=())])
+    jsonl.write_records(tmp_path / "wrong.jsonl", [replace(source, reference_answer="Nobody At All", aliases=())])
     done = built(tmp_path / "wrong.jsonl", server, tmp_path / "run")
     assert done.manifest.counts.accepted == 0
     (told,) = map(json.loads, (tmp_path / "run" / "families.jsonl.rejected.jsonl").read_text().splitlines())
@@ -148,8 +148,8 @@ def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp
 
 def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
     made = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_items(name, 8), 16)]
-    jsonl.write(tmp_path / "all.jsonl", made)
-    jsonl.write(tmp_path / "some.jsonl", [*made[:6], *made[16:22]])
+    jsonl.write_records(tmp_path / "all.jsonl", made)
+    jsonl.write_records(tmp_path / "some.jsonl", [*made[:6], *made[16:22]])
     built(tmp_path / "some.jsonl", server, tmp_path / "pilot")
     plan = Plan.of(tmp_path / "all.jsonl", models(server), tmp_path / "run", ConstructSettings())
     expected = forecast(plan, {}, tmp_path / "pilot")
@@ -231,15 +231,15 @@ def test_questions_in_any_script_are_told_apart():
 
 def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
     """As appendix B.1 processes a part of its sample: by the order of `data sample`, not by id."""
-    from eclose.benchmarks.sampling import sample
+    from eclose.benchmarks.sampling import sample_instances
 
     items = [item.instance for item in islice(make_items("short-easy", 3), 12)]
-    jsonl.write(tmp_path / "a.jsonl", items)
+    jsonl.write_records(tmp_path / "a.jsonl", items)
     model = find_model("world", base_url="http://127.0.0.1:9/v1", environ={})
     plan = Plan.of(tmp_path / "a.jsonl", Cast(model, model, model), tmp_path / "out", ConstructSettings(), limit=4)
     with plan.sources() as sources:
         drawn = [record.value.id for record in sources]
-    assert drawn == sorted(item.id for item in sample(items, 4))
+    assert drawn == sorted(item.id for item in sample_instances(items, 4))
     assert drawn != sorted(item.id for item in items)[:4]
 
 

@@ -51,7 +51,7 @@ def run(tmp_path):
         for profile, benchmark in (("short-easy", "one"), ("short-hard", None))
         for family in islice(make_families(profile, 5), 12)
     ]
-    jsonl.write(tmp_path / "families.jsonl", families)
+    jsonl.write_records(tmp_path / "families.jsonl", families)
     return tmp_path
 
 
@@ -60,7 +60,7 @@ def test_two_files_hold_every_family_once_byte_for_byte(run):
     parts = [(run / name).read_bytes().splitlines() for name in ("train.jsonl", "development.jsonl")]
     assert [len(part) for part in parts] == [22, 2]
     assert sorted(parts[0] + parts[1]) == sorted((run / "families.jsonl").read_bytes().splitlines())
-    held_out = list(jsonl.read(run / "development.jsonl", Family))
+    held_out = list(jsonl.read_records(run / "development.jsonl", Family))
     assert sorted(dataset_of(family.source.benchmark) for family in held_out) == ["one", "unknown"]
     manifest = read_manifest(run / "train.jsonl.manifest.json")
     assert (manifest.counts.received, manifest.counts.accepted) == (24, 22)

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from eclose.calls.client import CallSettings
 from eclose.cli.main import app
-from eclose.construction.run import cast, construct
+from eclose.construction.run import cast, construct_families
 from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
 
 pytestmark = pytest.mark.slow
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.slow
 def run(tmp_path_factory):
     """A run over eight short sources, and a model."""
     folder = tmp_path_factory.mktemp("construct")
-    jsonl.write(folder / "sources.jsonl", (item.instance for item in islice(make_items("short-easy", 6), 8)))
-    with ServerThread(world_registry()) as server:
+    jsonl.write_records(folder / "sources.jsonl", (item.instance for item in islice(make_items("short-easy", 6), 8)))
+    with ServerThread(build_world_registry()) as server:
         world = find_model("world", base_url=server.base_url, environ={})
         models = asyncio.run(cast(world, world))
-        asyncio.run(construct(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True)))
+        asyncio.run(construct_families(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True)))
     small_model().save_pretrained(folder / "model")
     small_tokenizer().save_pretrained(folder / "model")
     return folder

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from eclose.benchmarks.load import scan_instances
 from eclose.core.edits import (
-    Edited,
     EditedPassage,
+    EditedText,
     EditFailure,
     EditProblem,
-    EditRefused,
+    RefusedEdit,
     Replacement,
     edit_passage,
     edit_text,
-    left_over,
+    find_leftovers,
 )
 from eclose.core.instance import Passage
-from eclose.core.text_match import Place
-from eclose.store.records.jsonl import values
+from eclose.core.text_match import TextSpan
+from eclose.store.records.jsonl import unwrap_records
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CASES = [json.loads(line) for line in (FIXTURES / "edits.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -37,7 +37,7 @@ def edit(text, *pairs, keep=(), title="A title"):
 
 
 def reasons(result):
-    assert isinstance(result, EditRefused), result
+    assert isinstance(result, RefusedEdit), result
     return {failure.problem.value for failure in result.failures}
 
 
@@ -58,7 +58,7 @@ def assert_nothing_else_changed(before, after, changes):
 
 @cache
 def passages_of(name):
-    instances = values(scan_instances(FIXTURES / "qa" / name))
+    instances = unwrap_records(scan_instances(FIXTURES / "qa" / name))
     return {(instance.id, passage.id): passage for instance in instances for passage in instance.evidence}
 
 
@@ -111,12 +111,12 @@ def test_answers_of_real_slices_replaced_by_other_answers(shared_data):
     accepted = refused = 0
     for name in SLICES:
         path = shared_data / "qa" / name
-        instances = [one for one in values(scan_instances(path)) if one.reference_answer not in {"yes", "no"}]
+        instances = [one for one in unwrap_records(scan_instances(path)) if one.reference_answer not in {"yes", "no"}]
         for one, other in pairwise(instances):
             for passage in (passage for passage in one.evidence if passage.id in one.support_ids):
                 change = Replacement(one.reference_answer, other.reference_answer)
                 result = edit_passage(passage, [change])
-                if isinstance(result, EditRefused):
+                if isinstance(result, RefusedEdit):
                     refused += 1
                     continue
                 accepted += 1
@@ -133,8 +133,8 @@ def test_answers_of_real_slices_replaced_by_other_answers(shared_data):
 def test_id_and_title_stay_and_changes_are_told_from_left_to_right():
     result = edit_passage(Passage("p7", "Lund", "Ada left. Ada came."), [Replacement("Ada", "Eve-Marie")])
     assert result.passage == Passage("p7", "Lund", "Eve-Marie left. Eve-Marie came.")
-    assert [change.before for change in result.changes] == [Place(0, 3), Place(10, 13)]
-    assert [change.after for change in result.changes] == [Place(0, 9), Place(16, 25)]
+    assert [change.before for change in result.changes] == [TextSpan(0, 3), TextSpan(10, 13)]
+    assert [change.after for change in result.changes] == [TextSpan(0, 9), TextSpan(16, 25)]
 
 
 def test_replacements_happen_at_once():
@@ -174,15 +174,15 @@ def test_every_problem_is_reported_at_once():
 
 def test_a_failure_is_a_sentence():
     (failure,) = edit_text("Ada left.", [Replacement("Eve", "Ann")]).failures
-    assert failure == EditFailure(EditProblem.NOT_FOUND, "'Eve' does not stand in the text")
-    assert str(failure) == "not_found: 'Eve' does not stand in the text"
+    assert failure == EditFailure(EditProblem.NOT_FOUND, "'Eve' does not occur in the text")
+    assert str(failure) == "not_found: 'Eve' does not occur in the text"
     (failure,) = edit_text("Foster’s book", [Replacement("Foster's", "Ann's")]).failures
-    assert failure.detail == "\"Foster's\" does not stand in the text, but 'Foster’s book' does"
+    assert failure.detail == "\"Foster's\" does not occur in the text, but 'Foster’s book' does"
 
 
 def test_a_left_over_is_shown_with_what_stands_around_it():
     (failure,) = edit("Born in Paris. He loved PARIS all his life.", ("Paris", "Rome")).failures
-    assert failure.detail == "'Paris' still stands there as 'n in Rome. He loved PARIS all his life.'"
+    assert failure.detail == "'Paris' is left in the text as 'n in Rome. He loved PARIS all his life.'"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_what_a_replacement_wrote_is_not_left_over():
 def test_what_a_replacement_completes_is_left_over():
     assert reasons(edit("New New York", ("New York", "York"))) == {"left_over"}
     edited = edit_text("New New York", [Replacement("New York", "York")])
-    assert left_over(edited, "New York") == (Place(0, 8),)
+    assert find_leftovers(edited, "New York") == (TextSpan(0, 8),)
 
 
 # Properties.
@@ -243,7 +243,7 @@ REPLACEMENTS = st.lists(st.builds(Replacement, WORDS, st.one_of(WORDS, st.text(m
 @given(TEXTS, REPLACEMENTS, st.lists(WORDS, max_size=1))
 def test_an_edit_changes_its_places_and_nothing_else(text, replacements, keep):
     result = edit_text(text, replacements, keep)
-    if isinstance(result, EditRefused):
+    if isinstance(result, RefusedEdit):
         assert result.failures
         return
     assert_nothing_else_changed(text, result.text, result.changes)
@@ -259,7 +259,7 @@ def test_an_edit_can_be_taken_back_where_the_new_words_are_new(data):
     old = data.draw(st.sampled_from(sorted(set(re.findall(r"\w+", text))) or ["Ada"]))
     new = data.draw(st.sampled_from(["Zoë Q", "Q-9", "O'Zoë", "京都", "Q.Z.", "9,999"]))
     result = edit_text(text, [Replacement(old, new)])
-    if isinstance(result, Edited):
+    if isinstance(result, EditedText):
         assert edit_text(result.text, [Replacement(new, old)]).text == text
 
 

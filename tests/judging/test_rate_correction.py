@@ -16,7 +16,7 @@ from eclose.judging.validate import validate_run, write
 from eclose.metrics.rates import Metric
 from eclose.store.records import jsonl
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.step import Stage
+from eclose.store.runs.step import RunStep
 
 TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 
@@ -42,9 +42,9 @@ class Run:
         self.responses = [Response(f"r{number}", f"q{number}", Trace.of("So."), "So") for number in range(count)]
         passages = (Passage("1", "It", "So."),)
         inputs = (folder / "instances.jsonl", folder / "responses.jsonl")
-        jsonl.write(inputs[0], [Instance(f"q{number}", "So?", passages, "So") for number in range(count)])
-        jsonl.write(inputs[1], self.responses)
-        stage = Stage("judge", JudgeSettings().identity, inputs, folder / "judgments.jsonl")
+        jsonl.write_records(inputs[0], [Instance(f"q{number}", "So?", passages, "So") for number in range(count)])
+        jsonl.write_records(inputs[1], self.responses)
+        stage = RunStep("judge", JudgeSettings().identity, inputs, folder / "judgments.jsonl")
         stage.write(ReadRecord(one.response_id, value=one) for one in self.judgments)
 
     def validate(self, labels, path=None):

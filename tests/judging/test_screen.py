@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclose.benchmarks.matched_questions import read_eligible
+from eclose.benchmarks.matched_questions import read_eligibility
 from eclose.cli.main import app
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
 from eclose.judging.screen import screen
@@ -18,7 +18,7 @@ from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
 from eclose.store.runs.runner import Rejection
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
 
 
@@ -63,8 +63,10 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
     good = [item.instance for item in islice(make_items("short-easy", 2), 6)]
     stripped = replace(good[0], id="stripped", evidence=good[0].evidence[-1:], support_ids=None)
     wrong = replace(good[1], id="wrong", reference_answer="Atlantis", aliases=())
-    jsonl.write_records(tmp_path / "q.jsonl", [*good, stripped, wrong, replace(good[2], id="bare", reference_answer=None)])
-    with ServerThread(world_registry()) as server:
+    jsonl.write_records(
+        tmp_path / "q.jsonl", [*good, stripped, wrong, replace(good[2], id="bare", reference_answer=None)]
+    )
+    with ServerThread(build_world_registry()) as server:
         judged = ["screen", tmp_path / "q.jsonl", "--judge", server.base_url, "--no-price", "-o", tmp_path / "run"]
         result = CliRunner().invoke(app, list(map(str, judged)))
         assert result.exit_code == 0, (result.output, result.exception)
@@ -82,7 +84,7 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
 
 def test_a_question_without_a_label_is_not_in_the_pool(tmp_path):
     jsonl.write_records(tmp_path / "s.jsonl", [Screening("a", "j", True), Screening("b", "j", reason="refusal")])
-    eligible = read_eligible(tmp_path / "s.jsonl")
+    eligible = read_eligibility(tmp_path / "s.jsonl")
     assert [eligible(name) for name in "abc"] == [True, False, False]
 
 

@@ -143,8 +143,8 @@ def test_fewer_are_part_of_more_and_groups_take_turns():
 
 def test_sets_are_written_as_a_run(tmp_path):
     labelled.write(tmp_path, [case(1, "x"), case(2, "x")])
-    assert [one.id for one in jsonl.read(tmp_path / "instances.jsonl", Instance)] == ["q1", "q2"]
-    assert [one.id for one in jsonl.read(tmp_path / "responses.jsonl", Response)] == ["r1", "r2"]
+    assert [one.id for one in jsonl.read_records(tmp_path / "instances.jsonl", Instance)] == ["q1", "q2"]
+    assert [one.id for one in jsonl.read_records(tmp_path / "responses.jsonl", Response)] == ["r1", "r2"]
     assert (tmp_path / "verdicts.jsonl").read_text("utf-8").count("\n") == 2
 
 

@@ -1,7 +1,7 @@
-"""The audit of counterfactual families (appendix B.6) on the server: its forms put in, and given back filled in.
+"""The audit of counterfactual families (appendix B.6) on the annotation server.
 
-A sample is drawn and reported on by ``eclose families audit``; this is where people look at it. Everybody sees every
-family, in an order of their own, and what they disagree about goes to a third person.
+``eclose families audit`` draws the sample and reports on it; here its forms are filled in. Every auditor sees every
+family, in an individual order, and disagreements go to a third person.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import text
 
 from eclose.annotation import collect
-from eclose.annotation.accounts.people import Role
+from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import YES
 from eclose.protocol.auditing import MARKS, PARTS, Form, ShownFamily
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from eclose.annotation.forms import Entry
 
 FormIds = tuple[str, ...]
-"""Of one family: the id of the form of each person, the third one's last."""
+"""Ids of the forms of one family, one per auditor, the adjudicator's last."""
 
 
 def add_families(connection: Connection, families: Iterable[tuple[FormIds, ShownFamily]]) -> int:
-    """Put families in, as far as they may be seen; how many."""
+    """Add families as auditors see them; return their number."""
     rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(shown))} for ids, shown in families]
     if rows:
         connection.execute(_ADD, rows)
     return len(rows)
 
 
-def filled_forms(connection: Connection) -> dict[int, list[Form]]:
-    """The forms that were finished, by the number of their person: 1, 2, ... in the order in which people came.
+def read_filled_forms(connection: Connection) -> dict[int, list[Form]]:
+    """Return the finished forms by the number of their auditor: 1, 2, ... in the order of invitation.
 
-    The third person, who settles, has the number after the others.
+    The adjudicator has the number after the last auditor.
     """
     people = {name: number for number, name in enumerate(connection.execute(_AUDITORS).scalars(), start=1)}
-    shown = {row.key: parse(ShownFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
+    shown = {row.key: parse_record(ShownFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
     found: dict[int, list[Form]] = {number: [] for number in people.values()}
     for ids, said, last in collect.families(connection):
         family = shown[json.dumps(ids)]
@@ -69,4 +69,6 @@ def _form(form_id: str, shown: ShownFamily, entry: Entry) -> Form:
 
 _ADD = text("INSERT INTO annotate_families (key, shown) VALUES (:key, :shown)")
 _SHOWN = text("SELECT key, shown FROM annotate_families")
-_AUDITORS = text(f"SELECT name FROM annotate_people WHERE pool = 'families' AND role = '{Role.ANNOTATOR}' ORDER BY id")
+_AUDITORS = text(
+    f"SELECT name FROM annotate_people WHERE pool = 'families' AND role = '{PersonRole.ANNOTATOR}' ORDER BY id"
+)

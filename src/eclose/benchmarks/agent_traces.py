@@ -58,7 +58,7 @@ def _speaker(message: JsonObject) -> str:
     return str(message.get("type") or message.get("role") or "").lower()
 
 
-def read_calls(calls: object, column: str) -> list[JsonObject]:
+def read_tool_calls(calls: object, column: str) -> list[JsonObject]:
     """DeepEval's calls of tools: the reasoning of a call is a thought, its output an observation."""
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise RecordError(f"{column}: should be a list of objects with a name, and an output where there was one")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.core.answers import normalize
+from eclose.core.answers import normalize_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ class _Group:
             self.passages.append(len(instance.evidence))
         self.kinds[instance.kind or UNKNOWN] += 1
         self.hops[str(instance.hops or UNKNOWN)] += 1
-        self.answers[answer_type(instance.reference_answer)] += 1
+        self.answers[classify_answer(instance.reference_answer)] += 1
 
     def row(self, benchmark: str | None) -> Characteristics:
         supporting = np.asarray(self.supporting, dtype=np.float64)
@@ -98,11 +98,11 @@ class _Group:
         )
 
 
-def answer_type(reference: str | None) -> str:
+def classify_answer(reference: str | None) -> str:
     """Whether an answer is a yes or a no."""
     if reference is None:
         return "none"
-    return "yes/no" if set(normalize(reference)) in _YES_NO else "other"
+    return "yes/no" if set(normalize_answer(reference)) in _YES_NO else "other"
 
 
 def _quartiles(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Quartiles | None:

@@ -30,7 +30,7 @@ DOC_ID_REPEATED = "repeated doc_id replaced by position"
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedRecord:
     """An instance read from a foreign record."""
 
     instance: Instance
@@ -68,7 +68,7 @@ def read_answer(answer: str | None, repairs: list[str]) -> str | None:
     return answer
 
 
-def other_answers(answer: str | None, candidates: Iterable[str]) -> tuple[str, ...]:
+def clean_aliases(answer: str | None, candidates: Iterable[str]) -> tuple[str, ...]:
     """Aliases as a set in order: without blanks, repeats and the answer itself."""
     if answer is None:
         return ()
@@ -91,7 +91,7 @@ def zip_columns(record: JsonObject, key: str, columns: tuple[str, ...]) -> JsonO
     return {**record, key: [list(row) for row in zip(*(values or [] for values in lists), strict=True)]}
 
 
-def without_blank(
+def drop_blank_passages(
     passages: Iterable[Passage], support: tuple[str, ...] | None, repairs: list[str]
 ) -> tuple[Passage, ...]:
     """Passages that say something. A blank one that is marked as supporting stays, to be refused."""
@@ -102,11 +102,13 @@ def without_blank(
     return kept
 
 
-def finish(instance: Instance, repairs: list[str], prefix: str, *, rejected: str | None = None) -> Converted:
+def finish_conversion(
+    instance: Instance, repairs: list[str], prefix: str, *, rejected: str | None = None
+) -> ConvertedRecord:
     """The instance with an id: its own, or one that follows from its question and evidence."""
     if not instance.id:
         texts = [[passage.title, passage.text] for passage in instance.evidence]
         digest = content_hash([instance.question, texts]).removeprefix("sha256:")[:16]
         instance = replace(instance, id=f"{prefix}-{digest}")
         repairs.append(ID_DERIVED)
-    return Converted(instance, tuple(dict.fromkeys(repairs)), rejected=rejected)
+    return ConvertedRecord(instance, tuple(dict.fromkeys(repairs)), rejected=rejected)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records.counts import Counts, Tally
+from eclose.store.records.counts import Counts, RecordCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class FileCheck:
     """What was found in a file."""
 
     counts: Counts
@@ -31,16 +31,16 @@ class Examination:
         return self.stopped is None and not self.counts.quarantined
 
 
-def examine(records: Iterable[ReadRecord[Instance]], *, limit: int) -> Examination:
+def check_file(records: Iterable[ReadRecord[Instance]], *, limit: int) -> FileCheck:
     """Look at every record and keep the first problems."""
-    tally = Tally()
+    tally = RecordCounter()
     problems: list[RecordError] = []
     stopped: UserError | None = None
     try:
         for record in records:
-            tally.note(record)
+            tally.add(record)
             if record.error is not None and len(problems) < limit:
                 problems.append(record.error)
     except UserError as error:
         stopped = error
-    return Examination(tally.counts(), tuple(problems), stopped)
+    return FileCheck(tally.counts(), tuple(problems), stopped)

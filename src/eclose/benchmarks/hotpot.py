@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from eclose.benchmarks import conversion
 from eclose.core.instance import Instance, Passage
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
-    from eclose.benchmarks.conversion import Converted
+    from eclose.benchmarks.conversion import ConvertedRecord
     from eclose.store.records.json_reader import JsonObject
 
 BENCHMARK = "HotpotQA"
 _HOPS = 2  # by construction: a bridge or a comparison of two articles
 
-Paragraph = tuple[str, list[str]]
-Fact = tuple[str, int]
+HotpotParagraph = tuple[str, list[str]]
+SupportingFact = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,42 +28,44 @@ class HotpotRecord:
     """The fields we read."""
 
     question: str
-    context: list[Paragraph] = field(metadata={"shape": "[title, [sentences]]"})
-    supporting_facts: list[Fact] | None = field(default=None, metadata={"shape": "[title, sentence number]"})
+    context: list[HotpotParagraph] = field(metadata={"shape": "[title, [sentences]]"})
+    supporting_facts: list[SupportingFact] | None = field(default=None, metadata={"shape": "[title, sentence number]"})
     answer: str | None = None
     type: str | None = None
 
 
-def to_instance(record: JsonObject) -> Converted:
+def convert_record(record: JsonObject) -> ConvertedRecord:
     """One record as an instance."""
     repairs: list[str] = []
-    raw = parse(HotpotRecord, rows(record), extra="ignore")
-    support = support_ids(raw.context, raw.supporting_facts, repairs)
+    raw = parse_record(HotpotRecord, to_official_layout(record), extra="ignore")
+    support = find_support_ids(raw.context, raw.supporting_facts, repairs)
     instance = Instance(
         id=conversion.read_id(conversion.first_present(record, ("_id", "id")), repairs),
         question=raw.question,
-        evidence=conversion.without_blank(passages(raw.context, joint=""), support, repairs),
+        evidence=conversion.drop_blank_passages(build_passages(raw.context, joint=""), support, repairs),
         reference_answer=conversion.read_answer(raw.answer, repairs),
         benchmark=BENCHMARK,
         support_ids=support,
         kind=raw.type or None,
         hops=_HOPS,
     )
-    return conversion.finish(instance, repairs, BENCHMARK)
+    return conversion.finish_conversion(instance, repairs, BENCHMARK)
 
 
-def rows(record: JsonObject) -> JsonObject:
+def to_official_layout(record: JsonObject) -> JsonObject:
     """The record in its official layout."""
     record = conversion.zip_columns(record, "context", ("title", "sentences"))
     return conversion.zip_columns(record, "supporting_facts", ("title", "sent_id"))
 
 
-def passages(context: list[Paragraph], *, joint: str) -> list[Passage]:
+def build_passages(context: list[HotpotParagraph], *, joint: str) -> list[Passage]:
     """Paragraphs as passages, each with its place as its id."""
     return [Passage(str(place), title, joint.join(sentences)) for place, (title, sentences) in enumerate(context)]
 
 
-def support_ids(context: list[Paragraph], facts: list[Fact] | None, repairs: list[str]) -> tuple[str, ...] | None:
+def find_support_ids(
+    context: list[HotpotParagraph], facts: list[SupportingFact] | None, repairs: list[str]
+) -> tuple[str, ...] | None:
     """The passages with at least one supporting fact; None for a split that does not tell.
 
     Facts name titles. Where a title occurs twice all its passages count, since the file does not say which is meant.

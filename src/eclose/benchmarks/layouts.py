@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Format(StrEnum):
+class RecordLayout(StrEnum):
     """A layout of records."""
 
     AUTO = "auto"
@@ -28,19 +28,19 @@ class Format(StrEnum):
 # No two layouts name their evidence alike, except HotpotQA and 2WikiMultiHopQA. DeepEval may have a "context" of
 # its own beside what was retrieved, so "context" is looked at last.
 _EVIDENCE_KEYS = {
-    "evidence": Format.ECLOSE,
-    "paragraphs": Format.MUSIQUE,
-    "retrieved_contexts": Format.RAGAS,
-    "contexts": Format.RAGAS,
-    "retrieval_context": Format.DEEPEVAL,
-    "retrievalContext": Format.DEEPEVAL,
-    "retrieved_context": Format.RAGCHECKER,
+    "evidence": RecordLayout.ECLOSE,
+    "paragraphs": RecordLayout.MUSIQUE,
+    "retrieved_contexts": RecordLayout.RAGAS,
+    "contexts": RecordLayout.RAGAS,
+    "retrieval_context": RecordLayout.DEEPEVAL,
+    "retrievalContext": RecordLayout.DEEPEVAL,
+    "retrieved_context": RecordLayout.RAGCHECKER,
 }
 _TWO_WIKI_KEYS = frozenset({"evidences", "evidences_id", "entity_ids", "answer_id"})
 _TWO_WIKI_TYPES = frozenset({"compositional", "inference", "bridge_comparison"})
 
 
-def detect(record: Mapping[str, Any]) -> Format:
+def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
     """Return the layout of a record, by its keys, and by the shape of ``context``, which several tools have."""
     for key, layout in _EVIDENCE_KEYS.items():
         if key in record:
@@ -53,7 +53,7 @@ def detect(record: Mapping[str, Any]) -> Format:
         return _hotpot_or_two_wiki(record)
     keys = ", ".join(repr(key) for key in sorted(record)[:20]) or "none"
     known = ", ".join(repr(key) for key in (*_EVIDENCE_KEYS, "context"))
-    formats = ", ".join(name for name in Format if name is not Format.AUTO)
+    formats = ", ".join(name for name in RecordLayout if name is not RecordLayout.AUTO)
     raise RecordError(
         f"has no key that holds evidence. Keys seen: {keys}. Keys known: {known}. "
         f"Name the format with --format ({formats}), or rename the key."
@@ -95,12 +95,12 @@ def _noun(value: object) -> str:
     return "nothing (null)" if value is None else nouns.get(type(value), "a number")
 
 
-def _agent_layout(record: Mapping[str, Any]) -> Format | None:
+def _agent_layout(record: Mapping[str, Any]) -> RecordLayout | None:
     """Agents have their evidence from tools: in the messages of a conversation, or in a list of calls."""
     if isinstance(record.get("user_input"), list):
-        return Format.RAGAS
+        return RecordLayout.RAGAS
     if "input" in record and ("tools_called" in record or "toolsCalled" in record):
-        return Format.DEEPEVAL
+        return RecordLayout.DEEPEVAL
     if isinstance(record.get("turns"), list):
         raise RecordError(
             "turns: is a conversation of several turns, and one question is judged at a time. Write a record for each "
@@ -109,13 +109,13 @@ def _agent_layout(record: Mapping[str, Any]) -> Format | None:
     return None
 
 
-def _hotpot_or_two_wiki(record: Mapping[str, Any]) -> Format:
+def _hotpot_or_two_wiki(record: Mapping[str, Any]) -> RecordLayout:
     kind = record.get("type")
     if _TWO_WIKI_KEYS & record.keys() or (isinstance(kind, str) and kind in _TWO_WIKI_TYPES):
-        return Format.TWO_WIKI
+        return RecordLayout.TWO_WIKI
     if kind == "comparison" and "level" not in record:
         raise RecordError(
             "could be HotpotQA or 2WikiMultiHopQA, which join their sentences differently. "
             "Say --format hotpot or --format 2wiki."
         )
-    return Format.HOTPOT
+    return RecordLayout.HOTPOT

@@ -11,13 +11,22 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from eclose.benchmarks import hotpot, musique, tool_formats, two_wiki
-from eclose.benchmarks.conversion import Converted
-from eclose.benchmarks.layouts import Format, detect
+from eclose.benchmarks.conversion import ConvertedRecord
+from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, check, encode, parse
+from eclose.store.records.jsonl import (
+    DUPLICATE,
+    ID_REUSED,
+    NOT_JSON,
+    WRONG_RECORD,
+    ReadRecord,
+    check_rules,
+    encode,
+    parse_record,
+)
 from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from eclose.store.records.json_reader import JsonObject
 
 Aliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
-Converter: TypeAlias = "Callable[[JsonObject], Converted]"
+Converter: TypeAlias = "Callable[[JsonObject], ConvertedRecord]"
 Value = TypeVar("Value", Instance, Response)
 
 NO_RESPONSE = "no response"
@@ -36,7 +45,7 @@ NO_RESPONSE = "no response"
 def scan_instances(
     path: Path,
     *,
-    format: Format = Format.AUTO,  # noqa: A002 - the flag's name
+    layout: RecordLayout = RecordLayout.AUTO,
     aliases: Aliases | None = None,
 ) -> Iterator[ReadRecord[Instance]]:
     """Every record of the file as an instance, a reason, or an error.
@@ -45,7 +54,7 @@ def scan_instances(
     id is an error. What is wrong with the file as a whole raises.
     """
     seen = SeenIds()
-    for record in _scan(path, format, aliases):
+    for record in _scan(path, layout, aliases):
         if record.value is None:
             # A reason or an error is the same for records of every kind; so below.
             yield cast("ReadRecord[Instance]", record)
@@ -56,11 +65,11 @@ def scan_instances(
 def scan_responses(
     path: Path,
     *,
-    format: Format = Format.AUTO,  # noqa: A002 - the flag's name
+    layout: RecordLayout = RecordLayout.AUTO,
 ) -> Iterator[ReadRecord[Response]]:
     """Every response that stands beside its question, for the layouts that have responses."""
     instances, responses = SeenIds(), SeenIds()
-    for record in _scan(path, format, None):
+    for record in _scan(path, layout, None):
         if record.value is None:
             yield cast("ReadRecord[Response]", record)
             continue
@@ -75,7 +84,7 @@ def scan_responses(
             yield _settle(path, noted, record.value.response, responses)
 
 
-def detect_file(path: Path) -> Format:
+def detect_layout(path: Path) -> RecordLayout:
     """The layout of a file, by its first readable record."""
     empty = True
     for raw in read_objects(path):
@@ -83,31 +92,31 @@ def detect_file(path: Path) -> Format:
         if raw.value is None:
             continue
         try:
-            return detect(raw.value)
+            return detect_record_layout(raw.value)
         except RecordError as error:
             raise error.at(path, raw.where) from error
     if empty:
         raise UserError(f"{path}: holds no records. Check that this is the file you meant.")
     # Nothing in it can be read, so any layout will do to say so record by record.
-    return Format.ECLOSE
+    return RecordLayout.ECLOSE
 
 
-def converter(layout: Format, aliases: Aliases | None = None) -> Converter:
+def get_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Converter:
     """The function that turns a raw record of this layout into an instance."""
-    if layout in tool_formats.COLUMNS:
-        return partial(tool_formats.to_instance, layout=layout)
-    converters: dict[Format, Converter] = {
-        Format.HOTPOT: hotpot.to_instance,
-        Format.TWO_WIKI: partial(two_wiki.to_instance, aliases=aliases),
-        Format.MUSIQUE: musique.to_instance,
-        Format.ECLOSE: lambda record: Converted(parse(Instance, record)),
+    if layout in tool_formats.LAYOUT_COLUMNS:
+        return partial(tool_formats.convert_record, layout=layout)
+    converters: dict[RecordLayout, Converter] = {
+        RecordLayout.HOTPOT: hotpot.convert_record,
+        RecordLayout.TWO_WIKI: partial(two_wiki.convert_record, aliases=aliases),
+        RecordLayout.MUSIQUE: musique.convert_record,
+        RecordLayout.ECLOSE: lambda record: ConvertedRecord(parse_record(Instance, record)),
     }
     return converters[layout]
 
 
-def _scan(path: Path, layout: Format, aliases: Aliases | None) -> Iterator[ReadRecord[Converted]]:
+def _scan(path: Path, layout: RecordLayout, aliases: Aliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Records converted one by one, without regard to each other."""
-    convert = converter(detect_file(path) if layout is Format.AUTO else layout, aliases)
+    convert = get_converter(detect_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
     for raw in read_objects(path):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
@@ -123,10 +132,10 @@ def _scan(path: Path, layout: Format, aliases: Aliases | None) -> Iterator[ReadR
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)
 
 
-def _settle(path: Path, record: ReadRecord[Converted], value: Value, seen: SeenIds) -> ReadRecord[Value]:
+def _settle(path: Path, record: ReadRecord[ConvertedRecord], value: Value, seen: SeenIds) -> ReadRecord[Value]:
     """The value if it keeps the rules and its id is new, a rejection if it merely repeats, else an error."""
     try:
-        check(value)
+        check_rules(value)
     except RecordError as error:
         return ReadRecord(record.where, error=error.at(path, record.where), error_kind=WRONG_RECORD)
     unit, number = record.where.split(" ")

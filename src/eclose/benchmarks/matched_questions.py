@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import open_bytes, read_objects, require_file
-from eclose.store.records.jsonl import ReadRecord, read
-from eclose.store.runs.manifest import file_hash, read_manifest
-from eclose.store.runs.step import beside
+from eclose.store.records.jsonl import ReadRecord, read_records
+from eclose.store.runs.manifest import hash_file, read_manifest
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,14 +32,14 @@ INCOMPLETE = "incomplete in some run"
 
 
 @dataclass(frozen=True, slots=True)
-class Pooled:
+class PooledQuestion:
     """A question of the pool."""
 
     id: str
 
 
 @dataclass(frozen=True)
-class Answers:
+class RunAnswers:
     """What one run has for each question."""
 
     path: Path
@@ -50,35 +50,35 @@ class Answers:
     """Whether all responses to a question have an answer."""
 
 
-def responses_of(run: Path) -> Path:
+def find_responses(run: Path) -> Path:
     """The responses of a run: of a folder, those of a finished one; a file as it is."""
     if not run.is_dir():
         require_file(run)
         return run
     path = run / RESPONSES
-    manifest = beside(path, "manifest.json")
+    manifest = sibling_path(path, "manifest.json")
     if not path.is_file() or not manifest.is_file():
         raise UserError(f"{run}: holds no finished run. Run its command again; it goes on where it was.")
-    if read_manifest(manifest).outputs.get(path.name) != file_hash(path):
+    if read_manifest(manifest).outputs.get(path.name) != hash_file(path):
         raise UserError(f"{path}: was changed after it was written. Name the file itself if that is meant.")
     return path
 
 
-def read_answers(path: Path) -> Answers:
+def read_answers(path: Path) -> RunAnswers:
     """The responses of a file, as far as the pool needs them."""
     complete: dict[str, bool] = {}
     incomplete: Counter[str] = Counter()
     count = 0
-    for response in read(path, Response):
+    for response in read_records(path, Response):
         count += 1
         why = response.incomplete
         if why is not None:
             incomplete[why.value] += 1
         complete[response.instance_id] = complete.get(response.instance_id, True) and why is None
-    return Answers(path, count, dict(sorted(incomplete.items())), complete)
+    return RunAnswers(path, count, dict(sorted(incomplete.items())), complete)
 
 
-def read_eligible(path: Path) -> Callable[[str], bool]:
+def read_eligibility(path: Path) -> Callable[[str], bool]:
     """Which questions are eligible, from screening records or from a plain list of ids, one a line.
 
     A record has an ``id`` or ``instance_id`` and says ``eligible``; one with an ``id`` and nothing else is eligible.
@@ -111,7 +111,9 @@ def _screened(record: JsonObject, path: Path, where: str) -> tuple[str, bool]:
     return id_, eligible
 
 
-def matched(runs: Sequence[Answers], eligible: Callable[[str], bool] = lambda _: True) -> Iterator[ReadRecord[Pooled]]:
+def match_questions(
+    runs: Sequence[RunAnswers], eligible: Callable[[str], bool] = lambda _: True
+) -> Iterator[ReadRecord[PooledQuestion]]:
     """Every question that any run has, in the order of ids: in the pool, or why not."""
     for id_ in sorted({id_ for run in runs for id_ in run.complete}):
         if not all(id_ in run.complete for run in runs):
@@ -121,4 +123,4 @@ def matched(runs: Sequence[Answers], eligible: Callable[[str], bool] = lambda _:
         elif not eligible(id_):
             yield ReadRecord(repr(id_), rejected=NOT_ELIGIBLE)
         else:
-            yield ReadRecord(repr(id_), value=Pooled(id_))
+            yield ReadRecord(repr(id_), value=PooledQuestion(id_))

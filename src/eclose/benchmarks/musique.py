@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks import conversion
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
-    from eclose.benchmarks.conversion import Converted
+    from eclose.benchmarks.conversion import ConvertedRecord
     from eclose.store.records.json_reader import JsonObject
 
 BENCHMARK = "MuSiQue"
@@ -25,7 +25,7 @@ _SHAPE = re.compile(r"(?P<shape>(?P<hops>[1-9])hop\d?)__")
 
 
 @dataclass(frozen=True, slots=True)
-class Paragraph:
+class MusiqueParagraph:
     """One paragraph, supporting or not; a test split does not tell."""
 
     idx: int
@@ -39,17 +39,17 @@ class MusiqueRecord:
     """The fields we read."""
 
     question: str
-    paragraphs: list[Paragraph] = field(metadata={"shape": "{idx, title, paragraph_text, is_supporting}"})
+    paragraphs: list[MusiqueParagraph] = field(metadata={"shape": "{idx, title, paragraph_text, is_supporting}"})
     question_decomposition: list[dict[str, Any]] | None = None
     answer: str | None = None
     answer_aliases: list[str] | None = None
     answerable: bool | None = None
 
 
-def to_instance(record: JsonObject) -> Converted:
+def convert_record(record: JsonObject) -> ConvertedRecord:
     """One record as an instance; an unanswerable twin is set aside."""
     repairs: list[str] = []
-    raw = parse(MusiqueRecord, record, extra="ignore")
+    raw = parse_record(MusiqueRecord, record, extra="ignore")
     id_ = conversion.read_id(record.get("id"), repairs)
     answer = conversion.read_answer(raw.answer, repairs)
     support = _support_ids(raw.paragraphs)
@@ -58,19 +58,19 @@ def to_instance(record: JsonObject) -> Converted:
     instance = Instance(
         id=id_,
         question=raw.question,
-        evidence=conversion.without_blank(passages, support, repairs),
+        evidence=conversion.drop_blank_passages(passages, support, repairs),
         reference_answer=answer,
-        aliases=conversion.other_answers(answer, raw.answer_aliases or ()),
+        aliases=conversion.clean_aliases(answer, raw.answer_aliases or ()),
         benchmark=BENCHMARK,
         support_ids=support,
         kind=shape["shape"] if shape else None,
         hops=len(raw.question_decomposition or ()) or (int(shape["hops"]) if shape else None),
     )
     rejected = UNANSWERABLE if raw.answerable is False else None
-    return conversion.finish(instance, repairs, BENCHMARK, rejected=rejected)
+    return conversion.finish_conversion(instance, repairs, BENCHMARK, rejected=rejected)
 
 
-def _support_ids(paragraphs: list[Paragraph]) -> tuple[str, ...] | None:
+def _support_ids(paragraphs: list[MusiqueParagraph]) -> tuple[str, ...] | None:
     """The passages marked as supporting; None where no passage says either way."""
     told = [paragraph.is_supporting is not None for paragraph in paragraphs]
     if not any(told):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import hash_rank
 from eclose.errors import SettingError
-from eclose.store.records.counts import Tally
+from eclose.store.records.counts import RecordCounter
 from eclose.store.records.jsonl import ReadRecord
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NOT_DRAWN = "not drawn"
 NOT_SELECTED = "other kind or number of hops"
 
 
-def sample(instances: Iterable[Instance], n: int, *, seed: int = DEFAULT_SEED) -> list[Instance]:
+def sample_instances(instances: Iterable[Instance], n: int, *, seed: int = DEFAULT_SEED) -> list[Instance]:
     """The first n instances in seeded order: a sample of 300 begins every sample of 600.
 
     Memory holds n instances, however many there are. An id that occurs twice is drawn once.
@@ -34,7 +34,7 @@ def sample(instances: Iterable[Instance], n: int, *, seed: int = DEFAULT_SEED) -
     drawn: dict[int, Instance] = {}
     worst_first: list[int] = []
     for instance in instances:
-        place = sample_place(instance, seed)
+        place = rank_instance(instance, seed)
         # What has been pushed out can never come back, so ids need to be remembered only while they are in.
         if place in drawn or (len(drawn) == n and place > -worst_first[0]):
             continue
@@ -47,26 +47,26 @@ def sample(instances: Iterable[Instance], n: int, *, seed: int = DEFAULT_SEED) -
     return [drawn[place] for place in sorted(drawn)]
 
 
-def select(
+def filter_instances(
     instances: Iterable[Instance], *, kinds: Collection[str] = (), hops: Collection[int] = ()
 ) -> Iterator[Instance]:
     """The instances of the given question types and hop counts; an empty filter lets everything pass."""
-    return (instance for instance in instances if wanted(instance, kinds=kinds, hops=hops))
+    return (instance for instance in instances if matches_filter(instance, kinds=kinds, hops=hops))
 
 
-def wanted(instance: Instance, *, kinds: Collection[str] = (), hops: Collection[int] = ()) -> bool:
+def matches_filter(instance: Instance, *, kinds: Collection[str] = (), hops: Collection[int] = ()) -> bool:
     """Whether an instance passes both filters."""
     return (not kinds or instance.kind in kinds) and (not hops or instance.hops in hops)
 
 
-def draw(
+def draw_sample(
     records: Iterable[ReadRecord[Instance]],
     n: int,
     *,
     seed: int = DEFAULT_SEED,
     kinds: Collection[str] = (),
     hops: Collection[int] = (),
-) -> tuple[list[ReadRecord[Instance]], Tally]:
+) -> tuple[list[ReadRecord[Instance]], RecordCounter]:
     """A sample of a file, and the count of everything that is not in it. A record that cannot be read raises."""
     left_out: Counter[str] = Counter()
     kinds_seen: Counter[str] = Counter()
@@ -82,7 +82,7 @@ def draw(
                 continue
             kinds_seen.update(filter(None, [record.value.kind]))
             hops_seen.update(filter(None, [record.value.hops]))
-            if not wanted(record.value, kinds=kinds, hops=hops):
+            if not matches_filter(record.value, kinds=kinds, hops=hops):
                 left_out[NOT_SELECTED] += 1
             else:
                 left_out[NOT_DRAWN] += 1
@@ -91,14 +91,14 @@ def draw(
                 yield record.value
 
     try:
-        drawn = sample(candidates(), n, seed=seed)
+        drawn = sample_instances(candidates(), n, seed=seed)
     except SettingError as short:
         raise SettingError(f"{short}{_seen('type', kinds_seen)}{_seen('number of hops', hops_seen)}") from short
     left_out[NOT_DRAWN] -= n
     kept = [
         ReadRecord(f"draw {place}", item, repairs=repairs.get(item.id, ())) for place, item in enumerate(drawn, start=1)
     ]
-    return kept, Tally(received=left_out.total(), rejected=+left_out)
+    return kept, RecordCounter(received=left_out.total(), rejected=+left_out)
 
 
 def _seen(name: str, counts: Counter[Any]) -> str:
@@ -107,6 +107,6 @@ def _seen(name: str, counts: Counter[Any]) -> str:
     return f" Questions by {name}: {listed}." if listed else ""
 
 
-def sample_place(instance: Instance, seed: int) -> int:
+def rank_instance(instance: Instance, seed: int) -> int:
     """Return the place of an instance in the seeded order."""
     return int(hash_rank(seed, instance.benchmark or "", instance.id), base=16)

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks import agent_traces, conversion
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.core import parse_trace
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
 from eclose.store.records.json_reader import JsonObject
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
-    from eclose.benchmarks.conversion import Converted
+    from eclose.benchmarks.conversion import ConvertedRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnNames:
     """Which column holds what; the first name that is there counts."""
 
     question: tuple[str, ...]
@@ -35,7 +35,7 @@ class Columns:
     """What an agent asked of its tools."""
 
 
-TRACE = (
+TRACE_COLUMNS = (
     "trace",
     "reasoning",
     "reasoning_content",
@@ -48,21 +48,21 @@ TRACE = (
 """What people call the column of the trace; whatever the tool, it is a column of their own."""
 
 
-COLUMNS = {
-    Format.RAGAS: Columns(
+LAYOUT_COLUMNS = {
+    RecordLayout.RAGAS: ColumnNames(
         question=("user_input", "question"),
         passages=("retrieved_contexts", "contexts"),
         reference=("reference", "ground_truth"),
         response=("response", "answer"),
     ),
-    Format.DEEPEVAL: Columns(
+    RecordLayout.DEEPEVAL: ColumnNames(
         question=("input",),
         passages=("retrieval_context", "retrievalContext"),
         reference=("expected_output", "expectedOutput"),
         response=("actual_output", "actualOutput"),
         calls=("tools_called", "toolsCalled"),
     ),
-    Format.RAGCHECKER: Columns(
+    RecordLayout.RAGCHECKER: ColumnNames(
         question=("query",),
         passages=("retrieved_context",),
         reference=("gt_answer",),
@@ -72,7 +72,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class RetrievedChunk:
     """A retrieved passage with the id of its document."""
 
     text: str
@@ -80,11 +80,11 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ToolRow:
     """A record under our names for its columns."""
 
     question: str
-    passages: list[Chunk] = field(metadata={"shape": "a text or {doc_id, text} for each passage"})
+    passages: list[RetrievedChunk] = field(metadata={"shape": "a text or {doc_id, text} for each passage"})
     reference: str | None = None
     response: str | None = None
 
@@ -94,7 +94,7 @@ _FIELD = re.compile(r"(?<![^;] )\b(question|passages|reference|response)(?=[:\[.
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SystemOutput:
     """What a system wrote: its response, and what it thought and was told before."""
 
     response: str | None
@@ -106,31 +106,31 @@ class Said:
     """What an agent said and was told, one by one; None where nobody says that there was one."""
 
 
-def to_instance(record: JsonObject, layout: Format) -> Converted:
+def convert_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
     """One record as an instance, with its response if it has one."""
     repairs: list[str] = []
-    record, said = _said(record, COLUMNS[layout])
-    row = _row(record, COLUMNS[layout])
+    record, said = _said(record, LAYOUT_COLUMNS[layout])
+    row = _row(record, LAYOUT_COLUMNS[layout])
     found = _reading(replace(said, response=row.response))
     instance = Instance(
-        id=conversion.read_id(conversion.first_present(record, COLUMNS[layout].id), repairs),
+        id=conversion.read_id(conversion.first_present(record, LAYOUT_COLUMNS[layout].id), repairs),
         question=row.question,
-        evidence=conversion.without_blank(_passages(row.passages, repairs), None, repairs),
+        evidence=conversion.drop_blank_passages(_passages(row.passages, repairs), None, repairs),
         reference_answer=conversion.read_answer(row.reference, repairs),
     )
-    if found is not None and (seen := parse_trace.with_observations(instance, found.observations)) is not instance:
+    if found is not None and (seen := parse_trace.add_observations(instance, found.observations)) is not instance:
         instance = seen
         repairs.append(parse_trace.OBSERVATIONS_ADDED)
-    converted = conversion.finish(instance, repairs, layout)
+    converted = conversion.finish_conversion(instance, repairs, layout)
     if found is None or not (found.trace.steps or found.answer_lines or found.answer):
         return converted
     # Several trajectories may end in one answer, so a response is named after all that was said.
     texts = (said.items or None, said.trace, row.response)
-    response = parse_trace.to_response(found, converted.instance.id, *texts)
+    response = parse_trace.build_response(found, converted.instance.id, *texts)
     return replace(converted, response=response, notes=found.notes)
 
 
-def _said(record: JsonObject, columns: Columns) -> tuple[JsonObject, Said]:
+def _said(record: JsonObject, columns: ColumnNames) -> tuple[JsonObject, SystemOutput]:
     """The trace of a record and what an agent did for it, and the record as one question beside it."""
     question = next((name for name in columns.question if record.get(name) is not None), columns.question[0])
     calls = next((name for name in columns.calls if record.get(name)), None)
@@ -141,15 +141,15 @@ def _said(record: JsonObject, columns: Columns) -> tuple[JsonObject, Said]:
         items = conversation.items
         record = {**record, question: conversation.question, columns.response[0]: conversation.last}
     elif calls is not None:
-        items = agent_traces.read_calls(record[calls], calls)
+        items = agent_traces.read_tool_calls(record[calls], calls)
     if items is not None and conversion.first_present(record, columns.passages) is None:
         record = {**record, columns.passages[0]: []}
     _refuse_several(record, columns)
     name = _trace_column(record)
-    return record, Said(None, record.get(name), name, items)
+    return record, SystemOutput(None, record.get(name), name, items)
 
 
-def _refuse_several(record: JsonObject, columns: Columns) -> None:
+def _refuse_several(record: JsonObject, columns: ColumnNames) -> None:
     """RAGAS may hold several responses in one record, which would have one name."""
     if record.get("multi_responses") and conversion.first_present(record, columns.response) is None:
         raise RecordError(
@@ -160,13 +160,13 @@ def _refuse_several(record: JsonObject, columns: Columns) -> None:
 
 def _trace_column(record: JsonObject) -> str:
     """The column that holds the trace. A number is none: steps may well be a count."""
-    there = [name for name in TRACE if isinstance(record.get(name), str | list | dict) and record[name]]
+    there = [name for name in TRACE_COLUMNS if isinstance(record.get(name), str | list | dict) and record[name]]
     if len(there) > 1 and any(record[name] != record[there[0]] for name in there):
         raise RecordError(f"{' and '.join(there)}: each could be the trace. Keep one of them, or rename the others")
-    return there[0] if there else TRACE[0]
+    return there[0] if there else TRACE_COLUMNS[0]
 
 
-def _reading(said: Said) -> parse_trace.Reading | None:
+def _reading(said: SystemOutput) -> parse_trace.ParsedResponse | None:
     """The response taken apart; None when there is none. An error calls the trace what the file calls it."""
     answer = said.response if said.response is not None and said.response.strip() else None
     traced = isinstance(said.trace, str | list) and bool(said.trace)
@@ -176,17 +176,17 @@ def _reading(said: Said) -> parse_trace.Reading | None:
         raise RecordError(f"{said.name}: there is a trace here, and another in what the agent said. Keep one of them.")
     try:
         if traced:
-            found = parse_trace.read(said.trace, answer)
-            told = parse_trace.read_trajectory(said.items or [], None).observations
+            found = parse_trace.parse(said.trace, answer)
+            told = parse_trace.parse_trajectory(said.items or [], None).observations
             return replace(found, observations=(*told, *found.observations))
         if said.items is not None:
-            return parse_trace.read_trajectory(said.items, answer)
+            return parse_trace.parse_trajectory(said.items, answer)
     except RecordError as error:
         raise RecordError(re.sub(r"^trace\b", said.name, error.problem)) from error
-    return None if answer is None else parse_trace.read_text(answer)
+    return None if answer is None else parse_trace.parse_text(answer)
 
 
-def _row(record: JsonObject, columns: Columns) -> Row:
+def _row(record: JsonObject, columns: ColumnNames) -> ToolRow:
     """The record's columns under our names; an error calls them what the file calls them."""
     theirs = {
         ours: next((name for name in names if record.get(name) is not None), names[0])
@@ -202,7 +202,7 @@ def _row(record: JsonObject, columns: Columns) -> Row:
     if isinstance(ours.get("passages"), list):
         ours["passages"] = [_chunk(passage) for passage in ours["passages"]]
     try:
-        return parse(Row, ours)
+        return parse_record(ToolRow, ours)
     except RecordError as error:
         problem = _FIELD.sub(lambda field: theirs[field[0]], error.problem)
         raise RecordError(problem) from error
@@ -233,7 +233,7 @@ def _chunk(passage: Any) -> Any:
     return passage
 
 
-def _passages(chunks: list[Chunk], repairs: list[str]) -> list[Passage]:
+def _passages(chunks: list[RetrievedChunk], repairs: list[str]) -> list[Passage]:
     """Passages by the id of their document where that is unique, else by their place."""
     ids = [chunk.doc_id for chunk in chunks if chunk.doc_id]
     named = len(ids) == len(chunks) and len(set(ids)) == len(ids)

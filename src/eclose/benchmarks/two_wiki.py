@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks import conversion, hotpot
-from eclose.benchmarks.hotpot import Fact, Paragraph
+from eclose.benchmarks.hotpot import HotpotParagraph, SupportingFact
 from eclose.core.instance import Instance
 from eclose.errors import RecordError
 from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from eclose.benchmarks.conversion import Converted
+    from eclose.benchmarks.conversion import ConvertedRecord
     from eclose.store.records.json_reader import JsonObject
 
 BENCHMARK = "2WikiMultiHopQA"
@@ -31,8 +31,8 @@ class TwoWikiRecord:
     """The fields we read."""
 
     question: str
-    context: list[Paragraph] = field(metadata={"shape": "[title, [sentences]]"})
-    supporting_facts: list[Fact] | None = field(default=None, metadata={"shape": "[title, sentence number]"})
+    context: list[HotpotParagraph] = field(metadata={"shape": "[title, [sentences]]"})
+    supporting_facts: list[SupportingFact] | None = field(default=None, metadata={"shape": "[title, sentence number]"})
     evidences: list[tuple[str, str, str]] | None = field(
         default=None, metadata={"shape": "[subject, relation, object]"}
     )
@@ -50,24 +50,24 @@ class AliasLine:
     demonyms: list[str] = field(default_factory=list)
 
 
-def to_instance(record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | None = None) -> Converted:
+def convert_record(record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | None = None) -> ConvertedRecord:
     """One record as an instance; accepted answers are the answer and what the alias file lists for its id."""
     repairs: list[str] = []
-    raw = parse(TwoWikiRecord, hotpot.rows(_with_triples(record)), extra="ignore")
+    raw = parse_record(TwoWikiRecord, hotpot.to_official_layout(_with_triples(record)), extra="ignore")
     answer = conversion.read_answer(raw.answer, repairs)
-    support = hotpot.support_ids(raw.context, raw.supporting_facts, repairs)
+    support = hotpot.find_support_ids(raw.context, raw.supporting_facts, repairs)
     instance = Instance(
         id=conversion.read_id(conversion.first_present(record, ("_id", "id")), repairs),
         question=raw.question,
-        evidence=conversion.without_blank(hotpot.passages(raw.context, joint=" "), support, repairs),
+        evidence=conversion.drop_blank_passages(hotpot.build_passages(raw.context, joint=" "), support, repairs),
         reference_answer=answer,
-        aliases=conversion.other_answers(answer, (aliases or {}).get(raw.answer_id or "", ())),
+        aliases=conversion.clean_aliases(answer, (aliases or {}).get(raw.answer_id or "", ())),
         benchmark=BENCHMARK,
         support_ids=support,
         kind=raw.type or None,
         hops=len(raw.evidences) if raw.evidences else None,
     )
-    return conversion.finish(instance, repairs, BENCHMARK)
+    return conversion.finish_conversion(instance, repairs, BENCHMARK)
 
 
 def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
@@ -77,7 +77,7 @@ def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
         if raw.error is not None:
             raise raw.error
         try:
-            line = parse(AliasLine, raw.value or {}, extra="ignore")
+            line = parse_record(AliasLine, raw.value or {}, extra="ignore")
         except RecordError as error:
             problem = f"{error.problem}. Is this the benchmark's id_aliases.json?"
             raise RecordError(problem, path=path, record=raw.where) from error

@@ -20,7 +20,7 @@ from eclose.errors import RecordError, Resumable, UserError
 from eclose.models.interface import ModelWrapper, Reply, Request, identify_request
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
 from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
-from eclose.store.ledger.ledger import Intent, Ledger, NotCoveredError, Settled, UnderWayError
+from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CapExceededError, Ledger, LedgerReply
 from eclose.store.records.jsonl import encode, parse_record
 from eclose.store.runs.runner import working_on
 
@@ -76,17 +76,17 @@ def _known(name: str, request: Request) -> _Keyed:
     return known
 
 
-def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> Settled:
+def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
     """A reply, or a bad answer of the model's own, as the ledger keeps it."""
     if isinstance(answer, CallFailure):
         kept = StoredAnswer(answer.reply, StoredFailure(answer.kind, answer.problem, answer.raw))
     else:
         kept = StoredAnswer(answer)
     usage = UNKNOWN_USAGE if kept.reply is None else kept.reply.usage
-    return Settled(key, encode(kept), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
+    return LedgerReply(key, encode(kept), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
 
 
-def decode_reply(settled: Settled) -> Reply:
+def decode_reply(settled: LedgerReply) -> Reply:
     """The reply that is kept; where the model answered badly, that is raised again."""
     kept = parse_record(StoredAnswer, json.loads(settled.body))
     if kept.failure is not None:
@@ -107,7 +107,7 @@ class CachedModel(ModelWrapper):
         """The reply, old or new."""
         key = _known(self.name, request).key
         async with self._alone(key):
-            if (settled := await self._ledger.find(key)) is not None:
+            if (settled := await self._ledger.find_reply(key)) is not None:
                 return decode_reply(settled)
             return await self._model.complete(request)
 
@@ -128,7 +128,7 @@ class CachedModel(ModelWrapper):
 class AnsweredByOtherProcess(Exception):  # noqa: N818 - a way out of the queue, not a mistake
     """Another process got the reply to a call while this one waited to send it."""
 
-    def __init__(self, settled: Settled) -> None:
+    def __init__(self, settled: LedgerReply) -> None:
         self.settled = settled
 
 
@@ -175,18 +175,18 @@ class JournalingModel(ModelWrapper):
     async def _note(self, keyed: _Keyed, worst: int) -> None:
         """Note the intent once the budget covers it and no other process has the same call under way."""
         stage, record_id = working_on.get()
-        intent = Intent(keyed.key, keyed.identity, stage, record_id, worst, keyed.spelled)
+        intent = CallIntent(keyed.key, keyed.identity, stage, record_id, worst, keyed.spelled)
         ledger, budget = self._books.ledger, self._books.budget
         while True:
             try:
                 account = await ledger.intend(intent, cap=budget.cap)
-            except NotCoveredError as refused:
+            except CapExceededError as refused:
                 budget.show(refused.account)
                 await budget.wait_for_room(worst)
-            except UnderWayError:
+            except CallInFlightError:
                 await asyncio.sleep(LOOK_SECONDS)
             except RecordError:
-                if (settled := await ledger.find(keyed.key)) is None:
+                if (settled := await ledger.find_reply(keyed.key)) is None:
                     raise
                 raise AnsweredByOtherProcess(settled) from None
             else:
@@ -232,7 +232,7 @@ class SettlingModel(ModelWrapper):
             await ledger.settle(settled)
         except RecordError:
             # Another process was taken for dead, sent the same again and was first: all go on with one answer.
-            if (first := await ledger.find(key)) is None:
+            if (first := await ledger.find_reply(key)) is None:
                 raise
             await ledger.break_off(key)
             settled = first

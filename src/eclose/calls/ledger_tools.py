@@ -16,7 +16,7 @@ from eclose.calls.cache import StoredAnswer
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.failures import FailureKind
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.ledger.reader import Purpose, StoredCall, find_damage, read_calls, runs_of
+from eclose.store.ledger.reader import CallPurpose, StoredCall, find_damage, list_runs, read_calls
 from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class CallView:
         }
 
 
-def _record(purpose: Purpose) -> dict[str, Any]:
+def _record(purpose: CallPurpose) -> dict[str, Any]:
     error = purpose.body.get("error") if isinstance(purpose.body, Mapping) else None
     return {
         "run": purpose.run,
@@ -192,13 +192,13 @@ async def release_orphans(where: Path | str, *, dry_run: bool = False) -> int:
     No run may be under way: what it has in flight cannot be told from what broke off.
     """
     released = 0
-    for run in runs_of(where):
+    for run in list_runs(where):
         async with Ledger.open(where, run=run) as ledger:
-            orphans = await ledger.orphans()
+            orphans = await ledger.list_orphans()
             released += len(orphans)
             while orphans and not dry_run:
                 # The newest open intent of a call goes first, and that may be one that was answered.
                 for key in {intent.key for intent in orphans}:
-                    await ledger.release(key, whoever=True)
-                orphans = await ledger.orphans()
+                    await ledger.release(key, any_writer=True)
+                orphans = await ledger.list_orphans()
     return released

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
     Asking,
     Engine,
@@ -71,7 +71,7 @@ def construct(
         Path | None,
         typer.Option(help="With --dry-run: a run on some of the sources, to be scaled up.", show_default=False),
     ] = None,
-    layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
     engine: EngineName = Engine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
@@ -89,7 +89,7 @@ def construct(
     them will cost.
     """
     from eclose.construction.run import Plan, cast, make_inquiry
-    from eclose.construction.run import construct as run
+    from eclose.construction.run import construct_families as run
     from eclose.construction.settings import ConstructSettings
     from eclose.errors import SettingError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperGroup
 
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import Asking, JudgeName, asks_a_model, shown_forecast
 from eclose.cli.shared.output import QUARANTINED, AllowStale, figure, percent, plural, print_table, say
 from eclose.cli.shared.run_summary import say_run
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from eclose.judging.inputs import Sources
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.validate import Validation
-    from eclose.metrics.judge_agreement import GroupValidation, JudgeComparison, LabelRow
+    from eclose.metrics.judge_agreement import GroupValidation, LabelRow
+    from eclose.metrics.judge_comparison import JudgeComparison
     from eclose.models.resolve import ModelRef
     from eclose.stats.intervals import Estimate
 
@@ -80,7 +81,9 @@ def judge(
     temperature: Annotated[float, typer.Option(min=0, help="How freely replies are drawn.")] = 0.0,
     attempts: Annotated[int, typer.Option(min=1, help="Times a judge is asked that answers in no usable form.")] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
-    layout: Annotated[Format, typer.Option("--format", help="The layout of a file that has both.")] = Format.AUTO,
+    layout: Annotated[
+        RecordLayout, typer.Option("--format", help="The layout of a file that has both.")
+    ] = RecordLayout.AUTO,
     max_unjudged_share: Annotated[
         float,
         typer.Option(min=0, max=1, help="Exit with 3 when a criterion has no label for a larger share of responses."),

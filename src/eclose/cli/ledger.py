@@ -54,15 +54,17 @@ def verify(place: Place) -> None:
     """Compute every key and checksum of a ledger again; exits with 3 when something is damaged."""
     where = _where(place)
     from eclose.calls.ledger_tools import verify_ledger
-    from eclose.store.ledger.database import shown
+    from eclose.store.ledger.database import describe_location
 
     problems = asyncio.run(verify_ledger(where))
     for problem in problems:
         say(problem)
     if problems:
-        say(f"{plural(len(problems), 'problem')}. To delete them: eclose ledger prune {shown(where)} --damaged")
+        say(
+            f"{plural(len(problems), 'problem')}. To delete them: eclose ledger prune {describe_location(where)} --damaged"
+        )
         raise typer.Exit(QUARANTINED)
-    say(f"{shown(where)}: every row fits its checksum")
+    say(f"{describe_location(where)}: every row fits its checksum")
 
 
 @app.command()
@@ -185,7 +187,7 @@ def _where(place: str) -> Path | str:
     from eclose.errors import UserError
 
     try:
-        from eclose.store.ledger.reader import ledger_at
+        from eclose.store.ledger.reader import find_ledger
     except ImportError as missing:
         raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
-    return ledger_at(place)
+    return find_ledger(place)

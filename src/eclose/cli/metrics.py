@@ -81,11 +81,11 @@ def _rows(path: Path) -> Iterator[SettledVerdict]:
     """The verdicts; a response judged twice would count twice, so it is refused."""
     from eclose.core.verdict import SettledVerdict
     from eclose.errors import RecordError, UserError
-    from eclose.store.records.jsonl import read
+    from eclose.store.records.jsonl import read_records
     from eclose.store.records.seen_ids import SeenIds
 
     seen = SeenIds()
-    for number, row in enumerate(read(path, SettledVerdict), start=1):
+    for number, row in enumerate(read_records(path, SettledVerdict), start=1):
         if seen.add(row.response_id, None, number):
             problem = f"response {row.response_id!r} has two verdicts. Keep the settled one."
             raise RecordError(problem, path=path, record=f"record {number}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import Asking, JudgeName, asks_a_model, shown_forecast
 from eclose.cli.shared.output import QUARANTINED, plural, say
 from eclose.cli.shared.run_summary import say_run
@@ -29,7 +29,7 @@ def screen(
         Path, typer.Option("--out", "-o", help="The folder of the run.", file_okay=False, show_default=False)
     ],
     attempts: Annotated[int, typer.Option(min=1, help="Times a judge is asked that answers in no usable form.")] = 2,
-    layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
     asking: Asking,
 ) -> None:
     """Let a model say which questions are well posed, settled by their passages, and rightly answered by their

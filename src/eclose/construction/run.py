@@ -13,9 +13,9 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.benchmarks.layouts import Format
-from eclose.benchmarks.load import detect_file, scan_instances
-from eclose.benchmarks.sampling import DEFAULT_SEED, sample_place
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.load import detect_layout, scan_instances
+from eclose.benchmarks.sampling import DEFAULT_SEED, rank_instance
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelRun, RunObserver, RunResult, observe_nothing, run_models
 from eclose.construction.draft import Draft
@@ -106,14 +106,14 @@ async def cast(
     return Cast(await resolve_model(constructor, deadline), checks, again)
 
 
-async def construct(
+async def construct_families(
     instances: Path | str,
     models: Cast,
     out: Path | str,
     settings: ConstructSettings | None = None,
     calls: CallSettings | None = None,
     *,
-    layout: Format = Format.AUTO,
+    layout: RecordLayout = RecordLayout.AUTO,
     limit: int | None = None,
     ledger: Path | str | None = None,
     retry: bool = False,
@@ -143,7 +143,7 @@ async def make_inquiry(
     settings: ConstructSettings,
     deadline: float,
     *,
-    layout: Format = Format.AUTO,
+    layout: RecordLayout = RecordLayout.AUTO,
     limit: int | None = None,
     force: bool = False,
 ) -> tuple[ModelRun[Instance], tuple[ModelRef, ...]]:
@@ -172,11 +172,11 @@ class Plan:
         models: Cast,
         out: Path,
         settings: ConstructSettings,
-        layout: Format = Format.AUTO,
+        layout: RecordLayout = RecordLayout.AUTO,
         limit: int | None = None,
     ) -> Plan:
         """All that decides what comes out stands in the stage's settings."""
-        layout = detect_file(instances) if layout is Format.AUTO else layout
+        layout = detect_layout(instances) if layout is RecordLayout.AUTO else layout
         roles = ("constructor", "verifier", *(["reverifier"] if settings.reverify else []))
         asked = {role: dict(models.of(role).identity) for role in roles}
         counted = {"tokenizer": tokenizer_identity(settings.tokenizer)}
@@ -196,7 +196,7 @@ class Plan:
             yield Sources(spool)
 
     def _scan(self) -> Iterator[ReadRecord[Instance]]:
-        return scan_instances(self.stage.inputs[0], format=Format(self.stage.settings["format"]))
+        return scan_instances(self.stage.inputs[0], layout=RecordLayout(self.stage.settings["format"]))
 
     def inquiry(self, *, force: bool = False) -> ModelRun[Instance]:
         """The run: what is asked of whom, and what is written when it is done."""
@@ -231,7 +231,7 @@ class Plan:
 def _first_in_seeded_order(records: Iterable[ReadRecord[Instance]], limit: int) -> set[str]:
     """Return the ids of the first sources in the order of ``data sample``: a part of a sample is a sample again."""
     places = {
-        sample_place(source, DEFAULT_SEED): source.id for record in records if (source := record.value) is not None
+        rank_instance(source, DEFAULT_SEED): source.id for record in records if (source := record.value) is not None
     }
     return {places[place] for place in nsmallest(limit, places)}
 

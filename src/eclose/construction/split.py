@@ -14,7 +14,7 @@ from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import Stage, beside, write_together
+from eclose.store.runs.step import RunStep, sibling_path, write_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ def split_families(folder: Path) -> None:
     They follow from the families, so what an earlier end of the run left of them is replaced.
     """
     families, told = folder / FAMILIES, {"salt": SPLIT_SALT}
-    stages = [Stage(f"{STAGE} {name}", told, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
+    stages = [RunStep(f"{STAGE} {name}", told, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
     if all(_done(stage) for stage in stages):
         return
     chosen = development_ids(
@@ -52,19 +52,19 @@ def split_families(folder: Path) -> None:
         for one in scan_families(families)
         if one.value is not None
     )
-    write_together(stages, _rows(families, chosen))
+    write_steps(stages, _rows(families, chosen))
 
 
-def _done(stage: Stage) -> bool:
+def _done(stage: RunStep) -> bool:
     try:
-        return stage.finished() is not None
+        return stage.claim() is not None
     except UserError:
         return False  # of other families, or broken off while it was written
 
 
 def is_part(path: Path) -> bool:
     """Whether a file is one of the parts that are written here, and not somebody's own."""
-    manifest = beside(path, "manifest.json")
+    manifest = sibling_path(path, "manifest.json")
     return manifest.is_file() and read_manifest(manifest).stage.startswith(STAGE)
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eclose.benchmarks.layouts import Format
-from eclose.benchmarks.load import detect_file, scan_instances, scan_responses
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.load import detect_layout, scan_instances, scan_responses
 from eclose.errors import SettingError
 from eclose.store.records.counts import Counts
 from eclose.store.records.json_reader import read_objects, require_file
 from eclose.store.runs.folder import INSTANCES, RESPONSES
-from eclose.store.runs.step import Stage
+from eclose.store.runs.step import RunStep
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Sources:
     """Where the records of another tool's file went, when questions and responses were taken from one."""
 
 
-def find_sources(given: Path, out: Path, instances: Path | None = None, layout: Format = Format.AUTO) -> Sources:
+def find_sources(given: Path, out: Path, instances: Path | None = None, layout: RecordLayout = RecordLayout.AUTO) -> Sources:
     """Questions and responses of a run's folder, of two files, or taken apart out of one."""
     if given.is_dir():
         return _checked(Sources(instances or given / INSTANCES, given / RESPONSES))
     require_file(given)
     if not _holds_responses(given):
-        return _taken_apart(given, out, detect_file(given) if layout is Format.AUTO else layout)
+        return _taken_apart(given, out, detect_layout(given) if layout is RecordLayout.AUTO else layout)
     if instances is None:
         raise SettingError(f"{given}: which questions do these answer? Name their file with --instances.")
     return _checked(Sources(instances, given))
@@ -52,14 +52,14 @@ def _checked(sources: Sources) -> Sources:
     return sources
 
 
-def _taken_apart(given: Path, out: Path, layout: Format) -> Sources:
+def _taken_apart(given: Path, out: Path, layout: RecordLayout) -> Sources:
     """Write the questions and the responses of one file into two, and count where its records went."""
     settings = {"format": layout.value}
-    questions = Stage("judge instances", settings, (given,), out / INSTANCES)
-    responses = Stage("judge responses", settings, (given,), out / RESPONSES)
-    known = questions.finished()
-    of_questions = known.counts if known else questions.write(scan_instances(given, format=layout))
-    known = responses.finished()
-    of_responses = known.counts if known else responses.write(scan_responses(given, format=layout))
+    questions = RunStep("judge instances", settings, (given,), out / INSTANCES)
+    responses = RunStep("judge responses", settings, (given,), out / RESPONSES)
+    known = questions.claim()
+    of_questions = known.counts if known else questions.write(scan_instances(given, layout=layout))
+    known = responses.claim()
+    of_responses = known.counts if known else responses.write(scan_responses(given, layout=layout))
     counts = {f"questions in {given.name}": of_questions, f"responses in {given.name}": of_responses}
     return Sources(questions.out, responses.out, counts)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eclose.judging.validate import Validation, correct, read, refuse_other_judge
-from eclose.metrics.judge_agreement import RATES
+from eclose.metrics.judge_agreement import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
 from eclose.store.runs.folder import JUDGMENTS, VALIDATION
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import beside
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,10 +84,10 @@ def correct_runs(
         return Correction(reasons=dict.fromkeys(Metric, NO_VALIDATION))
     known = read(path)
     for run in runs:
-        settings = read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings
+        settings = read_manifest(sibling_path(run / JUDGMENTS, "manifest.json")).settings
         refuse_other_judge(known, judgments[0].judge, settings)
     corrected = correct(known, judgments, responses, settings=settings, rng=rng)
-    by_metric = {RATES[label]: rate for label, rate in corrected.rates.items()}
+    by_metric = {LABEL_METRICS[label]: rate for label, rate in corrected.rates.items()}
     reasons = {metric: why_not(by_metric.get(metric)) for metric in Metric}
     return Correction(
         rates={metric: rate for metric, rate in by_metric.items() if reasons[metric] is None},

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eclose.benchmarks.layouts import Format
-from eclose.benchmarks.load import detect_file, scan_instances
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.load import detect_layout, scan_instances
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelRun, RunObserver, RunResult, observe_nothing, run_models
 from eclose.calls.structured import ask_structured, build_request
@@ -58,7 +58,7 @@ async def screen_questions(
     settings: JudgeSettings | None = None,
     calls: CallSettings | None = None,
     *,
-    layout: Format = Format.AUTO,
+    layout: RecordLayout = RecordLayout.AUTO,
     ledger: Path | str | None = None,
     retry: bool = False,
     replay: bool = False,
@@ -68,7 +68,7 @@ async def screen_questions(
     """Write ``screening.jsonl`` into a folder; see ``chat.inquiry`` for what the flags mean."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
     named = await resolve_model(model, calls.deadline)
-    layout = detect_file(instances) if layout is Format.AUTO else layout
+    layout = detect_layout(instances) if layout is RecordLayout.AUTO else layout
     how = {"attempts": settings.attempts, **settings.decoding.plain}
     told = {**named.identity, **how, "format": layout.value, "guideline": guideline_hash(Question.ELIGIBILITY)}
     stage = RunStep("screen", told, (instances,), out / SCREENING)
@@ -80,17 +80,17 @@ async def screen_questions(
         return [Job(JOB, work, Screening)]
 
     def records() -> SortedSpool[Instance]:
-        return SortedSpool(Instance, scan_instances(instances, format=layout))
+        return SortedSpool(Instance, scan_instances(instances, layout=layout))
 
     inquiry = ModelRun(stage, records, lambda instance: instance.id, jobs)
     return await run_models(inquiry, [named], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch)
 
 
 def requests(
-    instances: Path, settings: JudgeSettings | None = None, *, layout: Format = Format.AUTO
+    instances: Path, settings: JudgeSettings | None = None, *, layout: RecordLayout = RecordLayout.AUTO
 ) -> Iterator[Request]:
     """Everything a judge is asked about a file's questions, if it answers at the first attempt."""
-    for record in scan_instances(instances, format=layout):
+    for record in scan_instances(instances, layout=layout):
         shown = None if record.value is None else eligibility(record.value)
         if shown is not None:
             yield build_request(asked(shown), (settings or JudgeSettings()).decoding)

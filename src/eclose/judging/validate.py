@@ -21,26 +21,24 @@ from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.metrics.judge_agreement import (
-    Compared,
-    ComparedTwice,
     GroupValidation,
-    JudgeComparison,
     JudgedLabel,
-    compare_judges,
+    ValidationCase,
     hit_codes,
     judge_errors,
-    validation_report,
+    validate_judge,
 )
+from eclose.metrics.judge_comparison import JudgeComparison, TwoJudgesCase, compare_judges
 from eclose.metrics.summary import UNKNOWN
 from eclose.protocol.judging import QUESTIONS, Question
 from eclose.stats.arrays import Floats, Indices, codes
 from eclose.stats.rate_correction import CorrectedRate, JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_file
-from eclose.store.records.jsonl import read as read_records
+from eclose.store.records.jsonl import read_records as read_records
 from eclose.store.runs.folder import JUDGMENTS, RESPONSES
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import beside
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -129,13 +127,13 @@ def validate(
     run, settled = JudgedRun.of(judgments, responses), _once(verdicts)
     _refuse_other_questions(run, settled)
     cases = [
-        Compared(row.instance_id, row.benchmark or UNKNOWN, run.judgments[row.response_id].verdict, row.verdict)
+        ValidationCase(row.instance_id, row.benchmark or UNKNOWN, run.judgments[row.response_id].verdict, row.verdict)
         for row in settled.values()
         if row.response_id in run.judgments
     ]
     if not cases:
         raise UserError("no verdict is about a response of this run. Are these the files you meant?")
-    report = validation_report(cases, rng=rng, resamples=resamples)
+    report = validate_judge(cases, rng=rng, resamples=resamples)
     return Validation(
         judge=run.judge,
         settings=asked,
@@ -182,7 +180,7 @@ def validate_judgments(
         read_judgments(run / JUDGMENTS),
         verdicts,
         responses,
-        settings=read_manifest(beside(run / JUDGMENTS, "manifest.json")).settings,
+        settings=read_manifest(sibling_path(run / JUDGMENTS, "manifest.json")).settings,
         rng=rng,
         strata=strata,
         resamples=resamples,
@@ -342,8 +340,8 @@ def compare(
 ) -> JudgeComparison:
     """Two judges, or two efforts of one, on the responses that both of them and people labelled."""
     one, other = JudgedRun.of(first).judgments, JudgedRun.of(second).judgments
-    cases: Sequence[ComparedTwice] = [
-        ComparedTwice(row.instance_id, row.benchmark or UNKNOWN, one[key].verdict, other[key].verdict, row.verdict)
+    cases: Sequence[TwoJudgesCase] = [
+        TwoJudgesCase(row.instance_id, row.benchmark or UNKNOWN, one[key].verdict, other[key].verdict, row.verdict)
         for key, row in _once(verdicts).items()
         if key in one and key in other
     ]

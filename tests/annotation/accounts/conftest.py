@@ -9,7 +9,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.annotation.accounts import passwords
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
-from eclose.store.ledger.database import engine_of, migrate
+from eclose.store.ledger.database import make_engine, migrate
 
 pytest.importorskip("argon2", reason="needs the annotate extra")
 
@@ -34,7 +34,7 @@ def cheap(monkeypatch):
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def engine(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("accounts")
-    engine = engine_of(folder / "project.db" if request.param == "sqlite" else fresh_database())
+    engine = make_engine(folder / "project.db" if request.param == "sqlite" else fresh_database())
     with engine.begin() as connection:
         migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
     yield engine

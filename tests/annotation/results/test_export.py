@@ -11,11 +11,11 @@ import pytest
 from tests.annotation.results.studies import study
 from tests.annotation.results.telling import L1, SOUND, said, screened, told
 
-from eclose.annotation.forms import Kind
+from eclose.annotation.forms import TaskKind
 from eclose.annotation.results.annotations import Annotation, Told, questions_of
-from eclose.annotation.results.export import export
+from eclose.annotation.results.export import export_annotations
 from eclose.annotation.results.flat_tables import LABELS
-from eclose.annotation.results.formats import Format
+from eclose.annotation.results.formats import ExportFormat
 from eclose.annotation.results.project_annotations import material
 from eclose.annotation.results.project_annotations import told as gathered
 from eclose.cases import read_cases
@@ -23,14 +23,14 @@ from eclose.core.judgment import Judgment, Screening
 from eclose.core.response import Source
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import read
-from eclose.store.runs.manifest import file_hash, read_manifest
+from eclose.store.records.jsonl import read_records
+from eclose.store.runs.manifest import hash_file, read_manifest
 
 ROWS = (
     said("r1", "A1"), said("r1", "A2"),
     said("r2", "A1", [L1, SOUND]), said("r2", "A2", [SOUND, SOUND], "1011"),
     said("r2", "A7", [SOUND, SOUND], "1011", adjudicates=True, reference_seen_before=True),
-    said("r3", "A1"), said("r3", "A2", labels="0111"), said("r4", "A1"), Annotation("r5", "q5", Kind.RESPONSE, 2),
+    said("r3", "A1"), said("r3", "A2", labels="0111"), said("r4", "A1"), Annotation("r5", "q5", TaskKind.RESPONSE, 2),
 )  # fmt: skip
 SCREENED = (screened("q1", "S1"), screened("q1", "S2"), screened("q2", "S1", "N1"), screened("q2", "S2"))
 TOLD = Told(told(*ROWS), questions_of(SCREENED))
@@ -38,7 +38,7 @@ OPEN = {"waits for adjudication": 1, "1 of 2 have finished": 1, "nobody has fini
 
 
 def write(out, found=TOLD, **settings):
-    return export(found, out, stage="annotate export", settings={}, **settings)
+    return export_annotations(found, out, stage="annotate export", settings={}, **settings)
 
 
 def lines(path):
@@ -52,9 +52,9 @@ def out(tmp_path):
 
 def test_what_holds_is_written_as_judgments_verdicts_and_labels(out):
     write(out, judge="panel")
-    judgments = list(read(out / "judgments.jsonl", Judgment))
+    judgments = list(read_records(out / "judgments.jsonl", Judgment))
     assert [(one.response_id, one.judge) for one in judgments] == [("r1", "panel"), ("r2", "panel")]
-    verdicts = list(read(out / "verdicts.jsonl", SettledVerdict))
+    verdicts = list(read_records(out / "verdicts.jsonl", SettledVerdict))
     assert [one.verdict for one in verdicts] == [one.verdict for one in judgments]
     assert (verdicts[0].instance_id, verdicts[0].benchmark, verdicts[0].source) == (
         "q of r1",
@@ -100,14 +100,14 @@ def test_everybody_s_own_word_is_there(out):
 
 def test_screening_is_in_the_layout_of_screen(out):
     write(out)
-    (one,) = read(out / "screening.jsonl", Screening)
+    (one,) = read_records(out / "screening.jsonl", Screening)
     assert one == Screening("q1", "people", True)
 
 
 def test_the_manifest_names_every_file_by_its_hash(out):
     write(out)
     manifest = read_manifest(out / "manifest.json")
-    files = {path.name: file_hash(path) for path in out.iterdir() if path.name != "manifest.json"}
+    files = {path.name: hash_file(path) for path in out.iterdir() if path.name != "manifest.json"}
     assert manifest.outputs == files
     assert [path.name for path in out.parent.iterdir()] == ["out"]
 
@@ -120,7 +120,7 @@ def test_the_same_again_is_nothing_to_do_and_others_are_refused(out):
     with pytest.raises(UserError, match="other labels"):
         write(out, Told(told(*ROWS[:2])))
     with pytest.raises(UserError, match="other formats"):
-        write(out, formats=[Format.CSV])
+        write(out, formats=[ExportFormat.CSV])
     (out / "labels.jsonl").write_text("changed")
     with pytest.raises(UserError, match=r"labels\.jsonl was changed"):
         write(out)
@@ -162,7 +162,7 @@ def test_no_cell_of_a_table_is_a_formula(out):
     rows = [said(text, who, question=text, benchmark=text, source=Source(text, text, -1))
             for text in HOSTILE for who in ("=A1", "@A2")]  # fmt: skip
     screens = [screened(text, who, benchmark=text) for text in HOSTILE for who in ("=S1", "@S2")]
-    write(out, Told(told(*rows), questions_of(screens)), formats=[Format.CSV])
+    write(out, Told(told(*rows), questions_of(screens)), formats=[ExportFormat.CSV])
     names = {path.stem for path in out.glob("*.csv")}
     assert names == {"labels", "annotations", "steps", "screening", "screening-annotations"}
     for path in out.glob("*.csv"):
@@ -179,7 +179,7 @@ def test_no_cell_of_a_table_is_a_formula(out):
 
 def test_tables_tell_first_and_last_words_and_steps(out):
     amended = replace(ROWS[1], amended=replace(ROWS[1].judgment, closed=False))
-    write(out, Told(told(ROWS[0], amended, *ROWS[2:])), formats=[Format.CSV])
+    write(out, Told(told(ROWS[0], amended, *ROWS[2:])), formats=[ExportFormat.CSV])
     with (out / "annotations.csv").open(encoding="utf-8-sig") as file:
         found = list(csv.DictReader(file))
     second = next(row for row in found if (row["response_id"], row["annotator"]) == ("r1", "A2"))
@@ -195,7 +195,7 @@ def test_tables_tell_first_and_last_words_and_steps(out):
 
 def test_parquet_tells_what_the_tables_tell(out, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    write(out, formats=[Format.PARQUET])
+    write(out, formats=[ExportFormat.PARQUET])
     labels = parquet.read_table(out / "labels.parquet").to_pylist()
     assert [(row["response_id"], *(row[name] for name in LABELS)) for row in labels] == [
         ("r1", True, True, True, True, True), ("r2", True, True, False, True, True),
@@ -204,14 +204,14 @@ def test_parquet_tells_what_the_tables_tell(out, tmp_path):
     annotations = parquet.read_table(out / "annotations.parquet").to_pylist()
     assert len(annotations) == len(ROWS)
     assert annotations[-1]["annotator"] is None
-    write(tmp_path / "again", formats=[Format.PARQUET])
+    write(tmp_path / "again", formats=[ExportFormat.PARQUET])
     assert read_manifest(out / "manifest.json").outputs == read_manifest(tmp_path / "again" / "manifest.json").outputs
 
 
 def test_parquet_without_its_library_says_what_to_install(out, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"eclose\[parquet\]"):
-        write(out, formats=[Format.PARQUET])
+        write(out, formats=[ExportFormat.PARQUET])
     assert not out.exists()
 
 
@@ -225,9 +225,9 @@ def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     with project.reading() as connection:
         write(out, gathered(connection), material=material(connection))
     project.close()
-    read = read_cases(out)
-    cases, left = read.cases, read.left_out
-    assert (read.checked, read.stale) == (True, ())
+    read_records = read_cases(out)
+    cases, left = read_records.cases, read_records.left_out
+    assert (read_records.checked, read_records.stale) == (True, ())
     settled = lines(out / "labels.jsonl")
     assert [case.response.id for case in cases] == [one["response_id"] for one in settled]
     assert {reason for _, reason in left} == {"it was not judged"}

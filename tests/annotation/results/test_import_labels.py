@@ -10,18 +10,18 @@ import pytest
 from tests.annotation.results.telling import L1, SOUND, said, screened, told
 from tests.annotation.results.test_export import ROWS, SCREENED, TOLD, write
 
-from eclose.annotation.adjudication import Origin
-from eclose.annotation.forms import Kind
+from eclose.annotation.adjudication import LabelOrigin
+from eclose.annotation.forms import TaskKind
 from eclose.annotation.results.annotations import Told
-from eclose.annotation.results.formats import Format
-from eclose.annotation.results.import_labels import NOT_LABELLED, read_labels, read_material
+from eclose.annotation.results.formats import ExportFormat
+from eclose.annotation.results.import_labels import NOT_LABELLED, read_labels, read_run_material
 from eclose.annotation.results.project_annotations import Material
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import encode
-from eclose.store.records.jsonl import write as write_records
+from eclose.store.records.jsonl import write_records as write_records
 
 RUN = Material(
     {"q1": Instance("q1", "Who?", (Passage("p", "T", "t"),), "Ann", benchmark="B")},
@@ -53,7 +53,7 @@ def test_a_table_is_read_and_settled(tmp_path):
         tmp_path / "l.csv", row(benchmark="B", model="m", seed="7"), row(annotator="A2", benchmark="B", model="m")
     )
     (one,) = read_labels([path]).told.responses
-    assert (one.kind, one.asked, one.settled.origin) == (Kind.SHORT, 2, Origin.AGREED)
+    assert (one.kind, one.asked, one.settled.origin) == (TaskKind.SHORT, 2, LabelOrigin.AGREED)
     assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m", None, 7))
     assert one.settled.judgment.verdict.reliable is True
 
@@ -112,18 +112,18 @@ def test_a_run_with_two_questions_or_responses_under_one_id_is_refused(tmp_path)
     write_records(tmp_path / "responses.jsonl", [response, replace(response, answer="another")])
     write_records(tmp_path / "instances.jsonl", [question])
     with pytest.raises(UserError, match=r"responses\.jsonl line 2: the id 'r1' is another response's in line 1"):
-        read_material(tmp_path)
+        read_run_material(tmp_path)
     write_records(tmp_path / "responses.jsonl", [response])
     write_records(tmp_path / "instances.jsonl", [question, replace(question, question="Another?")])
     with pytest.raises(UserError, match=r"instances\.jsonl line 2: the id 'q1' is another question's in line 1"):
-        read_material(tmp_path)
+        read_run_material(tmp_path)
 
 
 def test_people_who_are_missing_leave_a_response_open(tmp_path):
     path = table(tmp_path / "l.csv", row(), row(annotator="A2"), row("r2"))
     assert [one.open for one in read_labels([path]).told.responses] == [None, "1 of 2 have finished"]
     one, other = read_labels([path], per_response=1).told.responses
-    assert (one.settled.origin, other.settled.origin) == (Origin.AGREED, Origin.SINGLE)
+    assert (one.settled.origin, other.settled.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
     assert (one.asked, other.asked) == (2, 1)
     assert read_labels([path], per_response=3).told.responses[0].open == "2 of 3 have finished"
 
@@ -136,12 +136,12 @@ def test_an_adjudicator_settles(tmp_path):
         row(annotator="A7", adjudicates="yes"),
     )
     (one,) = read_labels([path]).told.responses
-    assert (one.asked, one.settled.origin, one.adjudicated.annotator) == (2, Origin.ADJUDICATED, "A7")
+    assert (one.asked, one.settled.origin, one.adjudicated.annotator) == (2, LabelOrigin.ADJUDICATED, "A7")
 
 
 def test_one_file_for_each_person(tmp_path):
     paths = [table(tmp_path / f"{who}.csv", row(annotator=who)) for who in ("A1", "A2")]
-    assert read_labels(paths).told.responses[0].settled.origin is Origin.AGREED
+    assert read_labels(paths).told.responses[0].settled.origin is LabelOrigin.AGREED
 
 
 def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
@@ -198,7 +198,7 @@ def test_an_export_comes_back_to_the_byte(exported, tmp_path):
 def test_flat_tables_come_back_with_their_labels(tmp_path, ending):
     odd = [said("=r", "@A1", benchmark="-b"), said("=r", "@A2", labels="1011", benchmark="-b")]
     there = Told(told(*ROWS, *odd), TOLD.questions)
-    write(tmp_path / "out", there, formats=[Format(ending)])
+    write(tmp_path / "out", there, formats=[ExportFormat(ending)])
     names = ("annotations", "screening-annotations")
     back = read_labels([tmp_path / "out" / f"{name}.{ending}" for name in names]).told
     assert back.questions == there.questions
@@ -268,7 +268,7 @@ def test_a_damaged_export_is_refused(tmp_path, rows, problem):
 def test_a_run_s_folder_is_read_whole(tmp_path):
     write_records(tmp_path / "instances.jsonl", RUN.instances.values())
     write_records(tmp_path / "responses.jsonl", RUN.responses.values())
-    assert read_material(tmp_path) == RUN
+    assert read_run_material(tmp_path) == RUN
     write_records(tmp_path / "instances.jsonl", [])
     with pytest.raises(UserError, match="the question of response 'r1' is missing"):
-        read_material(tmp_path)
+        read_run_material(tmp_path)

@@ -24,15 +24,15 @@ from urllib.parse import unquote_plus
 from sqlalchemy import event, text
 
 from eclose.annotation.accounts import people, sessions
-from eclose.annotation.accounts.people import Pool, Role
-from eclose.annotation.create_tasks import give_questions, give_responses
+from eclose.annotation.accounts.people import PersonRole, Pool
+from eclose.annotation.create_tasks import assign_questions, assign_responses
 from eclose.annotation.material import add_questions, add_responses
-from eclose.annotation.project import DATABASE, Project, Settings, create
+from eclose.annotation.project import DATABASE, Project, ProjectSettings, create_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace
 from eclose.protocol.auditing import ShownFamily
 from eclose.protocol.material_json import ShownPassage, ShownStep
-from eclose.store.ledger.database import engine_of
+from eclose.store.ledger.database import make_engine
 
 TOKEN = re.compile(r"zq[0-9a-z]{14}qz")
 NUMBER = re.compile(r"7391[0-9]{8}1937")
@@ -54,13 +54,13 @@ NOWHERE = frozenset({"passage id", "completion", "question type"})
 """What a record holds and the database does not: which passages support the answer, and what was said of it."""
 
 CREW = {
-    "lea": (Role.LEAD, Pool.NONE),
-    **dict.fromkeys(("ann", "bob", "cyd", "dan"), (Role.ANNOTATOR, Pool.RESPONSES)),
-    "eve": (Role.ADJUDICATOR, Pool.RESPONSES),
-    **dict.fromkeys(("sue", "sam"), (Role.SCREENER, Pool.QUESTIONS)),
-    "sol": (Role.ADJUDICATOR, Pool.QUESTIONS),
-    **dict.fromkeys(("fay", "flo"), (Role.ANNOTATOR, Pool.FAMILIES)),
-    "fin": (Role.ADJUDICATOR, Pool.FAMILIES),
+    "lea": (PersonRole.LEAD, Pool.NONE),
+    **dict.fromkeys(("ann", "bob", "cyd", "dan"), (PersonRole.ANNOTATOR, Pool.RESPONSES)),
+    "eve": (PersonRole.ADJUDICATOR, Pool.RESPONSES),
+    **dict.fromkeys(("sue", "sam"), (PersonRole.SCREENER, Pool.QUESTIONS)),
+    "sol": (PersonRole.ADJUDICATOR, Pool.QUESTIONS),
+    **dict.fromkeys(("fay", "flo"), (PersonRole.ANNOTATOR, Pool.FAMILIES)),
+    "fin": (PersonRole.ADJUDICATOR, Pool.FAMILIES),
 }
 NOBODY = "nobody"
 
@@ -246,16 +246,18 @@ def _people(project: Project, canaries: Canaries) -> tuple[dict[str, str], dict[
     with project.writing() as connection:
         for nick, (role, pool) in CREW.items():
             names[nick] = canaries.token("name", nick)
-            there[nick] = people.add(connection, names[nick], role, pool, "no password", now)
-            opened = sessions.open_session(connection, sessions.Verified(there[nick], "no password", None), now=now)
+            there[nick] = people.add_person(connection, names[nick], role, pool, "no password", now)
+            opened = sessions.open_session(
+                connection, sessions.VerifiedLogin(there[nick], "no password", None), now=now
+            )
             keys[nick] = opened.token
-        give_responses(connection, [there[nick] for nick in ("ann", "bob", "cyd", "dan")], project.settings)
-        give_questions(connection, [there[nick] for nick in ("sue", "sam")], project.settings)
+        assign_responses(connection, [there[nick] for nick in ("ann", "bob", "cyd", "dan")], project.settings)
+        assign_questions(connection, [there[nick] for nick in ("sue", "sam")], project.settings)
         for nick in ("fay", "flo"):
             row = {"id": f"family-of-{nick}", "subject": "family 1", "family": 1, "person": there[nick].id}
             connection.execute(_ADD_TASK, row)
         newcomer = canaries.token("name", "newcomer")
-        invited = people.invite(connection, newcomer, Role.ADJUDICATOR, None, now=now)
+        invited = people.invite(connection, newcomer, PersonRole.ADJUDICATOR, None, now=now)
     return names, keys, invited
 
 
@@ -265,7 +267,7 @@ def _template(seed: int, questions: int, settings: tuple) -> tuple[Path, tuple]:
     folder = Path(mkdtemp(prefix="canaries"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     canaries = Canaries(seed)
-    project = create(folder / "study", Settings(canaries.token("project", "all"), **dict(settings)))
+    project = create_project(folder / "study", ProjectSettings(canaries.token("project", "all"), **dict(settings)))
     by_key = _fill(project, canaries, questions)
     names, keys, invited = _people(project, canaries)
     project.close()
@@ -277,7 +279,7 @@ def study(folder: Path, *, seed: int = 1, questions: int = 2, **settings):
     """A project full of tokens, in a folder of its own."""
     made, parts = _template(seed, questions, tuple(sorted(settings.items())))
     shutil.copytree(made, folder)
-    project = Project(folder, parts[0], engine_of(folder / DATABASE, connections=8))
+    project = Project(folder, parts[0], make_engine(folder / DATABASE, connections=8))
     _in_no_hurry_to_the_disk(project)
     try:
         # A test may log somebody in anew: what is shared is copied.

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from eclose.annotation.project import open_project
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 
 PASSWORD = "plenty of plain words"
@@ -36,8 +36,8 @@ def run(*words):
 def source(tmp_path):
     instances, responses = material(6)
     folder = tmp_path / "run"
-    write(folder / INSTANCES, instances)
-    write(folder / RESPONSES, responses)
+    write_records(folder / INSTANCES, instances)
+    write_records(folder / RESPONSES, responses)
     return folder
 
 

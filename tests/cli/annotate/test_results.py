@@ -10,7 +10,7 @@ from tests.annotation.results.studies import study
 from tests.annotation.results.test_label_studio import YES, chosen
 from typer.testing import CliRunner
 
-from eclose.annotation.audit_log import problems
+from eclose.annotation.audit_log import verify_log
 from eclose.annotation.project import open_project
 from eclose.cli.annotate import results
 from eclose.cli.main import app as whole
@@ -18,9 +18,9 @@ from eclose.core.judgment import Judgment, Screening
 from eclose.core.response import Response
 from eclose.errors import SettingError, UserError
 from eclose.protocol.judging import QUESTIONS
-from eclose.store.records.jsonl import read, write
-from eclose.store.runs.manifest import file_hashes
-from eclose.store.runs.step import beside
+from eclose.store.records.jsonl import read_records, write_records
+from eclose.store.runs.manifest import hash_files
+from eclose.store.runs.step import sibling_path
 
 runner = CliRunner()
 app = typer.Typer(rich_markup_mode=None)
@@ -97,7 +97,7 @@ def test_an_export_says_what_is_settled_and_what_is_open(project, tmp_path):
     assert "nothing to do" in run("export", project, "--out", tmp_path / "out")
     opened = open_project(project)
     with opened.reading() as connection:
-        assert list(problems(connection, opened.head)) == []
+        assert list(verify_log(connection, opened.head)) == []
     opened.close()
 
 
@@ -123,7 +123,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
     run("report", exported, "--out", tmp_path / "report", "--format", "markdown", "--resamples", 100, of=whole)
     assert (tmp_path / "report" / "report.md").is_file()
     judged = tmp_path / "judged"
-    write(judged / "judgments.jsonl", read(exported / "judgments.jsonl", Judgment))
+    write_records(judged / "judgments.jsonl", read_records(exported / "judgments.jsonl", Judgment))
     inputs = [judged / "instances.jsonl", judged / "responses.jsonl"]
     for path in inputs:
         path.write_bytes((exported / path.name).read_bytes())
@@ -132,11 +132,11 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
     manifest = {
         "stage": "judge",
         "settings": {"guidelines": guidelines},
-        "inputs": file_hashes(inputs),
-        "outputs": file_hashes([judged / "judgments.jsonl"]),
+        "inputs": hash_files(inputs),
+        "outputs": hash_files([judged / "judgments.jsonl"]),
         "counts": counts,
     }
-    beside(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
+    sibling_path(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
     output = run("judge", "validate", judged, "--verdicts", exported / "verdicts.jsonl", "--resamples", 100, of=whole)
     assert "people: 5 of 5 responses were labelled" in output
 
@@ -144,14 +144,14 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
 def test_screening_goes_to_intersect_as_it_is(exported, tmp_path):
     # Each model's responses are a run; of the four questions the screeners kept all in the end.
     runs = []
-    for model in {one.source.model for one in read(exported / "responses.jsonl", Response)}:
+    for model in {one.source.model for one in read_records(exported / "responses.jsonl", Response)}:
         runs.append(tmp_path / f"run{len(runs)}.jsonl")
-        own = [one for one in read(exported / "responses.jsonl", Response) if one.source.model == model]
-        write(runs[-1], own)
+        own = [one for one in read_records(exported / "responses.jsonl", Response) if one.source.model == model]
+        write_records(runs[-1], own)
     pool = tmp_path / "pool.jsonl"
     run("data", "intersect", *runs, "--eligible", exported / "screening.jsonl", "--out", pool, of=whole)
     kept = {json.loads(line)["id"] for line in pool.read_text().splitlines()}
-    screened = {one.id for one in read(exported / "screening.jsonl", Screening) if one.eligible}
+    screened = {one.id for one in read_records(exported / "screening.jsonl", Screening) if one.eligible}
     assert kept
     assert kept <= screened
 

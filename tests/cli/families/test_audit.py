@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.construction.audit.sample import DEVELOPMENT, TRAINING, read_key
 from eclose.errors import UserError
-from eclose.store.records.jsonl import write
+from eclose.store.records.jsonl import write_records
 
 runner = CliRunner()
 YES = {"gold": ("correct", "supported", "aligned", "closed"), "evidence": ("isolated", "trace_switches",
@@ -35,7 +35,7 @@ def built(tmp_path):
     """A run of construct, as far as an audit looks at it."""
     for split, name in ((TRAINING, "train"), (DEVELOPMENT, "development")):
         families = [record.value for part, record in corpus({"A": (12, 2), "B": (12, 0)}) if part == split]
-        write(tmp_path / "run" / f"{name}.jsonl", families)
+        write_records(tmp_path / "run" / f"{name}.jsonl", families)
     return tmp_path / "run"
 
 

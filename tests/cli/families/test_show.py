@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.family import Family
 from eclose.errors import UserError
-from eclose.store.records.jsonl import encode, read, write
+from eclose.store.records.jsonl import encode, read_records, write_records
 
 runner = CliRunner()
 
@@ -32,7 +32,7 @@ def families(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def known(families):
-    return list(read(families, Family))
+    return list(read_records(families, Family))
 
 
 def test_a_family_is_found_by_its_id_and_by_its_source_in_a_file_and_in_a_folder(families, known):
@@ -54,10 +54,10 @@ def test_several_are_shown_in_the_order_asked_for_and_each_once(families, known)
 def test_the_id_of_a_family_goes_before_that_of_a_source(tmp_path, known):
     one, other = known[:2]
     path = tmp_path / "families.jsonl"
-    write(path, [replace(one, source=replace(one.source, id=other.id)), other])
+    write_records(path, [replace(one, source=replace(one.source, id=other.id)), other])
     assert run(path, other.id).output.startswith(f"{other.id}\nsource {other.source.id} ·")
     # One source may have several families.
-    write(path, [one, replace(one, id="second")])
+    write_records(path, [one, replace(one, id="second")])
     told = run(path, one.source.id).output.splitlines()
     assert one.id in told
     assert "second" in told
@@ -108,7 +108,7 @@ def test_a_page_of_one_of_several_and_of_the_first(families, known, tmp_path):
 def test_a_page_holds_at_most_fifty_unless_told(tmp_path):
     family = full_family()
     path, out = tmp_path / "families.jsonl", tmp_path / "page.html"
-    write(path, [replace(family, id=f"f{number:03}") for number in reversed(range(60))])
+    write_records(path, [replace(family, id=f"f{number:03}") for number in reversed(range(60))])
     assert run(path, "--html", out).output.strip() == f"{out}: the first 50 of 60 families by id"
     html = out.read_text("utf-8")
     assert "<bdi>f049</bdi>" in html
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_is_counted_and_told(tmp_path, known):
 
 def test_a_family_that_fails_a_gate_is_shown_nevertheless(tmp_path, known):
     path = tmp_path / "families.jsonl"
-    write(path, [replace(known[0], gold=replace(known[0].gold, answer="Atlantis"))])
+    write_records(path, [replace(known[0], gold=replace(known[0].gold, answer="Atlantis"))])
     told = run(path, known[0].id)
     assert told.exit_code == 0
     assert "fails a gate: gold: gold_answer: 'Atlantis' does not match" in told.output

@@ -26,7 +26,7 @@ def validated(path, *flags, code=0):
 
 
 def test_good_families_pass(tmp_path, families):
-    jsonl.write(tmp_path / "f.jsonl", families)
+    jsonl.write_records(tmp_path / "f.jsonl", families)
     assert "4 received = 4 passed + 0 failed + 0 unreadable" in validated(tmp_path / "f.jsonl")
 
 
@@ -34,7 +34,7 @@ def test_what_is_wrong_is_told_by_gate_and_place(tmp_path, families):
     first = families[0]
     asked = replace(first.question_edit, view=replace(first.question_edit.view, question=first.gold.question))
     wrong = replace(first, id="wrong", question_edit=asked)
-    jsonl.write(tmp_path / "f.jsonl", [*families, wrong, families[1]])
+    jsonl.write_records(tmp_path / "f.jsonl", [*families, wrong, families[1]])
     output = validated(tmp_path / "f.jsonl", code=1)
     assert "6 received = 4 passed + 2 failed + 0 unreadable" in output
     assert "question edit: the question asks the same in the same words" in output
@@ -43,7 +43,7 @@ def test_what_is_wrong_is_told_by_gate_and_place(tmp_path, families):
 
 
 def test_what_is_too_long_or_unreadable_is_told(tmp_path, families):
-    jsonl.write(tmp_path / "f.jsonl", families[:1])
+    jsonl.write_records(tmp_path / "f.jsonl", families[:1])
     assert "too_long" in validated(tmp_path / "f.jsonl", "--max-length", "100", code=1)
     with (tmp_path / "f.jsonl").open("a") as file:
         file.write(json.dumps({"id": "no family"}) + "\n")
@@ -52,6 +52,6 @@ def test_what_is_too_long_or_unreadable_is_told(tmp_path, families):
 
 def test_a_few_problems_are_named_and_all_on_request(tmp_path, families):
     many = [replace(families[0], id=f"f{number}", evidence_edits=()) for number in range(25)]
-    jsonl.write(tmp_path / "f.jsonl", many)
+    jsonl.write_records(tmp_path / "f.jsonl", many)
     assert "and 5 problems more" in validated(tmp_path / "f.jsonl", code=1)
     assert validated(tmp_path / "f.jsonl", "--all", code=1).count("there is no evidence edit") == 25

@@ -24,7 +24,7 @@ from eclose.cli.main import app
 from eclose.cli.shared.dotenv import _KNOWN, load_file, read_variables
 from eclose.core.response import Response
 from eclose.errors import UserError
-from eclose.store.records.jsonl import read
+from eclose.store.records.jsonl import read_records
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 OURS = ("ECLOSE_", "OPENAI_", "PG", "INSPECT_", "RAY_")
@@ -311,7 +311,7 @@ def test_flags_are_found_in_a_file_that_is_named(folder):
     assert code == 0, stderr
     assert "ignored" not in stderr
     assert (folder / "calls.db").exists()
-    assert {response.source.model for response in read(folder / "run" / "responses.jsonl", Response)} == {
+    assert {response.source.model for response in read_records(folder / "run" / "responses.jsonl", Response)} == {
         "127.0.0.1/world"
     }
 

@@ -19,7 +19,7 @@ from eclose.construction.audit.sample import (
 )
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.protocol.prompts import load_text
-from eclose.store.records.jsonl import ReadRecord, write
+from eclose.store.records.jsonl import ReadRecord, write_records
 
 SIZES = {"A": (50, 6), "B": (40, 5), "C": (60, 9)}
 
@@ -137,8 +137,8 @@ def test_a_source_without_a_dataset_counts_as_unknown():
 
 
 def test_a_run_has_two_parts_and_a_file_one(tmp_path):
-    write(tmp_path / "train.jsonl", [family("a", "A")])
-    write(tmp_path / "development.jsonl", [family("b", "A", 1)])
+    write_records(tmp_path / "train.jsonl", [family("a", "A")])
+    write_records(tmp_path / "development.jsonl", [family("b", "A", 1)])
     assert [(split, record.value.id) for split, record in read_corpus(tmp_path)] == [
         (TRAINING, "SECRET-a"), (DEVELOPMENT, "SECRET-b"),
     ]  # fmt: skip

@@ -15,8 +15,8 @@ from eclose.construction.settings import ConstructSettings, guidelines
 from eclose.construction.split import split_families
 from eclose.errors import RecordError
 from eclose.store.records.counts import Counts
-from eclose.store.records.jsonl import write
-from eclose.store.runs.manifest import Manifest, file_hashes
+from eclose.store.records.jsonl import write_records
+from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.world.make.families import make_families
 
 FUNNEL = {"world-short-easy": {"Sources": 15, "Packed": 10}, "unknown": {"Sources": 10, "Packed": 10}}
@@ -34,7 +34,7 @@ def manifest(folder, settings=None, **more):
         "construct",
         {**told, **(settings or ConstructSettings(attempts=2)).identity, "format": "ours"},
         {"instances.jsonl": "sha256:cd"},
-        file_hashes([folder / "families.jsonl"]),
+        hash_files([folder / "families.jsonl"]),
         Counts(25, 20, {"screen: unique": 5}),
         {"read": Counts(25, 25), "screen": Counts(25, 20, {"unique": 4}, {"no reply": 1})},
         {"funnel": FUNNEL, **more},
@@ -44,7 +44,7 @@ def manifest(folder, settings=None, **more):
 
 @pytest.fixture
 def run(tmp_path, families):
-    write(tmp_path / "families.jsonl", families)
+    write_records(tmp_path / "families.jsonl", families)
     split_families(tmp_path)
     manifest(tmp_path).write(tmp_path / "families.jsonl.manifest.json")
     return tmp_path
@@ -114,14 +114,14 @@ def test_a_part_is_made_by_whoever_made_the_whole(run):
 
 
 def test_a_part_of_families_that_were_made_anew_is_not_known(run, families):
-    write(run / "families.jsonl", families[:5])
+    write_records(run / "families.jsonl", families[:5])
     manifest(run).write(run / "families.jsonl.manifest.json")
     assert made_from(run / "families.jsonl") is not None
     assert made_from(run / "train.jsonl") is None
 
 
 def test_families_of_the_world(tmp_path, families):
-    write(tmp_path / "families.jsonl", families)
+    write_records(tmp_path / "families.jsonl", families)
     counts = Counts(21, 20, {"no question edit": 1})
     Manifest("world families", {"seed": 7}, {}, {}, counts).write(tmp_path / "families.jsonl.manifest.json")
     facts = facts_of_run(tmp_path)

@@ -10,9 +10,9 @@ import pytest
 
 from eclose.construction.publishing.parquet import read_families_parquet, write_families_parquet
 from eclose.core.edits import Replacement
-from eclose.core.family import Finding, Intervention, Provenance
+from eclose.core.family import FamilyFinding, FamilyProvenance, Intervention
 from eclose.errors import RecordError, UserError
-from eclose.store.records.jsonl import encode, read, write
+from eclose.store.records.jsonl import encode, read_records, write_records
 from eclose.world.make.families import make_families
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -35,7 +35,7 @@ def _made(count):
 
 
 def _full(family):
-    findings = tuple(Finding("screen_seed", "m", said, ("a",) * n, again=n == 1) for n, said in enumerate(SAID))
+    findings = tuple(FamilyFinding("screen_seed", "m", said, ("a",) * n, again=n == 1) for n, said in enumerate(SAID))
     edit = replace(
         family.evidence_edits[0], intervention=Intervention("A claim.", (Replacement("old", "new"),), ("kept",))
     )
@@ -45,7 +45,7 @@ def _full(family):
         evidence_edits=(edit, *family.evidence_edits[1:]),
         question_edit=replace(family.question_edit, component="what is asked"),
         findings=findings,
-        provenance=Provenance("a", "b", "sha256:ab", {"target": 2, "question": 1}, "c"),
+        provenance=FamilyProvenance("a", "b", "sha256:ab", {"target": 2, "question": 1}, "c"),
     )
 
 
@@ -59,10 +59,10 @@ def lines(families):
 
 
 def test_there_and_back_byte_for_byte(tmp_path, families):
-    write(tmp_path / "families.jsonl", families)
-    (path,) = write_families_parquet(tmp_path, "train", read(tmp_path / "families.jsonl", type(families[0])))
+    write_records(tmp_path / "families.jsonl", families)
+    (path,) = write_families_parquet(tmp_path, "train", read_records(tmp_path / "families.jsonl", type(families[0])))
     assert path.name == "train-00000.parquet"
-    write(tmp_path / "back.jsonl", read_families_parquet(path))
+    write_records(tmp_path / "back.jsonl", read_families_parquet(path))
     assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "families.jsonl").read_bytes()
 
 
@@ -127,7 +127,7 @@ def test_a_table_of_something_else_is_refused_with_its_place(tmp_path, families)
 
 
 def test_lines_are_read_too(tmp_path, families):
-    write(tmp_path / "families.jsonl", families)
+    write_records(tmp_path / "families.jsonl", families)
     assert lines(read_families_parquet(tmp_path / "families.jsonl")) == lines(families)
 
 

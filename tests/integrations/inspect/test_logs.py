@@ -33,7 +33,7 @@ from eclose.integrations.inspect.tasks import respond, sample_of
 from eclose.store.records import jsonl
 from eclose.store.records.counts import Counts
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.runs.manifest import Manifest, file_hashes
+from eclose.store.runs.manifest import Manifest, hash_files
 
 pytestmark = WARNINGS
 
@@ -42,7 +42,9 @@ KINDS = {INSTANCES: Instance, RESPONSES: Response, JUDGMENTS: Judgment}
 
 def content(folder):
     """All records of a run, whatever their order."""
-    return {name: {jsonl.encode(value) for value in jsonl.read(folder / name, kind)} for name, kind in KINDS.items()}
+    return {
+        name: {jsonl.encode(value) for value in jsonl.read_records(folder / name, kind)} for name, kind in KINDS.items()
+    }
 
 
 def judgment_of(made, judge="house/judge"):
@@ -74,9 +76,9 @@ def folder(tmp_path_factory):
             judgments.append(replace(judgment_of(made), response_id=response.id))
     again = replace(responses[0], id="again", completion=None, cut_off=True)
     judgments[1] = replace(judgments[1], closed=None, unjudged={Criterion.CLOSURE: "refusal"})
-    jsonl.write(run / INSTANCES, [instance for instance, _ in cases])
-    jsonl.write(run / RESPONSES, [*responses, again])
-    jsonl.write(run / JUDGMENTS, judgments)
+    jsonl.write_records(run / INSTANCES, [instance for instance, _ in cases])
+    jsonl.write_records(run / RESPONSES, [*responses, again])
+    jsonl.write_records(run / JUDGMENTS, judgments)
     return run
 
 
@@ -113,8 +115,8 @@ def test_what_belongs_to_nothing_is_counted(folder, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     for name, kind in KINDS.items():
-        found = list(jsonl.read(folder / name, kind))
-        jsonl.write(run / name, found[1:] if name != RESPONSES else [*found, found[2]])
+        found = list(jsonl.read_records(folder / name, kind))
+        jsonl.write_records(run / name, found[1:] if name != RESPONSES else [*found, found[2]])
     done = export_run(run, tmp_path / "logs")
     # The first question is gone, and with it its three responses and the judgment that is left of them.
     assert done.instances == Counts(5, 5)
@@ -124,11 +126,13 @@ def test_what_belongs_to_nothing_is_counted(folder, tmp_path):
 
 def test_judgments_of_other_responses_are_refused_or_marked(folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
-    inputs = file_hashes([run / INSTANCES, run / RESPONSES])
-    manifest = Manifest("judge", {}, inputs, file_hashes([run / JUDGMENTS]), Counts(10, 10))
+    inputs = hash_files([run / INSTANCES, run / RESPONSES])
+    manifest = Manifest("judge", {}, inputs, hash_files([run / JUDGMENTS]), Counts(10, 10))
     manifest.write(run / "judgments.jsonl.manifest.json")
     assert export_run(run, tmp_path / "fresh").stale == ()
-    jsonl.write(run / RESPONSES, [replace(one, answer="WRONG") for one in jsonl.read(run / RESPONSES, Response)])
+    jsonl.write_records(
+        run / RESPONSES, [replace(one, answer="WRONG") for one in jsonl.read_records(run / RESPONSES, Response)]
+    )
     with pytest.raises(UserError, match=r"responses\.jsonl is not the file that judgments\.jsonl was made from"):
         export_run(run, tmp_path / "logs")
     done = export_run(run, tmp_path / "logs", allow_stale=True)
@@ -138,10 +142,10 @@ def test_judgments_of_other_responses_are_refused_or_marked(folder, tmp_path):
 
 def test_two_questions_with_one_id_are_not_exported(folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
-    questions = list(jsonl.read(run / INSTANCES, Instance))
-    jsonl.write(run / INSTANCES, [*questions, questions[0]])
+    questions = list(jsonl.read_records(run / INSTANCES, Instance))
+    jsonl.write_records(run / INSTANCES, [*questions, questions[0]])
     assert export_run(run, tmp_path / "logs").instances == Counts(7, 6, {"duplicate": 1})
-    jsonl.write(run / INSTANCES, [*questions, replace(questions[0], question="Another?")])
+    jsonl.write_records(run / INSTANCES, [*questions, replace(questions[0], question="Another?")])
     with pytest.raises(UserError, match="is another question's in line 1"):
         export_run(run, tmp_path / "more")
 
@@ -270,8 +274,8 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
 def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, monkeypatch, source):
     run, cases = tmp_path / "run", planted(3)
     run.mkdir()
-    jsonl.write(run / INSTANCES, [instance for instance, _ in cases])
-    jsonl.write(run / RESPONSES, [replace(made.response, source=source) for _, made in cases])
+    jsonl.write_records(run / INSTANCES, [instance for instance, _ in cases])
+    jsonl.write_records(run / RESPONSES, [replace(made.response, source=source) for _, made in cases])
     (log,) = export_run(run, tmp_path / "logs").logs
     words = ["score", log, "--scorer", "eclose/lgg", "-S", "judge=openai-api/world/world", "--overwrite"]
     with world(monkeypatch=monkeypatch):
@@ -288,7 +292,7 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
     import_log(log, tmp_path / "back")
     # The responses are the same, with the name they had, and each has its judgment.
     back = content(tmp_path / "back")
-    assert back[RESPONSES] == {jsonl.encode(response) for response in jsonl.read(run / RESPONSES, Response)}
+    assert back[RESPONSES] == {jsonl.encode(response) for response in jsonl.read_records(run / RESPONSES, Response)}
     judged = {case.response.id: case.verdict for case in read_cases(tmp_path / "back").cases}
     assert judged == {made.response.id: made.verdict for _, made in cases}
 

@@ -15,7 +15,7 @@ from eclose.errors import RecordError, UserError
 from eclose.integrations.inspect.cases import instance_of, verdict_of
 from eclose.integrations.inspect.tasks import hotpotqa, musique, two_wiki
 from eclose.protocol.response_prompt import Order, ResponsePrompt
-from eclose.store.records.jsonl import values
+from eclose.store.records.jsonl import unwrap_records
 
 pytestmark = WARNINGS
 
@@ -30,7 +30,7 @@ FILES = [
 @pytest.mark.parametrize(("task", "name"), FILES)
 def test_one_sample_per_question_by_its_id(task, name, qa):
     made = task(str(qa / name))
-    instances = {instance.id: instance for instance in values(scan_instances(qa / name))}
+    instances = {instance.id: instance for instance in unwrap_records(scan_instances(qa / name))}
     assert [sample.id for sample in made.dataset] == list(instances)
     for sample in made.dataset:
         instance = instances[sample.id]

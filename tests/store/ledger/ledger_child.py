@@ -15,26 +15,26 @@ from pathlib import Path
 from eclose.core.identity import content_hash
 from eclose.store.ledger import accounts
 from eclose.store.ledger import ledger as ledger_module
-from eclose.store.ledger.ledger import Intent, Ledger, Outcome, Settled, UnderWayError
+from eclose.store.ledger.ledger import CallInFlightError, CallIntent, Ledger, LedgerReply, RecordOutcome
 
 
-def call(number: int) -> Intent:
+def call(number: int) -> CallIntent:
     request = {"messages": [{"role": "user", "content": f"question {number} " * 20}]}
-    return Intent(content_hash(request), request, "judge", f"r{number:06}", 7)
+    return CallIntent(content_hash(request), request, "judge", f"r{number:06}", 7)
 
 
-def reply(number: int) -> Settled:
-    return Settled(call(number).key, f'{{"text": "answer {number}"}}'.encode() * 30, (number, 1), number % 10, 1)
+def reply(number: int) -> LedgerReply:
+    return LedgerReply(call(number).key, f'{{"text": "answer {number}"}}'.encode() * 30, (number, 1), number % 10, 1)
 
 
-def outcome(number: int) -> Outcome:
-    return Outcome("judge", f"r{number:06}", "accepted", None, f'{{"answer": {number}}}'.encode())
+def outcome(number: int) -> RecordOutcome:
+    return RecordOutcome("judge", f"r{number:06}", "accepted", None, f'{{"answer": {number}}}'.encode())
 
 
 async def main(place: str, folder: Path, records: int, concurrency: int) -> None:
     sent, acked = (os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("sent", "acked"))
     async with Ledger.open(place, run="a") as ledger:
-        done = {record_id async for record_id in ledger.concluded("judge")}
+        done = {record_id async for record_id in ledger.read_concluded_ids("judge")}
         todo = deque(number for number in range(records) if f"r{number:06}" not in done)
 
         async def work() -> None:
@@ -42,7 +42,7 @@ async def main(place: str, folder: Path, records: int, concurrency: int) -> None
                 number = todo.popleft()
                 try:
                     await ledger.intend(call(number))
-                except UnderWayError:
+                except CallInFlightError:
                     # On a server: sent by a process that was killed, whose lease still runs.
                     todo.append(number)
                     await asyncio.sleep(0.05)

@@ -9,9 +9,9 @@ import sys
 import pytest
 from tests.generating import questions
 
-from eclose.annotation.project import _place
+from eclose.annotation.project import _database_location
 from eclose.errors import SettingError
-from eclose.store.ledger.database import engine_of, has_password, is_url, shown
+from eclose.store.ledger.database import describe_location, has_password, is_url, make_engine
 
 SECRET = "sEcret"
 
@@ -29,8 +29,8 @@ URLS = {
 
 @pytest.mark.parametrize(("url", "expected"), URLS.items())
 def test_a_message_names_the_server_without_any_password(url, expected):
-    assert shown(url) == expected
-    assert shown("runs/ledger.sqlite") == "runs/ledger.sqlite"
+    assert describe_location(url) == expected
+    assert describe_location("runs/ledger.sqlite") == "runs/ledger.sqlite"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_message_names_the_server_without_any_password(url, expected):
 )
 def test_a_url_that_cannot_be_read_is_refused_without_repeating_it(url):
     with pytest.raises(SettingError) as refused:
-        engine_of(url)
+        make_engine(url)
     error: BaseException | None = refused.value
     assert SECRET not in str(error)
     # A traceback prints what an error was raised from.
@@ -73,8 +73,8 @@ def test_a_project_keeps_no_password(tmp_path):
     for url in URLS:
         if "host=/" not in url and "options" not in url:
             with pytest.raises(SettingError, match="set PGPASSWORD"):
-                _place(tmp_path, url)
-    assert _place(tmp_path, "postgresql://u@h/x?sslmode=require") == "postgresql://u@h/x?sslmode=require"
+                _database_location(tmp_path, url)
+    assert _database_location(tmp_path, "postgresql://u@h/x?sslmode=require") == "postgresql://u@h/x?sslmode=require"
 
 
 @pytest.mark.slow

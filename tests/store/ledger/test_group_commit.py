@@ -13,8 +13,8 @@ from tests.store.ledger import ledger_child as child
 
 from eclose.errors import UserError
 from eclose.store.ledger import group_commit as commits_module
-from eclose.store.ledger.database import engine_of
-from eclose.store.ledger.group_commit import Commits
+from eclose.store.ledger.database import make_engine
+from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger
 
 
@@ -22,7 +22,7 @@ class Place:
     """A table with a column of numbers, in a file, and how often it was committed to."""
 
     def __init__(self, path):
-        self.engine = engine_of(path)
+        self.engine = make_engine(path)
         self.counted = 0
         with self.engine.begin() as connection:
             connection.execute(text("CREATE TABLE numbers (n INTEGER UNIQUE CHECK (n >= 0))"))
@@ -33,7 +33,7 @@ class Place:
 
     def run(self, main):
         async def whole():
-            commits = Commits(self.engine, "here")
+            commits = GroupCommitter(self.engine, "here")
             try:
                 return await main(commits)
             finally:
@@ -219,7 +219,7 @@ def test_a_scope_that_is_cancelled_still_leaves_in_order(tmp_path):
 
     async def look():
         async with Ledger.open(path, run="a") as ledger:
-            return await ledger.find(child.call(1).key), await ledger.spent()
+            return await ledger.find_reply(child.call(1).key), await ledger.compute_spending()
 
     found, spent = anyio.run(look)
     assert (found, spent) in [(child.reply(1), (1, 0)), (None, (0, 7))]

@@ -21,8 +21,8 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import database
-from eclose.store.ledger.database import engine_of
-from eclose.store.ledger.ledger import Ledger, Outcome
+from eclose.store.ledger.database import make_engine
+from eclose.store.ledger.ledger import Ledger, RecordOutcome
 
 CHILD = Path(child.__file__)
 
@@ -59,9 +59,9 @@ def kill_after(process, folder, acks):
 async def survey(where, records):
     """What the ledger has of each record, what is unsettled, and what is wrong with it."""
     async with Ledger.open(where, run="a") as ledger:
-        replies = {number: await ledger.find(child.call(number).key) for number in range(records)}
-        outcomes = {found.record_id: found async for found in ledger.outcomes("judge")}
-        orphans = Counter(intent.record_id for intent in await ledger.orphans())
+        replies = {number: await ledger.find_reply(child.call(number).key) for number in range(records)}
+        outcomes = {found.record_id: found async for found in ledger.read_outcomes("judge")}
+        orphans = Counter(intent.record_id for intent in await ledger.list_orphans())
         return replies, outcomes, orphans, [problem async for problem in ledger.verify()]
 
 
@@ -169,7 +169,7 @@ def test_a_commit_waits_for_the_disk(tmp_path):
 
 
 def ask(where, question):
-    engine = engine_of(where)
+    engine = make_engine(where)
     with engine.connect() as connection:
         answer = connection.execute(text(question)).scalar_one()
     engine.dispose()
@@ -183,7 +183,7 @@ def test_a_server_that_answers_too_early_is_told_to_wait():
 
 
 def big(number):
-    return Outcome("s", f"r{number:04}", "accepted", None, random.Random(number).randbytes(20_000))
+    return RecordOutcome("s", f"r{number:04}", "accepted", None, random.Random(number).randbytes(20_000))
 
 
 async def fill(ledger, numbers):
@@ -204,7 +204,7 @@ async def fill_up(path):
             numbers = range(number, number + 8)
             number += 8
             taken |= await fill(ledger, numbers)
-        return taken, number, {found.record_id async for found in ledger.outcomes("s")}
+        return taken, number, {found.record_id async for found in ledger.read_outcomes("s")}
 
 
 def check_full(path, taken, number, there):
@@ -228,7 +228,7 @@ def check_resumed(path, number):
     async def resume():
         async with Ledger.open(path, run="a") as ledger:
             await asyncio.gather(*(ledger.conclude(big(place)) for place in range(number)))
-            return [found async for found in ledger.outcomes("s")], [problem async for problem in ledger.verify()]
+            return [found async for found in ledger.read_outcomes("s")], [problem async for problem in ledger.verify()]
 
     assert asyncio.run(resume()) == ([big(place) for place in range(number)], [])
 
@@ -283,7 +283,7 @@ def test_no_column_changes_unnoticed(where, table):
     asyncio.run(write_some(where, 4))
     place = "call" if table == "ledger_replies" else "seq"
     for column in COLUMNS[table]:
-        engine = engine_of(where)
+        engine = make_engine(where)
         with engine.begin() as connection:
             row = f"FROM {table} WHERE {place} = 1"
             before = connection.execute(text(f"SELECT {column} {row}")).scalar_one()
@@ -327,7 +327,7 @@ async def survey_problems(where):
 
 def test_a_damaged_reply_is_never_served_and_can_be_asked_anew(where):
     asyncio.run(write_some(where, 4))
-    engine = engine_of(where)
+    engine = make_engine(where)
     with engine.begin() as connection:
         connection.execute(text("UPDATE ledger_replies SET cost = cost + 1 WHERE call = 1"))
         connection.execute(text("UPDATE ledger_outcomes SET kind = 'rejected' WHERE seq = 1"))
@@ -337,15 +337,15 @@ def test_a_damaged_reply_is_never_served_and_can_be_asked_anew(where):
     async def main():
         async with Ledger.open(where, run="a") as ledger:
             with pytest.raises(UserError, match=f"the reply to {key} is damaged. Restore"):
-                await ledger.find(key)
+                await ledger.find_reply(key)
             with pytest.raises(UserError, match="the outcome of r000000 of judge of a is damaged"):
-                [found async for found in ledger.outcomes("judge")]
+                [found async for found in ledger.read_outcomes("judge")]
             with pytest.raises(UserError, match="is damaged in stage judge already"):
                 await ledger.conclude(child.outcome(0))
             await ledger.prune(calls=[key])
             await ledger.intend(child.call(0))
             await ledger.settle(child.reply(0))
-            return await ledger.find(key)
+            return await ledger.find_reply(key)
 
     assert asyncio.run(main()) == child.reply(0)
 

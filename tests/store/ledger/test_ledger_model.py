@@ -15,7 +15,7 @@ from tests.store.postgres import fresh_database
 from eclose.core.identity import content_hash
 from eclose.errors import UserError
 from eclose.store.ledger import queries
-from eclose.store.ledger.ledger import Intent, Ledger, Outcome, Settled
+from eclose.store.ledger.ledger import CallIntent, Ledger, LedgerReply, RecordOutcome
 
 NUMBERS = st.integers(0, 3)
 RUNS = st.sampled_from(["a", "b"])
@@ -27,7 +27,7 @@ REASONS = st.sampled_from([None, "", "why"])
 
 def call(number, reserved, record_id="r"):
     request = {"n": number}
-    return Intent(content_hash(request), request, "s", record_id, reserved)
+    return CallIntent(content_hash(request), request, "s", record_id, reserved)
 
 
 class Model(RuleBasedStateMachine):
@@ -122,12 +122,12 @@ class Model(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, body=BODIES, cost=st.integers(0, 1), record_id=IDS, kind=KINDS)
     def settle_and_conclude(self, number, body, cost, record_id, kind):
-        outcome = Outcome("s", record_id, kind, None, body)
+        outcome = RecordOutcome("s", record_id, kind, None, body)
         taken = self.do(self.ledger.settle(self.reply(number, body, cost), outcome))
         assert taken == (self.settled(number, body, cost) and self.concluded(outcome))
 
     def reply(self, number, body, cost):
-        return Settled(call(number, 0).key, body, (1, 2), cost, 1)
+        return LedgerReply(call(number, 0).key, body, (1, 2), cost, 1)
 
     def settled(self, number, body, cost):
         if number in self.latest and number not in self.replies:
@@ -138,7 +138,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(stage=st.sampled_from(["s", "t"]), record_id=IDS, kind=KINDS, reason=REASONS, body=st.none() | BODIES)
     def conclude(self, stage, record_id, kind, reason, body):
-        outcome = Outcome(stage, record_id, kind, reason, body)
+        outcome = RecordOutcome(stage, record_id, kind, reason, body)
         assert self.do(self.ledger.conclude(outcome)) == self.concluded(outcome)
 
     def concluded(self, outcome):
@@ -169,7 +169,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def replies_are_as_settled(self):
-        found = {number: self.runner.run(self.ledger.find(call(number, 0).key)) for number in range(4)}
+        found = {number: self.runner.run(self.ledger.find_reply(call(number, 0).key)) for number in range(4)}
         assert found == {number: self.replies.get(number, [None])[0] for number in range(4)}
 
     def unsettled(self):
@@ -198,10 +198,10 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def money_is_accounted_for(self):
         listed = [self.intents[at][3] for at in self.unsettled() if self.intents[at][2] == self.run_name]
-        assert self.runner.run(self.ledger.orphans()) == listed
+        assert self.runner.run(self.ledger.list_orphans()) == listed
         # The row that every call is held against, and the sums it stands for.
         assert self.runner.run(self.ledger._commits.run(self.kept)) == self.amounts()
-        assert self.runner.run(self.ledger.account()) == self.amounts()
+        assert self.runner.run(self.ledger.compute_account()) == self.amounts()
 
     def kept(self, connection):
         return tuple(connection.execute(queries.ACCOUNT, {"run": self.run_name.encode()}).one())
@@ -211,8 +211,8 @@ class Model(RuleBasedStateMachine):
         for stage in ("s", "t"):
             mine = [known for (run, at, _), known in self.outcomes.items() if (run, at) == (self.run_name, stage)]
             mine.sort(key=lambda outcome: outcome.record_id)
-            assert self.listed(self.ledger.outcomes(stage)) == mine
-            assert self.listed(self.ledger.concluded(stage)) == [outcome.record_id for outcome in mine]
+            assert self.listed(self.ledger.read_outcomes(stage)) == mine
+            assert self.listed(self.ledger.read_concluded_ids(stage)) == [outcome.record_id for outcome in mine]
 
     @invariant()
     def nothing_is_damaged(self):

@@ -67,7 +67,7 @@ async def go(url, model, trouble, *, records=RECORDS):
             await asyncio.sleep(0.01)
         await trouble(runner)
         await running
-        return runner.progress.done, await ledger.account(), await ledger.orphans()
+        return runner.progress.done, await ledger.compute_account(), await ledger.list_orphans()
 
 
 def check(model, done, account, orphans):
@@ -179,14 +179,18 @@ def test_a_commit_in_doubt_is_made_once(monkeypatch):
                 await work
 
             await twice(ledger.intend(child.call(1)))
-            assert await ledger.account() == (0, 7, 0)
+            assert await ledger.compute_account() == (0, 7, 0)
             await twice(ledger.settle(child.reply(1), child.outcome(1)))
             await twice(ledger.conclude(child.outcome(2)))
             await twice(ledger.intend(child.call(3)))
             await twice(ledger.release(child.call(3).key))
             await twice(ledger.intend(child.call(4)))
             await twice(ledger.break_off(child.call(4).key))
-            return await ledger.account(), await ledger.orphans(), [problem async for problem in ledger.verify()]
+            return (
+                await ledger.compute_account(),
+                await ledger.list_orphans(),
+                [problem async for problem in ledger.verify()],
+            )
 
     account, orphans, problems = asyncio.run(main())
     assert account == (1, 0, 7)

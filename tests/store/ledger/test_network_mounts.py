@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eclose.store.ledger.network_mounts import network_file_system
+from eclose.store.ledger.network_mounts import detect_network_file_system
 
 
 def test_the_nearest_mount_decides(tmp_path):
@@ -14,9 +14,9 @@ def test_the_nearest_mount_decides(tmp_path):
     escaped = str(shared).replace(" ", "\\040")
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {escaped} nfs4 rw 0 0\n/dev/sdb {escaped}/local xfs rw 0 0\n")
-    assert network_file_system(shared / "run" / "ledger.sqlite", mounts) == "nfs4"
-    assert network_file_system(tmp_path / "link" / "ledger.sqlite", mounts) == "nfs4"
-    assert network_file_system(local / "ledger.sqlite", mounts) is None
-    assert network_file_system(tmp_path / "ledger.sqlite", mounts) is None
-    assert network_file_system(shared, tmp_path / "no list") is None
-    assert network_file_system(Path("/proc")) is None
+    assert detect_network_file_system(shared / "run" / "ledger.sqlite", mounts) == "nfs4"
+    assert detect_network_file_system(tmp_path / "link" / "ledger.sqlite", mounts) == "nfs4"
+    assert detect_network_file_system(local / "ledger.sqlite", mounts) is None
+    assert detect_network_file_system(tmp_path / "ledger.sqlite", mounts) is None
+    assert detect_network_file_system(shared, tmp_path / "no list") is None
+    assert detect_network_file_system(Path("/proc")) is None

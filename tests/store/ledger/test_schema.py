@@ -11,9 +11,9 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import queries as sql
-from eclose.store.ledger.database import engine_of, migrate
+from eclose.store.ledger.database import make_engine, migrate
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.ledger.rows import intent_row, outcome_row, request_bytes, settled_row
+from eclose.store.ledger.rows import build_intent_row, build_outcome_row, build_reply_row, encode_request
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
 
 
@@ -24,7 +24,7 @@ def where(request, tmp_path):
 
 @pytest.fixture
 def engine(where):
-    engine = engine_of(where)
+    engine = make_engine(where)
     yield engine
     engine.dispose()
 
@@ -39,19 +39,19 @@ async def write_and_read(where, *numbers):
         for number in numbers:
             await ledger.intend(child.call(number))
             await ledger.settle(child.reply(number), child.outcome(number))
-        found = [await ledger.find(child.call(number).key) for number in range(2)]
+        found = [await ledger.find_reply(child.call(number).key) for number in range(2)]
         return found, [problem async for problem in ledger.verify()]
 
 
 def write_of_old(connection, number, *, settled):
     """A call as the first version wrote it."""
     call, writer = child.call(number), b"of old"
-    row = intent_row(call, request_bytes(call), writer, "a")
+    row = build_intent_row(call, encode_request(call), writer, "a")
     connection.execute(sql.ADD_CALL, row)
     connection.execute(sql.ADD_INTENT, row)
     if settled:
-        connection.execute(sql.ADD_REPLY, settled_row(child.reply(number), writer, "a"))
-        connection.execute(sql.ADD_OUTCOME, outcome_row(child.outcome(number), "a"))
+        connection.execute(sql.ADD_REPLY, build_reply_row(child.reply(number), writer, "a"))
+        connection.execute(sql.ADD_OUTCOME, build_outcome_row(child.outcome(number), "a"))
 
 
 def test_a_ledger_of_the_first_schema_is_brought_up_to_date(where, engine):
@@ -66,7 +66,7 @@ def test_a_ledger_of_the_first_schema_is_brought_up_to_date(where, engine):
 
     async def look():
         async with Ledger.open(where, run="a") as ledger:
-            return await ledger.account(), await ledger.orphans()
+            return await ledger.compute_account(), await ledger.list_orphans()
 
     account, orphans = asyncio.run(look())
     # What had been under way when the old version ended broke off, and is listed.
@@ -138,7 +138,7 @@ def test_a_ledger_of_a_later_version_is_left_alone(where, engine):
 
 
 def test_a_file_of_something_else_is_left_alone(tmp_path):
-    engine = engine_of(tmp_path / "photos.db")
+    engine = make_engine(tmp_path / "photos.db")
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE photos (name TEXT)"))
     engine.dispose()

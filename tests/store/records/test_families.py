@@ -4,7 +4,7 @@ import json
 from itertools import islice
 
 from eclose.core.family import Family
-from eclose.store.records.counts import Tally
+from eclose.store.records.counts import RecordCounter
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import encode
 from eclose.world.make.families import make_families
@@ -17,10 +17,10 @@ def test_every_record_is_a_family_a_reason_or_an_error(tmp_path):
     lines = [first, second, first, same_id, without_edits, {"id": "x"}]
     path = tmp_path / "families.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "no JSON\n")
-    tally = Tally()
+    tally = RecordCounter()
     records = list(scan_families(path))
     for record in records:
-        tally.note(record)
+        tally.add(record)
     counts = tally.counts()
     assert counts.conserved
     assert (counts.received, counts.accepted) == (7, 2)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from eclose.errors import UserError
-from eclose.store.records.file_problems import refuse
+from eclose.store.records.file_problems import raise_problems
 
 
 def test_nothing_wrong_is_no_refusal():
-    refuse(Path("a.csv"), [])
+    raise_problems(Path("a.csv"), [])
 
 
 def test_problems_are_told_together_without_repeating_the_file():
     with pytest.raises(UserError, match=r"^a\.csv: cannot be used as it is\. row 1: x; row 2: y; and 2 more\.$"):
-        refuse(Path("a.csv"), ["a.csv row 1: x", "row 2: y", "z", "z"], most=2)
+        raise_problems(Path("a.csv"), ["a.csv row 1: x", "row 2: y", "z", "z"], most=2)

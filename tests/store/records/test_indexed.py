@@ -9,7 +9,7 @@ import pytest
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError, UserError
 from eclose.store.records.indexed import index_file
-from eclose.store.records.jsonl import encode, read, write
+from eclose.store.records.jsonl import encode, read_records, write_records
 
 INSTANCES = [
     Instance(f"id-{number}", "Q?", (Passage("0", "T", "text " * number + "ünï\u2028code"),)) for number in range(1, 8)
@@ -18,13 +18,13 @@ INSTANCES = [
 
 @pytest.fixture
 def path(tmp_path):
-    write(tmp_path / "records.jsonl", INSTANCES)
+    write_records(tmp_path / "records.jsonl", INSTANCES)
     return tmp_path / "records.jsonl"
 
 
 def test_records_are_those_of_the_file(path):
     index, tally, left_out = index_file(path, Instance)
-    assert [index[place] for place in range(len(index))] == list(read(path, Instance)) == INSTANCES
+    assert [index[place] for place in range(len(index))] == list(read_records(path, Instance)) == INSTANCES
     assert index[-1] == INSTANCES[-1]
     assert index.ids == [instance.id for instance in INSTANCES]
     assert left_out == []
@@ -70,7 +70,7 @@ def test_an_index_travels_to_other_processes(path):
 
 def test_a_file_that_changes_is_noticed(path):
     index, *_ = index_file(path, Instance)
-    write(path, INSTANCES[::-1])
+    write_records(path, INSTANCES[::-1])
     with pytest.raises(RecordError, match=r"records\.jsonl 'id-(1|2|3)'"):
         [index[place] for place in range(3)]
 
@@ -78,18 +78,18 @@ def test_a_file_that_changes_is_noticed(path):
 def test_another_record_in_the_same_place_is_noticed(tmp_path):
     path = tmp_path / "records.jsonl"
     evidence = INSTANCES[0].evidence
-    write(path, [Instance("a", "Q?", evidence)])
+    write_records(path, [Instance("a", "Q?", evidence)])
     index, *_ = index_file(path, Instance)
-    write(path, [Instance("b", "Q?", evidence)])
+    write_records(path, [Instance("b", "Q?", evidence)])
     with pytest.raises(RecordError, match="'a': is no longer where it was"):
         index[0]
 
 
 def test_other_content_under_the_same_id_in_the_same_place_is_noticed(tmp_path):
     path = tmp_path / "records.jsonl"
-    write(path, [Instance("a", "Who?", INSTANCES[0].evidence)])
+    write_records(path, [Instance("a", "Who?", INSTANCES[0].evidence)])
     index, *_ = index_file(path, Instance)
-    write(path, [Instance("a", "How?", INSTANCES[0].evidence)])
+    write_records(path, [Instance("a", "How?", INSTANCES[0].evidence)])
     with pytest.raises(RecordError, match="'a': is no longer where it was"):
         index[0]
 

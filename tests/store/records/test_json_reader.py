@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from eclose.errors import RecordError, UserError
 from eclose.store.records import strict_json
 from eclose.store.records.json_reader import parse_object, read_objects
-from eclose.store.records.strict_json import Window
+from eclose.store.records.strict_json import JsonWindow
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
@@ -37,7 +37,7 @@ class Trickle(io.BytesIO):
 
 @given(st.lists(json_values, max_size=6), st.booleans())
 def test_a_window_finds_every_value_wherever_the_text_is_cut(values, ascii_only):
-    window = Window(Trickle(json.dumps(values, ensure_ascii=ascii_only).encode()))
+    window = JsonWindow(Trickle(json.dumps(values, ensure_ascii=ascii_only).encode()))
     found = []
     assert window.skip("[")
     while window.peek() not in {"]", ""}:

@@ -17,7 +17,17 @@ from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, UserError
-from eclose.store.records.jsonl import AtomicFile, ReadRecord, check, decode, encode, read, scan, values, write
+from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.jsonl import (
+    ReadRecord,
+    check_rules,
+    decode,
+    encode,
+    read_records,
+    scan_records,
+    unwrap_records,
+    write_records,
+)
 
 # Anything a file can hold: right-to-left marks, combining characters, private use, line separators, emoji.
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -52,8 +62,8 @@ def test_instances_come_back_as_they_were(instance):
 @given(st.lists(instances(), max_size=4))
 def test_files_of_instances_come_back_as_they_were(tmp_path_factory, written):
     path = tmp_path_factory.mktemp("records") / "a.jsonl"
-    assert write(path, written) == len(written)
-    assert list(read(path, Instance)) == written
+    assert write_records(path, written) == len(written)
+    assert list(read_records(path, Instance)) == written
 
 
 def test_responses_and_verdicts_come_back_as_they_were():
@@ -73,11 +83,11 @@ def test_verdicts_may_be_written_with_the_letters_of_the_paper():
 
 
 def test_rules_hold_for_values_made_in_code_too():
-    check(INSTANCE)
+    check_rules(INSTANCE)
     with pytest.raises(RecordError, match=r"evidence\[0\]\.id: is empty; evidence\[0\]\.text: is empty"):
-        check(Instance("1", "Q?", (Passage("", "T", " "),)))
+        check_rules(Instance("1", "Q?", (Passage("", "T", " "),)))
     with pytest.raises(RecordError, match="answer: is empty"):
-        check(Response("r", "1", Trace(()), " "))
+        check_rules(Response("r", "1", Trace(()), " "))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +99,7 @@ def test_rules_hold_for_values_made_in_code_too():
 )
 def test_judgments_do_not_contradict_themselves(step, problem):
     with pytest.raises(RecordError, match=problem):
-        check(Judgment("r", "judge", steps=(step,)))
+        check_rules(Judgment("r", "judge", steps=(step,)))
 
 
 @pytest.mark.parametrize("depth", [300, 100_000])
@@ -104,14 +114,14 @@ def test_a_record_may_be_deeper_than_the_stack(depth):
 def test_scan_keeps_going_where_read_stops(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(encode(INSTANCE) + b"\n{\n" + b'{"id": 1}\n')
-    kinds = [(record.value is not None, record.error_kind) for record in scan(path, Instance)]
+    kinds = [(record.value is not None, record.error_kind) for record in scan_records(path, Instance)]
     assert kinds == [(True, "unreadable"), (False, "not JSON"), (False, "wrong record")]
     with pytest.raises(RecordError, match=r"a\.jsonl line 2: is not JSON"):
-        list(read(path, Instance))
+        list(read_records(path, Instance))
 
 
 def test_values_pass_over_what_was_set_aside():
-    assert list(values([ReadRecord("line 1", rejected="duplicate"), ReadRecord("line 2", value=7)])) == [7]
+    assert list(unwrap_records([ReadRecord("line 1", rejected="duplicate"), ReadRecord("line 2", value=7)])) == [7]
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
@@ -132,7 +142,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, name):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write(path, values_then_failure())
+        write_records(path, values_then_failure())
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [name]
 
@@ -144,7 +154,7 @@ def test_a_failure_at_the_very_end_leaves_nothing_either(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     for name in ("a.jsonl", "a.jsonl.gz"):
         with pytest.raises(UserError, match=rf"{name}: cannot be written here \(No space left on device\)\. Choose"):
-            write(tmp_path / name, [INSTANCE])
+            write_records(tmp_path / name, [INSTANCE])
     assert os.listdir(tmp_path) == []
 
 
@@ -189,7 +199,7 @@ def test_the_wrong_file_is_recognised(kind, record, message):
 
 def test_packed_files_of_equal_content_are_equal(tmp_path):
     for name in ("a.jsonl.gz", "b.jsonl.gz"):
-        write(tmp_path / name, [INSTANCE] * 3)
+        write_records(tmp_path / name, [INSTANCE] * 3)
     packed = (tmp_path / "a.jsonl.gz").read_bytes()
     assert packed == (tmp_path / "b.jsonl.gz").read_bytes()
     assert packed[4:8] == b"\0\0\0\0"  # no time of writing
@@ -199,7 +209,7 @@ def test_packed_files_of_equal_content_are_equal(tmp_path):
 def test_new_files_have_the_usual_permissions(tmp_path):
     usual = tmp_path / "usual"
     usual.touch()
-    write(tmp_path / "a.jsonl", [])
+    write_records(tmp_path / "a.jsonl", [])
     assert (tmp_path / "a.jsonl").stat().st_mode == usual.stat().st_mode
 
 

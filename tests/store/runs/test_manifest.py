@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records.counts import Counts, Tally
+from eclose.store.records.counts import Counts, RecordCounter
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.manifest import Manifest, file_hash, file_hashes, read_manifest, work_hash
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
 
 MANIFEST = Manifest("stage", {"n": 1}, {"in": "sha256:1"}, {"out": "sha256:2"}, Counts(3, 1, {"why": 1}, {"bad": 1}))
 
@@ -41,10 +41,10 @@ def test_something_else_is_no_manifest(tmp_path, text):
 
 
 def test_a_tally_puts_every_record_somewhere():
-    tally = Tally()
-    tally.note(ReadRecord("line 1", value=1, repairs=("mended",)))
-    tally.note(ReadRecord("line 2", rejected="duplicate"))
-    tally.note(ReadRecord("line 3", error=RecordError("wrong"), error_kind="not JSON"))
+    tally = RecordCounter()
+    tally.add(ReadRecord("line 1", value=1, repairs=("mended",)))
+    tally.add(ReadRecord("line 2", rejected="duplicate"))
+    tally.add(ReadRecord("line 3", error=RecordError("wrong"), error_kind="not JSON"))
     counts = tally.counts()
     assert counts == Counts(3, 1, {"duplicate": 1}, {"not JSON": 1}, {"mended": 1})
     assert counts.conserved
@@ -54,11 +54,11 @@ def test_a_tally_puts_every_record_somewhere():
 
 
 def test_the_same_work_is_known_by_content_and_settings():
-    work = work_hash("stage", {"n": 1}, {"in": "sha256:1"})
-    assert MANIFEST.work == work == work_hash("stage", {"n": 1}, {"renamed": "sha256:1"})
-    assert work_hash("stage", {"n": 2}, {"in": "sha256:1"}) != work
-    assert work_hash("stage", {"n": 1}, {"in": "sha256:9"}) != work
-    assert work_hash("other", {"n": 1}, {"in": "sha256:1"}) != work
+    work = hash_work("stage", {"n": 1}, {"in": "sha256:1"})
+    assert MANIFEST.work == work == hash_work("stage", {"n": 1}, {"renamed": "sha256:1"})
+    assert hash_work("stage", {"n": 2}, {"in": "sha256:1"}) != work
+    assert hash_work("stage", {"n": 1}, {"in": "sha256:9"}) != work
+    assert hash_work("other", {"n": 1}, {"in": "sha256:1"}) != work
 
 
 def test_files_of_one_name_are_both_kept(tmp_path):
@@ -66,7 +66,7 @@ def test_files_of_one_name_are_both_kept(tmp_path):
     for number, path in enumerate(paths):
         path.parent.mkdir(exist_ok=True)
         path.write_text(str(number))
-    hashes = file_hashes(paths)
+    hashes = hash_files(paths)
     assert len(hashes) == 3
-    assert hashes["y"] == file_hash(paths[2])
-    assert Counter(hashes.values()) == Counter(map(file_hash, paths))
+    assert hashes["y"] == hash_file(paths[2])
+    assert Counter(hashes.values()) == Counter(map(hash_file, paths))

@@ -22,10 +22,10 @@ from eclose.errors import RecordError, Resumable, UserError
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.export import export, funnel, total
+from eclose.store.runs.export import count_funnel, export_run, sum_funnel
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.runner import READ, Job, Rejected, Runner, Stopped, working_on
-from eclose.store.runs.step import Stage
+from eclose.store.runs.runner import READ_STAGE, Job, Rejection, Runner, RunStoppedError, working_on
+from eclose.store.runs.step import RunStep
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Work:
             self.under_way -= 1
         self.done.append((stage, number.id))
         if (problem := self.fail.get((stage, number.id))) is not None:
-            if isinstance(problem, Rejected):
+            if isinstance(problem, Rejection):
                 return problem
             raise problem
         return Number(number.id, value)
@@ -80,7 +80,7 @@ async def go(where, work, records, *, run="a", workers=8, then=None):
         try:
             await runner.run(records)
         finally:
-            runner.counts = await funnel(ledger, ["double", "add"], runner.progress.received)
+            runner.counts = await count_funnel(ledger, ["double", "add"], runner.progress.received)
         if then:
             await then(ledger, runner)
         return runner
@@ -89,7 +89,7 @@ async def go(where, work, records, *, run="a", workers=8, then=None):
 def results(where, run="a"):
     async def look():
         async with Ledger.open(where, run=run) as ledger:
-            return [json.loads(outcome.body)["value"] async for outcome in ledger.outcomes("add")]
+            return [json.loads(outcome.body)["value"] async for outcome in ledger.read_outcomes("add")]
 
     return asyncio.run(look())
 
@@ -132,7 +132,7 @@ def test_what_is_rejected_or_fails_is_set_aside_with_its_reason_and_the_rest_goe
         kind = "refusal"
 
     fail = {
-        ("double", "n0001"): Rejected("too small", Number("n0001", 1)),
+        ("double", "n0001"): Rejection("too small", Number("n0001", 1)),
         ("double", "n0002"): RecordError("is odd"),
         ("add", "n0003"): RefusedError("no"),
         ("add", "n0004"): KeyError("bug"),
@@ -141,12 +141,12 @@ def test_what_is_rejected_or_fails_is_set_aside_with_its_reason_and_the_rest_goe
     runner = asyncio.run(go(where, Work(fail=fail), [*numbers(6), unread, ReadRecord("line 10", rejected="duplicate")]))
     assert runner.progress.done == {"accepted": 2, "rejected": 2, "quarantined": 4}
     assert runner.counts == {
-        READ: Counts(8, 6, {"duplicate": 1}, {"not JSON": 1}),
+        READ_STAGE: Counts(8, 6, {"duplicate": 1}, {"not JSON": 1}),
         "double": Counts(6, 4, {"too small": 1}, {"RecordError": 1}),
         "add": Counts(4, 2, {}, {"refusal": 1, "KeyError": 1}),
     }
     assert all(counts.conserved for counts in runner.counts.values())
-    assert total(runner.counts).conserved
+    assert sum_funnel(runner.counts).conserved
 
 
 def test_a_run_goes_on_where_it_was(where):
@@ -196,7 +196,7 @@ def test_somebody_may_stop_it(where):
                         runner.stop()
                     yield record
 
-            with pytest.raises(Stopped):
+            with pytest.raises(RunStoppedError):
                 await runner.run(records())
             return runner.progress
 
@@ -207,12 +207,12 @@ def test_somebody_may_stop_it(where):
 
 def test_quarantined_records_are_tried_again_on_request(where):
     asyncio.run(
-        go(where, Work(fail={("add", "n0001"): ValueError("x"), ("double", "n0002"): Rejected("no")}), numbers(4))
+        go(where, Work(fail={("add", "n0001"): ValueError("x"), ("double", "n0002"): Rejection("no")}), numbers(4))
     )
 
     async def reopen():
         async with Ledger.open(where, run="a") as ledger:
-            return [await ledger.reopen(stage) for stage in ("double", "add")]
+            return [await ledger.reopen_quarantined(stage) for stage in ("double", "add")]
 
     assert asyncio.run(reopen()) == [0, 1]
     again = Work()
@@ -229,7 +229,7 @@ def test_shards_share_the_records_out(where):
             await Runner(ledger, works[index].jobs, lambda number: number.id, mine=mine).run(
                 [*numbers(20), ReadRecord("line 99", rejected="duplicate")]
             )
-            return await funnel(ledger, ["double", "add"], 21)
+            return await count_funnel(ledger, ["double", "add"], 21)
 
     asyncio.run(shard(0))
     counts = asyncio.run(shard(1))
@@ -237,7 +237,7 @@ def test_shards_share_the_records_out(where):
         (stage, f"n{n:04}") for stage in ("double", "add") for n in range(20)
     )
     assert all(works[index].done for index in (0, 1))
-    assert counts[READ] == Counts(21, 20, {"duplicate": 1})
+    assert counts[READ_STAGE] == Counts(21, 20, {"duplicate": 1})
 
 
 @settings(max_examples=15, deadline=None)
@@ -246,13 +246,13 @@ def test_exports_are_the_same_in_whatever_order_and_however_often_it_stopped(tmp
     folder = tmp_path_factory.mktemp("run")
     source = folder / "in.jsonl"
     source.write_text("input")
-    fail = {("double", "n0003"): Rejected("small", Number("n0003", 3)), ("add", "n0004"): RecordError("odd")}
+    fail = {("double", "n0003"): Rejection("small", Number("n0003", 3)), ("add", "n0004"): RecordError("odd")}
 
     def written(name, records, breaks):
-        stage = Stage("test", {}, (source,), folder / name / "out.jsonl")
+        stage = RunStep("test", {}, (source,), folder / name / "out.jsonl")
 
         async def then(ledger, runner):
-            await export(ledger, stage, ["double", "add"], runner.progress.received)
+            await export_run(ledger, stage, ["double", "add"], runner.progress.received)
 
         for at in breaks:
             with suppress(Resumable):  # unless the record was through before
@@ -283,12 +283,12 @@ def test_exports_are_the_same_in_whatever_order_and_however_often_it_stopped(tmp
 def test_a_record_that_is_lost_keeps_the_manifest_from_being_written(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("input")
-    stage = Stage("test", {}, (source,), tmp_path / "out.jsonl")
+    stage = RunStep("test", {}, (source,), tmp_path / "out.jsonl")
 
     async def lose():
         async with Ledger.open(tmp_path / "db", run="a") as ledger:
             await Runner(ledger, Work().jobs, lambda number: number.id).run(numbers(3))
-            await export(ledger, stage, ["double", "add"], received=4)
+            await export_run(ledger, stage, ["double", "add"], received=4)
 
     with pytest.raises(AssertionError, match="unaccounted"):
         asyncio.run(lose())

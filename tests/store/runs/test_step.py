@@ -10,7 +10,7 @@ import pytest
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.step import Stage, beside, refuse_shared_files, write_together
+from eclose.store.runs.step import RunStep, refuse_shared_files, sibling_path, write_steps
 
 GOOD = ReadRecord("line 1", Instance("1", "Q?", (Passage("0", "", "x"),)))
 BAD = ReadRecord("line 2", error=RecordError("is wrong", path="in", record="line 2"), error_kind="wrong record")
@@ -20,7 +20,7 @@ BAD = ReadRecord("line 2", error=RecordError("is wrong", path="in", record="line
 def stage(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("input")
-    return Stage("test", {"n": 1}, (source,), tmp_path / "out.jsonl")
+    return RunStep("test", {"n": 1}, (source,), tmp_path / "out.jsonl")
 
 
 def names(stage):
@@ -39,15 +39,15 @@ def failing():
 
 def test_companions_carry_the_whole_name_so_that_no_two_files_share_them():
     outs = [Path("x") / name for name in ("a.jsonl", "a.txt", "a.jsonl.gz", "a", "b/a.jsonl")]
-    assert beside(outs[0], "manifest.json") == Path("x") / "a.jsonl.manifest.json"
-    assert len({beside(out, "manifest.json") for out in outs}) == len(outs)
+    assert sibling_path(outs[0], "manifest.json") == Path("x") / "a.jsonl.manifest.json"
+    assert len({sibling_path(out, "manifest.json") for out in outs}) == len(outs)
 
 
 def test_writes_the_accepted_the_refused_and_the_manifest(stage):
     counts = stage.write([GOOD, BAD])
     assert names(stage) == ["in.jsonl", "out.jsonl", "out.jsonl.manifest.json", "out.jsonl.quarantined.jsonl"]
     assert json.loads(stage.quarantine_path.read_text()) == {"where": "line 2", "error": "in line 2: is wrong"}
-    manifest = stage.finished()
+    manifest = stage.claim()
     assert manifest.counts == counts
     assert set(manifest.outputs) == {"out.jsonl", "out.jsonl.quarantined.jsonl"}
 
@@ -56,14 +56,14 @@ def test_without_refused_records_there_is_no_quarantine(stage):
     stage.write([GOOD, BAD])
     stage.write([GOOD])
     assert names(stage) == ["in.jsonl", "out.jsonl", "out.jsonl.manifest.json"]
-    assert set(stage.finished().outputs) == {"out.jsonl"}
+    assert set(stage.claim().outputs) == {"out.jsonl"}
 
 
 def test_a_failure_leaves_nothing_behind(stage):
     with pytest.raises(UserError, match="breaks off"):
         stage.write(failing())
     assert names(stage) == ["in.jsonl"]
-    assert stage.finished() is None
+    assert stage.claim() is None
 
 
 def test_a_failure_leaves_an_earlier_result_as_it_was(stage):
@@ -76,13 +76,13 @@ def test_a_failure_leaves_an_earlier_result_as_it_was(stage):
 
 def test_other_work_is_not_overwritten(stage):
     stage.write([GOOD])
-    other = Stage("test", {"n": 2}, stage.inputs, stage.out)
+    other = RunStep("test", {"n": 2}, stage.inputs, stage.out)
     with pytest.raises(UserError, match=r"made from other inputs or with other settings.*--force"):
-        other.finished()
-    assert other.finished(force=True) is None
+        other.claim()
+    assert other.claim(force=True) is None
     stage.inputs[0].write_text("changed")
     with pytest.raises(UserError, match="made from other inputs"):
-        stage.finished()
+        stage.claim()
 
 
 def changing(stage, data):
@@ -107,7 +107,7 @@ def test_the_manifest_names_the_input_as_it_was_at_the_start(stage):
         stage.write([GOOD])
     stage.inputs[0].write_text("input")
     stage.write([GOOD])
-    assert stage.finished().inputs == before
+    assert stage.claim().inputs == before
 
 
 def test_inputs_of_one_name_are_compared_each_with_itself(tmp_path):
@@ -115,7 +115,7 @@ def test_inputs_of_one_name_are_compared_each_with_itself(tmp_path):
     for path in paths:
         path.parent.mkdir()
         path.write_text(path.parent.name)
-    stage = Stage("test", {}, tuple(paths), tmp_path / "out.jsonl")
+    stage = RunStep("test", {}, tuple(paths), tmp_path / "out.jsonl")
     stage.require_inputs()
     stage.refuse_changed_inputs()
     paths[1].write_text("a")
@@ -126,14 +126,14 @@ def test_inputs_of_one_name_are_compared_each_with_itself(tmp_path):
 def test_a_file_of_unknown_origin_is_not_overwritten(stage):
     stage.out.write_text("mine")
     with pytest.raises(UserError, match="has no manifest"):
-        stage.finished()
+        stage.claim()
 
 
 def test_an_edited_result_is_not_overwritten(stage):
     stage.write([GOOD])
     stage.out.write_text("edited")
     with pytest.raises(UserError, match="was changed after it was written"):
-        stage.finished()
+        stage.claim()
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -144,24 +144,24 @@ def test_an_input_is_never_written_to_under_any_name(tmp_path, force, ending, li
     source.write_text("input")
     if linked:
         (tmp_path / "link").symlink_to(source)
-    loop = Stage("test", {}, (tmp_path / "link" if linked else source,), tmp_path / "a.jsonl")
+    loop = RunStep("test", {}, (tmp_path / "link" if linked else source,), tmp_path / "a.jsonl")
     with pytest.raises(SettingError, match=rf"a\.jsonl{ending}: is an input and would be overwritten"):
-        loop.finished(force=force)
+        loop.claim(force=force)
 
 
 def test_a_missing_input_and_a_folder_as_result_are_named(stage, tmp_path):
     with pytest.raises(UserError, match=r"nowhere: there is no such file"):
-        Stage("test", {}, (tmp_path / "nowhere",), stage.out).finished()
+        RunStep("test", {}, (tmp_path / "nowhere",), stage.out).claim()
     for folder in (tmp_path, Path(), Path("/")):
         with pytest.raises(SettingError, match=r"is a folder\. Name a file to write"):
-            Stage("test", {}, stage.inputs, folder).finished()
+            RunStep("test", {}, stage.inputs, folder).claim()
 
 
 def test_a_strangers_quarantine_file_is_left_alone(stage):
     stage.quarantine_path.write_text("mine")
     with pytest.raises(UserError, match=r"out\.jsonl\.quarantined\.jsonl: exists and is not known to belong.*--force"):
-        stage.finished()
-    assert stage.finished(force=True) is None
+        stage.claim()
+    assert stage.claim(force=True) is None
     stage.write([GOOD])  # by force, but without a record that needs the file
     assert stage.quarantine_path.read_text() == "mine"
     stage.write([GOOD, BAD])
@@ -169,46 +169,46 @@ def test_a_strangers_quarantine_file_is_left_alone(stage):
 
 
 def test_a_strangers_manifest_is_left_alone(stage):
-    other = Stage("test", {}, (), stage.out.with_name("other.jsonl"))
+    other = RunStep("test", {}, (), stage.out.with_name("other.jsonl"))
     other.write([GOOD])
     stage.manifest_path.write_bytes(other.manifest_path.read_bytes())
     with pytest.raises(UserError, match=r"out\.jsonl\.manifest\.json: exists and tells of another file"):
-        stage.finished()
+        stage.claim()
     stage.manifest_path.write_text("mine")
     with pytest.raises(UserError, match="not a manifest of ours"):
-        stage.finished()
-    assert stage.finished(force=True) is None
+        stage.claim()
+    assert stage.claim(force=True) is None
     stage.quarantine_path.write_text("mine too")
     stage.write([GOOD])
     assert stage.quarantine_path.read_text() == "mine too"
-    assert stage.finished() is not None
+    assert stage.claim() is not None
 
 
 def test_a_result_that_was_taken_away_can_be_made_again(stage):
     stage.write([GOOD, BAD])
     stage.out.unlink()
-    assert stage.finished() is None
+    assert stage.claim() is None
     stage.write([GOOD])
     assert not stage.quarantine_path.exists()
 
 
 def test_several_files_in_one_pass(stage, tmp_path):
-    second = Stage("second", {}, (), tmp_path / "second.jsonl")
-    first, other = write_together([stage, second], iter([(GOOD, GOOD), (GOOD, BAD)]))
+    second = RunStep("second", {}, (), tmp_path / "second.jsonl")
+    first, other = write_steps([stage, second], iter([(GOOD, GOOD), (GOOD, BAD)]))
     assert (first.accepted, other.accepted, other.quarantined) == (2, 1, {"wrong record": 1})
-    assert stage.finished().counts == first
-    assert second.finished().counts == other
+    assert stage.claim().counts == first
+    assert second.claim().counts == other
 
 
 def test_several_files_appear_together_or_not_at_all(stage, tmp_path):
-    second = Stage("second", {}, (), tmp_path / "second.jsonl")
+    second = RunStep("second", {}, (), tmp_path / "second.jsonl")
     with pytest.raises(UserError, match="breaks off"):
-        write_together([stage, second], zip(failing(), failing(), strict=True))
+        write_steps([stage, second], zip(failing(), failing(), strict=True))
     assert names(stage) == ["in.jsonl"]
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.manifest.json", "../{}/out.jsonl.quarantined.jsonl"])
 def test_two_stages_of_one_command_do_not_share_files(stage, tmp_path, name):
     with pytest.raises(SettingError, match="both would write"):
-        refuse_shared_files([stage, Stage("other", {}, (), tmp_path / name.format(tmp_path.name))])
-    refuse_shared_files([stage, Stage("other", {}, (), tmp_path / "out.jsonl.gz")])
+        refuse_shared_files([stage, RunStep("other", {}, (), tmp_path / name.format(tmp_path.name))])
+    refuse_shared_files([stage, RunStep("other", {}, (), tmp_path / "out.jsonl.gz")])

@@ -6,10 +6,10 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import FailureClass
-from eclose.store.records.jsonl import check
-from eclose.world.language.claims import Idle
-from eclose.world.oracle.answer_equality import is_abstention, is_correct, means, same_answer
-from eclose.world.oracle.evidence import evidence_of
+from eclose.store.records.jsonl import check_rules
+from eclose.world.language.claims import IdleStep
+from eclose.world.oracle.answer_equality import is_abstention, is_correct, is_same_answer, matches_value
+from eclose.world.oracle.evidence import read_evidence
 from eclose.world.oracle.judge import JUDGE, judge
 from eclose.world.oracle.soundness import StepChecker, judge_steps
 
@@ -41,7 +41,7 @@ L2, L3, L4 = list(LocalFailure)[1:4]
 def judged(question, *steps, answer="Petra Lind", reference="Petra Lind", aliases=(), evidence=EVIDENCE):
     instance = Instance("q", question, evidence, reference, aliases)
     judgment = judge(instance, Response("r", "q", Trace.of(*steps), answer))
-    check(judgment)
+    check_rules(judgment)
     return judgment
 
 
@@ -433,8 +433,8 @@ def test_completeness_needs_every_premise_in_the_trace():
     ],
 )
 def test_equal_answers_are_equal_in_meaning_not_in_letters(answer, accepted, same):
-    assert same_answer(answer, accepted) is same
-    assert same_answer(accepted, answer) is same
+    assert is_same_answer(answer, accepted) is same
+    assert is_same_answer(accepted, answer) is same
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_equal_answers_are_equal_in_meaning_not_in_letters(answer, accepted, sam
     ],
 )
 def test_the_words_around_an_answer(answer, value, label):
-    assert means(answer, value) is label
+    assert matches_value(answer, value) is label
 
 
 def test_an_answer_that_cannot_be_read_leaves_closure_and_correctness_open():
@@ -594,4 +594,4 @@ def test_the_name_of_nothing_is_not_judged_by_id():
 
 
 def test_a_step_that_asserts_nothing_cannot_be_wrong():
-    assert StepChecker(evidence_of(EVIDENCE)).check(Idle.PLAN).sound is True
+    assert StepChecker(read_evidence(EVIDENCE)).check(IdleStep.PLAN).sound is True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.store.records.csv_table import Cell
+from eclose.store.records.csv_table import CsvCell
 
 if TYPE_CHECKING:
     from eclose.annotation.results.annotations import Annotation, Told
@@ -33,10 +33,10 @@ class FlatTable:
 
     name: str
     columns: Columns
-    rows: Callable[[], Iterator[dict[str, Cell]]]
+    rows: Callable[[], Iterator[dict[str, CsvCell]]]
 
 
-def flat_tables(told: Told, settled: Callable[[], Iterator[SettledLabel]]) -> list[FlatTable]:
+def build_flat_tables(told: Told, settled: Callable[[], Iterator[SettledLabel]]) -> list[FlatTable]:
     """Those that have something to tell."""
     found = []
     if told.responses:
@@ -63,7 +63,7 @@ def flat_tables(told: Told, settled: Callable[[], Iterator[SettledLabel]]) -> li
     return found
 
 
-def _subject(one: Annotation | SettledLabel) -> dict[str, Cell]:
+def _subject(one: Annotation | SettledLabel) -> dict[str, CsvCell]:
     source: Source | None = one.source
     return {
         "response_id": one.response_id,
@@ -75,12 +75,12 @@ def _subject(one: Annotation | SettledLabel) -> dict[str, Cell]:
     }
 
 
-def _five(judgment: Judgment, prefix: str = "") -> dict[str, Cell]:
+def _five(judgment: Judgment, prefix: str = "") -> dict[str, CsvCell]:
     verdict = judgment.verdict
     return {f"{prefix}{name}": getattr(verdict, name) for name in LABELS}
 
 
-def _label(one: SettledLabel) -> dict[str, Cell]:
+def _label(one: SettledLabel) -> dict[str, CsvCell]:
     verdict = one.verdict
     failure, group = verdict.failure_class, verdict.trace_group
     return {
@@ -97,9 +97,9 @@ def _label(one: SettledLabel) -> dict[str, Cell]:
     }
 
 
-def _annotations(told: Told) -> Iterator[dict[str, Cell]]:
+def _annotations(told: Told) -> Iterator[dict[str, CsvCell]]:
     for one in (row for response in told.responses for row in response.rows):
-        task: dict[str, Cell] = {"kind": one.kind.value, "asked": one.asked}
+        task: dict[str, CsvCell] = {"kind": one.kind.value, "asked": one.asked}
         if one.judgment is None:
             yield {**_subject(one), **task}
             continue
@@ -115,7 +115,7 @@ def _annotations(told: Told) -> Iterator[dict[str, Cell]]:
         }
 
 
-def _steps(told: Told) -> Iterator[dict[str, Cell]]:
+def _steps(told: Told) -> Iterator[dict[str, CsvCell]]:
     for one in (row for response in told.responses for row in response.rows):
         for version, judgment in (("first", one.judgment), ("amended", one.amended)):
             for number, step in enumerate(() if judgment is None else judgment.steps, start=1):
@@ -131,17 +131,17 @@ def _steps(told: Told) -> Iterator[dict[str, Cell]]:
                 }
 
 
-def _screening(told: Told) -> Iterator[dict[str, Cell]]:
+def _screening(told: Told) -> Iterator[dict[str, CsvCell]]:
     for one in told.questions:
         if (settled := one.settled) is not None:
             code = None if settled.code is None else settled.code.value
-            question: dict[str, Cell] = {"question_id": one.question_id, "benchmark": one.benchmark}
+            question: dict[str, CsvCell] = {"question_id": one.question_id, "benchmark": one.benchmark}
             yield {**question, "eligible": settled.eligible, "code": code}
 
 
-def _screened(told: Told) -> Iterator[dict[str, Cell]]:
+def _screened(told: Told) -> Iterator[dict[str, CsvCell]]:
     for one in (row for question in told.questions for row in question.rows):
-        row: dict[str, Cell] = {"question_id": one.question_id, "benchmark": one.benchmark, "asked": one.asked}
+        row: dict[str, CsvCell] = {"question_id": one.question_id, "benchmark": one.benchmark, "asked": one.asked}
         if one.screening is not None:
             row |= {"annotator": one.annotator, "adjudicates": one.adjudicates}
             for prefix, said in (("", one.screening), ("final_", one.final)):

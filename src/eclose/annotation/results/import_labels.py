@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.annotation.forms import Kind
+from eclose.annotation.forms import TaskKind
 from eclose.annotation.results import label_studio
 from eclose.annotation.results.annotations import Annotation, Row, ScreeningAnnotation, Told, questions_of, responses_of
 from eclose.annotation.results.project_annotations import Material
@@ -18,9 +18,9 @@ from eclose.cases import read_run_files
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, Screening, StepJudgment
 from eclose.core.response import Source
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.store.records.csv_table import LABEL_WORDS, plain, read_table
+from eclose.store.records.csv_table import LABEL_WORDS, read_csv, unescape_formula
 from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import check, decode
+from eclose.store.records.jsonl import check_rules, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ NAMES = ("response_id", "annotator", "adjudicates", *_LETTERS, *_ORIGIN, "eligib
 """The columns that are read; labels also by the paper's letters. The last two are of questions."""
 
 
-class Imported(NamedTuple):
+class ImportedLabels(NamedTuple):
     """What was read."""
 
     told: Told
@@ -70,7 +70,7 @@ class _Reading:
     """What all rows of a subject must share, and where it was first told."""
 
 
-def read_material(run: Path) -> Material:
+def read_run_material(run: Path) -> Material:
     """Read the questions and responses of a run's folder; raises where one id stands for two of either."""
     files = read_run_files(run)
     instances, responses = dict(files.instances), {response.id: response for response in files.responses}
@@ -85,7 +85,7 @@ def read_labels(
     columns: Mapping[str, str] | None = None,
     run: Material | None = None,
     per_response: int | None = None,
-) -> Imported:
+) -> ImportedLabels:
     """Everything that people said in these files.
 
     ``columns`` names the columns of a file by what they are here. ``run`` tells which question a response answers,
@@ -93,7 +93,7 @@ def read_labels(
     """
     if unknown := sorted(set(columns or {}) - set(NAMES)):
         raise SettingError(f"there is no {', '.join(unknown)} to be read. Choose from: {', '.join(NAMES)}.")
-    items = {} if run is None else {label_studio.opaque(one): one for one in run.responses}
+    items = {} if run is None else {label_studio.opaque_id(one): one for one in run.responses}
     reading = _Reading(columns or {}, run, items)
     for path in paths:
         for where, row in _rows(path):
@@ -107,13 +107,13 @@ def read_labels(
         raise UserError(f"{', '.join(map(str, paths))}: there is no label in it. Is this the file you meant?")
     annotations = _asked(reading.annotations, lambda one: one.response_id, per_response)
     screenings = _asked(reading.screenings, lambda one: one.question_id, None)
-    return Imported(Told(responses_of(annotations), questions_of(screenings)), reading.skipped)
+    return ImportedLabels(Told(responses_of(annotations), questions_of(screenings)), reading.skipped)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, JsonObject | RecordError]]:
     if path.suffix.lower() in _TABLES:
-        for where, cells in read_table(path)[1]:
-            yield where, {name: plain(cell) for name, cell in cells.items()}
+        for where, cells in read_csv(path)[1]:
+            yield where, {name: unescape_formula(cell) for name, cell in cells.items()}
         return
     for raw in read_objects(path):
         if raw.value is not None:
@@ -135,7 +135,7 @@ def _take(reading: _Reading, path: Path, where: str, row: JsonObject | RecordErr
                 _note(reading, place, one, one.question_id, one.asked)
                 reading.screenings.append(one)
             else:
-                steps = len(one.judgment.steps) if one.judgment and one.kind is Kind.RESPONSE else None
+                steps = len(one.judgment.steps) if one.judgment and one.kind is TaskKind.RESPONSE else None
                 _note(reading, place, one, one.response_id, (one.question_id, one.kind, one.asked), steps)
                 reading.annotations.append(one)
     except RecordError as error:
@@ -184,7 +184,7 @@ def _own(one: Any) -> Any:
     subject = one.response_id if isinstance(one, Annotation) else one.question_id
     for said in (first, one.amended):
         if said is not None:
-            check(said)
+            check_rules(said)
             of = said.response_id if isinstance(said, Judgment) else said.id
             if (of, said.judge) != (subject, one.annotator):
                 raise RecordError(
@@ -195,7 +195,7 @@ def _own(one: Any) -> Any:
 
 def _task(reading: _Reading, row: JsonObject) -> Iterator[Annotation | None]:
     wrong = []
-    for one in label_studio.labelled(row, reading.items):
+    for one in label_studio.read_task_labels(row, reading.items):
         if isinstance(one, str):
             wrong.append(one)
         elif one is None:
@@ -301,7 +301,7 @@ def _annotation(reading: _Reading, values: Mapping[str, Any], judgment: Judgment
     return Annotation(
         response_id,
         str(question),
-        Kind.SHORT,
+        TaskKind.SHORT,
         _number(values, "asked") or 0,  # where no row says it, it is known when all rows are
         None if judgment is None else judgment.judge,
         judgment,

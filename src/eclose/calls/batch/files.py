@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
-from eclose.store.ledger.ledger import Intent
+from eclose.store.ledger.ledger import CallIntent
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.strict_json import JsonObject, parse_object
 
@@ -62,11 +62,11 @@ class ShardNote:
 class BatchLine:
     """A request as a line of a shard."""
 
-    intent: Intent
+    intent: CallIntent
     line: bytes
 
     @classmethod
-    def of(cls, intent: Intent, body: JsonObject) -> BatchLine:
+    def of(cls, intent: CallIntent, body: JsonObject) -> BatchLine:
         """The line of a request."""
         line = {"custom_id": format_custom_id(intent.key), "method": "POST", "url": URL, "body": body}
         # ASCII: half characters can be written too, and nothing in it passes for the end of a line anywhere.

@@ -24,7 +24,7 @@ from eclose.models.interface import identify_request
 from eclose.models.openai.dialect import Dialect
 from eclose.models.token_counts import bound_usage
 from eclose.store.ledger.database import WriterLock
-from eclose.store.ledger.ledger import Intent
+from eclose.store.ledger.ledger import CallIntent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,12 +166,12 @@ class Batches:
         if not unsent:
             return set()
         names = {name for note in unsent for name in note.records}
-        return {intent.key for intent in await self._ledger.orphans() if format_custom_id(intent.key) in names}
+        return {intent.key for intent in await self._ledger.list_orphans() if format_custom_id(intent.key) in names}
 
     async def _take_in(self, some: list[tuple[str, Request]], sending: _Sending, budget: Budget | None) -> None:
         """Put those requests of a handful that are new into the shard, and send it when it is full."""
         keys = [compute_call_key(self._route.name, request) for _, request in some]
-        found = await asyncio.gather(*(self._ledger.find(key) for key in keys))
+        found = await asyncio.gather(*(self._ledger.find_reply(key) for key in keys))
         for (record_id, request), key, settled in zip(some, keys, found, strict=True):
             sending.tally.asked += 1
             if settled is not None:
@@ -181,7 +181,7 @@ class Batches:
 
     def _asked(self, key: str, record_id: str, request: Request) -> BatchLine:
         worst = 0 if self._price is None else self._price.cost(bound_usage(request))
-        intent = Intent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
+        intent = CallIntent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
         return BatchLine.of(intent, self._dialect.body(self._route.model, request))
 
     async def _put(self, asked: BatchLine, sending: _Sending, budget: Budget | None) -> None:

@@ -77,14 +77,14 @@ def export(
     cannot be expressed as preference rows over whole responses. For those there is eclose train.
     """
     from eclose.protocol.response_prompt import ResponsePrompt
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
     if layout is RowFormat.DATASETS:
         raise typer.Exit(_export_dataset(context, families, out, force=force))
     prompt = ResponsePrompt(demonstrations, order)
     settings = {"format": layout.value, "edits": edits.value, "prompt": prompt.hash}
-    stage = Stage("families export", settings, (families,), out)
-    manifest = stage.finished(force=force)
+    stage = RunStep("families export", settings, (families,), out)
+    manifest = stage.claim(force=force)
     rows = _rows(families, layout, prompt, edits)
     counts = manifest.counts if manifest else stage.write(counted(rows, f"writing {out.name}"))
     say_written(stage, counts, again=manifest is not None, doubt="is this a file of families")

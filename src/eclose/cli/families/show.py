@@ -87,9 +87,9 @@ def _refuse_own_input(out: Path, path: Path) -> None:
 def _read(path: Path, found: Found) -> Iterator[Family]:
     """Every family, also one that fails a gate: whoever looks for it wants to see why."""
     from eclose.core.family import Family
-    from eclose.store.records.jsonl import scan
+    from eclose.store.records.jsonl import scan_records
 
-    for record in counted(scan(path, Family), f"reading {path.name}"):
+    for record in counted(scan_records(path, Family), f"reading {path.name}"):
         if record.error is not None:
             found.unreadable.append(record.error)
         if record.value is not None:
@@ -136,12 +136,12 @@ def _unknown(path: Path, wanted: str, known: list[str]) -> str:
 
 def _print(families: Sequence[Family], *, everything: bool) -> None:
     from eclose.cli.families.lines import print_family
-    from eclose.diagnosis.report.families.view import show_family
+    from eclose.diagnosis.report.families.view import make_family_display
 
     for number, family in enumerate(families):
         if number:
             typer.echo("\n" + "-" * 80 + "\n")
-        print_family(show_family(family), everything=everything)
+        print_family(make_family_display(family), everything=everything)
 
 
 def _list(found: Found, path: Path) -> None:
@@ -168,11 +168,11 @@ def _families(count: int) -> str:
 
 
 def _write_page(found: Found, out: Path, path: Path, told: str) -> None:
-    from eclose.diagnosis.report.families.page import family_page
-    from eclose.diagnosis.report.families.view import show_family
+    from eclose.diagnosis.report.families.page import render_family_page
+    from eclose.diagnosis.report.families.view import make_family_display
     from eclose.store.records.atomic import AtomicFile
 
-    shown = [show_family(family) for family in found.families]
+    shown = [make_family_display(family) for family in found.families]
     with AtomicFile(out) as file:
-        file.write(family_page(shown, name=str(path), told=told).encode())
+        file.write(render_family_page(shown, name=str(path), told=told).encode())
     say(f"{out}: {told}")

@@ -76,11 +76,11 @@ def _checked(
     from eclose.construction.token_lengths import length_for
     from eclose.core.family import Family
     from eclose.core.gates import check_family
-    from eclose.store.records.jsonl import encode, scan
+    from eclose.store.records.jsonl import encode, scan_records
     from eclose.store.records.seen_ids import SeenIds
 
     length, seen = length_for(tokenizer), SeenIds()
-    for number, record in enumerate(counted(scan(path, Family), f"reading {path.name}"), start=1):
+    for number, record in enumerate(counted(scan_records(path, Family), f"reading {path.name}"), start=1):
         family = record.value
         if family is None:
             yield record, [("unreadable", str(record.error or record.rejected))]

@@ -196,14 +196,18 @@ def warn_of_network_file(ledger: str | None, folder: Path) -> None:
     from eclose.store.ledger import network_mounts
 
     path = folder / "ledger.sqlite" if ledger is None else Path(ledger)
-    if (ledger is None or "://" not in ledger) and (kind := network_mounts.detect_network_file_system(path)) is not None:
+    if (ledger is None or "://" not in ledger) and (
+        kind := network_mounts.detect_network_file_system(path)
+    ) is not None:
         sys.stderr.write(
             f"eclose: {printable(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
             "name a local file with --ledger, or a postgresql:// URL.\n"
         )
 
 
-def run_on_workers(make: RunFactory, calls: CallSettings, asking: Asking, workers: int, address: str | None) -> RunResult:
+def run_on_workers(
+    make: RunFactory, calls: CallSettings, asking: Asking, workers: int, address: str | None
+) -> RunResult:
     """The same by workers of Ray, with a line for everything that happens to them."""
     from eclose.calls.ray.run import run_models_on_ray
     from eclose.calls.ray.workers import RaySettings

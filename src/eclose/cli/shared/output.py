@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eclose.cases import CaseSet
     from eclose.stats.intervals import Interval
     from eclose.store.records.counts import Counts
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
 T = TypeVar("T")
 Lines: TypeAlias = "list[tuple[str, ...]]"
@@ -83,7 +83,7 @@ def figure(value: float | None, interval: Interval | None) -> str:
     return f"{percent(value)} %" + ("" if interval is None else f" {percent_range(interval)}")
 
 
-def say_written(stage: Stage, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:
+def say_written(stage: RunStep, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:
     """What a stage wrote, where every record went, and what to doubt when no record could be read."""
     say(f"{stage.out}: {counts}" + (" (done before, nothing to do)" if again else ""))
     if counts.quarantined:

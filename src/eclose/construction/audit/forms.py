@@ -13,10 +13,10 @@ from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, conjunction
 from eclose.errors import RecordError, UserError
 from eclose.protocol.auditing import MARKS, PARTS, Form
-from eclose.store.records.csv_table import LABEL_WORDS, read_table, table
-from eclose.store.records.file_problems import refuse
+from eclose.store.records.csv_table import LABEL_WORDS, encode_csv, read_csv
+from eclose.store.records.file_problems import raise_problems
 from eclose.store.records.json_reader import require_file
-from eclose.store.records.jsonl import scan
+from eclose.store.records.jsonl import scan_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,14 +70,14 @@ def read_forms(path: Path) -> list[Filled]:
             problems.append(str(one))
         else:
             filled.append(one)
-    refuse(path, problems)
+    raise_problems(path, problems)
     if not filled:
         raise UserError(f"{path}: holds no form. Is this the file you meant?")
     return filled
 
 
 def _lines(path: Path) -> Iterator[Filled | RecordError]:
-    for record in scan(path, Form):
+    for record in scan_records(path, Form):
         if record.value is None:
             assert record.error is not None  # reading a form sets nothing aside
             yield record.error
@@ -100,7 +100,7 @@ def _table(forms: Sequence[Form]) -> bytes:
     """A row a form, what is asked beside what it is about."""
     rows = [_cells(form) for form in forms]
     columns = list(dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row))
-    return b"".join(table(columns, rows))
+    return b"".join(encode_csv(columns, rows))
 
 
 def _cells(form: Form) -> dict[str, str]:
@@ -143,7 +143,7 @@ def _passage(passage: ShownPassage) -> str:
 
 
 def _rows(path: Path) -> Iterator[Filled | RecordError]:
-    header, rows = read_table(path)
+    header, rows = read_csv(path)
     _check_header(path, header)
     for where, cells in rows:
         yield _row(path, where, cells)

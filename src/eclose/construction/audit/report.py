@@ -26,7 +26,7 @@ from eclose.stats.coefficients import MISSING, gwet_ac1, pair_tables, raw_agreem
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import Strata
-from eclose.store.records.file_problems import refuse
+from eclose.store.records.file_problems import raise_problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def sheet_of(key: Key, path: Path, forms: Sequence[Filled]) -> Sheet:
     people = {owners[form.id][0] for form in forms if form.id in owners}
     if len(people) > 1:
         problems.append(f"the forms are those of several people: {', '.join(map(str, sorted(people)))}")
-    refuse(path, problems)
+    raise_problems(path, problems)
     return Sheet(people.pop(), found)
 
 

@@ -20,12 +20,12 @@ from eclose.construction.split import dataset_of
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import Tally
+from eclose.store.records.counts import RecordCounter
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_file
 from eclose.store.runs.folder import CARD, FAMILIES
-from eclose.store.runs.manifest import Manifest, file_hash, file_hashes, read_manifest, work_hash
-from eclose.store.runs.step import beside
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,16 +57,16 @@ def export_dataset(given: Path, out: Path, *, force: bool = False) -> Exported:
             f"{out}: is where the families lie, and their card would be overwritten. Name another folder."
         )
     origin = home / FAMILIES if given.is_dir() else given
-    told = beside(origin, "manifest.json")
-    inputs = file_hashes([*splits.values(), *([told] if told.is_file() else []), *audit_reports(home)])
-    if not force and (done := _finished(out, work_hash(STAGE, SETTINGS, inputs))) is not None:
+    told = sibling_path(origin, "manifest.json")
+    inputs = hash_files([*splits.values(), *([told] if told.is_file() else []), *audit_reports(home)])
+    if not force and (done := _finished(out, hash_work(STAGE, SETTINGS, inputs))) is not None:
         return Exported(done, again=True)
     tables = _Tables(out)
     tables.write(splits)
     files = {split: f"{DATA}/{split}-*.parquet" for split, found in tables.counts.items() if found}
     write_card(out, facts_of(made_from(origin), tables.counts, files, home))
     outputs = [*tables.written, out / CARD]
-    manifest = Manifest(STAGE, SETTINGS, inputs, file_hashes(outputs), tables.tally.counts())
+    manifest = Manifest(STAGE, SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
     manifest.write(out / MANIFEST)
     return Exported(manifest, again=False)
 
@@ -98,7 +98,7 @@ def _finished(out: Path, work: str) -> Manifest | None:
         raise UserError(f"{out}: was made from other families or by another command. {refusal}")
     lying = {path.name: path for path in (*(out / DATA).glob("*.parquet"), out / CARD, out / QUARANTINE)}
     for name, known in manifest.outputs.items():
-        if name not in lying or not lying[name].is_file() or file_hash(lying[name]) != known:
+        if name not in lying or not lying[name].is_file() or hash_file(lying[name]) != known:
             raise UserError(f"{out}: {name} was changed after it was written. {refusal}")
     return manifest
 
@@ -108,7 +108,7 @@ class _Tables:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.tally = Tally()
+        self.tally = RecordCounter()
         self.counts: dict[str, Counter[str]] = {}
         self.written: list[Path] = []
         self._files = ExitStack()
@@ -138,7 +138,7 @@ class _Tables:
     def _taken(self, split: str, path: Path) -> Iterator[Family]:
         """The families of a file; what is none is counted, and explained where it could not be read."""
         for record in scan_families(path):
-            self.tally.note(record)
+            self.tally.add(record)
             if record.error is not None:
                 self._explain({"where": f"{path.name}, {record.where}", "error": str(record.error)})
             elif record.value is not None:

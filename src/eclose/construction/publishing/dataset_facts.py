@@ -18,7 +18,7 @@ from eclose.construction.split import STAGE, dataset_of
 from eclose.store.records.json_reader import parse_object, read_objects
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclose.store.runs.manifest import Manifest, read_manifest
-from eclose.store.runs.step import beside
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ def facts_of(
 
 def made_from(families: Path) -> Manifest | None:
     """The manifest of whoever made a file of families, or of the families it is a part of; None where there is none."""
-    path = beside(families, "manifest.json")
+    path = sibling_path(families, "manifest.json")
     if not path.is_file():
         return None
     manifest = read_manifest(path)

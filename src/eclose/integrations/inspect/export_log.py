@@ -28,10 +28,10 @@ from eclose.integrations.inspect.model import PROVIDER, chat_messages, require_i
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import serialize_evidence
 from eclose.store.records.counts import Counts
-from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, read
+from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, read_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.runs.manifest import Manifest, file_hashes
-from eclose.store.runs.step import beside
+from eclose.store.runs.manifest import Manifest, hash_files
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,8 +88,8 @@ def export_run(run: Path, out: Path, *, force: bool = False, allow_stale: bool =
         written = len(found.by_source[source])
         told = {"model": source.model, "method": source.method, "seed": source.seed}
         present = [one for one in inputs if one.is_file()]
-        Manifest("data to-inspect", told, file_hashes(present), file_hashes([path]), Counts(written, written)).write(
-            beside(path, "manifest.json")
+        Manifest("data to-inspect", told, hash_files(present), hash_files([path]), Counts(written, written)).write(
+            sibling_path(path, "manifest.json")
         )
     return Exported(tuple(paths.values()), *found.counts, found.stale)
 
@@ -101,9 +101,9 @@ def _read(run: Path, *, allow_stale: bool) -> _Run:
     judged = (run / JUDGMENTS).is_file()
     stale = check_run(run, allow_stale=allow_stale).stale if judged else ()
     responses, of_responses = _matched(
-        ((one.id, one.instance_id, one) for one in read(run / RESPONSES, Response)), instances, NO_QUESTION
+        ((one.id, one.instance_id, one) for one in read_records(run / RESPONSES, Response)), instances, NO_QUESTION
     )
-    said = read(run / JUDGMENTS, Judgment) if judged else ()
+    said = read_records(run / JUDGMENTS, Judgment) if judged else ()
     judgments, of_judgments = _matched(
         ((one.response_id, one.response_id, one) for one in said), responses, NO_RESPONSE
     )

@@ -18,9 +18,9 @@ from eclose.integrations.inspect.cases import (
     verdict_of,
 )
 from eclose.integrations.inspect.model import PROVIDER, require_inspect
-from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check, encode
+from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check_rules, encode
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.runs.step import Stage, write_together
+from eclose.store.runs.step import RunStep, write_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 class Written(NamedTuple):
     """One of the files, and where every sample went."""
 
-    stage: Stage
+    stage: RunStep
     counts: Counts
     again: bool
     """Whether it was there before, so that nothing was done."""
@@ -61,11 +61,11 @@ def import_log(log: Path, out: Path, *, score: str = SCORE, force: bool = False)
     """
     require_inspect()
     names = (INSTANCES, RESPONSES, JUDGMENTS)
-    stages = [Stage("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
-    done = [stage.finished(force=force) for stage in stages]
+    stages = [RunStep("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
+    done = [stage.claim(force=force) for stage in stages]
     if all(manifest is not None for manifest in done):
         return [Written(stage, one.counts, again=True) for stage, one in zip(stages, done, strict=True) if one]
-    counts = write_together(stages, read_log(log, score=score))
+    counts = write_steps(stages, read_log(log, score=score))
     return [Written(stage, one, again=False) for stage, one in zip(stages, counts, strict=True)]
 
 
@@ -196,7 +196,7 @@ class _Reader:
 def _instance(sample: EvalSample) -> Instance:
     target = [sample.target] if isinstance(sample.target, str) else sample.target
     instance = instance_of(sample.id, _question_text(sample), target, sample.metadata)
-    check(instance)
+    check_rules(instance)
     return instance
 
 

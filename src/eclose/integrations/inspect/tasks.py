@@ -14,7 +14,7 @@ from inspect_ai.model import Model
 from inspect_ai.scorer import Scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import scan_instances
 from eclose.benchmarks.two_wiki import read_aliases
 from eclose.core.instance import Instance
@@ -23,7 +23,7 @@ from eclose.integrations.inspect.cases import INSTANCE, RELIABLE, instance_of, p
 from eclose.integrations.inspect.model import chat_messages
 from eclose.integrations.inspect.scorer import lgg
 from eclose.protocol.response_prompt import Order, ResponsePrompt
-from eclose.store.records.counts import Tally
+from eclose.store.records.counts import RecordCounter
 
 VERSION = 1
 """Moves when scores may."""
@@ -40,7 +40,7 @@ def hotpotqa(
 ) -> Task:
     """HotpotQA, from the user's own file."""
     prompt = ResponsePrompt(demonstrations, Order(order))
-    return _benchmark(path, Format.HOTPOT, prompt, max_new_tokens, lgg(judge, reference_free))
+    return _benchmark(path, RecordLayout.HOTPOT, prompt, max_new_tokens, lgg(judge, reference_free))
 
 
 @task(name="2wikimultihopqa")
@@ -56,7 +56,7 @@ def two_wiki(
     """2WikiMultiHopQA, from the user's own file; ``aliases`` is the benchmark's id_aliases.json."""
     prompt = ResponsePrompt(demonstrations, Order(order))
     known = read_aliases(Path(aliases)) if aliases else None
-    return _benchmark(path, Format.TWO_WIKI, prompt, max_new_tokens, lgg(judge, reference_free), known)
+    return _benchmark(path, RecordLayout.TWO_WIKI, prompt, max_new_tokens, lgg(judge, reference_free), known)
 
 
 @task
@@ -70,7 +70,7 @@ def musique(
 ) -> Task:
     """MuSiQue, from the user's own file."""
     prompt = ResponsePrompt(demonstrations, Order(order))
-    return _benchmark(path, Format.MUSIQUE, prompt, max_new_tokens, lgg(judge, reference_free))
+    return _benchmark(path, RecordLayout.MUSIQUE, prompt, max_new_tokens, lgg(judge, reference_free))
 
 
 @solver
@@ -98,16 +98,16 @@ def sample_of(instance: Instance) -> Sample:
 
 def _benchmark(
     path: str,
-    layout: Format,
+    layout: RecordLayout,
     prompt: ResponsePrompt,
     max_new_tokens: int,
     judging: Scorer,
     aliases: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Task:
     """A file of questions as a task. What is set aside is counted in its metadata, and what is wrong raises."""
-    file, tally, samples = Path(path), Tally(), []
-    for record in scan_instances(file, format=layout, aliases=aliases):
-        tally.note(record)
+    file, tally, samples = Path(path), RecordCounter(), []
+    for record in scan_instances(file, layout=layout, aliases=aliases):
+        tally.add(record)
         if record.error is not None:
             raise record.error
         if record.value is not None:

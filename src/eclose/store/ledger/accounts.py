@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import RecordError, UserError
 from eclose.store.ledger import queries as sql
-from eclose.store.ledger.database import server_time
-from eclose.store.ledger.rows import Account, key_bytes, to_bytes
+from eclose.store.ledger.database import read_server_time
+from eclose.store.ledger.rows import RunAccount, encode_key, encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,15 +31,15 @@ OUTAGE_SECONDS = 120.0
 counts as a death."""
 
 
-class NotCoveredError(UserError):
+class CapExceededError(UserError):
     """The cap does not cover the worst case of a call on top of what the run has cost, or may have."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: RunAccount) -> None:
         self.account = account
         super().__init__("the budget does not cover the next call.")
 
 
-class UnderWayError(RecordError):
+class CallInFlightError(RecordError):
     """Another process that is alive has sent the same call, and waits for its answer."""
 
 
@@ -57,7 +57,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Sends:
+class CallSends:
     """All sends of a call, first to last, and its reply where there is one."""
 
     sends: tuple[Send, ...]
@@ -70,7 +70,7 @@ class Sends:
         answered = max((send.seq for send in self.sends if send.writer == writer), default=None)
         return [send for send in self.sends if not send.released and send.seq != answered]
 
-    def amounts(self) -> Mapping[bytes, Account]:
+    def amounts(self) -> Mapping[bytes, RunAccount]:
         """Return what the call adds to the sums of each run."""
         totals: dict[bytes, Counter[str]] = {}
         for send in self.open():
@@ -81,14 +81,14 @@ class Sends:
                 total["assumed"] += send.reserved if self.reply is None else self.reply[2]
         if self.reply is not None:
             totals.setdefault(self.reply[1], Counter())["spent"] += self.reply[2]
-        return {run: Account(total["spent"], total["reserved"], total["assumed"]) for run, total in totals.items()}
+        return {run: RunAccount(total["spent"], total["reserved"], total["assumed"]) for run, total in totals.items()}
 
-    def changed(self, send: Send, **changes: Any) -> Sends:
+    def changed(self, send: Send, **changes: Any) -> CallSends:
         """Return the same with one send changed."""
         return replace(self, sends=tuple(replace(each, **changes) if each == send else each for each in self.sends))
 
 
-class Accounts:
+class RunAccounting:
     """The sums of the run of one opening, and its lease."""
 
     def __init__(self, run: bytes, writer: bytes, place: str, *, shared: bool) -> None:
@@ -119,7 +119,7 @@ class Accounts:
 
     def beat(self, connection: Connection) -> None:
         """Renew the lease."""
-        now = server_time(connection)
+        now = read_server_time(connection)
         if now - self._seen > LEASE_SECONDS / 2:
             self._since = now
         self._seen, self._seen_at = now, time.monotonic()
@@ -163,7 +163,7 @@ class Accounts:
     def release_orphans(self, connection: Connection, older_than: float) -> tuple[int, int]:
         """Stop counting what the dead had under way; return how many sends, and the amount that is free again."""
         count = amount = 0
-        before = server_time(connection) - older_than
+        before = read_server_time(connection) - older_than
         for run in [bytes(run) for run in connection.execute(sql.RUNS).scalars()]:
             self.bury(connection, run)
             assumed = self.derive(connection, run).assumed
@@ -177,32 +177,32 @@ class Accounts:
     ) -> set[str]:
         """Claim records for a worker; return those that are its own now."""
         if self._shared:
-            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.lock_number("claims", self._run)})
-        now = server_time(connection)
+            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_lock_number("claims", self._run)})
+        now = read_server_time(connection)
         given = {"run": self._run, "stage": stage, "worker": worker, "now": now, "expires": now + lease_seconds}
-        ids = ((to_bytes(record_id), record_id) for record_id in record_ids)
+        ids = ((encode_text(record_id), record_id) for record_id in record_ids)
         return {name for raw, name in ids if connection.execute(sql.CLAIM, {**given, "record_id": raw}).rowcount}
 
     def give_back(self, connection: Connection, stage: bytes, record_ids: Sequence[bytes]) -> None:
         """Delete this opening's claims on records."""
         if self._shared:
-            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.lock_number("claims", self._run)})
+            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_lock_number("claims", self._run)})
         given = {"run": self._run, "stage": stage, "worker": self._writer}
         if record_ids:
             connection.execute(sql.GIVE_BACK, [{**given, "record_id": record_id} for record_id in record_ids])
 
     # --- sums --------------------------------------------------------------------------------------------------------
 
-    def derive(self, connection: Connection, run: bytes | None = None) -> Account:
+    def derive(self, connection: Connection, run: bytes | None = None) -> RunAccount:
         """Compute the sums of a run from its rows, and keep them."""
         given = {"run": run or self._run}
         connection.execute(sql.OPEN_ACCOUNT, given)
         spent = int(connection.execute(sql.COST, given).scalar_one())
         reserved, assumed = map(int, connection.execute(sql.RESERVED, given).one())
         amounts = {"spent": spent, "reserved": reserved, "assumed": assumed}
-        return Account(*connection.execute(sql.SET_ACCOUNT, {**given, **amounts}).one())
+        return RunAccount(*connection.execute(sql.SET_ACCOUNT, {**given, **amounts}).one())
 
-    def reserve(self, connection: Connection, amount: int, cap: int | None) -> Account | None:
+    def reserve(self, connection: Connection, amount: int, cap: int | None) -> RunAccount | None:
         """Set an amount aside; None where the run costs nothing. Raises where the cap does not cover it."""
         if not amount and cap is None:
             return None
@@ -211,12 +211,12 @@ class Accounts:
         row = connection.execute(sql.RESERVE, given).one_or_none()
         if row is None:
             self.bury(connection)
-            raise NotCoveredError(self.derive(connection))
-        return Account(*row)
+            raise CapExceededError(self.derive(connection))
+        return RunAccount(*row)
 
-    def sends(self, connection: Connection, key: str) -> Sends:
+    def sends(self, connection: Connection, key: str) -> CallSends:
         """Return all sends of a call."""
-        rows = connection.execute(sql.SENDS, {"key": key_bytes(key)}).all()
+        rows = connection.execute(sql.SENDS, {"key": encode_key(key)}).all()
         reply = None
         if rows and rows[0].settled_writer is not None:
             reply = bytes(rows[0].settled_writer), bytes(rows[0].settled_run), int(rows[0].cost)
@@ -224,23 +224,23 @@ class Accounts:
             Send(row.seq, bytes(row.run), bytes(row.writer), row.reserved, bool(row.released), row.counted)
             for row in rows
         )
-        return Sends(tuple(sends), reply)
+        return CallSends(tuple(sends), reply)
 
-    def apply(self, connection: Connection, before: Sends, after: Sends) -> None:
+    def apply(self, connection: Connection, before: CallSends, after: CallSends) -> None:
         """Change the sums of all runs from what a call added to them before to what it adds now."""
-        old, new, nothing = before.amounts(), after.amounts(), Account(0, 0, 0)
+        old, new, nothing = before.amounts(), after.amounts(), RunAccount(0, 0, 0)
         for run in sorted({*old, *new}):
             pairs = zip(new.get(run, nothing), old.get(run, nothing), strict=True)
-            difference = Account(*(now - then for now, then in pairs))
+            difference = RunAccount(*(now - then for now, then in pairs))
             if any(difference):
                 self._priced = True
                 connection.execute(sql.CHANGE_ACCOUNT, {"run": run, **difference._asdict()})
 
     def intend(
         self, connection: Connection, key: str, row: Mapping[str, Any], cap: int | None, *, again: bool
-    ) -> Account | None:
+    ) -> RunAccount | None:
         """Note an intent and set its worst case aside; ``again`` where the job was run before."""
-        if again and last_open(self.sends(connection, key), self._writer) is not None:
+        if again and find_last_open(self.sends(connection, key), self._writer) is not None:
             return None  # the connection was lost at the commit, which was made
         account = self.reserve(connection, row["reserved"], cap)
         known = not connection.execute(sql.ADD_CALL, row).rowcount
@@ -250,14 +250,14 @@ class Accounts:
         if account is not None:
             self.reserve(connection, -row["reserved"], None)
         if busy:
-            raise UnderWayError("is under way in another process.", path=self._place, record=key)
+            raise CallInFlightError("is under way in another process.", path=self._place, record=key)
         problem = "was answered before, and would be paid twice. Use the reply there is."
         raise RecordError(problem, path=self._place, record=key)
 
     def is_under_way(self, connection: Connection, key: str) -> bool:
         """Return whether another opening waits for the answer to a call; mark what the dead sent as broken off."""
         if self._shared:
-            connection.execute(sql.LOCK_CALL, {"key": key_bytes(key)})
+            connection.execute(sql.LOCK_CALL, {"key": encode_key(key)})
         sends = self.sends(connection, key)
         if sends.reply is not None:
             return False
@@ -280,7 +280,7 @@ class Accounts:
             self.apply(connection, before, replace(before, reply=(writer, self._run, cost)))
 
 
-def last_open(sends: Sends, writer: bytes | None) -> Send | None:
+def find_last_open(sends: CallSends, writer: bytes | None) -> Send | None:
     """Return the last send that may be under way: of one opening, or, without one, of any, broken off or not."""
     candidates: Sequence[Send] = [
         send for send in sends.open() if writer is None or (send.writer == writer and send.counted is None)

@@ -58,7 +58,7 @@ def is_url(where: Path | str) -> bool:
     return isinstance(where, str) and "://" in where
 
 
-def shown(where: Path | str) -> str:
+def describe_location(where: Path | str) -> str:
     """Return the file or URL as a message may name it: without a password or anything else that may be secret."""
     if not is_url(where):
         return str(where)
@@ -74,11 +74,11 @@ def has_password(where: str) -> bool:
     return bool(url.password) or any("password" in name.lower() for name in url.query)
 
 
-WRITES = "eclose_writes"
+WRITE_OPTION = "eclose_writes"
 """An option of a connection that will write. Of two readers of a file that both turn writers, one is turned away."""
 
 
-def engine_of(where: Path | str, *, connections: int = 1) -> Engine:
+def make_engine(where: Path | str, *, connections: int = 1) -> Engine:
     """The engine of a place, for so many at once. Nothing is opened yet."""
     return _postgresql(_url(str(where)), connections) if is_url(where) else _sqlite(Path(where), connections)
 
@@ -133,7 +133,7 @@ def _sqlite(path: Path, connections: int) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         _refuse_another_file(path, opened)
-        writes = connection.get_execution_options().get(WRITES)
+        writes = connection.get_execution_options().get(WRITE_OPTION)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
@@ -212,7 +212,7 @@ def _lock(file: int) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def server_time(connection: Connection) -> float:
+def read_server_time(connection: Connection) -> float:
     """Return seconds since 1970 by the one clock that all processes at a database share."""
     if connection.dialect.name == "sqlite":
         return time.time()

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 T = TypeVar("T")
-Job: TypeAlias = "Callable[[Connection], T]"
+DatabaseJob: TypeAlias = "Callable[[Connection], T]"
 
-PATIENCE = 120.0
+MAX_OUTAGE_SECONDS = 120.0
 """Seconds a server that answered before may stay away or silent until a run on it stops."""
-HURRY = 10.0
+MAX_OUTAGE_SECONDS_AFTER_STOP = 10.0
 """The same once a run was asked to stop."""
 _SILENCE = 10.0
 """Seconds without an answer after which a warning is given."""
@@ -54,16 +54,16 @@ _log = logging.getLogger("eclose.ledger")
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """A job that is repeated for as long as the commits are open, whether or not anything else is written."""
 
-    job: Job[None]
+    job: DatabaseJob[None]
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Queued(Generic[T]):
-    job: Job[T]
+    job: DatabaseJob[T]
     done: asyncio.Future[T] | None
     """None for a beat, which has no waiter."""
 
@@ -80,7 +80,7 @@ class _FaultyJobError(Exception):
         self.error = error
 
 
-class Commits:
+class GroupCommitter:
     """Runs jobs in the order they came, in transactions of many, in a thread that has the database to itself.
 
     A job may be run more than once: in transactions that were rolled back, and after a connection that was lost at its
@@ -88,7 +88,7 @@ class Commits:
     PostgreSQL server that has answered once may then stay away for ``patience`` seconds.
     """
 
-    def __init__(self, engine: Engine, place: str, *, patience: float = 0.0, beat: Beat | None = None) -> None:
+    def __init__(self, engine: Engine, place: str, *, patience: float = 0.0, beat: Heartbeat | None = None) -> None:
         self._engine = engine
         self._place = place
         self._queue: SimpleQueue[_Queued[Any] | None] = SimpleQueue()
@@ -100,17 +100,17 @@ class Commits:
         self._thread = Thread(target=self._work, name=f"commits of {place}", daemon=True)
         self._thread.start()
 
-    async def run(self, job: Job[T]) -> T:
+    async def run(self, job: DatabaseJob[T]) -> T:
         """Return the job's result once committed. A waiter that is cancelled withdraws a job that has not begun."""
         return await self._put(job)
 
-    async def run_anyway(self, job: Job[T]) -> T:
+    async def run_anyway(self, job: DatabaseJob[T]) -> T:
         """Do the same for what must not be lost: it is done even when the waiter is cancelled."""
         return await asyncio.shield(self._put(job))
 
-    def hurry(self) -> None:
+    def shorten_waits(self) -> None:
         """Wait only a short time more for a server that is away: the run was asked to stop."""
-        self._outage.hurry()
+        self._outage.shorten_waits()
 
     def close(self) -> None:
         """Finish what is queued. Blocks, so that no cancellation comes between."""
@@ -120,7 +120,7 @@ class Commits:
             self._thread.join()
             self._outage.close()
 
-    def _put(self, job: Job[T]) -> asyncio.Future[T]:
+    def _put(self, job: DatabaseJob[T]) -> asyncio.Future[T]:
         if not self._open:
             raise RuntimeError(f"{self._place} is closed")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -220,7 +220,7 @@ class _Outage:
             _log.warning("%s: answers again.", self._place)
         self._answered, self._began, self._since, self._warned = True, None, None, False
 
-    def hurry(self) -> None:
+    def shorten_waits(self) -> None:
         """Give a server that is away a short time from now on."""
         self._hurried = min(self._hurried, time.monotonic())
 
@@ -257,7 +257,7 @@ class _Outage:
         """Return when the server is given up."""
         since = self._since if self._since is not None else self._began
         since = time.monotonic() if since is None else since
-        return min(since + self._patience, max(since, self._hurried) + HURRY)
+        return min(since + self._patience, max(since, self._hurried) + MAX_OUTAGE_SECONDS_AFTER_STOP)
 
     def _warn(self, problem: str) -> None:
         if not self._warned:

@@ -8,7 +8,7 @@ _MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset({"9p", "afs", "ceph", "cifs", "davfs", "glusterfs", "nfs", "nfs4", "smb3", "smbfs", "fuse.sshfs"})
 
 
-def network_file_system(path: Path, mounts: Path = _MOUNTS) -> str | None:
+def detect_network_file_system(path: Path, mounts: Path = _MOUNTS) -> str | None:
     """Return the kind of network file system a path lies on; None for a local one, and where no mounts are listed."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()

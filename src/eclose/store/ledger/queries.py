@@ -149,7 +149,7 @@ PRUNE_CALL = [
     text("DELETE FROM ledger_calls WHERE key = :key"),
 ]
 PRUNE_RUN = [text(f"DELETE FROM ledger_{table} WHERE run = :run") for table in ("outcomes", "leases")]
-TALLY = text("""
+COUNT_OUTCOMES = text("""
     SELECT kind, reason, count(*) FROM ledger_outcomes WHERE run = :run AND stage = :stage GROUP BY kind, reason
 """)
 REOPEN = text("DELETE FROM ledger_outcomes WHERE run = :run AND stage = :stage AND kind = 'quarantined'")
@@ -159,20 +159,20 @@ IDS = text("""
 """)
 
 
-def lock_number(purpose: str, run: bytes) -> int:
+def compute_lock_number(purpose: str, run: bytes) -> int:
     """Return the number of an advisory lock, the same in every process."""
     return int(hash_rank(purpose, run.hex())[:15], 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class PagedQuery:
     """How to read rows in order: first the places and sizes of the next ones, then those that fit into a page."""
 
     sizes: TextClause
     rows: TextClause
 
     @classmethod
-    def of(cls, columns: str, source: str, *, place: str, size: str, condition: str = "true") -> Pages:
+    def of(cls, columns: str, source: str, *, place: str, size: str, condition: str = "true") -> PagedQuery:
         """Rows of a source in the order of a column, with another that says how large each is."""
         where = f"FROM {source} WHERE {condition} AND {place} >= :first"
         return cls(
@@ -192,6 +192,6 @@ class Pages:
 
 
 BODY_SIZE = "coalesce(length(body), 0)"
-OUTCOMES = Pages.of(
+OUTCOMES = PagedQuery.of(
     "*", "ledger_outcomes", place="record_id", size=BODY_SIZE, condition="run = :run AND stage = :stage"
 )

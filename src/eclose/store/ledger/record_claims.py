@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from eclose.store.ledger.ledger import Ledger
 
-RECORD = "record"
+RECORD_STAGE = "record"
 """The stage under which a record is claimed with all its jobs."""
 
 
-class Claims:
+class RecordClaims:
     """The claims of one process on the records of a run; made by :func:`claiming`."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -45,7 +45,7 @@ class Claims:
 
     async def take_all(self, record_ids: Iterable[str]) -> set[str]:
         """Claim records; return those that are ours."""
-        ours = set(await self._ledger.claim(RECORD, record_ids))
+        ours = set(await self._ledger.claim(RECORD_STAGE, record_ids))
         self._held |= ours
         self._over -= ours
         return ours
@@ -59,13 +59,13 @@ class Claims:
     async def renew(self) -> None:
         """Renew what is held, and give back what is done."""
         over = set(self._over)
-        await self._ledger.give_back(RECORD, over)
+        await self._ledger.give_back(RECORD_STAGE, over)
         self._over -= over
-        await self._ledger.claim(RECORD, set(self._held))
+        await self._ledger.claim(RECORD_STAGE, set(self._held))
 
     async def leave(self) -> None:
         """Give everything back."""
-        await self._ledger.give_back(RECORD, self._held | self._over)
+        await self._ledger.give_back(RECORD_STAGE, self._held | self._over)
 
     async def _answer(self) -> None:
         while self._requests:
@@ -83,9 +83,9 @@ class Claims:
 
 
 @asynccontextmanager
-async def claiming(ledger: Ledger) -> AsyncIterator[Claims]:
+async def hold_claims(ledger: Ledger) -> AsyncIterator[RecordClaims]:
     """Hold claims for as long as the block lasts."""
-    claims = Claims(ledger)
+    claims = RecordClaims(ledger)
     if not ledger.shared:
         yield claims
         return
@@ -99,7 +99,7 @@ async def claiming(ledger: Ledger) -> AsyncIterator[Claims]:
             await claims.leave()
 
 
-async def _keep(claims: Claims) -> None:
+async def _keep(claims: RecordClaims) -> None:
     while True:
         await asyncio.sleep(LEASE_SECONDS / 3)
         # Where the database is away the run learns of it by itself.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-Kind: TypeAlias = Literal["accepted", "rejected", "quarantined"]
+OutcomeKind: TypeAlias = Literal["accepted", "rejected", "quarantined"]
 
 _TAG = "sha256:"
 # What damaged bytes can give rise to on their way to a value.
@@ -26,7 +26,7 @@ _DAMAGE = (zlib.error, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class CallIntent:
     """What is about to be sent."""
 
     key: str
@@ -43,7 +43,7 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class LedgerReply:
     """What came back."""
 
     key: str
@@ -57,17 +57,17 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecordOutcome:
     """Where a record went in a stage."""
 
     stage: str
     record_id: str
-    kind: Kind
+    kind: OutcomeKind
     reason: str | None
     body: bytes | None
 
 
-class Account(NamedTuple):
+class RunAccount(NamedTuple):
     """The sums of a run, in millionths of the currency."""
 
     spent: int
@@ -90,17 +90,17 @@ class RunUsage(NamedTuple):
     """Sends whose end nobody knows; they may have been billed."""
 
 
-def to_bytes(value: str) -> bytes:
+def encode_text(value: str) -> bytes:
     """A text as it is kept; lone surrogates too, for files hold them."""
     return value.encode("utf-8", "surrogatepass")
 
 
-def to_text(value: bytes) -> str:
+def decode_text(value: bytes) -> str:
     """A text from what is kept."""
     return value.decode("utf-8", "surrogatepass")
 
 
-def key_bytes(key: str) -> bytes:
+def encode_key(key: str) -> bytes:
     """The 32 bytes of a key."""
     digest = bytes.fromhex(key.removeprefix(_TAG)) if key.startswith(_TAG) else b""
     if len(digest) != 32:
@@ -108,43 +108,43 @@ def key_bytes(key: str) -> bytes:
     return digest
 
 
-def key_text(digest: bytes) -> str:
+def decode_key(digest: bytes) -> str:
     """The key of 32 bytes."""
     return _TAG + digest.hex()
 
 
-def request_bytes(intent: Intent) -> bytes:
+def encode_request(intent: CallIntent) -> bytes:
     """The bytes the key was made of."""
     raw = canonical_bytes(intent.request) if intent.spelled is None else intent.spelled
-    if hashlib.sha256(raw).digest() != key_bytes(intent.key):
+    if hashlib.sha256(raw).digest() != encode_key(intent.key):
         raise ValueError(f"{intent.key} is not the content hash of its request")
     return raw
 
 
-def intent_row(intent: Intent, request: bytes, writer: bytes, run: str) -> dict[str, Any]:
+def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str) -> dict[str, Any]:
     """An intent as it is kept."""
     return {
         "request": _packed(request),
-        "key": key_bytes(intent.key),
+        "key": encode_key(intent.key),
         "writer": writer,
-        "run": to_bytes(run),
-        "stage": to_bytes(intent.stage),
-        "record_id": to_bytes(intent.record_id),
+        "run": encode_text(run),
+        "stage": encode_text(intent.stage),
+        "record_id": encode_text(intent.record_id),
         "reserved": intent.reserved,
         "seal": _seal([intent.key, writer.hex(), run, intent.stage, intent.record_id, intent.reserved]),
     }
 
 
-def read_intent(row: Row[Any]) -> Intent | None:
+def read_intent(row: Row[Any]) -> CallIntent | None:
     """An intent, with its request if the row has that."""
     try:
-        key, stage, record_id = key_text(row.key), to_text(row.stage), to_text(row.record_id)
-        facts = [key, row.writer.hex(), to_text(row.run), stage, record_id, row.reserved]
+        key, stage, record_id = decode_key(row.key), decode_text(row.stage), decode_text(row.record_id)
+        facts = [key, row.writer.hex(), decode_text(row.run), stage, record_id, row.reserved]
         request = read_request(row) if "request" in row._fields else {}
         sound = row.seal == _seal(facts) and request is not None
     except _DAMAGE:
         return None
-    return Intent(key, request or {}, stage, record_id, row.reserved) if sound else None
+    return CallIntent(key, request or {}, stage, record_id, row.reserved) if sound else None
 
 
 def read_request(row: Row[Any]) -> dict[str, Any] | None:
@@ -152,17 +152,17 @@ def read_request(row: Row[Any]) -> dict[str, Any] | None:
     try:
         raw = zlib.decompress(row.request)
         sound = hashlib.sha256(raw).digest() == row.key
-        return dict(json.loads(to_text(raw))) if sound else None
+        return dict(json.loads(decode_text(raw))) if sound else None
     except _DAMAGE:
         return None
 
 
-def settled_row(settled: Settled, writer: bytes, run: str) -> dict[str, Any]:
+def build_reply_row(settled: LedgerReply, writer: bytes, run: str) -> dict[str, Any]:
     """A reply as it is kept."""
     return {
-        "key": key_bytes(settled.key),
+        "key": encode_key(settled.key),
         "writer": writer,
-        "run": to_bytes(run),
+        "run": encode_text(run),
         "body": _packed(settled.body),
         "prompt_tokens": settled.usage[0],
         "completion_tokens": settled.usage[1],
@@ -172,40 +172,40 @@ def settled_row(settled: Settled, writer: bytes, run: str) -> dict[str, Any]:
     }
 
 
-def read_settled(row: Row[Any]) -> Settled | None:
+def read_reply(row: Row[Any]) -> LedgerReply | None:
     """A reply."""
     try:
-        key, body, usage = key_text(row.key), zlib.decompress(row.body), (row.prompt_tokens, row.completion_tokens)
-        sound = row.seal == _seal([key, to_text(row.run), *usage, row.cost, row.attempts], body)
+        key, body, usage = decode_key(row.key), zlib.decompress(row.body), (row.prompt_tokens, row.completion_tokens)
+        sound = row.seal == _seal([key, decode_text(row.run), *usage, row.cost, row.attempts], body)
     except _DAMAGE:
         return None
-    return Settled(key, body, usage, row.cost, row.attempts) if sound else None
+    return LedgerReply(key, body, usage, row.cost, row.attempts) if sound else None
 
 
-def outcome_row(outcome: Outcome, run: str) -> dict[str, Any]:
+def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:
     """An outcome as it is kept."""
     facts = [run, outcome.stage, outcome.record_id, outcome.kind, outcome.reason]
     return {
-        "run": to_bytes(run),
-        "stage": to_bytes(outcome.stage),
-        "record_id": to_bytes(outcome.record_id),
+        "run": encode_text(run),
+        "stage": encode_text(outcome.stage),
+        "record_id": encode_text(outcome.record_id),
         "kind": outcome.kind,
-        "reason": None if outcome.reason is None else to_bytes(outcome.reason),
+        "reason": None if outcome.reason is None else encode_text(outcome.reason),
         "body": None if outcome.body is None else _packed(outcome.body),
         "seal": _seal(facts, outcome.body),
     }
 
 
-def read_outcome(row: Row[Any]) -> Outcome | None:
+def read_outcome(row: Row[Any]) -> RecordOutcome | None:
     """An outcome."""
     try:
-        stage, record_id = to_text(row.stage), to_text(row.record_id)
-        reason = None if row.reason is None else to_text(row.reason)
+        stage, record_id = decode_text(row.stage), decode_text(row.record_id)
+        reason = None if row.reason is None else decode_text(row.reason)
         body = None if row.body is None else zlib.decompress(row.body)
-        sound = row.seal == _seal([to_text(row.run), stage, record_id, row.kind, reason], body)
+        sound = row.seal == _seal([decode_text(row.run), stage, record_id, row.kind, reason], body)
     except _DAMAGE:
         return None
-    return Outcome(stage, record_id, row.kind, reason, body) if sound else None
+    return RecordOutcome(stage, record_id, row.kind, reason, body) if sound else None
 
 
 def _packed(body: bytes) -> bytes:

@@ -42,7 +42,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Tally:
+class RecordCounter:
     """A running count of records."""
 
     received: int = 0
@@ -51,7 +51,7 @@ class Tally:
     quarantined: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)
 
-    def note(self, record: ReadRecord[Any]) -> None:
+    def add(self, record: ReadRecord[Any]) -> None:
         """Count one record where it belongs."""
         self.received += 1
         if record.error is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
 
-Cell: TypeAlias = str | int | float | bool | None
+CsvCell: TypeAlias = str | int | float | bool | None
 """What a table may hold. A label is written yes or no, what is not there as nothing."""
 
 LABEL_WORDS: Mapping[str, Label] = {
@@ -31,12 +31,12 @@ LABEL_WORDS: Mapping[str, Label] = {
 _STARTS_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def neutral(text: str) -> str:
+def escape_formula(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     return f"'{text}" if _risky(text.lstrip("'")) else text
 
 
-def plain(text: str) -> str:
+def unescape_formula(text: str) -> str:
     """The text of a neutral one."""
     return text[1:] if text.startswith("'") and _risky(text.lstrip("'")) else text
 
@@ -45,7 +45,7 @@ def _risky(text: str) -> bool:
     return text.startswith(("\t", "\r", "\n")) or text.lstrip().startswith(_STARTS_FORMULA)
 
 
-def table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iterator[bytes]:
+def encode_csv(columns: Sequence[str], rows: Iterable[Mapping[str, CsvCell]]) -> Iterator[bytes]:
     """The bytes of a table, a row at a time. By the mark at its start spreadsheets know UTF-8."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", quoting=csv.QUOTE_ALL)
@@ -59,13 +59,13 @@ def table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iterato
         yield text.getvalue().encode()
 
 
-def _written(cell: Cell) -> str:
+def _written(cell: CsvCell) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return "" if cell is None else neutral(cell) if isinstance(cell, str) else str(cell)
+    return "" if cell is None else escape_formula(cell) if isinstance(cell, str) else str(cell)
 
 
-def read_table(path: Path) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
+def read_csv(path: Path) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
     """The names of the columns, and every row that is not empty with where it stands; cells as they are written."""
     require_file(path)
     with open_bytes(path) as file:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eclose.core.family import Family
 from eclose.core.gates import check_family
 from eclose.errors import RecordError
-from eclose.store.records.jsonl import WRONG_RECORD, ReadRecord, encode, scan
+from eclose.store.records.jsonl import WRONG_RECORD, ReadRecord, encode, scan_records
 from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def scan_families(path: Path) -> Iterator[ReadRecord[Family]]:
     different content is an error.
     """
     seen = SeenIds()
-    for number, record in enumerate(scan(path, Family), start=1):
+    for number, record in enumerate(scan_records(path, Family), start=1):
         yield record if record.value is None else _settled(path, record, record.value, seen, number)
 
 
@@ -35,11 +35,11 @@ def _settled(path: Path, record: ReadRecord[Family], family: Family, seen: SeenI
         return ReadRecord(
             record.where, error=RecordError(problem, path=path, record=record.where), error_kind=WRONG_RECORD
         )
-    reason = failed_gate(family)
+    reason = find_failed_gate(family)
     return ReadRecord(record.where, rejected=reason) if reason else record
 
 
-def failed_gate(family: Family) -> str | None:
+def find_failed_gate(family: Family) -> str | None:
     """Why a family is set aside: the first gate it fails; None when it passes all."""
     failures = check_family(family)
     return f"fails {failures[0].gate.value}" if failures else None

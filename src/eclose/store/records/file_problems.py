@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def refuse(path: Path, problems: Sequence[str], most: int = 10) -> None:
+def raise_problems(path: Path, problems: Sequence[str], most: int = 10) -> None:
     """Raise with all problems of a file, or the first so many."""
     if problems:
         listed = [problem.removeprefix(f"{path} ") for problem in problems[:most]]

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records.counts import Tally
+from eclose.store.records.counts import RecordCounter
 from eclose.store.records.json_reader import parse_object, require_file
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, decode, encode
-from eclose.store.records.seen_ids import SeenIds, digest
+from eclose.store.records.seen_ids import SeenIds, hash64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,30 +65,30 @@ class IndexedFile(Generic[T]):
         with self.path.open("rb") as file:
             file.seek(self._offsets[index])
             line = file.readline()
-        if digest(line) != self._digests[index]:
+        if hash64(line) != self._digests[index]:
             raise RecordError(_CHANGED, path=self.path, record=repr(self.ids[index]))
         return decode(self._kind, parse_object(line))
 
     def _accept(self, value: T, offset: int, line: bytes) -> None:
         self._offsets.append(offset)
-        self._digests.append(digest(line))
+        self._digests.append(hash64(line))
         self.ids.append(value.id)
 
 
 def index_file(
     path: Path, kind: type[T], refuse: Callable[[T], str | None] = lambda _: None
-) -> tuple[IndexedFile[T], Tally, list[ReadRecord[T]]]:
+) -> tuple[IndexedFile[T], RecordCounter, list[ReadRecord[T]]]:
     """Read a file once: its index, the counts, and every record that was not accepted.
 
     ``refuse`` gives the reason to set a readable record aside, or None. A record that repeats another is set aside, one
     that takes another's id for different content cannot be used.
     """
     require_file(path)
-    index, tally, seen = IndexedFile(path, kind), Tally(), SeenIds()
+    index, tally, seen = IndexedFile(path, kind), RecordCounter(), SeenIds()
     left_out: list[ReadRecord[T]] = []
     for number, offset, line in _lines(path):
         record = _judged(path, kind, number, line, refuse, seen)
-        tally.note(record)
+        tally.add(record)
         if record.error is None and record.rejected is None and record.value is not None:
             index._accept(record.value, offset, line)
         else:

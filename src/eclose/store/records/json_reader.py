@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, Window, as_object, parse_object
+from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, JsonWindow, as_object, parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,9 +91,9 @@ def _json_objects(path: Path) -> Iterator[RawRecord]:
             stream: io.BufferedReader = io.BufferedReader(file, 2**16)
             head = _skip_byte_order_mark(stream, path)
             if _ARRAY.match(head):
-                yield from _array_items(Window(stream), path)
+                yield from _array_items(JsonWindow(stream), path)
             elif _WRAPPED.match(head):
-                yield from _wrapped_items(Window(stream), path)
+                yield from _wrapped_items(JsonWindow(stream), path)
             else:
                 yield from _lines(stream, path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as broken:
@@ -130,13 +130,13 @@ def _lines(stream: io.BufferedReader, path: Path) -> Iterator[RawRecord]:
             yield RawRecord(where, error=error.at(path, where))
 
 
-def _array_items(window: Window, path: Path) -> Iterator[RawRecord]:
+def _array_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
     yield from _bracketed(window, path)
     if window.peek():
         raise UserError(f"{path}: something follows the end of the JSON array. Put all records into one array.")
 
 
-def _wrapped_items(window: Window, path: Path) -> Iterator[RawRecord]:
+def _wrapped_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
     """The array under the wrapping key; what stands beside it, such as overall scores, is passed over."""
     found = False
     window.skip("{")
@@ -162,7 +162,7 @@ def _wrapped_items(window: Window, path: Path) -> Iterator[RawRecord]:
         )
 
 
-def _bracketed(window: Window, path: Path) -> Iterator[RawRecord]:
+def _bracketed(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
     """The values from one bracket to the other."""
     window.skip("[")
     number = 0
@@ -179,7 +179,7 @@ def _bracketed(window: Window, path: Path) -> Iterator[RawRecord]:
         raise _broken(path, number, None)
 
 
-def _item(window: Window, path: Path, where: str) -> RawRecord:
+def _item(window: JsonWindow, path: Path, where: str) -> RawRecord:
     try:
         return RawRecord(where, value=as_object(window.take()))
     except RecordError as error:

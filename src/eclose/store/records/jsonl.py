@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from eclose.store.records.json_reader import JsonObject
 
-__all__ = ["AtomicFile", "ReadRecord", "check", "decode", "encode", "parse", "read", "scan", "values", "write"]
-
 T = TypeVar("T")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -63,7 +61,7 @@ class ReadRecord(Generic[T]):
     """What was mended on the way in; each kind of repair is documented."""
 
 
-def scan(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
+def scan_records(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
     """Every record of the file, readable or not."""
     for raw in read_objects(path):
         if raw.value is None:
@@ -75,12 +73,12 @@ def scan(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
 
 
-def read(path: Path | str, kind: type[T]) -> Iterator[T]:
+def read_records(path: Path | str, kind: type[T]) -> Iterator[T]:
     """Every value of the file; the first record that cannot be read raises."""
-    return values(scan(path, kind))
+    return unwrap_records(scan_records(path, kind))
 
 
-def values(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
+def unwrap_records(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
     """The values alone, without what was set aside; the first error raises."""
     for record in records:
         if record.error is not None:
@@ -91,12 +89,12 @@ def values(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
 
 def decode(kind: type[T], record: JsonObject) -> T:
     """A core value from a JSON object of ours; a record with three mistakes reports all three."""
-    value = parse(kind, _named(kind, record))
-    check(value)
+    value = parse_record(kind, _named(kind, record))
+    check_rules(value)
     return value
 
 
-def parse(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
+def parse_record(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
     """A dataclass from a JSON object, by its annotations alone; reports everything that is wrong."""
     if extra == "ignore":
         names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
@@ -118,7 +116,7 @@ def parse(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore
         raise RecordError(f"holds a value that is not JSON ({error}). Write it as a text.") from error
 
 
-def check(value: object) -> None:
+def check_rules(value: object) -> None:
     """The rules a type cannot state; raises with everything that is wrong."""
     rules = _RULES.get(type(value))
     if rules and (problems := list(rules(value))):
@@ -130,7 +128,7 @@ def encode(value: object) -> bytes:
     return _adapter(type(value)).dump_json(value, exclude_defaults=True)
 
 
-def write(path: Path | str, records: Iterable[object]) -> int:
+def write_records(path: Path | str, records: Iterable[object]) -> int:
     """Write values, one a line; the file appears whole or not at all. Returns how many there were."""
     count = 0
     with AtomicFile(path) as file:

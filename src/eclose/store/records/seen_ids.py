@@ -10,7 +10,7 @@ from eclose.core.identity import canonical_bytes
 _START = 1 << 10
 
 
-def digest(data: bytes) -> int:
+def hash64(data: bytes) -> int:
     """Return a 64-bit digest, never zero: zero marks an empty slot. A million ids collide with chance 3e-8."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
 
@@ -40,7 +40,7 @@ class SeenIds:
 
         Content is bytes, or anything JSON can express.
         """
-        key, body = digest(id_.encode("utf-8", "surrogatepass")), digest(_as_bytes(content)) & 0xFFFFFFFF
+        key, body = hash64(id_.encode("utf-8", "surrogatepass")), hash64(_as_bytes(content)) & 0xFFFFFFFF
         slot = self._slot(key)
         if self._ids[slot]:
             return self._places[slot], self._contents[slot] == body

@@ -22,7 +22,7 @@ class _HasId(Protocol):
 T = TypeVar("T", bound=_HasId)
 
 
-class Spool(Generic[T]):
+class SortedSpool(Generic[T]):
     """What a scan found: first whatever has no value, as it came, then the values by id. Use it in a ``with``.
 
     Values wait in a file without a name, which is gone when the process is; memory holds their ids and places.

@@ -46,7 +46,7 @@ def as_object(value: object) -> JsonObject:
     return value
 
 
-class Window:
+class JsonWindow:
     """A stretch of text that slides along a stream, so that a large array never lies in memory whole.
 
     Bytes that are not UTF-8 are carried along and refused where they occur: one bad record spoils no other.

@@ -52,7 +52,7 @@ class Manifest:
     @property
     def work(self) -> str:
         """What was asked for: equal for two runs of the same command on the same input."""
-        return work_hash(self.stage, self.settings, self.inputs)
+        return hash_work(self.stage, self.settings, self.inputs)
 
     def with_outputs(self, outputs: Mapping[str, str]) -> Manifest:
         """The same, once it is known what was written."""
@@ -72,7 +72,7 @@ class Manifest:
             file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
 
-def work_hash(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
+def hash_work(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     """The identity of a piece of work, known before it is done. Where the inputs lie does not matter."""
     return content_hash([stage, dict(settings), sorted(inputs.values())])
 
@@ -88,14 +88,14 @@ def read_manifest(path: Path | str) -> Manifest:
         ) from invalid
 
 
-def file_hash(path: Path | str) -> str:
+def hash_file(path: Path | str) -> str:
     """Tagged hash of a file's bytes."""
     with Path(path).open("rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_hashes(paths: Iterable[Path]) -> dict[str, str]:
+def hash_files(paths: Iterable[Path]) -> dict[str, str]:
     """File names with the hashes of their bytes; whole paths where two files share a name."""
     paths = list(paths)
     names = Counter(path.name for path in paths)
-    return {path.name if names[path.name] == 1 else path.as_posix(): file_hash(path) for path in paths}
+    return {path.name if names[path.name] == 1 else path.as_posix(): hash_file(path) for path in paths}

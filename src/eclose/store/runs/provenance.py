@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
 from eclose.store.runs.folder import FOLDER_MANIFEST
-from eclose.store.runs.manifest import Manifest, file_hash, read_manifest
-from eclose.store.runs.step import beside
+from eclose.store.runs.manifest import Manifest, hash_file, read_manifest
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ ALLOW_STALE = "--allow-stale"
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class ProvenanceCheck:
     """The result of a check against manifests."""
 
     checked: bool
@@ -27,7 +27,7 @@ class Provenance:
     stale: tuple[str, ...] = ()
     """One sentence for each file that changed; empty where everything belongs together."""
 
-    def refuse_stale(self, path: Path, remedy: str, *, allow_stale: bool) -> Provenance:
+    def refuse_stale(self, path: Path, remedy: str, *, allow_stale: bool) -> ProvenanceCheck:
         """Return the provenance; raise where something is stale and that is not allowed."""
         if self.stale and not allow_stale:
             raise UserError(
@@ -37,9 +37,9 @@ class Provenance:
         return self
 
 
-def manifest_of(path: Path) -> Manifest | None:
+def find_manifest(path: Path) -> Manifest | None:
     """Return the manifest of a file: the one beside it, or its folder's; None where neither names the file."""
-    if (own := beside(path, "manifest.json")).is_file():
+    if (own := sibling_path(path, "manifest.json")).is_file():
         return read_manifest(own)
     if (shared := path.parent / FOLDER_MANIFEST).is_file():
         with suppress(UserError):  # a common name: the file may belong to another program
@@ -48,20 +48,20 @@ def manifest_of(path: Path) -> Manifest | None:
     return None
 
 
-def check_result(path: Path, sources: Sequence[Path] = ()) -> Provenance:
+def check_result(path: Path, sources: Sequence[Path] = ()) -> ProvenanceCheck:
     """Compare a result and the files beside it, from which it was made, with the hashes of its manifest."""
-    manifest = manifest_of(path)
+    manifest = find_manifest(path)
     if manifest is None:
-        return Provenance(checked=False)
-    return Provenance(checked=True, stale=tuple(_stale(path, sources, manifest)))
+        return ProvenanceCheck(checked=False)
+    return ProvenanceCheck(checked=True, stale=tuple(_stale(path, sources, manifest)))
 
 
-def check_verdicts(path: Path, *, allow_stale: bool = False) -> Provenance:
+def check_verdicts(path: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
     """Compare a file of verdicts with its manifest, and with those of its inputs that lie beside it or one folder up.
 
     Raises where one of them changed, unless ``allow_stale``.
     """
-    manifest = manifest_of(path)
+    manifest = find_manifest(path)
     candidates = [
         next((file for file in (path.parent / name, path.parent.parent / name) if file.is_file()), None)
         for name in (manifest.inputs if manifest is not None else ())
@@ -71,11 +71,11 @@ def check_verdicts(path: Path, *, allow_stale: bool = False) -> Provenance:
 
 
 def _stale(path: Path, sources: Sequence[Path], manifest: Manifest) -> Iterator[str]:
-    written, now = manifest.outputs.get(path.name), file_hash(path)
+    written, now = manifest.outputs.get(path.name), hash_file(path)
     if written != now:
         yield f"{path.name} was changed after it was written ({_short(written)} then, {_short(now)} now)."
     for source in sources:
-        now = file_hash(source)
+        now = hash_file(source)
         if now not in _known(source, manifest):
             then = manifest.inputs.get(source.name) or manifest.outputs.get(source.name)
             listed = ", ".join(f"{name} {_short(known)}" for name, known in manifest.inputs.items())
@@ -92,7 +92,7 @@ def _known(source: Path, manifest: Manifest) -> set[str]:
     known = {*manifest.inputs.values()}
     if source.name in manifest.outputs:
         known.add(manifest.outputs[source.name])
-    twin = manifest_of(source)
+    twin = find_manifest(source)
     if twin is not None and manifest.inputs and twin.inputs == manifest.inputs and source.name in twin.outputs:
         known.add(twin.outputs[source.name])
     return known

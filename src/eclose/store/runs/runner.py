@@ -18,9 +18,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eclose.errors import EcloseError, RecordError, Resumable, UserError
-from eclose.store.ledger.ledger import Outcome
-from eclose.store.ledger.record_claims import Claims, claiming
-from eclose.store.ledger.rows import Kind
+from eclose.store.ledger.ledger import RecordOutcome
+from eclose.store.ledger.record_claims import RecordClaims, hold_claims
+from eclose.store.ledger.rows import OutcomeKind
 from eclose.store.records.jsonl import decode, encode
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
-READ = "read"
+READ_STAGE = "read"
 """The stage in which a record that never got to a job is accounted for."""
 WORKERS = 128
 LOOK_SECONDS = 1.0
@@ -45,7 +45,7 @@ working_on: ContextVar[tuple[str, str]] = ContextVar("working_on", default=("", 
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejection:
     """A record that is set aside on purpose."""
 
     reason: str
@@ -54,7 +54,7 @@ class Rejected:
     """What there is to show for it."""
 
 
-Result: TypeAlias = "U | Rejected"
+Result: TypeAlias = "U | Rejection"
 Bring: TypeAlias = "Callable[[ReadRecord[T]], Awaitable[None]]"
 
 
@@ -68,19 +68,19 @@ class Job(Generic[T, U]):
     """What is made: it is read back when a run goes on in the middle of a record."""
 
 
-class Stopped(Resumable):
+class RunStoppedError(Resumable):
     """Somebody asked the run to stop."""
 
 
 @dataclass(slots=True)
-class Progress:
+class RunProgress:
     """How far a run is."""
 
     received: int = 0
     """Records taken from the input."""
     before: int = 0
     """Of these, done by an earlier run of the same command, or by another process."""
-    done: Counter[Kind] = field(default_factory=Counter)
+    done: Counter[OutcomeKind] = field(default_factory=Counter)
     """Records that got to their end, by where they went."""
 
 
@@ -96,7 +96,7 @@ class Runner(Generic[T]):
         workers: int = WORKERS,
         mine: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self.progress = Progress()
+        self.progress = RunProgress()
         self._ledger = ledger
         self._jobs = jobs
         self._names = [job.name for job in jobs]
@@ -109,19 +109,19 @@ class Runner(Generic[T]):
         self._elsewhere: dict[str, ReadRecord[T] | None] = {}
         """Records that other processes work on; None for one that can be read again."""
         self._rereads = True
-        self._claims = Claims(ledger)
+        self._claims = RecordClaims(ledger)
 
     def stop(self) -> None:
         """Take no further record; what is under way is finished."""
-        self._ledger.hurry()
-        self._stop_for(Stopped("stopped. What is done is kept: run the same command again to go on."))
+        self._ledger.shorten_waits()
+        self._stop_for(RunStoppedError("stopped. What is done is kept: run the same command again to go on."))
 
     async def run(self, records: Iterable[ReadRecord[T]]) -> None:
         """Bring every record to its end; raises what stopped it before."""
-        self._resumes = any([await self._ledger.tally(stage) for stage in (READ, *self._names)])
+        self._resumes = any([await self._ledger.count_outcomes(stage) for stage in (READ_STAGE, *self._names)])
         remaining = iter(records)
         self._rereads = remaining is not records
-        async with claiming(self._ledger) as self._claims:
+        async with hold_claims(self._ledger) as self._claims:
             await self._take_all(remaining, self._bring)
             while self._elsewhere and self._stop is None:
                 try:
@@ -190,27 +190,27 @@ class Runner(Generic[T]):
         try:
             # Another process may have finished it before this one claimed it.
             reads = self._resumes or self._ledger.shared
-            reached = await self._ledger.reached(self._names, record_id) if reads else None
+            reached = await self._ledger.find_last_outcome(self._names, record_id) if reads else None
             if reached is not None and self._ended(reached):
                 self._count_as_done(reached)
                 return
             first = 0
             if reached is not None:
                 first = self._names.index(reached.stage) + 1
-                value = read_value(self._jobs[first - 1].kind, reached)
+                value = decode_outcome(self._jobs[first - 1].kind, reached)
             await self._go_through(self._jobs[first:], record_id, value)
         finally:
             self._claims.finish(record_id)
 
     async def _is_done(self, record_id: str) -> bool:
         """Return whether a record has reached its end, and count it if so."""
-        reached = await self._ledger.reached(self._names, record_id)
+        reached = await self._ledger.find_last_outcome(self._names, record_id)
         if reached is None or not self._ended(reached):
             return False
         self._count_as_done(reached)
         return True
 
-    def _count_as_done(self, outcome: Outcome) -> None:
+    def _count_as_done(self, outcome: RecordOutcome) -> None:
         self.progress.before += 1
         self.progress.done[outcome.kind] += 1
 
@@ -224,7 +224,7 @@ class Runner(Generic[T]):
                 self.progress.done[outcome.kind] += 1
                 return
 
-    async def _attempt(self, job: Job[Any, Any], record_id: str, value: Any) -> tuple[Outcome, Any]:
+    async def _attempt(self, job: Job[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
         working_on.set((job.name, record_id))
         try:
             result = await job.work(value)
@@ -234,27 +234,27 @@ class Runner(Generic[T]):
             raise  # not this record's fault: the service is down, the budget spent, the disk full
         except Exception as error:
             return _quarantined(job.name, record_id, error), None
-        if isinstance(result, Rejected):
+        if isinstance(result, Rejection):
             body = None if result.value is None else encode(result.value)
-            return Outcome(job.name, record_id, "rejected", result.reason, body), None
-        return Outcome(job.name, record_id, "accepted", None, encode(result)), result
+            return RecordOutcome(job.name, record_id, "rejected", result.reason, body), None
+        return RecordOutcome(job.name, record_id, "accepted", None, encode(result)), result
 
     async def _set_aside(self, record: ReadRecord[T]) -> None:
         """What could not be read, or was not wanted, is known by where it stands."""
         if not self._mine(record.where):
             return
         self.progress.received += 1
-        kind: Kind = "quarantined" if record.error is not None else "rejected"
+        kind: OutcomeKind = "quarantined" if record.error is not None else "rejected"
         self.progress.done[kind] += 1
-        known = await self._ledger.reached([READ], record.where) if self._resumes else None
+        known = await self._ledger.find_last_outcome([READ_STAGE], record.where) if self._resumes else None
         if known is not None and known.kind == kind:
             # Noted by an earlier run, which may have had the input under another path, or said it in other words.
             return
         reason = record.error_kind if record.error is not None else record.rejected
         body = None if record.error is None else _explanation(_without_folder(record.error))
-        await self._ledger.conclude(Outcome(READ, record.where, kind, reason, body))
+        await self._ledger.conclude(RecordOutcome(READ_STAGE, record.where, kind, reason, body))
 
-    def _ended(self, outcome: Outcome) -> bool:
+    def _ended(self, outcome: RecordOutcome) -> bool:
         return outcome.kind != "accepted" or outcome.stage == self._names[-1]
 
 
@@ -265,14 +265,14 @@ def _without_folder(error: RecordError) -> RecordError:
     return RecordError(error.problem, path=PurePath(error.path).name, record=error.record)
 
 
-def read_value(kind: type[U], outcome: Outcome) -> U:
+def decode_outcome(kind: type[U], outcome: RecordOutcome) -> U:
     """What a job made of a record."""
     return decode(kind, json.loads(outcome.body or b"null"))
 
 
-def _quarantined(stage: str, record_id: str, error: Exception) -> Outcome:
+def _quarantined(stage: str, record_id: str, error: Exception) -> RecordOutcome:
     reason = str(getattr(error, "kind", type(error).__name__))
-    return Outcome(stage, record_id, "quarantined", reason, _explanation(error))
+    return RecordOutcome(stage, record_id, "quarantined", reason, _explanation(error))
 
 
 def _explanation(error: Exception) -> bytes:

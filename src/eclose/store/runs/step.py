@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import Tally
+from eclose.store.records.counts import RecordCounter
 from eclose.store.records.json_reader import require_file
 from eclose.store.records.jsonl import encode
-from eclose.store.runs.manifest import Manifest, file_hash, file_hashes, read_manifest, work_hash
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stage:
+class RunStep:
     """A piece of work with a file as its result."""
 
     name: str
@@ -43,17 +43,17 @@ class Stage:
     @property
     def manifest_path(self) -> Path:
         """``out/a.jsonl.manifest.json`` for ``out/a.jsonl``."""
-        return beside(self.out, "manifest.json")
+        return sibling_path(self.out, "manifest.json")
 
     @property
     def quarantine_path(self) -> Path:
         """Where the records that could not be read are explained."""
-        return beside(self.out, "quarantined.jsonl")
+        return sibling_path(self.out, "quarantined.jsonl")
 
     @property
     def rejected_path(self) -> Path:
         """Where a run of jobs lists the records that were set aside on purpose."""
-        return beside(self.out, "rejected.jsonl")
+        return sibling_path(self.out, "rejected.jsonl")
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -63,12 +63,12 @@ class Stage:
     @cached_property
     def input_hashes(self) -> dict[str, str]:
         """The hashes of the inputs as they were when this was first read, by name: those of the manifest."""
-        return file_hashes(self.inputs)
+        return hash_files(self.inputs)
 
     @property
     def work(self) -> str:
         """The identity of the work, known before it is done."""
-        return work_hash(self.name, self.settings, self.input_hashes)
+        return hash_work(self.name, self.settings, self.input_hashes)
 
     def require_inputs(self) -> None:
         """Raise unless every input is there; hash them, as the state that the result is made from."""
@@ -80,7 +80,7 @@ class Stage:
         """Raise where an input is no longer what it was at the start: the result would be of neither version."""
         for path in self.inputs:
             then = self.input_hashes.get(path.name) or self.input_hashes[path.as_posix()]
-            now = file_hash(path) if path.is_file() else None
+            now = hash_file(path) if path.is_file() else None
             if now != then:
                 state = "was removed" if now is None else f"was changed ({then[:15]} at the start, {now[:15]} now)"
                 raise UserError(
@@ -88,7 +88,7 @@ class Stage:
                     " kept: put the old file back and run the same command again, or name another --out."
                 )
 
-    def finished(self, *, force: bool = False) -> Manifest | None:
+    def claim(self, *, force: bool = False) -> Manifest | None:
         """The manifest of the same work done before; None when it is still to do, or to do anew by force.
 
         Raises when an input is missing or would be overwritten, or, unless forced, the result of other work would.
@@ -109,9 +109,9 @@ class Stage:
             return None
         return self._same_work()
 
-    def write(self, records: Iterable[ReadRecord[Any]], tally: Tally | None = None) -> Counts:
+    def write(self, records: Iterable[ReadRecord[Any]], tally: RecordCounter | None = None) -> Counts:
         """Write the accepted values, then the manifest. A given tally holds what was counted on the way here."""
-        with StageFiles(self, tally) as files:
+        with StepFiles(self, tally) as files:
             for record in records:
                 files.add(record)
         return files.tally.counts()
@@ -125,7 +125,7 @@ class Stage:
         except UserError:
             return False
         known = outputs.get(self.quarantine_path.name)
-        return self.out.name in outputs and known == file_hash(self.quarantine_path)
+        return self.out.name in outputs and known == hash_file(self.quarantine_path)
 
     def _same_work(self) -> Manifest:
         """The manifest beside the result, if it tells of this work and this result."""
@@ -134,7 +134,7 @@ class Stage:
         manifest = read_manifest(self.manifest_path)
         if manifest.work != self.work:
             raise self._refusal(self.out, "was made from other inputs or with other settings")
-        if manifest.outputs.get(self.out.name) != file_hash(self.out):
+        if manifest.outputs.get(self.out.name) != hash_file(self.out):
             raise self._refusal(self.out, "was changed after it was written")
         return manifest
 
@@ -149,20 +149,20 @@ class Stage:
         return UserError(f"{path}: exists and {reason}. Write to another file, or pass --force to replace it.")
 
 
-class StageFiles:
+class StepFiles:
     """The files of a stage in the making. They appear when all is written; after an error there are none."""
 
-    def __init__(self, stage: Stage, tally: Tally | None = None) -> None:
+    def __init__(self, stage: RunStep, tally: RecordCounter | None = None) -> None:
         stage.require_inputs()
         self.stage = stage
-        self.tally = tally or Tally()
+        self.tally = tally or RecordCounter()
         self._files = ExitStack()
         self._out = self._files.enter_context(AtomicFile(stage.out))
         self._quarantine: AtomicFile | None = None
 
     def add(self, record: ReadRecord[Any]) -> None:
         """Count the record, and put it where it belongs."""
-        self.tally.note(record)
+        self.tally.add(record)
         if record.error is not None:
             # Only a record that needs the file makes it: whatever lies under this name is left alone till then.
             if self._quarantine is None:
@@ -193,21 +193,21 @@ class StageFiles:
         if stale:
             stage.quarantine_path.unlink()
         written = [stage.out] if self._quarantine is None else [stage.out, stage.quarantine_path]
-        manifest = Manifest(stage.name, stage.settings, stage.input_hashes, file_hashes(written), self.tally.counts())
+        manifest = Manifest(stage.name, stage.settings, stage.input_hashes, hash_files(written), self.tally.counts())
         manifest.write(stage.manifest_path)
 
 
-def write_together(stages: Sequence[Stage], rows: Iterable[Sequence[ReadRecord[Any]]]) -> list[Counts]:
+def write_steps(stages: Sequence[RunStep], rows: Iterable[Sequence[ReadRecord[Any]]]) -> list[Counts]:
     """Several stages in one pass: the record at each place of a row belongs to the stage at that place."""
     with ExitStack() as stack:
-        files = [stack.enter_context(StageFiles(stage)) for stage in stages]
+        files = [stack.enter_context(StepFiles(stage)) for stage in stages]
         for row in rows:
             for file, record in zip(files, row, strict=True):
                 file.add(record)
     return [file.tally.counts() for file in files]
 
 
-def refuse_shared_files(stages: Iterable[Stage]) -> None:
+def refuse_shared_files(stages: Iterable[RunStep]) -> None:
     """Raise when two stages of one command would write to the same file."""
     for first, second in combinations(stages, 2):
         for path in first.paths:
@@ -215,7 +215,7 @@ def refuse_shared_files(stages: Iterable[Stage]) -> None:
                 raise SettingError(f"{first.out} and {second.out}: both would write {path}. Name another file for one.")
 
 
-def beside(path: Path, ending: str) -> Path:
+def sibling_path(path: Path, ending: str) -> Path:
     """A file named after the whole of another's name, so that no two share it: ``a.jsonl.manifest.json``."""
     return path.parent / f"{path.name}.{ending}"
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.runs.step import beside
+from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
 
-def note_start(stage: Stage, *, force: bool = False) -> None:
+def write_start_note(stage: RunStep, *, force: bool = False) -> None:
     """Write the note of a stage; raise where other work was begun for the same result, unless forced."""
     path, work = _path(stage), stage.work
     earlier = _read(path)
@@ -37,13 +37,13 @@ def note_start(stage: Stage, *, force: bool = False) -> None:
         file.write(json.dumps({"work": work, "settings": dict(stage.settings)}, indent=2, default=str).encode() + b"\n")
 
 
-def forget_start(stage: Stage) -> None:
+def remove_start_note(stage: RunStep) -> None:
     """Remove the note of a stage whose result is written."""
     _path(stage).unlink(missing_ok=True)
 
 
-def _path(stage: Stage) -> Path:
-    return beside(stage.out, "begun.json")
+def _path(stage: RunStep) -> Path:
+    return sibling_path(stage.out, "begun.json")
 
 
 def _read(path: Path) -> dict[str, Any]:
