@@ -36,7 +36,7 @@ from eclose.stats.intervals import wilson
 from eclose.store.records.jsonl import ReadRecord
 from eclose.training.checkpoint_replies import Answered, ask
 from eclose.training.config import EClosureConfig
-from eclose.training.switch_test import switch
+from eclose.training.switch_test import score_switches
 from eclose.training.trainer import EClosureTrainer
 from eclose.world.make.families import make_families
 from tree_cost import packaged_weights
@@ -122,7 +122,7 @@ def train(experiment: Experiment, method: str, seed: int) -> None:
     (folder / "minutes.json").write_text(json.dumps((perf_counter() - started) / 60))
 
 
-def score_switches(experiment: Experiment, method: str, seed: int | None) -> None:
+def score_margins(experiment: Experiment, method: str, seed: int | None) -> None:
     """Margins of every held-out family."""
     path = experiment.folder(method, seed) / "switches.json"
     if path.is_file():
@@ -133,7 +133,7 @@ def score_switches(experiment: Experiment, method: str, seed: int | None) -> Non
     renderer = Renderer(load_tokenizer(experiment.model), ResponsePrompt(0))
     choice = choose_scoring(model)
     records = [ReadRecord(family.id, value=family) for family in experiment.held_out_families]
-    rows = switch(records, model, renderer, choice, tokens_per_forward=4_096)
+    rows = score_switches(records, model, renderer, choice, tokens_per_forward=4_096)
     margins = {row.value.family_id: dict(row.value.margins) for row in rows if row.value is not None}
     _write(path, margins)
 
@@ -182,7 +182,7 @@ def run(experiment: Experiment) -> None:
     for method, seed in systems(experiment):
         if seed is not None:
             train(experiment, method, seed)
-        score_switches(experiment, method, seed)
+        score_margins(experiment, method, seed)
         if experiment.answered:
             ask_for_answers(experiment, method, seed)
         print(f"{experiment.profile} {method} {seed or ''} done", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.response import Response, Source
 from eclose.errors import SettingError, UserError
-from eclose.generation import GenerateSettings, forecast, incomplete, plan
+from eclose.generation import GenerateSettings, count_incomplete, forecast, plan
 from eclose.models.adapter_check import refuse_idle_adapter
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.dialect import Dialect
@@ -24,7 +24,7 @@ from eclose.models.resolve import LocalModelRef, ServedModelRef, find_model
 from eclose.protocol.response_prompt import Order, ResponsePrompt
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.server.chat_requests import BadRequest
-from eclose.world.server.chat_requests import Reply as Said
+from eclose.world.server.chat_requests import ScriptedReply as Said
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_what_is_incomplete_is_kept_and_counted_and_a_refusal_is_set_aside(tmp_p
     with server(lambda request: said[asked(request)]) as model:
         done = generate(tmp_path / "a.jsonl", model, tmp_path / "run")
         assert paid(model) == len(REPLIES)
-    assert incomplete(done) == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
+    assert count_incomplete(done) == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
     assert done.manifest.counts.rejected == {"generate: refusal": 1}
     found = {one.instance_id: one for one in responses(tmp_path / "run")}
     assert [found[id_].answer for id_ in ids if id_ in found] == ["x", "x", None, None, None, None, None, "x"]
@@ -340,7 +340,7 @@ def test_an_adapter_that_says_something_else_is_applied(adapted, base):
     ],
 )
 def test_an_adapter_that_cannot_be_told_from_its_base_is_refused(adapted, base):
-    with pytest.raises(UserError, match="the adapter is not applied"):
+    with pytest.raises(UserError, match="the server does not apply the adapter"):
         asyncio.run(refuse_idle_adapter(adapted, base))
 
 
@@ -358,7 +358,7 @@ def test_a_served_adapter_is_proved_before_anything_is_asked(instances, tmp_path
             assert responses(tmp_path / "run")[0].source.method == "tuned"
             assert done.manifest.settings["base_model"] == "plain"
         else:
-            with pytest.raises(UserError, match="the adapter is not applied"):
+            with pytest.raises(UserError, match="the server does not apply the adapter"):
                 generate(instances, model, tmp_path / "run", model=found)
             assert paid(model) == 3
 
@@ -404,7 +404,7 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     done = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))
     assert sum(sizes) == 12
     assert len(sizes) <= 3
-    assert incomplete(done) == {"cut_off": 12}
+    assert count_incomplete(done) == {"cut_off": 12}
     assert {one.source.model for one in responses(tmp_path / "run")} == {"tiny"}
     engine = done.manifest.calls["engine"]
     assert (engine["engine"], engine["dtype"]) == ("transformers", "float32")
@@ -446,7 +446,7 @@ def test_an_adapter_is_asked_as_it_was_trained(tmp_path, weights, adapter):
         "--out",
         tmp_path / "r",
     ]
-    with pytest.raises(SettingError, match="A model is asked as it was trained: leave the flag out"):
+    with pytest.raises(SettingError, match="An adapter is prompted as it was trained: leave the flag out"):
         CliRunner().invoke(app, [*map(str, words), "--demonstrations", "2"], catch_exceptions=False)
     done = CliRunner().invoke(app, [*map(str, words), "--max-new-tokens", "4"], catch_exceptions=False)
     assert "without an answer: 2 responses (cut_off 2)" in done.stdout
@@ -487,7 +487,7 @@ def test_how_models_are_named(tmp_path, weights):
         find_model("vllm/q", adapter=tmp_path, environ={})
     with pytest.raises(SettingError, match="loaded here"):
         find_model(str(weights), base_model="b")
-    with pytest.raises(SettingError, match="asked without"):
+    with pytest.raises(SettingError, match="prompted without"):
         generating.generate(tmp_path, None, tmp_path / "r", GenerateSettings(thinking=True), model=found)
 
 

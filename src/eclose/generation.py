@@ -1,8 +1,8 @@
-"""Let a model answer questions: instances in, responses out, each with its trace, its answer and the raw completion.
+"""Generation of responses: a model answers questions over passages, each with a trace, an answer and a raw completion.
 
 The protocol of appendix A.2: the structured prompt, greedy decoding, one completion for each input, inputs in the order
-of their ids. A generation without a finished answer is kept and counted, not asked again. A run may be killed at any
-moment; the same call goes on, and what was answered is not asked, or paid, twice.
+of their ids. A completion without an answer is kept and counted, not requested again. A run may be killed at any
+moment; the same call continues it, and no completion is requested or paid for twice.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.benchmarks.layouts import Format
-from eclose.benchmarks.load import detect_file, scan_instances
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.load import detect_layout, scan_instances
 from eclose.calls.budget import CostEstimate, estimate_cost
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelRun, RunObserver, RunResult, find_model_price, observe_nothing, run_models
@@ -24,6 +24,7 @@ from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import SettingError
+from eclose.models.adapter_recipe import agree_on_setting, same_weights
 from eclose.models.interface import ChatModel, Decoding, FinishReason, Reply, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model
@@ -42,43 +43,67 @@ if TYPE_CHECKING:
 
 JOB = "generate"
 REFUSAL = "refusal"
-_SAID = frozenset({FailureKind.LENGTH, FailureKind.EMPTY})
-"""What is no failure here: the model answered, and what it said is an incomplete generation."""
+_INCOMPLETE_KINDS = frozenset({FailureKind.LENGTH, FailureKind.EMPTY})
+"""Failures that are incomplete completions: the model replied, and the reply is kept without an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateSettings:
-    """What is asked and how the reply is drawn: everything that decides the responses, apart from model and questions.
+    """Settings of the prompt and of decoding: everything that determines the responses besides model and questions.
 
     The defaults are the paper's.
+
+    Attributes:
+        demonstrations: Worked examples in the prompt; None for as many as the adapter was trained with, or 2.
+        order: What comes first in the prompt; None for the order of the adapter's training, or evidence first.
+        max_new_tokens: Longest reply in tokens.
+        max_length: Most tokens of prompt and reply together, for weights in this process; servers have their own limit.
+        thinking: Whether a model that can think does so; None is off on your own servers, else the provider's default.
+        limit: Number of questions to answer, the first by id; None for all.
+        format: Layout of the file of questions.
+
+    Example:
+        >>> eclose.GenerateSettings(max_new_tokens=512).prompt.demonstrations
+        2
     """
 
-    demonstrations: int = 2
-    order: Order = Order.EVIDENCE_FIRST
+    demonstrations: int | None = None
+    order: Order | None = None
     max_new_tokens: int = 1_024
     max_length: int = 8_192
-    """Most tokens of prompt and reply together, for a model that is loaded here. A server has a limit of its own."""
     thinking: bool | None = None
-    """Whether a model that can think shall; None is off where the server is one's own, else left to the provider."""
     limit: int | None = None
-    """Only so many questions, the first by id."""
-    format: Format = Format.AUTO
+    format: RecordLayout = RecordLayout.AUTO
 
     @property
     def prompt(self) -> ResponsePrompt:
-        """What precedes a question."""
-        return ResponsePrompt(self.demonstrations, self.order)
+        """The prompt before a question."""
+        demonstrations = 2 if self.demonstrations is None else self.demonstrations
+        return ResponsePrompt(demonstrations, self.order or Order.EVIDENCE_FIRST)
+
+    def as_trained(self, recipes: Mapping[str, Mapping[str, Any]]) -> GenerateSettings:
+        """Return the settings with demonstrations and order of the adapters' recipes.
+
+        Raises:
+            SettingError: The settings contradict a recipe, or two recipes contradict each other.
+        """
+        order = agree_on_setting("order", self.order.value if self.order else None, recipes)
+        return replace(
+            self,
+            demonstrations=agree_on_setting("demonstrations", self.demonstrations, recipes),
+            order=None if order is None else Order(order),
+        )
 
 
-def incomplete(done: RunResult) -> Mapping[str, int]:
-    """Generations without a submitted answer, by reason; part of the accepted."""
-    found: Mapping[str, int] = done.manifest.calls["incomplete"]
-    return found
+def count_incomplete(result: RunResult) -> Mapping[str, int]:
+    """Return the numbers of responses without a submitted answer, by reason; they are part of the accepted ones."""
+    counts: Mapping[str, int] = result.manifest.calls["incomplete"]
+    return counts
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run before it is begun: who is asked what, and where it goes."""
+    """A generation run before it starts: the model, the settings, and the step that writes the responses."""
 
     model: ModelRef
     settings: GenerateSettings
@@ -86,26 +111,26 @@ class Plan:
     _system: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Responses of one system have a part of their ids in common, whatever file their questions came from."""
-        object.__setattr__(self, "_system", content_hash(_deciding(self.model, self.settings))[7:19])
+        """Derive the part of the ids that all responses of one system share, for any file of questions."""
+        object.__setattr__(self, "_system", content_hash(_system_identity(self.model, self.settings))[7:19])
 
     @property
     def decoding(self) -> Decoding:
-        """How a reply is drawn."""
+        """Decoding settings of a completion."""
         return _decoding(self.model, self.settings)
 
     def spool(self) -> SortedSpool[Instance]:
-        """The questions in the order of their ids."""
-        layout = Format(self.stage.settings["format"])
-        return SortedSpool(Instance, scan_instances(self.stage.inputs[0], format=layout), limit=self.settings.limit)
+        """Open the questions in the order of their ids."""
+        layout = RecordLayout(self.stage.settings["format"])
+        return SortedSpool(Instance, scan_instances(self.stage.inputs[0], layout=layout), limit=self.settings.limit)
 
     def request(self, instance: Instance) -> Request:
-        """What is asked."""
+        """Return the request for one question."""
         prompt = self.settings.prompt
         return Request(tuple(prompt.messages(instance.question, instance.evidence)), self.decoding)
 
     def response(self, instance: Instance, reply: Reply) -> Response:
-        """What was said."""
+        """Return the response that a reply is parsed into."""
         source: Source = self.model.source
         return Response.from_completion(
             f"{instance.id}-{self._system}",
@@ -118,10 +143,82 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refusal as it is shown beside the responses."""
+    """A refusal of the model, as written beside the responses."""
 
     problem: str
     raw: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLabels:
+    """Backbone, training method and training seed that responses name as their source, where the caller gives them."""
+
+    backbone: str | None = None
+    method: str | None = None
+    training_seed: int | None = None
+
+
+def find_generator(
+    name: str,
+    *,
+    adapter: Path | None = None,
+    base_model: str | None = None,
+    revision: str | None = None,
+    dtype: str = "auto",
+    recipes: Mapping[str, dict[str, Any]] | None = None,
+    labels: SourceLabels | None = None,
+    base_url: str | ServerAddress | None = None,
+    keyless: bool = False,
+) -> ModelRef:
+    """Find the model that generates, with the source that its responses name.
+
+    Args:
+        name: ``provider/model``, a base URL, a folder of weights, or ``vllm:NAME``.
+        adapter: Folder of an adapter for weights in this process.
+        base_model: For a served adapter: the served name of the model below it.
+        revision: Commit of a model on the hub.
+        dtype: Precision of weights in this process.
+        recipes: The adapter's recipe by the path it was read from.
+        labels: Source of the responses, where it is not in a recipe.
+        base_url: Address of an OpenAI-compatible server.
+        keyless: Whether nothing will be sent, so that no API key is needed.
+
+    Raises:
+        SettingError: The labels contradict the recipe.
+    """
+    recipes, labels = recipes or {}, labels or SourceLabels()
+    if adapter is not None:
+        weights = name.removeprefix("vllm:").removeprefix("transformers:")
+        agree_on_setting("model", weights, recipes, same=same_weights)
+    model = find_model(
+        name,
+        base_url=base_url,
+        keyless=keyless,
+        adapter=adapter,
+        recipe=next(iter(recipes.values()), {}),
+        base_model=base_model,
+        revision=revision,
+        dtype=dtype,
+    )
+    if isinstance(model, ServedModelRef | LocalModelRef) and labels != SourceLabels():
+        model = replace(model, known_source=_labelled_source(model.source, labels, recipes))
+    return model
+
+
+def _labelled_source(source: Source, labels: SourceLabels, recipes: Mapping[str, dict[str, Any]]) -> Source:
+    """Return the source with the caller's labels; raise where one contradicts a recipe."""
+    if labels.training_seed is not None and (labels.method or source.method) is None:
+        raise SettingError("--training-seed: an untrained model has none. Name the training method with --method.")
+    trained = {
+        path: {"method": source.method, "training-seed": source.seed} for path, recipe in recipes.items() if recipe
+    }
+    seed = labels.training_seed
+    return replace(
+        source,
+        model=labels.backbone or source.model,
+        method=agree_on_setting("method", labels.method, trained) or source.method,
+        seed=source.seed if seed is None else agree_on_setting("training-seed", seed, trained),
+    )
 
 
 async def plan(
@@ -133,33 +230,36 @@ async def plan(
     deadline: float = 120.0,
     replay: bool = False,
 ) -> Plan:
-    """What is to be done. A server is asked for its model's name where only its address is given."""
+    """Plan a run; where only the address of a server is given, the server is asked for the name of its model."""
     settings = settings or GenerateSettings()
     model = find_model(model) if isinstance(model, str) else model
     if isinstance(model, ServedModelRef):
         if replay and not model.route.model:
-            raise SettingError("a replay asks nobody, not even for a model's name. Name the model beside the base URL.")
-        model = await model.settled(deadline)
+            raise SettingError(
+                "a replay sends nothing, not even to learn the name of a model. Name the model beside the base URL."
+            )
+        model = await model.with_model_name(deadline)
     elif settings.thinking:
-        raise SettingError("thinking: a model in this process is asked without. Use a server for it.")
+        raise SettingError("thinking: weights in this process are prompted without it. Use a server.")
     elif isinstance(model, LocalModelRef):
         model = replace(model, context=settings.max_length)
     path = Path(instances)
-    layout = detect_file(path) if settings.format is Format.AUTO else settings.format
-    told = _deciding(model, settings) | {
+    layout = detect_layout(path) if settings.format is RecordLayout.AUTO else settings.format
+    identity = _system_identity(model, settings) | {
         "source": asdict(model.source),
         "limit": settings.limit,
         "format": layout.value,
     }
-    return Plan(model, settings, RunStep("generate", told, (path,), Path(out) / RESPONSES))
+    return Plan(model, settings, RunStep("generate", identity, (path,), Path(out) / RESPONSES))
 
 
-def _deciding(model: ModelRef, settings: GenerateSettings) -> dict[str, Any]:
+def _system_identity(model: ModelRef, settings: GenerateSettings) -> dict[str, Any]:
+    """Return what determines the responses of a system: model, prompt and decoding."""
     return {
         **model.identity,
         "prompt": settings.prompt.hash,
-        "demonstrations": settings.demonstrations,
-        "order": settings.order.value,
+        "demonstrations": settings.prompt.demonstrations,
+        "order": settings.prompt.order.value,
         "decoding": _decoding(model, settings).plain,
     }
 
@@ -170,13 +270,13 @@ def _decoding(model: ModelRef, settings: GenerateSettings) -> Decoding:
 
 
 def forecast(plan: Plan, calls: CallSettings | None = None) -> CostEstimate:
-    """Calls, tokens and cost, before anything is sent. What a ledger already holds is not taken off."""
+    """Estimate calls, tokens and cost before anything is sent; replies in the ledger are not deducted."""
     price = find_model_price(plan.model, replace(calls or CallSettings(), unpriced=True, budget=None))
     with plan.spool() as spool:
-        return estimate_cost((plan.request(one.value) for one in spool if one.value is not None), price)
+        return estimate_cost((plan.request(record.value) for record in spool if record.value is not None), price)
 
 
-async def generate(
+async def generate_responses(
     instances: Path | str,
     model: ModelRef | str,
     out: Path | str,
@@ -191,27 +291,33 @@ async def generate(
 ) -> RunResult:
     """Write ``responses.jsonl`` into a folder, with its manifest and what was set aside, and the questions beside it.
 
-    What the flags mean says ``chat.inquiry.inquire``.
+    ``calls.run.run_models`` explains the options.
     """
-    calls = one_completion(calls)
+    calls = single_attempt(calls)
     planned = await plan(instances, model, out, settings, deadline=calls.deadline, replay=replay)
-    inquiry = inquiry_of(planned, force=force)
     return await run_models(
-        inquiry, [planned.model], calls, ledger=ledger, retry=retry, replay=replay, force=force, watch=watch
+        model_run(planned, force=force),
+        [planned.model],
+        calls,
+        ledger=ledger,
+        retry=retry,
+        replay=replay,
+        force=force,
+        watch=watch,
     )
 
 
-def one_completion(calls: CallSettings | None) -> CallSettings:
-    """One completion for each input: a bad answer is an answer."""
+def single_attempt(calls: CallSettings | None) -> CallSettings:
+    """Return the call settings with one completion for each input: a malformed completion is a response."""
     return replace(calls or CallSettings(), semantic_attempts=1)
 
 
-def inquiry_of(planned: Plan, *, force: bool = False) -> ModelRun[Instance]:
-    """What is asked of the model about every question."""
+def model_run(planned: Plan, *, force: bool = False) -> ModelRun[Instance]:
+    """Return the run that requests one completion for every question."""
 
-    def jobs(asked: ChatModel) -> list[Job[Instance, Response]]:
+    def jobs(model: ChatModel) -> list[Job[Instance, Response]]:
         async def respond(instance: Instance) -> Response | Rejection:
-            return await answer(asked, planned, instance)
+            return await answer(model, planned, instance)
 
         return [Job(JOB, respond, Response)]
 
@@ -222,7 +328,7 @@ def inquiry_of(planned: Plan, *, force: bool = False) -> ModelRun[Instance]:
     return ModelRun(planned.stage, planned.spool, lambda instance: instance.id, jobs, notes, copy)
 
 
-async def make_inquiry(
+async def make_model_run(
     instances: Path,
     model: str,
     base_url: str | ServerAddress | None,
@@ -232,19 +338,19 @@ async def make_inquiry(
     *,
     force: bool,
 ) -> tuple[ModelRun[Instance], list[ModelRef]]:
-    """The same on any machine, from what can be sent to it."""
+    """Build the run from values that can be sent to a worker on another machine."""
     planned = await plan(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
-    return inquiry_of(planned, force=force), [planned.model]
+    return model_run(planned, force=force), [planned.model]
 
 
 def _copy_questions(planned: Plan, *, force: bool) -> None:
-    """Copy the questions beside the responses, before any is asked, so that judging needs the folder alone.
+    """Copy the questions beside the responses before the first request, so that judging needs the folder alone.
 
     The copy is of the file as it is at the start: a change during the run is refused when the responses are written.
     """
     settings = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
     copy = RunStep("generate instances", settings, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))
-    if copy.out.resolve() == planned.stage.inputs[0].resolve() or copy.finished(force=force) is not None:
+    if copy.out.resolve() == planned.stage.inputs[0].resolve() or copy.claim(force=force) is not None:
         return
     with planned.spool() as spool:
         copy.write(spool)
@@ -253,7 +359,7 @@ def _copy_questions(planned: Plan, *, force: bool) -> None:
 async def _incomplete(ledger: Ledger) -> dict[str, int]:
     """Count the generations without a submitted answer, by reason."""
     reasons: Counter[str] = Counter()
-    async for outcome in ledger.outcomes(JOB):
+    async for outcome in ledger.read_outcomes(JOB):
         if outcome.kind == "accepted" and (why := decode_outcome(Response, outcome).incomplete) is not None:
             reasons[why.value] += 1
     return dict(sorted(reasons.items()))
@@ -293,13 +399,13 @@ def _device() -> str:
 
 
 async def answer(model: ChatModel, plan: Plan, instance: Instance) -> Response | Rejection:
-    """One question to one model. What was cut off or empty is a response without an answer, a refusal is none."""
+    """Request one completion. A truncated or empty one is a response without an answer; a refusal is rejected."""
     try:
         reply = await model.complete(plan.request(instance))
     except CallFailure as failure:
         if failure.kind is FailureKind.REFUSAL:
             return Rejection(REFUSAL, Refused(failure.problem, failure.raw))
-        if failure.kind not in _SAID or failure.reply is None:
+        if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
             raise
         reply = failure.reply
     return plan.response(instance, reply)

@@ -221,7 +221,7 @@ def test_two_processes_speak_with_one_voice(two):
 @pytest.mark.parametrize(("begun", "resumed"), [(2, 2), (1, 2), (2, 1)])
 def test_any_number_of_processes_goes_on_where_any_other_stopped(run, one, two, tmp_path, begun, resumed):
     out, said = run(resumed, stopped(two[0] if begun == 2 else one, tmp_path))
-    assert f"went on from {out}/checkpoint-2" in said
+    assert f"resumed from {out}/checkpoint-2" in said
     assert "update 2/6" not in said
     assert_same(out, one, **ROUNDING)
 
@@ -260,7 +260,7 @@ def test_a_sharded_model_is_scored_alike_by_a_mask(one, sharded):
 @pytest.mark.slow
 def test_a_sharded_run_goes_on_where_it_stopped(sharded, one, two_sharded, tmp_path):
     out, said = sharded(stopped(two_sharded, tmp_path))
-    assert "went on from" in said
+    assert "resumed from" in said
     assert "update 2/6" not in said
     assert_same(out, one, **SHARDED_ROUNDING)
 

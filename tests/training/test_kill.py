@@ -15,7 +15,7 @@ pytest.importorskip("peft")
 from safetensors.torch import load_file
 
 from eclose.training.recipe import read_recipe
-from eclose.training.run import train
+from eclose.training.run import run_training
 
 RECIPE = """
 model: {model}
@@ -86,7 +86,7 @@ def trajectory_of(out):
 @pytest.mark.slow
 def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    train(family_file, read_recipe(recipe, {}), whole)
+    run_training(family_file, read_recipe(recipe, {}), whole)
 
     # Between two checkpoints, in the middle of an epoch.
     killed_when(command(broken), (broken / "checkpoint-2" / "complete.json").exists)
@@ -95,7 +95,7 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     torn = broken / "checkpoint-6"
     killed_when(command(broken), (torn / "adapter_model.safetensors").exists)
     told = finished(command(broken))
-    assert "went on from" in told
+    assert "resumed from" in told
     assert (broken / "adapter" / "adapter_model.safetensors").read_bytes() == (
         whole / "adapter" / "adapter_model.safetensors"
     ).read_bytes()

@@ -16,12 +16,12 @@ from eclose.protocol.response_prompt import Order, completion_text, read_input
 from eclose.stats.rates import Rate
 from eclose.training.checkpoint_replies import Answered, Asked, ask
 from eclose.training.checkpoints import Candidate, find_candidates, keep_adapter
-from eclose.training.select import Accuracy, Origin, Scored, Selection, Settings, read_origin, select
+from eclose.training.select import Accuracy, Origin, Scored, Selection, SelectionSettings, read_origin, select_checkpoint
 from eclose.world.make.families import make_families
 
 GOLD, EVIDENCE, QUESTION = ViewKind
 FAMILIES = list(islice(make_families("2wiki", 5), 4))
-SETTINGS = Settings(Origin("some/model"), "transformers")
+SETTINGS = SelectionSettings(Origin("some/model"), "transformers")
 
 
 def views(family):
@@ -81,7 +81,7 @@ BEST_IS_10 = {5: right(4, 0, 0), 10: right(2, 4, 2), 20: right(4, 1, 0)}
 
 
 def chosen_by(run, model, **more):
-    return select(run, FAMILIES, SETTINGS, lambda: model, **more)
+    return select_checkpoint(run, FAMILIES, SETTINGS, lambda: model, **more)
 
 
 def test_the_score_is_half_and_two_quarters(run):
@@ -123,7 +123,7 @@ def test_aliases_belong_to_the_original_answer_alone(run):
             return "1. So it is.\nFinal answer: Also Known As"
 
     known = [replace(family, source=replace(family.source, aliases=("also known as",))) for family in FAMILIES]
-    selection = select(run, known, SETTINGS, lambda: Alias({}))
+    selection = select_checkpoint(run, known, SETTINGS, lambda: Alias({}))
     assert selection.chosen.accuracy.rates == {GOLD: Rate(4, 4), EVIDENCE: Rate(0, 4), QUESTION: Rate(0, 4)}
 
 
@@ -179,7 +179,7 @@ def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advic
     chosen_by(run, Model(BEST_IS_10))
     assert (run / "selected").is_dir()
     short = replace(SETTINGS, max_new_tokens=80)
-    selection = select(run, FAMILIES, short, lambda: silent(finish), force=True)
+    selection = select_checkpoint(run, FAMILIES, short, lambda: silent(finish), force=True)
     assert not selection.answered
     assert not (run / "selected").exists()  # that of the selection before
     record = json.loads((run / "selection.json").read_text())
@@ -199,7 +199,7 @@ def test_a_doubtful_selection_says_why(run):
             self.count = getattr(self, "count", 0) + 1
             return text if self.count % 4 == 0 else "1. I wonder."
 
-    selection = select(run, FAMILIES, replace(SETTINGS, max_new_tokens=9), lambda: Terse(BEST_IS_10), force=True)
+    selection = select_checkpoint(run, FAMILIES, replace(SETTINGS, max_new_tokens=9), lambda: Terse(BEST_IS_10), force=True)
     assert selection.answered
     assert selection.warning == f"9 of 12 replies of {selection.chosen.candidate.folder.name} submitted no answer"
     assert json.loads((run / "selection.json").read_text())["warning"] == selection.warning
@@ -324,7 +324,7 @@ def not_loaded():
 def test_a_finished_selection_needs_no_model_and_changes_nothing(run):
     chosen_by(run, Model(BEST_IS_10))
     files = {path: (path.read_bytes(), path.stat().st_ino) for path in run.rglob("*") if path.is_file()}
-    assert select(run, FAMILIES, SETTINGS, not_loaded).chosen.candidate.step == 10
+    assert select_checkpoint(run, FAMILIES, SETTINGS, not_loaded).chosen.candidate.step == 10
     now = {path: (path.read_bytes(), path.stat().st_ino) for path in run.rglob("*") if path.is_file()}
     for path in files:
         assert now[path][0] == files[path][0]
@@ -353,31 +353,31 @@ def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     [
         (replace(SETTINGS, max_new_tokens=64), "max_new_tokens"),
         (replace(SETTINGS, engine="vllm"), "engine, versions"),
-        (Settings(Origin("other/model"), "transformers"), "model"),
-        (Settings(Origin("some/model", order=Order.QUESTION_FIRST), "transformers"), "order, prompt"),
+        (SelectionSettings(Origin("other/model"), "transformers"), "model"),
+        (SelectionSettings(Origin("some/model", order=Order.QUESTION_FIRST), "transformers"), "order, prompt"),
     ],
 )
 def test_other_settings_are_refused_unless_forced(run, settings, names):
     chosen_by(run, Model(BEST_IS_10))
     with pytest.raises(UserError, match=rf"with other {names}(, families)?\. Pass --force"):
-        select(run, FAMILIES, settings, not_loaded)
+        select_checkpoint(run, FAMILIES, settings, not_loaded)
     other = Model({5: right(0, 0, 0), 10: right(0, 0, 0), 20: right(1, 1, 1)})
-    assert select(run, FAMILIES, settings, lambda: other, force=True).chosen.candidate.step == 20
+    assert select_checkpoint(run, FAMILIES, settings, lambda: other, force=True).chosen.candidate.step == 20
     assert other.asked == [5, 10, 20]
     # And back: the replies of before are still there.
-    assert select(run, FAMILIES, SETTINGS, not_loaded, force=True).chosen.candidate.step == 10
+    assert select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True).chosen.candidate.step == 10
 
 
 def test_other_families_are_refused_unless_forced(run):
     chosen_by(run, Model(BEST_IS_10))
     with pytest.raises(UserError, match="with other families"):
-        select(run, FAMILIES[:3], SETTINGS, not_loaded)
+        select_checkpoint(run, FAMILIES[:3], SETTINGS, not_loaded)
 
 
 def test_what_counts_as_right_is_judged_anew(run):
     chosen_by(run, Model(BEST_IS_10))
     known = [replace(family, source=replace(family.source, aliases=("nobody at all",))) for family in FAMILIES]
-    selection = select(run, known, SETTINGS, not_loaded)
+    selection = select_checkpoint(run, known, SETTINGS, not_loaded)
     assert [one.accuracy.rates[GOLD] for one in selection.scored] == [Rate(4, 4)] * 3
     lines = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
     assert all(line["correct"] for line in lines if line["view"] == "Gold")
@@ -387,14 +387,14 @@ def test_damaged_files_are_sentences(run):
     chosen_by(run, Model(BEST_IS_10))
     (run / "selection.json").write_text("{")
     with pytest.raises(UserError, match="Move it away, or pass --force"):
-        select(run, FAMILIES, SETTINGS, not_loaded)
+        select_checkpoint(run, FAMILIES, SETTINGS, not_loaded)
     replies = run / "selection.replies.jsonl"
     replies.write_text(replies.read_text()[:-30])
     with pytest.raises(UserError, match="line 36"):
-        select(run, FAMILIES, SETTINGS, not_loaded, force=True)
+        select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True)
     replies.write_text('{"some": "thing"}\n')
     with pytest.raises(UserError, match="line 1: is no reply of a selection"):
-        select(run, FAMILIES, SETTINGS, not_loaded, force=True)
+        select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True)
 
 
 def test_a_family_that_is_too_long_is_named(run):
@@ -423,7 +423,7 @@ def test_candidates_are_finished_and_in_order(run, tmp_path):
 
 def test_no_families_no_selection(run):
     with pytest.raises(UserError, match="no family to compare checkpoints on"):
-        select(run, [], SETTINGS, not_loaded)
+        select_checkpoint(run, [], SETTINGS, not_loaded)
 
 
 def test_the_recipe_says_how_to_ask(run):

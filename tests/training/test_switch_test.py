@@ -19,7 +19,7 @@ from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores, side_name
 from eclose.stats.intervals import wilson
 from eclose.store.records.jsonl import ReadRecord, decode, encode
-from eclose.training.switch_test import TOO_LONG, FamilySwitch, contrasts, margin_name, switch, switch_rates
+from eclose.training.switch_test import TOO_LONG, FamilySwitch, contrasts, margin_name, score_switches, switch_rates
 from eclose.world.make.families import make_families
 
 S, T, C = Edge
@@ -246,7 +246,7 @@ def run(scored, families, **settings):
     model, renderer, choice = scored
     renderer = settings.pop("renderer", renderer)
     records = [one if isinstance(one, ReadRecord) else ReadRecord(one.id, value=one) for one in families]
-    return list(switch(records, model, renderer, choice, **settings))
+    return list(score_switches(records, model, renderer, choice, **settings))
 
 
 def plain_mean(model, tokenizer, before, *parts):

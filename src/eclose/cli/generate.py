@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
     Asking,
     Engine,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from eclose.calls.run import RunResult
     from eclose.core.response import Source
     from eclose.generation import GenerateSettings
-    from eclose.models.openai.endpoint import ServerAddress
     from eclose.models.resolve import ModelRef
 
 
@@ -94,7 +93,7 @@ def generate(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only so many questions, the first by id.", show_default=False)
     ] = None,
-    layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
     engine: EngineName = Engine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
@@ -119,145 +118,63 @@ def generate(
     ECLOSE_MODEL, ECLOSE_BUDGET and ECLOSE_LEDGER, in the environment or in .env.
     """
     from eclose.errors import SettingError
-    from eclose.generation import GenerateSettings, make_inquiry, one_completion
-    from eclose.generation import generate as run
+    from eclose.generation import (
+        GenerateSettings,
+        SourceLabels,
+        find_generator,
+        generate_responses,
+        make_model_run,
+        single_attempt,
+    )
+    from eclose.models.adapter_recipe import find_recipes
 
-    recipes = _recipes(adapter, adapter_recipe)
-    said = _Said(backbone, method, training_seed)
-    found = _model(
+    recipes, labels = find_recipes(adapter, adapter_recipe), SourceLabels(backbone, method, training_seed)
+    generator = find_generator(
         model,
-        adapter,
-        base_model,
-        revision,
-        dtype,
-        recipes,
-        said,
+        adapter=adapter,
+        base_model=base_model,
+        revision=revision,
+        dtype=dtype,
+        recipes=recipes,
+        labels=labels,
         base_url=asking.base_url,
         keyless=asking.sends_nothing,
     )
-    count, first = _as_trained(recipes, demonstrations, order)
+    _warn_of_unknown_seed(generator.source)
     settings = GenerateSettings(
-        demonstrations=count,
-        order=first,
+        demonstrations=demonstrations,
+        order=order,
         max_new_tokens=max_new_tokens,
         max_length=max_length,
         thinking=thinking,
         limit=limit,
         format=layout,
-    )
+    ).as_trained(recipes)
     if asking.dry_run:
-        asyncio.run(_forecast(instances, found, out, settings, asking.calls))
+        asyncio.run(_forecast(instances, generator, out, settings, asking.calls))
         return
     if engine is Engine.RAY:
-        if adapter is not None or base_model is not None or recipes or said != _Said() or asking.replay:
+        if adapter is not None or base_model is not None or recipes or labels != SourceLabels() or asking.replay:
             raise SettingError(
-                "--engine ray asks a model that is served, as it is: no --adapter, --base-model, --adapter-recipe, "
+                "--engine ray calls a served model as it is: no --adapter, --base-model, --adapter-recipe, "
                 "--backbone, --method, --training-seed or --replay."
             )
-        where = (instances, model, asking.base_url, out)
-        made = partial(make_inquiry, *where, settings, asking.calls.deadline, force=asking.force)
-        done = run_on_workers(made, one_completion(asking.calls), asking, workers, ray_address)
+        arguments = (instances, model, asking.base_url, out)
+        make_run = partial(make_model_run, *arguments, settings, asking.calls.deadline, force=asking.force)
+        result = run_on_workers(make_run, single_attempt(asking.calls), asking, workers, ray_address)
     else:
-        done = asyncio.run(run(instances, found, out, settings, asking.calls, **asking.flags))
-    _say(done)
-    raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
+        result = asyncio.run(generate_responses(instances, generator, out, settings, asking.calls, **asking.flags))
+    _print_summary(result)
+    raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
 
 
-class _Said(NamedTuple):
-    """What flags say of the responses' source."""
-
-    backbone: str | None = None
-    method: str | None = None
-    seed: int | None = None
-
-
-def _recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the adapter's recipe by where it was found; empty without an adapter."""
-    from eclose.cli.shared.adapter_recipe import RECIPE, read_recipe
-    from eclose.errors import SettingError, UserError
-
-    if adapter is not None and recipe is not None:
-        raise SettingError("--adapter and --adapter-recipe: an adapter that is loaded here has its recipe beside it.")
-    if adapter is not None:
-        return {str(adapter): read_recipe(adapter)}
-    if recipe is None:
-        return {}
-    content = read_recipe(recipe.parent if recipe.name == RECIPE else recipe)
-    if not content:
-        raise UserError(f"{recipe}: there is no {RECIPE} here. Name that file, or the folder of the training run.")
-    return {str(recipe): content}
-
-
-def _model(
-    name: str,
-    adapter: Path | None,
-    base_model: str | None,
-    revision: str | None,
-    dtype: str,
-    recipes: dict[str, dict[str, Any]],
-    said: _Said,
-    *,
-    base_url: ServerAddress,
-    keyless: bool,
-) -> ModelRef:
-    """Return the model, with the source that its responses will name."""
-    from dataclasses import replace
-
-    from eclose.cli.shared.adapter_recipe import agreed, same_model
-    from eclose.models.resolve import LocalModelRef, ServedModelRef, find_model
-
-    if adapter is not None:
-        weights = name.removeprefix("vllm:").removeprefix("transformers:")
-        agreed("model", weights, recipes, same=same_model)
-    model = find_model(
-        name,
-        base_url=base_url,
-        keyless=keyless,
-        adapter=adapter,
-        recipe=next(iter(recipes.values()), {}),
-        base_model=base_model,
-        revision=revision,
-        dtype=dtype,
-    )
-    if isinstance(model, ServedModelRef | LocalModelRef) and said != _Said():
-        model = replace(model, known_source=_source(model.source, said, recipes))
-    source = model.source
+def _warn_of_unknown_seed(source: Source) -> None:
+    """Print a note where the responses of a trained model could not be joined over seeds."""
     if source.method is not None and source.seed is None:
         say(
             f"note: the training seed of {source.method} is not known, so an experiment over seeds cannot take these "
             "responses. Give --training-seed, or --adapter-recipe for a served adapter."
         )
-    return model
-
-
-def _source(source: Source, said: _Said, recipes: dict[str, dict[str, Any]]) -> Source:
-    """Return the source with what the flags say; a flag that contradicts a recipe is refused."""
-    from dataclasses import replace
-
-    from eclose.cli.shared.adapter_recipe import agreed
-    from eclose.errors import SettingError
-
-    if said.seed is not None and (said.method or source.method) is None:
-        raise SettingError("--training-seed: a model as it is has none. Name the training method with --method.")
-    trained = {
-        where: {"method": source.method, "training-seed": source.seed} for where, recipe in recipes.items() if recipe
-    }
-    return replace(
-        source,
-        model=said.backbone or source.model,
-        method=agreed("method", said.method, trained) or source.method,
-        seed=source.seed if said.seed is None else agreed("training-seed", said.seed, trained),
-    )
-
-
-def _as_trained(
-    recipes: dict[str, dict[str, Any]], demonstrations: int | None, order: Order | None
-) -> tuple[int, Order]:
-    from eclose.cli.shared.adapter_recipe import agreed
-
-    count = agreed("demonstrations", demonstrations, recipes)
-    first = agreed("order", order.value if order else None, recipes)
-    return 2 if count is None else count, Order(first or Order.EVIDENCE_FIRST)
 
 
 async def _forecast(
@@ -267,14 +184,14 @@ async def _forecast(
 
     planned = await plan(instances, model, out, settings, deadline=calls.deadline)
     say(f"{planned.model.name}: {shown_estimate(forecast(planned, calls), calls.currency)}")
-    if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.finished():
+    if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.claim():
         say(f"{planned.stage.out}: done before, so nothing would be asked")
 
 
-def _say(done: RunResult) -> None:
-    """Where every record went, what is incomplete, what was asked."""
-    from eclose.generation import incomplete
+def _print_summary(result: RunResult) -> None:
+    """Print the counts of records, of responses without an answer, and of calls."""
+    from eclose.generation import count_incomplete
 
-    missing = incomplete(done)
+    missing = count_incomplete(result)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in missing.items())
-    say_run(done, f"without an answer: {plural(sum(missing.values()), 'response')} ({reasons})" if missing else None)
+    say_run(result, f"without an answer: {plural(sum(missing.values()), 'response')} ({reasons})" if missing else None)

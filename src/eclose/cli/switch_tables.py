@@ -1,4 +1,4 @@
-"""What ``eclose switch`` prints: tables for people, one document for programs."""
+"""Output of ``eclose switch``: tables, or one JSON document."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import typer
 from eclose.cli.shared.output import percent, percent_range, plural, print_table, say, say_written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from eclose.core.edges import Edge
     from eclose.stats.intervals import Estimate
     from eclose.stats.rates import Rate
     from eclose.store.records.counts import Counts
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
     from eclose.training.switch_test import Contrast, EdgeRates, FamilySwitch, SwitchRates
 
 FEW_FAMILIES = 20
-"""Below this, no interval over families deserves its name."""
+"""Below this number, intervals over families are too rough to rely on."""
 
 
-def say_counts(stage: Stage | None, families: Path, counts: Counts, *, again: bool) -> None:
-    """Where every record went."""
+def say_counts(stage: RunStep | None, families: Path, counts: Counts, *, again: bool) -> None:
+    """Print the counts of families by outcome."""
     if stage is not None:
         say_written(stage, counts, again=again, doubt="is this a file of families")
         return
@@ -34,14 +34,14 @@ def say_counts(stage: Stage | None, families: Path, counts: Counts, *, again: bo
 
 
 def print_rates(tables: Sequence[SwitchRates]) -> None:
-    """O, CF and SW of each edge, by dataset, with intervals and mean margins."""
+    """Print O, CF and SW of each edge, by dataset, with intervals and mean margins."""
     several = len({table.system for table in tables}) > 1
     unjudged = any(rate.unjudged for table in tables for edge in table.edges.values() for rate in _three(edge))
     heads = [*(_SYSTEM if several else ()), "dataset", "edge"]
     heads += [head for letters in ("O", "CF", "SW") for head in (f"{letters} %", "95 % interval")]
     heads += ["n", *(["unjudged"] if unjudged else []), "margin o", "margin c"]
     lines = []
-    for table in tables if _datasets(tables) > 1 else [one for one in tables if one.benchmark is not None]:
+    for table in tables if _datasets(tables) > 1 else [table for table in tables if table.benchmark is not None]:
         for edge, rates in table.edges.items():
             line = [*(_system(table) if several else ()), table.benchmark or "all", edge.value]
             line += [cell for rate in _three(rates) for cell in (percent(rate.value), percent_range(rate.wilson))]
@@ -70,8 +70,8 @@ def _three(edge: EdgeRates) -> tuple[Rate, Rate, Rate]:
     return edge.original, edge.counterfactual, edge.switched
 
 
-def print_contrasts(compared: dict[str, dict[Edge, Contrast]], tables: Sequence[SwitchRates]) -> None:
-    """One row a model; nothing where there is only one."""
+def print_contrasts(compared: Mapping[str, Mapping[Edge, Contrast]], tables: Sequence[SwitchRates]) -> None:
+    """Print one row a model; nothing for a single model."""
     if len(compared) < 2:
         return
     edges = list(next(iter(compared.values())))
@@ -90,7 +90,7 @@ def print_contrasts(compared: dict[str, dict[Edge, Contrast]], tables: Sequence[
 
 
 def _gain(gain: Estimate | None) -> tuple[str, str]:
-    """Points and their interval. Where every resample says the same, an interval would promise certainty."""
+    """Return points and their interval; a dash where all resamples agree: zero width would promise certainty."""
     if gain is None or gain.value is None:
         return "-", "-"
     interval = gain.interval
@@ -105,40 +105,41 @@ def _points(value: float) -> str:
 
 
 def say_unjudged(rows: Sequence[FamilySwitch]) -> None:
-    """Name the first family whose scores are no numbers: it is the model that is ill, not the family."""
-    ill = [row for row in rows if row.unjudged]
-    if ill:
-        name, reason = next(iter(ill[0].unjudged.items()))
-        say(f"{plural(len(ill), 'row')} with a score that is no number, such as {ill[0].family_id}: {name}, {reason}.")
+    """Print the first family whose scores are not finite: a fault of the model, not of the family."""
+    unjudged = [row for row in rows if row.unjudged]
+    if unjudged:
+        name, reason = next(iter(unjudged[0].unjudged.items()))
+        example = f"{unjudged[0].family_id}: {name}, {reason}"
+        say(f"{plural(len(unjudged), 'row')} with a score that is not finite, such as {example}.")
 
 
 def document(
     settings: dict[str, Any],
     counts: Counts,
     tables: Sequence[SwitchRates],
-    compared: dict[str, dict[Edge, Contrast]],
+    compared: Mapping[str, Mapping[Edge, Contrast]],
 ) -> dict[str, Any]:
-    """Everything as JSON: undefined is null."""
+    """Return the whole result for JSON; undefined values are null."""
     from dataclasses import asdict
 
-    def rate(one: Rate) -> dict[str, Any]:
-        return {"value": one.value, "interval": one.wilson, "hits": one.hits, "n": one.n, "unjudged": one.unjudged}
+    def rate_fields(rate: Rate) -> dict[str, Any]:
+        return {"value": rate.value, "interval": rate.wilson, "hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged}
 
     sources = {table.system: table.source for table in tables}
 
-    def source(system: str) -> dict[str, Any]:
-        known = sources[system]
-        return dict.fromkeys(("model", "method", "seed")) if known is None else asdict(known)
+    def source_fields(system: str) -> dict[str, Any]:
+        source = sources[system]
+        return dict.fromkeys(("model", "method", "seed")) if source is None else asdict(source)
 
     groups = [
         {
             "system": table.system,
-            **source(table.system),
+            **source_fields(table.system),
             "benchmark": table.benchmark,
             "families": table.families,
             "edges": {
                 edge.value: {
-                    **{name: rate(one) for name, one in zip(("O", "CF", "SW"), _three(rates), strict=True)},
+                    **{name: rate_fields(rate) for name, rate in zip(("O", "CF", "SW"), _three(rates), strict=True)},
                     "margins": {direction.value: value for direction, value in rates.margins.items()},
                 }
                 for edge, rates in table.edges.items()
@@ -149,14 +150,14 @@ def document(
     contrasts = [
         {
             "system": system,
-            **source(system),
+            **source_fields(system),
             "edges": {
                 edge.value: {
-                    "rate": one.rate.value,
-                    "gain": one.gain.value if one.gain else None,
-                    "interval": one.gain.interval if one.gain else None,
+                    "rate": contrast.rate.value,
+                    "gain": contrast.gain.value if contrast.gain else None,
+                    "interval": contrast.gain.interval if contrast.gain else None,
                 }
-                for edge, one in row.items()
+                for edge, contrast in row.items()
             },
         }
         for system, row in compared.items()

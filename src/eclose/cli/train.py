@@ -1,4 +1,4 @@
-"""``eclose train``: families to an adapter."""
+"""``eclose train``: train an adapter on counterfactual families."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 from eclose.cli.shared.output import plural, say
 
 if TYPE_CHECKING:
-    from eclose.training.run import Trained
+    from eclose.training.run import TrainingResult
 
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
-_NAMED = 3
+_EXAMPLES = 3
 
 
 def train(
@@ -21,13 +21,17 @@ def train(
     families: Annotated[Path, typer.Argument(help="Families to train on, JSON Lines.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
     recipe: Annotated[
-        Path | None, typer.Option(help="Settings as YAML; flags come before it.", show_default=False)
+        Path | None, typer.Option(help="File of settings (YAML); flags take precedence.", show_default=False)
     ] = None,
     development: Annotated[
-        Path | None, typer.Option(help="Families to evaluate on with every checkpoint.", show_default=False)
+        Path | None, typer.Option(help="Families to evaluate every checkpoint on, JSON Lines.", show_default=False)
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of order, edits and the adapter's first values.  [default: 42]")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Seed of the order of families, the choice of edits and the adapter's initial values.  [default: 42]",
+        ),
     ] = None,
 ) -> None:
     """Train an adapter on families, each in one forward where the model allows it.
@@ -53,27 +57,27 @@ def train(
     if str(families).startswith("-"):
         # Settings are not known here, so what follows one might be its value or the families.
         raise SettingError(f"{families}: settings come after the families. Write eclose train FAMILIES {families} ...")
-    from eclose.training.recipe import flags, read_recipe
-    from eclose.training.run import train as run
+    from eclose.training.api import train as train_families
+    from eclose.training.recipe import flags
 
     settings = {**flags(context.args), **({} if seed is None else {"seed": seed})}
-    result = run(families, read_recipe(recipe, settings), out, development)
-    _tell(result)
+    _print_result(train_families(families, out=out, recipe=recipe, development=development, **settings))
 
 
-def _tell(result: Trained) -> None:
+def _print_result(result: TrainingResult) -> None:
+    """Print the adapter, the counts of families and the last figures; one process of several does."""
     from eclose.training.run import is_first_process
 
     if not is_first_process():
         return
     say(f"{result.adapter}: {result.counts}" + (" (done before, nothing to do)" if result.again else ""))
     if result.resumed_from:
-        say(f"  went on from {result.resumed_from}")
-    for record in result.left_out[:_NAMED]:
+        say(f"  resumed from {result.resumed_from}")
+    for record in result.left_out[:_EXAMPLES]:
         say(f"  {record.where}: {record.rejected or record.error}")
-    if len(result.left_out) > _NAMED:
-        more = plural(len(result.left_out) - _NAMED, "more record")
+    if len(result.left_out) > _EXAMPLES:
+        more = plural(len(result.left_out) - _EXAMPLES, "more record")
         say(f"  and {more}: {result.adapter.parent / 'left_out.jsonl'}")
-    shown = [f"{name} {value:.4g}" for name, value in result.metrics.items() if name in ("loss", "eval_loss")]
-    if shown:
-        say("  " + ", ".join(shown))
+    figures = [f"{name} {value:.4g}" for name, value in result.metrics.items() if name in ("loss", "eval_loss")]
+    if figures:
+        say("  " + ", ".join(figures))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """The result of a run."""
 
     adapter: Path
@@ -47,18 +47,18 @@ class Trained:
     metrics: dict[str, float]
 
 
-def train(
+def run_training(
     families: Path,
     recipe: Recipe,
     out: Path,
     development: Path | None = None,
     tick: Callable[[], None] = lambda: None,
-) -> Trained:
+) -> TrainingResult:
     """Train an adapter on families. The same call again continues where it stopped, or does nothing once done."""
     config = _config(recipe, out, development)
     run = _Run(families, resolved_settings(recipe.model, config), out, development)
     if (manifest := run.finished()) is not None:
-        return Trained(out / "adapter", manifest.counts, True, None, [], {})
+        return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
     sessions = Sessions(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, Order(config.order))
@@ -90,7 +90,7 @@ def train(
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
         run.end(trainer, admission.tally.counts(), sessions)
-    return Trained(
+    return TrainingResult(
         out / "adapter", admission.tally.counts(), False, checkpoint, left_out, _last(trainer.state.log_history)
     )
 

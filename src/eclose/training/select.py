@@ -64,7 +64,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SelectionSettings:
     """Everything that decides a checkpoint's replies, apart from the checkpoint and the families."""
 
     origin: Origin
@@ -199,10 +199,10 @@ def read_origin(run: Path, model: str | None = None) -> Origin:
     return Origin(model, None, origin.demonstrations, origin.order, origin.dtype)
 
 
-def select(
+def select_checkpoint(
     run: Path,
     families: Sequence[Family],
-    settings: Settings,
+    settings: SelectionSettings,
     load: Callable[[], Adaptable],
     *,
     force: bool = False,

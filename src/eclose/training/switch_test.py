@@ -124,7 +124,7 @@ class _Packed(NamedTuple):
     scores: list[SpanScore]
 
 
-def switch(
+def score_switches(
     families: Iterable[ReadRecord[Family]],
     model: Any,
     renderer: Renderer,

@@ -1,0 +1,436 @@
+"""The Python interface: verbs that call models, synchronous and asynchronous.
+
+Each verb does what the command of its name does and writes the same files. The synchronous ones also work inside a
+running event loop, such as that of a notebook; the ones that begin with ``a`` are coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.calls.client import CallSettings
+from eclose.construction.run import cast, construct_families
+from eclose.construction.settings import ConstructSettings
+from eclose.core.instance import Instance
+from eclose.core.judgment import Judgment
+from eclose.core.response import Response
+from eclose.diagnosis.results import Results, diagnose
+from eclose.errors import SettingError
+from eclose.generation import GenerateSettings, SourceLabels, find_generator, generate_responses
+from eclose.integrations.inspect.model import PREFIX, ThroughInspect
+from eclose.judging.inputs import find_sources
+from eclose.judging.run import judge_responses
+from eclose.models.adapter_recipe import find_recipes
+from eclose.models.resolve import ModelRef, find_model
+from eclose.store.records.jsonl import parse_record, read_records, write_records
+from eclose.store.records.rows import Rows, as_path
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from eclose.calls.run import RunResult
+    from eclose.judging.settings import JudgeSettings
+    from eclose.models.openai.endpoint import ServerAddress
+
+T = TypeVar("T")
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, in a thread of its own where an event loop is already running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1, thread_name_prefix="eclose") as pool:
+        return pool.submit(copy_context().run, asyncio.run, coroutine).result()
+
+
+def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *, keyless: bool = False) -> ModelRef:
+    """Find a model by name: ``provider/model``, a base URL, a folder, ``vllm:NAME``, or ``inspect:PROVIDER/MODEL``."""
+    if not isinstance(name, str):
+        return name
+    if name.startswith(PREFIX):
+        url = getattr(base_url, "url", base_url)
+        return ThroughInspect(name.removeprefix(PREFIX), url, server=getattr(base_url, "name", None))
+    return find_model(name, base_url=base_url, keyless=keyless)
+
+
+def _call_settings(calls: CallSettings | None, budget: float | None) -> CallSettings:
+    calls = calls or CallSettings()
+    return calls if budget is None else replace(calls, budget=budget)
+
+
+async def aevaluate(
+    data: Path | str | Rows,
+    *,
+    judge: str | ModelRef,
+    questions: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    **options: Any,
+) -> Results:
+    """Judge responses and diagnose them; see ``evaluate``."""
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
+        path = as_path(data, folder)
+        sources = find_sources(path, folder, None if questions is None else Path(questions), layout)
+        model = resolve(judge, base_url, keyless=bool(options.get("replay")))
+        await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), **options)
+        results = diagnose(folder)
+    return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
+
+
+def evaluate(
+    data: Path | str | Rows,
+    *,
+    judge: str | ModelRef,
+    questions: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    **options: Any,
+) -> Results:
+    """Judge responses with a model and diagnose them: which are unreliable, how often, and why.
+
+    ``aevaluate`` is the coroutine.
+
+    Args:
+        data: Responses with their questions and passages: a list of dicts, a pandas or Polars data frame, an Arrow
+            table, a Hugging Face dataset, a file in any known layout, or the folder of a run.
+        judge: Model that judges: ``provider/model``, a base URL, a folder of weights, ``vllm:NAME``, or
+            ``inspect:PROVIDER/MODEL``.
+        questions: File of the questions, where they are not in ``data``.
+        out: Folder of the run. The same call with the same folder continues it, and no call is paid for twice.
+            By default the folder of ``data``; for rows and for files elsewhere a temporary one, so nothing is kept.
+        settings: How responses are judged.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the run may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        layout: Layout of ``data``; found out by default.
+        **options: ``ledger``, ``retry``, ``replay`` and ``force``, as the options of ``eclose judge``.
+
+    Returns:
+        Rates with intervals, one row a response, and the report.
+
+    Raises:
+        UserError: The data cannot be read, or the judge cannot be reached.
+        SettingError: A setting is wrong or missing.
+
+    Example:
+        >>> results = eclose.evaluate("demo/plain", judge=server, out="judged")
+        >>> len(results), sorted(results.rates)[:3]
+        (300, ['A', 'Acc', 'C'])
+    """
+    return run_coroutine(
+        aevaluate(
+            data,
+            judge=judge,
+            questions=questions,
+            out=out,
+            settings=settings,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+            layout=layout,
+            **options,
+        )
+    )
+
+
+def _folder_of(data: Path | str | Rows) -> Path | None:
+    """Return the folder of a run that ``data`` names; None for rows and for files."""
+    return Path(data) if isinstance(data, str | Path) and Path(data).is_dir() else None
+
+
+async def ajudge(
+    instance: Instance | Mapping[str, Any],
+    response: Response | Mapping[str, Any] | str,
+    *,
+    judge: str | ModelRef,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+) -> Judgment:
+    """Judge one response; see ``judge``."""
+    question = instance if isinstance(instance, Instance) else parse_record(Instance, dict(instance))
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        folder = Path(scratch)
+        write_records(folder / INSTANCES, [question])
+        write_records(folder / RESPONSES, [_response(response, question)])
+        sources = find_sources(folder, folder)
+        await judge_responses(sources, resolve(judge, base_url), folder, settings, _call_settings(calls, budget))
+        (judgment,) = read_records(folder / JUDGMENTS, Judgment)
+    return judgment
+
+
+def judge(
+    instance: Instance | Mapping[str, Any],
+    response: Response | Mapping[str, Any] | str,
+    *,
+    judge: str | ModelRef,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+) -> Judgment:
+    """Judge one response to one question.
+
+    ``ajudge`` is the coroutine.
+
+    Args:
+        instance: The question with its passages and, where there is one, its reference answer.
+        response: A response, its fields as a dict, or the text of a completion.
+        judge: Model that judges, by name or as ``eclose.resolve`` returns it.
+        settings: How the response is judged.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the calls may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+
+    Returns:
+        A label for each step and for each criterion, with reasons; None where the judge gave no usable reply.
+
+    Raises:
+        RecordError: The question or the response lacks a field.
+        UserError: The judge cannot be reached.
+
+    Example:
+        >>> case = eclose.diagnose("demo/plain").cases[0]
+        >>> eclose.judge(case.instance, case.response, judge=server).response_id == case.response.id
+        True
+    """
+    return run_coroutine(
+        ajudge(
+            instance,
+            response,
+            judge=judge,
+            settings=settings,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+        )
+    )
+
+
+def _response(response: Response | Mapping[str, Any] | str, instance: Instance) -> Response:
+    if isinstance(response, Response):
+        return response
+    if isinstance(response, str):
+        return Response.from_completion(f"{instance.id}-1", instance.id, response, None)
+    return parse_record(Response, dict(response))
+
+
+async def agenerate(
+    instances: Path | str | Rows,
+    *,
+    model: str | ModelRef,
+    out: Path | str,
+    adapter: Path | str | None = None,
+    adapter_recipe: Path | str | None = None,
+    base_model: str | None = None,
+    labels: SourceLabels | None = None,
+    revision: str | None = None,
+    dtype: str = "auto",
+    settings: GenerateSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    **options: Any,
+) -> RunResult:
+    """Generate responses; see ``generate``."""
+    adapter_folder = None if adapter is None else Path(adapter)
+    recipes = find_recipes(adapter_folder, None if adapter_recipe is None else Path(adapter_recipe))
+    generator = (
+        find_generator(
+            model,
+            adapter=adapter_folder,
+            base_model=base_model,
+            revision=revision,
+            dtype=dtype,
+            recipes=recipes,
+            labels=labels,
+            base_url=base_url,
+            keyless=bool(options.get("replay")),
+        )
+        if isinstance(model, str)
+        else model
+    )
+    settings = (settings or GenerateSettings()).as_trained(recipes)
+    path = as_path(instances, Path(out), "questions.jsonl")
+    return await generate_responses(path, generator, out, settings, _call_settings(calls, budget), **options)
+
+
+def generate(
+    instances: Path | str | Rows,
+    *,
+    model: str | ModelRef,
+    out: Path | str,
+    adapter: Path | str | None = None,
+    adapter_recipe: Path | str | None = None,
+    base_model: str | None = None,
+    labels: SourceLabels | None = None,
+    revision: str | None = None,
+    dtype: str = "auto",
+    settings: GenerateSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    **options: Any,
+) -> RunResult:
+    """Let a model answer questions over passages, and write ``responses.jsonl`` into a run's folder.
+
+    ``agenerate`` is the coroutine.
+
+    Args:
+        instances: Questions with passages: a file in any known layout, or rows as ``evaluate`` takes them.
+        model: Model that answers: ``provider/model``, a base URL, a folder of weights, or ``vllm:NAME``.
+        out: Folder of the run. The same call continues it, and no call is paid for twice.
+        adapter: Folder of an adapter for weights in this process.
+        adapter_recipe: For a served adapter: its ``recipe.json``, or the folder of its training run.
+        base_model: For a served adapter: the served name of the model below it.
+        labels: Backbone, method and training seed in the responses' source, where no recipe names them.
+        revision: Commit of a model on the hub.
+        dtype: Precision of weights in this process.
+        settings: Prompt, lengths and number of questions.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the run may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        **options: ``ledger``, ``retry``, ``replay`` and ``force``, as the options of ``eclose generate``.
+
+    Returns:
+        The manifest of the run, with counts of records and calls.
+
+    Raises:
+        UserError: The questions cannot be read, or the model cannot be reached.
+        SettingError: A setting is wrong or contradicts the adapter's recipe.
+
+    Example:
+        >>> settings = eclose.GenerateSettings(limit=3)
+        >>> result = eclose.generate("demo/plain/instances.jsonl", model=server, out="answers", settings=settings)
+        >>> result.manifest.counts.accepted
+        3
+    """
+    return run_coroutine(
+        agenerate(
+            instances,
+            model=model,
+            out=out,
+            adapter=adapter,
+            adapter_recipe=adapter_recipe,
+            base_model=base_model,
+            labels=labels,
+            revision=revision,
+            dtype=dtype,
+            settings=settings,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+            **options,
+        )
+    )
+
+
+async def aconstruct(
+    instances: Path | str | Rows,
+    *,
+    constructor: str | ModelRef,
+    verifier: str | ModelRef,
+    out: Path | str,
+    reverifier: str | ModelRef | None = None,
+    settings: ConstructSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    limit: int | None = None,
+    **options: Any,
+) -> RunResult:
+    """Build counterfactual families; see ``construct``."""
+    settings, calls = settings or ConstructSettings(), _call_settings(calls, budget)
+    if reverifier is not None and not settings.reverify:
+        raise SettingError("reverifier: the settings say not to verify finished families again. Leave one of them out.")
+    names = [
+        None if name is None else resolve(name, base_url, keyless=bool(options.get("replay")))
+        for name in (constructor, verifier, reverifier)
+    ]
+    models = await cast(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
+    path = as_path(instances, Path(out), "questions.jsonl")
+    return await construct_families(path, models, out, settings, calls, layout=layout, limit=limit, **options)
+
+
+def construct(
+    instances: Path | str | Rows,
+    *,
+    constructor: str | ModelRef,
+    verifier: str | ModelRef,
+    out: Path | str,
+    reverifier: str | ModelRef | None = None,
+    settings: ConstructSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    limit: int | None = None,
+    **options: Any,
+) -> RunResult:
+    """Build counterfactual families to train on, and write them into a run's folder.
+
+    ``aconstruct`` is the coroutine.
+
+    Args:
+        instances: Questions with passages and reference answers: a file in any known layout, or rows.
+        constructor: Model that writes the parts of a family.
+        verifier: Model that checks them; better not of the constructor's family.
+        out: Folder of the run. The same call continues it, and no call is paid for twice.
+        reverifier: Model that checks finished families; the verifier by default.
+        settings: Numbers of edits and attempts, lengths and decoding.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the run may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        layout: Layout of the questions; found out by default.
+        limit: Number of sources to process, the first in seeded order; None for all.
+        **options: ``ledger``, ``retry``, ``replay`` and ``force``, as the options of ``eclose construct``.
+
+    Returns:
+        The manifest of the run, with counts of sources and calls.
+
+    Raises:
+        UserError: The questions cannot be read, or a model cannot be reached.
+        SettingError: A setting is wrong.
+
+    Example:
+        >>> result = eclose.construct("sources.jsonl", constructor=server, verifier=server, out="families", limit=2)
+        >>> result.manifest.counts.received
+        2
+    """
+    return run_coroutine(
+        aconstruct(
+            instances,
+            constructor=constructor,
+            verifier=verifier,
+            out=out,
+            reverifier=reverifier,
+            settings=settings,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+            layout=layout,
+            limit=limit,
+            **options,
+        )
+    )

@@ -1,0 +1,77 @@
+"""Rows of a caller's table as a JSON Lines file: lists of dicts, data frames, Arrow tables and datasets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from eclose.errors import SettingError, UserError
+from eclose.store.records.atomic import AtomicFile
+
+Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
+"""A list of dicts, or a table of pandas, Polars, PyArrow or Hugging Face ``datasets``."""
+
+
+def as_path(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl") -> Path:
+    """Return the path that ``data`` is, or write its rows to ``folder`` and return the path of the file.
+
+    Raises:
+        SettingError: ``data`` is neither a path nor rows.
+        UserError: The file exists with other rows: a run's folder belongs to one input.
+    """
+    if isinstance(data, str | Path):
+        return Path(data)
+    path = folder / name
+    content = "".join(f"{line}\n" for line in _lines(data)).encode()
+    if path.exists() and path.read_bytes() != content:
+        raise UserError(f"{path}: holds other rows. Choose another folder for other data, or remove this one.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with AtomicFile(path) as file:
+        file.write(content)
+    return path
+
+
+def _lines(data: Rows) -> Iterator[str]:
+    for number, row in enumerate(iterate_rows(data), start=1):
+        if not isinstance(row, Mapping):
+            raise SettingError(f"row {number} is a {type(row).__name__}: rows are dicts of columns and values.")
+        yield json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
+
+
+def iterate_rows(data: Rows) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a table as dicts.
+
+    Raises:
+        SettingError: ``data`` has no rows to iterate over.
+    """
+    if isinstance(data, Mapping):
+        raise SettingError("data is one dict: give a list of dicts, one for each response.")
+    if hasattr(data, "to_pylist"):  # PyArrow
+        rows: Any = data.to_pylist()
+    elif hasattr(data, "iter_rows"):  # Polars
+        rows = data.iter_rows(named=True)
+    elif hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas
+        rows = data.to_dict("records")
+    else:  # lists, generators and Hugging Face datasets
+        rows = data
+    if not isinstance(rows, Iterable):
+        raise SettingError(f"data is a {type(data).__name__}: give a path, a list of dicts, or a table.")
+    yield from rows
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: arrays become lists, NumPy scalars numbers, missing numbers null."""
+    if isinstance(value, str | bool | int | None):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars, pandas series
+        return _plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [_plain(item) for item in value]
+    return None if str(value) in ("<NA>", "NaT") else str(value)

@@ -1,0 +1,390 @@
+"""Train, select and test from Python as ``eclose train``, ``eclose select`` and ``eclose switch`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from eclose.core.edges import Edge
+from eclose.core.response import Source
+from eclose.errors import SettingError, UserError
+from eclose.models.adapter_recipe import agree_on_setting, read_recipe, same_weights
+from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.store.records.counts import Counts, Tally
+from eclose.store.records.families import scan_families
+from eclose.store.records.json_reader import require_file
+from eclose.store.records.jsonl import read_records, write_records
+from eclose.store.runs.step import RunStep
+from eclose.training.switch_test import (
+    BACKBONE,
+    Contrast,
+    FamilySwitch,
+    SwitchRates,
+    contrasts,
+    default_device,
+    score_switches,
+    switch_rates,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from eclose.core.family import Family
+    from eclose.store.records.jsonl import ReadRecord
+    from eclose.training.run import TrainingResult
+    from eclose.training.select import Adaptable, Origin, Selection
+
+
+def require_torch(purpose: str) -> None:
+    """Raise where torch, Transformers or PEFT is not installed, with the command that installs them."""
+    if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
+        raise UserError(f"{purpose} needs {', '.join(missing)}. Run: pip install 'eclose[train]'")
+
+
+def train(
+    families: Path | str | Iterable[Family],
+    *,
+    out: Path | str,
+    recipe: Path | str | None = None,
+    development: Path | str | Iterable[Family] | None = None,
+    tick: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> TrainingResult:
+    """Train an adapter on counterfactual families.
+
+    Stopped at any moment, the same call continues from the last complete checkpoint; once finished, it does nothing.
+
+    Args:
+        families: File of families, or families; the latter are written to ``families.jsonl`` in ``out``.
+        out: Folder of the run.
+        recipe: File of settings (YAML); ``settings`` take precedence.
+        development: Families to evaluate on with every checkpoint.
+        tick: Called for every family that is read.
+        **settings: Any setting of ``docs/train-settings.md`` and any field of Transformers' ``TrainingArguments``:
+            ``model``, ``method``, ``learning_rate``, ``max_steps`` and so on.
+
+    Returns:
+        The adapter's folder, counts of families, and the last figures of the log.
+
+    Raises:
+        UserError: The families cannot be read, or the folder holds another run.
+        SettingError: A setting is unknown or wrong.
+    """
+    from eclose.training.recipe import read_recipe as read_settings  # noqa: PLC0415 - needs PyYAML
+    from eclose.training.run import run_training  # noqa: PLC0415 - imports torch
+
+    folder = Path(out)
+    return run_training(
+        _family_file(families, folder / "families.jsonl"),
+        read_settings(None if recipe is None else Path(recipe), settings),
+        folder,
+        None if development is None else _family_file(development, folder / "development.jsonl"),
+        tick,
+    )
+
+
+def _family_file(families: Path | str | Iterable[Family], path: Path) -> Path:
+    """Return the file of families, written to ``path`` where they are values."""
+    if isinstance(families, str | Path):
+        return Path(families)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_records(path, families)
+    return path
+
+
+def read_families(path: Path) -> tuple[list[Family], Counts]:
+    """Read a file of families, with the counts of its records.
+
+    Raises:
+        UserError: The file holds no usable family.
+    """
+    counter, families = Tally(), []
+    for record in scan_families(path):
+        counter.note(record)
+        if record.value is not None:
+            families.append(record.value)
+    if not families:
+        raise UserError(f"{path}: there is no family to select on ({counter.counts()}).")
+    return families, counter.counts()
+
+
+def select(
+    run: Path | str,
+    families: Path | str | Sequence[Family],
+    *,
+    model: str | None = None,
+    engine: Literal["transformers", "vllm"] = "transformers",
+    max_new_tokens: int = 512,
+    batch_tokens: int = 32_768,
+    force: bool = False,
+    on_checkpoint: Callable[[str], None] = lambda _name: None,
+    on_replies: Callable[[int, int], None] = lambda _count, _total: None,
+) -> Selection:
+    """Select the checkpoint of a training run that answers held-out families best.
+
+    Args:
+        run: Folder of a training run.
+        families: File of held-out families, or families.
+        model: Where the weights are, if not where the recipe says.
+        engine: What runs the model.
+        max_new_tokens: Longest reply in tokens; a truncated reply counts as wrong.
+        batch_tokens: Tokens of a batch, prompts and replies; Transformers only. Changes no result.
+        force: Select again although it was done with other settings.
+        on_checkpoint: Called with the name of each checkpoint whose replies are generated.
+        on_replies: Called with the number of replies so far and in total.
+
+    Returns:
+        The accuracy of every checkpoint, and the one selected.
+
+    Raises:
+        UserError: The folder holds no finished run, or there is no family.
+    """
+    from eclose.training.select import SelectionSettings, read_origin, select_checkpoint  # noqa: PLC0415 - imports torch
+
+    folder = Path(run)
+    origin = read_origin(folder, model)
+    values = read_families(Path(families))[0] if isinstance(families, str | Path) else list(families)
+    return select_checkpoint(
+        folder,
+        values,
+        SelectionSettings(origin, engine, max_new_tokens),
+        lambda: _load(origin, engine, folder, batch_tokens, on_replies),
+        force=force,
+        tell=on_checkpoint,
+    )
+
+
+def _load(
+    origin: Origin, engine: str, run: Path, batch_tokens: int, on_replies: Callable[[int, int], None]
+) -> Adaptable:
+    """Load the base model once; checkpoints are put on it as adapters."""
+    if engine == "vllm":
+        from eclose.models.local.vllm_model import VllmModel, adapter_rank  # noqa: PLC0415 - an extra
+        from eclose.training.checkpoints import find_candidates  # noqa: PLC0415
+
+        rank = max(adapter_rank(candidate.folder) for candidate in find_candidates(run)[0])
+        return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
+    require_torch("generating")
+    from eclose.models.local.transformers_model import LocalModel  # noqa: PLC0415 - imports torch
+
+    return LocalModel.load(
+        origin.model, revision=origin.revision, dtype=origin.dtype, batch_tokens=batch_tokens, progress=on_replies
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchSettings:
+    """Settings of a switch test: the model, its adapters, and how families are scored.
+
+    Attributes:
+        model: Weights by name, folder or GGUF file; an adapter's recipe may name them.
+        adapters: Folders of adapters, each tested on the model.
+        backbone: Whether the model is also tested without an adapter.
+        demonstrations: Worked examples in the prompt; None for as trained, or 2.
+        order: What comes first in the prompt; None for as trained, or evidence first.
+        max_length: Longest path in tokens; longer families are rejected.
+        tokens_per_forward: Most tokens of one forward. Changes no result.
+        dtype: Precision of the weights.
+        device: ``cpu``, ``cuda:1`` and so on; a GPU where there is one by default.
+    """
+
+    model: str | None = None
+    adapters: Sequence[Path] = ()
+    backbone: bool = False
+    demonstrations: int | None = None
+    order: Order | None = None
+    max_length: int = 8_192
+    tokens_per_forward: int = 16_384
+    dtype: str = "auto"
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class SwitchResult:
+    """Scores and rates of a switch test.
+
+    Attributes:
+        rows: Scores, margins and preferences of every family under every model.
+        counts: Numbers of families by outcome.
+        rates: O, CF and SW of each dependency, by model and dataset.
+        contrasts: SW of each model, with its gain over the first one.
+        settings: What the scores depend on.
+        step: The step that wrote the rows; None where none were written.
+        again: Whether the step had been finished before this call.
+    """
+
+    rows: list[FamilySwitch]
+    counts: Counts
+    rates: Sequence[SwitchRates]
+    contrasts: Mapping[str, Mapping[Edge, Contrast]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    step: RunStep | None = None
+    again: bool = False
+
+
+def switch_test(
+    families: Path | str,
+    *,
+    settings: SwitchSettings,
+    out: Path | str | None = None,
+    seed: int = 42,
+    resamples: int = 10_000,
+    force: bool = False,
+    notify: Callable[[str], None] = lambda _message: None,
+    wrap: Callable[[Iterable[ReadRecord[Family]], str], Iterable[ReadRecord[Family]]] = lambda records, _name: records,
+) -> SwitchResult:
+    """Test whether a model's preferences follow the evidence, the question and the trace (appendix D.7).
+
+    No response is generated: a preference is a difference of mean token log-likelihoods.
+
+    Args:
+        families: File of families.
+        settings: The model, its adapters, and how families are scored.
+        out: File for the scores and margins of every family; nothing is written by default.
+        seed: Seed of the resampling.
+        resamples: Number of bootstrap resamples of families.
+        force: Replace a file that other settings wrote.
+        notify: Called with a message about the scoring strategy.
+        wrap: Wraps the families of each model, for a progress bar.
+
+    Returns:
+        Scores, rates with intervals, and gains over the first model.
+
+    Raises:
+        UserError: The file holds no family, or the weights cannot be loaded.
+        SettingError: A setting contradicts an adapter's recipe.
+    """
+    import numpy as np  # noqa: PLC0415 - not before there is something to draw
+
+    from eclose.models.weights import ADAPTER_WEIGHTS  # noqa: PLC0415
+
+    if out is None and force:
+        raise SettingError("--force: nothing is written without --out. Leave it out, or name a file.")
+    path = Path(families)
+    systems = _Systems.of(settings)
+    identity = systems.identity | {"max_length": settings.max_length, "dtype": settings.dtype}
+    inputs = (path, *(folder / ADAPTER_WEIGHTS for folder in systems.recipes))
+    step = RunStep("switch", identity, inputs, path.with_name("switches.jsonl") if out is None else Path(out))
+    records = _score(path, systems, settings, notify, wrap)
+    rows, counts, again = _collect(path, records) if out is None else _write(step, records, force=force)
+    if not counts.received:
+        raise UserError(f"{path}: holds no family. Check that this is the file you meant.")
+    compared = contrasts(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
+    return SwitchResult(
+        rows,
+        counts,
+        switch_rates(rows),
+        compared,
+        identity | {"resamples": resamples, "seed": seed},
+        None if out is None else step,
+        again,
+    )
+
+
+@dataclass(frozen=True)
+class _Systems:
+    """The model, the adapters on it with their recipes, and the prompt they are scored with."""
+
+    model: str
+    revision: str | None
+    prompt: ResponsePrompt
+    recipes: dict[Path, dict[str, Any]]
+    backbone: bool
+
+    @classmethod
+    def of(cls, settings: SwitchSettings) -> _Systems:
+        """Take settings first, then the adapters' recipes; raise where two of them differ."""
+        from eclose.models.weights import require_adapter  # noqa: PLC0415
+
+        for folder in settings.adapters:
+            require_adapter(folder)
+        if len({folder.resolve() for folder in settings.adapters}) < len(settings.adapters):
+            raise SettingError("--adapter: the same folder is given twice. Give each once.")
+        folders = {folder: read_recipe(folder) for folder in settings.adapters}
+        recipes = {str(folder): recipe for folder, recipe in folders.items()}
+        name = agree_on_setting("model", settings.model, recipes, same=same_weights)
+        if name is None:
+            raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
+        count = agree_on_setting("demonstrations", settings.demonstrations, recipes)
+        order = agree_on_setting("order", settings.order.value if settings.order else None, recipes)
+        prompt = ResponsePrompt(2 if count is None else count, Order(order or Order.EVIDENCE_FIRST))
+        revision = agree_on_setting("revision", None, recipes)
+        return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Backbone, method and seed of each system, in order."""
+        from eclose.models.weights import adapter_source, backbone_name  # noqa: PLC0415
+
+        name = backbone_name(self.model)
+        adapters = {str(path): adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()}
+        return ({BACKBONE: Source(name)} if self.backbone else {}) | adapters
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the scores, for the manifest."""
+        return {
+            "model": self.model,
+            "revision": self.revision,
+            "systems": {system: asdict(source) for system, source in self.sources.items()},
+            "demonstrations": self.prompt.demonstrations,
+            "order": self.prompt.order.value,
+            "prompt": self.prompt.hash,
+        }
+
+
+def _write(
+    step: RunStep, records: Iterator[ReadRecord[FamilySwitch]], *, force: bool
+) -> tuple[list[FamilySwitch], Counts, bool]:
+    """Write the rows and read them back; read them alone where the same step was finished before."""
+    manifest = step.finished(force=force)
+    counts = manifest.counts if manifest else step.write(records)
+    return list(read_records(step.out, FamilySwitch)), counts, manifest is not None
+
+
+def _collect(path: Path, records: Iterator[ReadRecord[FamilySwitch]]) -> tuple[list[FamilySwitch], Counts, bool]:
+    """Collect the rows in memory."""
+    require_file(path)
+    counter, rows = Tally(), []
+    for record in records:
+        counter.note(record)
+        if record.value is not None:
+            rows.append(record.value)
+    return rows, counter.counts(), False
+
+
+def _score(
+    path: Path,
+    systems: _Systems,
+    settings: SwitchSettings,
+    notify: Callable[[str], None],
+    wrap: Callable[[Iterable[ReadRecord[Family]], str], Iterable[ReadRecord[Family]]],
+) -> Iterator[ReadRecord[FamilySwitch]]:
+    """Score every family under every model."""
+    require_torch("scoring")
+    from eclose.likelihood.exactness_check import choose_scoring  # noqa: PLC0415 - imports torch
+    from eclose.likelihood.render import Renderer  # noqa: PLC0415
+    from eclose.models.weights import load_adapter, load_model, load_tokenizer  # noqa: PLC0415
+
+    tokenizer = load_tokenizer(systems.model, systems.revision)
+    device = settings.device or default_device()
+    base = load_model(systems.model, revision=systems.revision, dtype=settings.dtype, device=device)
+    choice = choose_scoring(base.requires_grad_(False))
+    if choice.message:
+        notify(choice.message)
+    for system, source in systems.sources.items():
+        model = base if system == BACKBONE else load_adapter(base, system)
+        yield from score_switches(
+            wrap(scan_families(path), f"{system}: {path.name}"),
+            model,
+            Renderer(tokenizer, systems.prompt, settings.max_length),
+            choice,
+            tokens_per_forward=settings.tokens_per_forward,
+            system=system,
+            source=source,
+        )
+        if model is not base:
+            base = model.unload()  # an adapter lives inside the model it was put on
