@@ -41,12 +41,12 @@ def ratio(profile: str, folder: Path) -> float:
     path, record = folder / f"{profile}.jsonl", folder / f"{profile}.admission.json"
     write_records(path, islice(make_families(profile, 7), FAMILIES))
     tokenizer = load_tokenizer(packaged_weights())
-    ours, quick = timed(lambda: admission.admit(path, Renderer(tokenizer), record=record))
-    again, kept = timed(lambda: admission.admit(path, Renderer(tokenizer), record=record))
+    ours, quick = timed(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
+    again, kept = timed(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
     estimate = admission._LengthEstimate.surely_fits
     admission._LengthEstimate.surely_fits = lambda *_: False  # type: ignore[method-assign]
     try:
-        baseline, whole = timed(lambda: admission.admit(path, Renderer(tokenizer)))
+        baseline, whole = timed(lambda: admission.admit_families(path, Renderer(tokenizer)))
     finally:
         admission._LengthEstimate.surely_fits = estimate  # type: ignore[method-assign]
     if not quick.families.ids == kept.families.ids == whole.families.ids:

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
-from eclose.metrics.agreement import AgreementRow, JudgedTwice, agreement_report
+from eclose.metrics.agreement import AgreementRow, AnnotatedResponse, measure_agreement
 
 QUESTIONS, RESPONSES, STEPS = 866, 2_598, 12_733
 RESAMPLES = 2_000
@@ -33,16 +33,18 @@ def second_look(step: StepJudgment, rng: np.random.Generator) -> StepJudgment:
     return make_step(rng) if rng.random() < 0.1 else step
 
 
-def make_pair(number: int, steps: int, rng: np.random.Generator) -> JudgedTwice:
+def make_pair(number: int, steps: int, rng: np.random.Generator) -> AnnotatedResponse:
     """One response and its two judgments: three responses to each question."""
     first = [make_step(rng) for _ in range(steps)]
     second = [second_look(step, rng) for step in first]
     labels = rng.random(4) < 0.9
     noisy = labels ^ (rng.random(4) < 0.03)
-    return JudgedTwice(
+    return AnnotatedResponse(
         f"q{number % QUESTIONS}",
-        judgment(f"r{number}", "A1", first, labels.tolist()),
-        judgment(f"r{number}", "A2", second, noisy.tolist()),
+        (
+            judgment(f"r{number}", "A1", first, labels.tolist()),
+            judgment(f"r{number}", "A2", second, noisy.tolist()),
+        ),
     )
 
 
@@ -52,7 +54,7 @@ def judgment(response_id: str, judge: str, steps: list[StepJudgment], labels: li
     return Judgment(response_id, judge, tuple(steps), aligned, closed, complete, correct)
 
 
-def make_pairs(rng: np.random.Generator) -> list[JudgedTwice]:
+def make_pairs(rng: np.random.Generator) -> list[AnnotatedResponse]:
     """Responses of four or five steps each, as many as there are steps."""
     shortest, longer = divmod(STEPS, RESPONSES)
     return [make_pair(number, shortest + (number < longer), rng) for number in range(RESPONSES)]
@@ -77,7 +79,7 @@ def main() -> int:
     """Time the report and say whether the goal holds."""
     pairs = make_pairs(np.random.default_rng(0))
     start = perf_counter()
-    rows = agreement_report(pairs, rng=np.random.default_rng(42), resamples=RESAMPLES)
+    rows = measure_agreement(pairs, rng=np.random.default_rng(42), resamples=RESAMPLES)
     seconds = perf_counter() - start
     print(f"{'judgment':22} {'n':>6}  maj.   raw    alpha [95 % CI]         specific")
     for row in rows:

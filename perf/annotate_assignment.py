@@ -12,7 +12,7 @@ import sys
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from eclose.annotation.assignment.assign import Assignment, Item, Spread, Summary, assign
+from eclose.annotation.assignment.assign import Assignment, AssignmentItem, AssignmentSummary, CountRange, assign
 
 GOAL = 5.0
 """Seconds for the paper's project."""
@@ -30,10 +30,10 @@ OTHERS = {
 """Questions, numbers of responses taken in turn, annotators, annotators per response."""
 
 
-def make_items(questions: int, sizes: tuple[int, ...]) -> list[Item]:
+def make_items(questions: int, sizes: tuple[int, ...]) -> list[AssignmentItem]:
     """One response by each of the first models to every question."""
     return [
-        Item(f"q{number}/m{model}", f"q{number}", f"m{model}")
+        AssignmentItem(f"q{number}/m{model}", f"q{number}", f"m{model}")
         for number in range(questions)
         for model in range(sizes[number % len(sizes)])
     ]
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     clock: float
 
 
-def timed(items: list[Item], people: int, size: int) -> Run:
+def timed(items: list[AssignmentItem], people: int, size: int) -> Run:
     """Assign once."""
     names = [f"A{number}" for number in range(1, people + 1)]
     start, clock = process_time(), perf_counter()
@@ -55,10 +55,10 @@ def timed(items: list[Item], people: int, size: int) -> Run:
     return Run(assignment, process_time() - start, perf_counter() - clock)
 
 
-def line(name: str, summary: Summary, run: Run) -> str:
+def line(name: str, summary: AssignmentSummary, run: Run) -> str:
     """The counts of one project."""
     systems = summary.system_spreads.values()
-    cells = Spread(min(spread.least for spread in systems), max(spread.most for spread in systems))
+    cells = CountRange(min(spread.least for spread in systems), max(spread.most for spread in systems))
     spreads = "  ".join(
         f"{label} {spread.least:,} to {spread.most:,}"
         for label, spread in (("loads", summary.load_spread), ("groups", summary.group_spread), ("by model", cells))
@@ -76,7 +76,7 @@ def main() -> int:
     print(line("2,598 responses, two of six", summary, best))
     holds = best.seconds < GOAL and all(run.assignment == best.assignment for run in runs)
     holds &= (summary.load_spread, summary.group_spread, summary.repeats) == ((866, 866), (173, 174), 0)
-    holds &= set(summary.system_spreads.values()) == {Spread(288, 289)}
+    holds &= set(summary.system_spreads.values()) == {CountRange(288, 289)}
     for name, (questions, sizes, people, size) in OTHERS.items():
         run = timed(make_items(questions, sizes), people, size)
         other = run.assignment.summary()

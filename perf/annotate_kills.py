@@ -37,10 +37,10 @@ from annotate_people.places import load_average, make_project, make_world
 from eclose.annotation import audit_log, submissions
 from eclose.annotation.project import HEAD, open_project
 from eclose.annotation.setup import Crew
-from eclose.annotation.web.dependencies import House
+from eclose.annotation.web.dependencies import ServerState
 from eclose.annotation.web.serve import serve
 from eclose.core.judgment import LocalFailure
-from eclose.world.faulty.broken_responses import Plan
+from eclose.world.faulty.broken_responses import FailurePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ FAILPOINTS = ("before the commit", "before the head", "in the head", "before the
 """Where a server is killed on purpose: all of them in a submission."""
 MUTANTS = ("hasty", "forgetful", "head first")
 """Ways to be wrong: answer before the commit, forget the keys of forms, note the head before the commit."""
-MIX = {tuple(Plan(code) for code in LocalFailure): 0.3}
+MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.3}
 ANNOTATORS = [f"annotator{number}" for number in range(1, 6)]
 GOAL = 5.0
 """Seconds of decisions that may be lost with a draft."""
@@ -83,7 +83,7 @@ def die_at(point: str, occurrence: int) -> None:
     elif point == "in the head":
         _before(os, "pwrite", lambda *_: reached())
     elif point == "before the head":
-        _before(audit_log.Head, "advance", lambda *_: reached())
+        _before(audit_log.LogHead, "advance", lambda *_: reached())
     else:
         _after(submissions, "submit_once", reached)
 
@@ -119,7 +119,7 @@ def mutate(mutant: str | None) -> None:
             Timer(0.1, lambda: writing.__exit__(None, None, None)).start()
             return outcome
 
-        submissions.submit_once = hasty  # type: ignore[assignment]
+        submissions.submit_and_commit = hasty  # type: ignore[assignment]
     elif mutant == "forgetful":
         submissions._again = lambda *_: None
     elif mutant == "head first":
@@ -128,7 +128,7 @@ def mutate(mutant: str | None) -> None:
         def early(connection: Any, person: Any, row: Any, *form: Any) -> Any:
             link = record(connection, person, row, *form)
             # The project of the connection, whose folder is told by the environment of this process.
-            audit_log.Head(Path(os.environ["ANNOTATE_HEAD"])).advance(link)
+            audit_log.LogHead(Path(os.environ["ANNOTATE_HEAD"])).advance(link)
             return link
 
         submissions._record = early  # type: ignore[assignment]
@@ -169,7 +169,7 @@ class Rig:
             mutate(self.mutant)
             if failpoint is not None:
                 die_at(*failpoint)
-            serve(House(open_project(self.folder)), port=self.port)
+            serve(ServerState(open_project(self.folder)), port=self.port)
 
         pid = forked(run)
         while os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -196,15 +196,15 @@ class Rig:
     @property
     def events(self) -> int:
         """How far the log goes, as it is known outside the database."""
-        known = audit_log.Head(self.folder / HEAD).read()
+        known = audit_log.LogHead(self.folder / HEAD).read()
         return 0 if known is None else known.seq
 
     def problems(self) -> list[str]:
         """What is wrong with the log right after a kill."""
         project = open_project(self.folder)
         with project.reading() as connection:
-            found = list(audit_log.problems(connection, project.head))
-            known, last = project.head.read(), audit_log.last(connection)
+            found = list(audit_log.verify_log(connection, project.head))
+            known, last = project.head.read(), audit_log.last_event(connection)
         project.close()
         if known is not None and known.seq > last.seq:
             found.append(f"the head outside says {known.seq}, and there are {last.seq} events")

@@ -36,7 +36,7 @@ from annotate_people.places import Server, World, load_average, make_project, ma
 from eclose.annotation.project import open_project
 from eclose.annotation.setup import Crew
 from eclose.core.judgment import LocalFailure
-from eclose.world.faulty.broken_responses import Plan
+from eclose.world.faulty.broken_responses import FailurePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ GOAL = 0.150
 """Seconds, for 95 of 100 requests."""
 MADE = 400
 """Questions that are made anew; where there are more, they are the same again under other names."""
-MIX = {tuple(Plan(code) for code in LocalFailure): 0.25}
+MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.25}
 RATES = {"sound": Errs(0.2, 0.03), "aligned": Errs(0.2, 0.03), "closed": Errs(0.2, 0.03), "complete": Errs(0.2, 0.03)}
 APART = ("dashboard", "static", "enter")
 """What is told by itself: nobody waits for it while they label."""

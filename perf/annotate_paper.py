@@ -40,8 +40,8 @@ from annotate_people.places import Server, World, load_average, make_project, ma
 from eclose.annotation import audit_log
 from eclose.annotation.project import open_project
 from eclose.annotation.results import project_annotations
-from eclose.annotation.results.agreement_report import report
-from eclose.annotation.results.export import export
+from eclose.annotation.results.agreement_report import report_agreement
+from eclose.annotation.results.export import export_annotations
 from eclose.annotation.setup import Crew
 from eclose.core.judgment import Ineligibility
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from annotate_people.browser import Took
-    from eclose.annotation.results.agreement_report import Report
+    from eclose.annotation.results.agreement_report import AgreementReport
     from eclose.metrics.agreement import AgreementRow
 
 CREW = Crew(
@@ -130,7 +130,7 @@ def drive(folder: Path, study: Study) -> list[Took]:
 # --- what came of it -------------------------------------------------------------------------------------------------
 
 
-def rows_of(found: Report) -> list[AgreementRow]:
+def rows_of(found: AgreementReport) -> list[AgreementRow]:
     assert found.responses is not None
     assert found.screening is not None
     overall = found.screening.overall
@@ -203,7 +203,7 @@ def settled_questions(study: Study, questions: Mapping[str, recount.Said]) -> li
 
 def exported(folder: Path, out: Path, study: Study, told: Any, material: Any) -> list[str]:
     """Export, diagnose with the command, and hold its rates against what is true."""
-    done = export(told, out, stage="annotate export", settings={}, material=material)
+    done = export_annotations(told, out, stage="annotate export", settings={}, material=material)
     counts = done.manifest.funnel["responses"]
     command = [sys.executable, "-m", "eclose.cli.main", "diagnose", str(out), "--out", str(folder / "report")]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -254,12 +254,12 @@ def evaluate(place: Path, folder: Path, study: Study, *, full: bool) -> list[str
     with project.reading() as connection:
         told, material = project_annotations.told(connection), project_annotations.material(connection)
         responses, questions = recount.read(connection, "response"), recount.read(connection, "screening")
-        problems = list(audit_log.problems(connection, project.head))
-        events = audit_log.last(connection).seq
+        problems = list(audit_log.verify_log(connection, project.head))
+        events = audit_log.last_event(connection).seq
     project.close()
     print(f"{events:,} events, every one as it was written" if not problems else "the log is broken")
     counts = recount.count(responses.values()) | recount.count_screening(questions.values())
-    problems += compare(rows_of(report(told)), counts, full=full)
+    problems += compare(rows_of(report_agreement(told)), counts, full=full)
     problems += settled(study, responses) + settled_questions(study, questions)
     return problems + exported(place, place / "labels", study, told, material)
 

@@ -10,11 +10,11 @@ from time import perf_counter
 
 import numpy as np
 
-from eclose.annotation.forms import Kind
-from eclose.annotation.results.agreement_report import report
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.results.agreement_report import report_agreement
 from eclose.annotation.results.annotations import Annotation, Told, responses_of
-from eclose.annotation.results.export import export
-from eclose.annotation.results.formats import ANNOTATIONS, Format
+from eclose.annotation.results.export import export_annotations
+from eclose.annotation.results.formats import ANNOTATIONS, ExportFormat
 from eclose.annotation.results.import_labels import read_labels
 from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
 
@@ -38,7 +38,7 @@ def annotation(number: int, person: int, rng: np.random.Generator) -> Annotation
     aligned, closed, complete, correct = (rng.random(4) < 0.95).tolist()
     name = f"A{person + 1}"
     judgment = Judgment(f"r{number}", name, steps, aligned, closed, complete, correct)
-    return Annotation(f"r{number}", f"q{number // 3}", Kind.RESPONSE, 2, name, judgment, benchmark=f"B{number % 3}")
+    return Annotation(f"r{number}", f"q{number // 3}", TaskKind.RESPONSE, 2, name, judgment, benchmark=f"B{number % 3}")
 
 
 def make_told(rng: np.random.Generator) -> Told:
@@ -51,12 +51,12 @@ def main() -> int:
     """Time the three and say whether the goal holds."""
     told = make_told(np.random.default_rng(0))
     start = perf_counter()
-    found = report(told)
+    found = report_agreement(told)
     seconds = perf_counter() - start
     with TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         start = perf_counter()
-        export(told, out, stage="annotate export", settings={}, formats=[Format.JSONL, Format.CSV])
+        export_annotations(told, out, stage="annotate export", settings={}, formats=[ExportFormat.JSONL, ExportFormat.CSV])
         print(f"export as JSON Lines and CSV: {perf_counter() - start:.2f} s")
         start = perf_counter()
         back = read_labels([out / ANNOTATIONS]).told

@@ -36,13 +36,14 @@ from eclose.models.interface import FinishReason, Usage
 from eclose.models.interface import Reply as ChatReply
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.construction import Role
-from eclose.world.faulty.bad_sources import KINDS, spoil
+from eclose.world.faulty.bad_replies import REPLY_DEFECTS
+from eclose.world.faulty.bad_sources import BAD_SOURCE_KINDS, make_bad_source
 from eclose.world.make.instances import make_items
-from eclose.world.oracle.family_conditions import defects
-from eclose.world.roles.constructor import DEFECTS, register_constructor
+from eclose.world.oracle.family_conditions import find_family_defects
+from eclose.world.roles.constructor import register_constructor
 from eclose.world.roles.judge import CANNOT_READ
 from eclose.world.roles.verifier import register_verifier
-from eclose.world.server.chat_requests import ChatRequest, Registry
+from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ class Direct:
     name = "world"
 
     def __init__(self, defect: str | None = None) -> None:
-        self._registry = Registry()
+        self._registry = HandlerRegistry()
         register_constructor(self._registry, seed=SEED, defect=defect)
         register_verifier(self._registry, seed=SEED)
 
@@ -97,7 +98,7 @@ class Ended:
 
     @property
     def wrong(self) -> bool:
-        return self.family is not None and bool(defects(self.family))
+        return self.family is not None and bool(find_family_defects(self.family))
 
 
 def build(case: Case) -> Ended:
@@ -160,13 +161,13 @@ def cases(count: int) -> Iterator[Case]:
     good = Direct()
     for profile in PROFILES:
         items = list(islice(make_items(profile, SEED), count))
-        for kinds in DEFECTS.values():
+        for kinds in REPLY_DEFECTS.values():
             for kind in kinds:
                 model = Direct(kind)
                 yield from (Case(item.instance, kind, model) for item in items)
-        for kind in KINDS:
+        for kind in BAD_SOURCE_KINDS:
             for number, item in enumerate(items):
-                if (source := spoil(item, kind, Random(f"{SEED}/{number}"))) is not None:
+                if (source := make_bad_source(item, kind, Random(f"{SEED}/{number}"))) is not None:
                     yield Case(source, f"source: {kind}", good)
 
 

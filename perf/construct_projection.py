@@ -22,7 +22,7 @@ from pathlib import Path
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import estimate_expected_tokens
-from eclose.construction.run import cast, construct
+from eclose.construction.run import cast, construct_families
 from eclose.construction.settings import Part
 from eclose.protocol.construction import Seed, asked
 from eclose.protocol.material_json import shown_passages
@@ -78,16 +78,16 @@ async def measure(folder: Path, count: int) -> Measured:
     with serving("--latency", "0.02") as url:
         models = await cast(url, url)
         start = time.process_time()
-        done = await construct(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True))
+        done = await construct_families(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True))
         cpu = time.process_time() - start
     entered = {part: counts.received for part, counts in done.manifest.funnel.items()}
     print(f"{entered['screen']:,} sources, {done.manifest.counts.accepted:,} families, "
           f"{done.manifest.calls['replies']:,} calls")  # fmt: skip
     async with Ledger.open(folder / "run" / "ledger.sqlite", run=done.stage.work) as ledger:
-        usage = await ledger.usage_by(lambda stage, record_id: f"{profile_of[record_id]}/{stage}")
+        usage = await ledger.compute_usage_by(lambda stage, record_id: f"{profile_of[record_id]}/{stage}")
         came: dict[tuple[str, Part], int] = {}
         for part in ENTERING:
-            async for outcome in ledger.outcomes(part):
+            async for outcome in ledger.read_outcomes(part):
                 key = profile_of[outcome.record_id], part
                 came[key] = came.get(key, 0) + 1
     parts = {}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from eclose.core.response import Source
 from eclose.diagnosis.diagnose import Case, diagnose_cases
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.oracle.judge import judge
 
@@ -31,8 +31,8 @@ GOAL = 30.0
 def judged() -> Iterator[Case]:
     """A few hundred different cases, each judged once."""
     for item in islice(make_items("short-easy", 1), 60):
-        for plan in (Plan(), *Random(item.seed).sample(PLANS, 6)):
-            if (made := sabotage(item, plan, "x")) is not None:
+        for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
+            if (made := break_response(item, plan, "x")) is not None:
                 judgment = replace(judge(item.instance, made.response), evidence_sufficient=True)
                 yield Case(item.instance, made.response, judgment)
 

@@ -34,7 +34,7 @@ from eclose.models.weights import load_adapter, load_model, load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.stats.intervals import wilson
 from eclose.store.records.jsonl import ReadRecord
-from eclose.training.checkpoint_replies import Answered, ask
+from eclose.training.checkpoint_replies import CheckpointReply, build_questions
 from eclose.training.config import EClosureConfig
 from eclose.training.switch_test import score_switches
 from eclose.training.trainer import EClosureTrainer
@@ -149,11 +149,11 @@ def ask_for_answers(experiment: Experiment, method: str, seed: int | None, demon
         model = model.with_adapter(experiment.folder(method, seed))
     families = experiment.held_out_families[: experiment.answered]
     prompt = ResponsePrompt(demonstrations)
-    asked = [one for family in families for one in ask(family, prompt, Decoding(max_tokens=192))]
+    asked = [one for family in families for one in build_questions(family, prompt, Decoding(max_tokens=192))]
     replies = model.complete_all([one.request for one in asked])
     found: list[dict[str, Any]] = []
     for one, reply in zip(asked, replies, strict=True):
-        answered = Answered.of(one, reply)
+        answered = CheckpointReply.of(one, reply)
         found.append(
             {
                 "view": one.view,

@@ -24,7 +24,7 @@ from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import Renderer
 from eclose.models.weights import load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.objective import Method, objective
+from eclose.training.objective import Method, build_objective
 from eclose.world.make.families import make_families
 from tree_cost import packaged_weights
 
@@ -45,7 +45,7 @@ GOAL = 4.0
 def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
     """Mean tokens of one SFT sequence, of fifteen, and of the tree, in the paper's mix."""
     renderer = Renderer(load_tokenizer(packaged_weights()), ResponsePrompt(demonstrations))
-    table = objective(Method.E_CLOSURE)
+    table = build_objective(Method.E_CLOSURE)
     sums = np.zeros(3)
     for profile, weight in MIX.items():
         rows = []

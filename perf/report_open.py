@@ -28,12 +28,12 @@ def write_page(path: Path, responses: int, questions: int) -> float:
     """Write the page; the seconds that took, without making the data."""
     from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions  # noqa: PLC0415
 
-    from eclose.diagnosis.report.html import page  # noqa: PLC0415
+    from eclose.diagnosis.report.html import render_page  # noqa: PLC0415
 
     cases = make_cases(make_questions(questions), responses)
     diagnosis = make_diagnosis(cases)
     start = time.perf_counter()
-    path.write_text(page(diagnosis, cases), "utf-8")
+    path.write_text(render_page(diagnosis, cases), "utf-8")
     return time.perf_counter() - start
 
 

@@ -44,7 +44,7 @@ from eclose.store.runs.manifest import hash_file
 from eclose.store.runs.runner import Job, Runner
 from eclose.store.runs.step import RunStep
 from eclose.world.make.instances import make_items
-from eclose.world.server.chat_requests import request_key
+from eclose.world.server.chat_requests import compute_request_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -269,13 +269,13 @@ async def orphans(rig: Rig) -> Counter[str]:
     async with Ledger.open(where(rig.ledger), run=rig.stage.work) as ledger:
         problems = [problem async for problem in ledger.verify()]
         assert not problems, problems
-        return Counter(bill_key(intent.request) for intent in await ledger.orphans())
+        return Counter(bill_key(intent.request) for intent in await ledger.list_orphans())
 
 
 def bill_key(request: dict[str, Any]) -> str:
     """What the server calls a request."""
     decoding = request["decoding"]
-    return request_key(
+    return compute_request_key(
         {
             "model": request["model"].partition("/")[2],
             "messages": request["messages"],

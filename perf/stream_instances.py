@@ -40,13 +40,13 @@ def instance(number: int) -> dict[str, object]:
 
 def validate(path: Path) -> None:
     """What ``eclose data validate`` does, then the peak memory in bytes and the seconds taken."""
-    from eclose.benchmarks.file_check import check_file  # noqa: PLC0415 - belongs to the child alone
+    from eclose.benchmarks.load import check_file  # noqa: PLC0415 - belongs to the child alone
     from eclose.benchmarks.load import scan_instances  # noqa: PLC0415
 
     start = time.perf_counter()
     found = check_file(scan_instances(path), limit=20)
     seconds = time.perf_counter() - start
-    if not found.fine:
+    if not found.passed:
         raise SystemExit(f"{path}: {found.counts}")
     # Linux counts kibibytes, macOS bytes.
     unit = 1 if sys.platform == "darwin" else 1024

@@ -47,7 +47,7 @@ from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logp
 from eclose.likelihood.spans import SpanScore
 from eclose.models.weights import load_model, load_tokenizer
 from eclose.protocol.response_prompt import Order, ResponsePrompt
-from eclose.training.objective import Method, objective
+from eclose.training.objective import Method, build_objective
 from eclose.world.make.families import make_families
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ FAMILIES = 15
 ROUNDS = 3
 CLOSE = (2e-5, 5e-5)
 """How far losses may differ, and gradients relative to their size, between tree and sequences in fp32."""
-E_CLOSURE, CF_SFT = objective(Method.E_CLOSURE), objective(Method.CF_SFT)
+E_CLOSURE, CF_SFT = build_objective(Method.E_CLOSURE), build_objective(Method.CF_SFT)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.core.answers import contains_span, match, normalize
+from eclose.core.answers import contains_span, match_answer, normalize_answer
 from eclose.core.judgment import Criterion, Judgment, StepJudgment
 from eclose.core.verdict import Verdict
-from eclose.world.faulty.broken_responses import PLANS, Plan, Sabotaged, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
 from eclose.world.language.values import NAME
 from eclose.world.make.instances import make_item
 from eclose.world.make.shapes import PROFILES
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.core.three_valued import Label
-    from eclose.world.make.instances import Item
+    from eclose.world.make.instances import WorldItem
 
 SEED = 20_260
 SABOTAGED = RELIABLE = 10_000
@@ -47,7 +47,7 @@ _NAME = re.compile(rf"\b{NAME}")
 class Scored(NamedTuple):
     """A response, what the saboteur planted, and what everybody says of it."""
 
-    planted: Sabotaged
+    planted: BrokenResponse
     said: dict[tuple[str, Criterion], bool]
     """What each judge says of each label."""
 
@@ -63,7 +63,7 @@ class Tally:
     responses: int = 0
     seconds: float = 0.0
 
-    def add(self, planted: Sabotaged, judged: Judgment, seconds: float) -> None:
+    def add(self, planted: BrokenResponse, judged: Judgment, seconds: float) -> None:
         """Count one response."""
         wanted, found = planted.verdict, judged.verdict
         pairs = (
@@ -95,17 +95,20 @@ def last_step(response: Response) -> str:
 
 def occurs(answer: str | None, text: str) -> bool:
     """Whether the answer's words stand in the text."""
-    return answer is not None and contains_span(normalize(text), normalize(answer))
+    return answer is not None and contains_span(normalize_answer(text), normalize_answer(answer))
 
 
 def matches_reference(instance: Instance, response: Response) -> bool:
     """Acc by the package's own string matcher (appendix D.5.3)."""
-    return response.answer is not None and match(response.answer, instance.reference_answer or "")
+    return response.answer is not None and match_answer(response.answer, instance.reference_answer or "")
 
 
 def same_words(instance: Instance, response: Response) -> bool:
     """Acc by the same words in any order as an accepted answer: with the reference in hand, close to all there is."""
-    return any(sorted(normalize(response.answer or "")) == sorted(normalize(one)) for one in instance.accepted_answers)
+    return any(
+        sorted(normalize_answer(response.answer or "")) == sorted(normalize_answer(one))
+        for one in instance.accepted_answers
+    )
 
 
 def stands_in_last_step(_: Instance, response: Response) -> bool:
@@ -115,15 +118,17 @@ def stands_in_last_step(_: Instance, response: Response) -> bool:
 
 def stands_in_nearest_passage(instance: Instance, response: Response) -> bool:
     """Anything by whether the passage nearest to the question has the answer's words."""
-    asked = set(normalize(instance.question))
-    nearest = max(instance.evidence, key=lambda passage: len(asked & set(normalize(f"{passage.title} {passage.text}"))))
+    asked = set(normalize_answer(instance.question))
+    nearest = max(
+        instance.evidence, key=lambda passage: len(asked & set(normalize_answer(f"{passage.title} {passage.text}")))
+    )
     return occurs(response.answer, f"{nearest.title} {nearest.text}")
 
 
 def is_last_name(_: Instance, response: Response) -> bool:
     """C by whether the last name or number of the last step is the answer."""
     named = re.findall(rf"{_NAME.pattern}|\b\d[\d,]*\b", last_step(response))
-    return bool(named) and response.answer is not None and match(response.answer, named[-1])
+    return bool(named) and response.answer is not None and match_answer(response.answer, named[-1])
 
 
 def names_first_entity(instance: Instance, response: Response) -> bool:
@@ -168,20 +173,20 @@ def balanced_accuracy(pairs: Iterable[tuple[bool, bool]]) -> float:
 # The responses.
 
 
-def responses(item: Item, turn: int) -> list[Sabotaged]:
+def responses(item: WorldItem, turn: int) -> list[BrokenResponse]:
     """Two reliable responses of an item and two that fail, by whichever plans are next and possible."""
-    made = [own_response(item), sabotage(item, Plan(), "reliable")]
-    for step in range(len(PLANS)):
-        made.append(sabotage(item, PLANS[(2 * turn + step) % len(PLANS)], "broken"))
+    made = [own_response(item), break_response(item, FailurePlan(), "reliable")]
+    for step in range(len(FAILURE_PLANS)):
+        made.append(break_response(item, FAILURE_PLANS[(2 * turn + step) % len(FAILURE_PLANS)], "broken"))
         if sum(one is not None for one in made) == 4:
             break
     return [one for one in made if one is not None]
 
 
-def own_response(item: Item) -> Sabotaged:
+def own_response(item: WorldItem) -> BrokenResponse:
     """The item's own response, of which everything must hold."""
     steps = tuple(StepJudgment(substantive=True, sound=True) for _ in item.response.trace.steps)
-    return Sabotaged(item.response, Plan(), steps, Verdict(*(True,) * 5))
+    return BrokenResponse(item.response, FailurePlan(), steps, Verdict(*(True,) * 5))
 
 
 def run() -> tuple[dict[str, Tally], list[Scored]]:
@@ -204,9 +209,9 @@ def run() -> tuple[dict[str, Tally], list[Scored]]:
     raise AssertionError("count() does not end")
 
 
-def plan_name(plan: Plan) -> str:
+def plan_name(plan: FailurePlan) -> str:
     """A plan in a word or two."""
-    if plan == Plan():
+    if plan == FailurePlan():
         return "reliable"
     local = f"{plan.local.value} " if plan.local else ""
     return f"{local}{plan.broken.value if plan.broken else plan.blow.value}"
@@ -221,7 +226,7 @@ def main() -> int:
     """Print the tables and say whether the goal holds."""
     tallies, scored = run()
     print(f"{'plan':32} {'n':>6}  labels    steps")
-    for name in ["reliable", *map(plan_name, PLANS)]:
+    for name in ["reliable", *map(plan_name, FAILURE_PLANS)]:
         tally = tallies.get(name, Tally())
         labels, steps = share(tally.labels_found, tally.labels), share(tally.steps_found, tally.steps)
         print(f"{name:32} {tally.responses:6,} {labels} {steps}")
@@ -245,7 +250,7 @@ def main() -> int:
     if winners:
         print(f"too easy: {', '.join(winners)}")
     reliable = tallies["reliable"].responses
-    complete = len(tallies) == len(PLANS) + 1 and reliable >= RELIABLE and total - reliable >= SABOTAGED
+    complete = len(tallies) == len(FAILURE_PLANS) + 1 and reliable >= RELIABLE and total - reliable >= SABOTAGED
     holds = found == planted and not winners and complete
     result = {
         "name": "world oracle",

@@ -17,8 +17,8 @@ import numpy as np
 
 from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.world.faulty.bad_sources import spoil
-from eclose.world.faulty.broken_responses import Blow, Plan
+from eclose.world.faulty.bad_sources import make_bad_source
+from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan
 from eclose.world.make.instances import make_items
 
 from .minds import Errs, Mind
@@ -76,16 +76,18 @@ _DEVIATES, _SHORT, _DECOUPLED = list(FailureClass)[:3]
 _LINKS = {_DEVIATES: (0.024, 0.062), _SHORT: (0.020, 0.007), _DECOUPLED: (0.018, 0.005)}
 """Without and with a step that fails."""
 _HARMLESS, _FATAL = 0.14, 0.09
-MIX: dict[tuple[Plan, ...], float] = {
-    **{(Plan(code, None, Blow.HARMLESS),): _HARMLESS * share for code, share in _CODES.items()},
+MIX: dict[tuple[FailurePlan, ...], float] = {
+    **{(FailurePlan(code, None, FailureImpact.HARMLESS),): _HARMLESS * share for code, share in _CODES.items()},
     # Of the last code the world's fatal steps break closure too.
     **{
-        (Plan(code, None, Blow.FATAL),): _FATAL * share
+        (FailurePlan(code, None, FailureImpact.FATAL),): _FATAL * share
         for code, share in _CODES.items()
         if code is not LocalFailure.OTHER
     },
-    **{(Plan(None, link),): alone for link, (alone, _) in _LINKS.items()},
-    **{(Plan(code, link),): both * share for link, (_, both) in _LINKS.items() for code, share in _CODES.items()},
+    **{(FailurePlan(None, link),): alone for link, (alone, _) in _LINKS.items()},
+    **{
+        (FailurePlan(code, link),): both * share for link, (_, both) in _LINKS.items() for code, share in _CODES.items()
+    },
 }
 
 _SPOILERS = {
@@ -108,7 +110,7 @@ def spoilt(count: int, known: Sequence[Instance], seed: int = 42) -> list[tuple[
     found: list[tuple[Instance, Ineligibility]] = []
     sources = [make_items(profile, seed, _BEYOND) for profile in PROFILES]
     for code, (kind, counted) in _SPOILERS.items():
-        made = (spoil(item, kind, rng) for items in zip(*sources, strict=True) for item in items)
+        made = (make_bad_source(item, kind, rng) for items in zip(*sources, strict=True) for item in items)
         fresh = (one for one in made if one is not None and one.question not in taken)
         for one in islice(fresh, round(counted * share)):
             taken.add(one.question)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 
 from eclose.annotation import setup
-from eclose.annotation.project import Settings, create
+from eclose.annotation.project import ProjectSettings, create_project
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Source
-from eclose.world.faulty.broken_responses import Plan, sabotage
-from eclose.world.make.instances import Item, make_items
+from eclose.world.faulty.broken_responses import FailurePlan, break_response
+from eclose.world.make.instances import WorldItem, make_items
 
 from .minds import Truth
 
@@ -44,7 +44,7 @@ class World:
 
 
 def make_world(
-    questions: int, mix: Mapping[tuple[Plan, ...], float], *, systems: Sequence[str] = SYSTEMS, seed: int = 42
+    questions: int, mix: Mapping[tuple[FailurePlan, ...], float], *, systems: Sequence[str] = SYSTEMS, seed: int = 42
 ) -> World:
     """Each question answered by each system, failing as the mix says; the rest is reliable."""
     share = sum(PROFILES.values())
@@ -58,9 +58,9 @@ def make_world(
     return World(instances, [response for response, _ in pairs], [truth for _, truth in pairs])
 
 
-def _answered(item: Item, system: str, mix: Mapping[tuple[Plan, ...], float]) -> tuple[Response, Truth]:
+def _answered(item: WorldItem, system: str, mix: Mapping[tuple[FailurePlan, ...], float]) -> tuple[Response, Truth]:
     rng = Random(f"{item.seed}/{system}/mix")
-    tried = (sabotage(item, plan, f"annotate/{system}") for plan in _plans(mix, rng))
+    tried = (break_response(item, plan, f"annotate/{system}") for plan in _plans(mix, rng))
     made = next(found for found in tried if found is not None)
     name = f"{item.instance.id}/{system}"
     response = Response.from_completion(name, item.instance.id, made.response.completion or "", Source(system))
@@ -69,7 +69,7 @@ def _answered(item: Item, system: str, mix: Mapping[tuple[Plan, ...], float]) ->
     return response, Truth(name, question, steps, response.answer, made.steps, made.verdict)
 
 
-def _plans(mix: Mapping[tuple[Plan, ...], float], rng: Random) -> Iterator[Plan]:
+def _plans(mix: Mapping[tuple[FailurePlan, ...], float], rng: Random) -> Iterator[FailurePlan]:
     """How a response is to fail, at best; not every question admits every failure."""
     roll = rng.random()
     for plans, share in mix.items():
@@ -77,22 +77,22 @@ def _plans(mix: Mapping[tuple[Plan, ...], float], rng: Random) -> Iterator[Plan]
             yield from rng.sample(plans, len(plans))
             break
         roll -= share
-    yield Plan()
+    yield FailurePlan()
 
 
 def make_project(
     folder: Path, world: World, crew: setup.Crew, *, database: str | None = None, name: str = "study"
 ) -> dict[str, str]:
     """A project with everybody invited; the paths of their invitations by name."""
-    settings = Settings(name)
+    settings = ProjectSettings(name)
     links: dict[str, str] = {}
 
     def begin(connection: Connection) -> None:
-        setup.fill(connection, world.instances, world.responses)
-        begun = setup.take_on(connection, settings, crew)
-        links.update({one.person.name: f"/invitation/{one.token}" for one in begun.taken})
+        setup.add_material(connection, world.instances, world.responses)
+        begun = setup.invite_and_assign(connection, settings, crew)
+        links.update({one.person.name: f"/invitation/{one.token}" for one in begun.invitees})
 
-    create(folder, settings, database, begin).close()
+    create_project(folder, settings, database, begin).close()
     return links
 
 

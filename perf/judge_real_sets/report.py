@@ -15,7 +15,7 @@ from eclose.cli.shared.output import percent, percent_range, print_table
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import Verdict
 from eclose.judging.validate import Validation, validate, write
-from eclose.metrics.judge_agreement import DIRECT, HITS, JudgedLabel, LabelRow
+from eclose.metrics.judge_agreement import DIRECT_LABELS, LABEL_METRICS, JudgedLabel, LabelRow
 from eclose.store.runs.folder import VALIDATION
 from eclose.store.runs.manifest import Manifest
 
@@ -52,7 +52,7 @@ class JudgedSet:
 
 
 def _labels_or_reasons(judgment: Judgment) -> bool:
-    return all((HITS[label](judgment.verdict) is None) == (Criterion(label) in judgment.unjudged) for label in DIRECT)
+    return all((LABEL_METRICS[label].hit(judgment.verdict) is None) == (Criterion(label) in judgment.unjudged) for label in DIRECT_LABELS)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def report(judged: Sequence[JudgedSet]) -> dict[str, Any]:
 
 
 def _figure(pooled: Validation | None, holds: bool) -> dict[str, Any]:
-    rows = [] if pooled is None else [pooled.overall.rows[label] for label in DIRECT]
+    rows = [] if pooled is None else [pooled.overall.rows[label] for label in DIRECT_LABELS]
     values = [row.scores.balanced_accuracy.value for row in rows]
     defined = [value for value in values if value is not None]
     judge = "nobody" if pooled is None else pooled.judge
@@ -171,13 +171,13 @@ def _say_groups(one: JudgedSet) -> None:
     rows = []
     for group in sorted({case.group for case in one.chosen}):
         members = [case for case in one.chosen if case.group == group]
-        cells = [_cell(label, members, said) for label in DIRECT]
+        cells = [_cell(label, members, said) for label in DIRECT_LABELS]
         rows.append((group, str(len(members)), *cells))
-    print_table(f"{one.name}: agrees / judged / labelled", ("group", "responses", *map(str, DIRECT)), rows)
+    print_table(f"{one.name}: agrees / judged / labelled", ("group", "responses", *map(str, DIRECT_LABELS)), rows)
 
 
 def _cell(label: JudgedLabel, members: Sequence[Labelled], said: Mapping[str, Verdict]) -> str:
-    pairs = [(HITS[label](case.verdict), HITS[label](said.get(case.response.id, Verdict()))) for case in members]
+    pairs = [(LABEL_HITS[label](case.verdict), LABEL_HITS[label](said.get(case.response.id, Verdict()))) for case in members]
     labelled = [(truth, told) for truth, told in pairs if truth is not None]
     judged = [truth == told for truth, told in labelled if told is not None]
     return f"{sum(judged)} / {len(judged)} / {len(labelled)}" if labelled else "-"
@@ -200,8 +200,8 @@ def _shuffled(judged: Sequence[JudgedSet]) -> tuple[int, int]:
     said = {judgment.response_id: judgment.verdict for one in judged for judgment in one.judgments}
     cases = [case for one in judged for case in one.chosen if case.response.id in said]
     rng, called, tried = np.random.default_rng(SEED), 0, 0
-    for label in DIRECT:
-        pairs = [(HITS[label](case.verdict), HITS[label](said[case.response.id])) for case in cases]
+    for label in DIRECT_LABELS:
+        pairs = [(LABEL_HITS[label](case.verdict), LABEL_HITS[label](said[case.response.id])) for case in cases]
         both = [(truth, told) for truth, told in pairs if truth is not None and told is not None]
         if len({truth for truth, _ in both}) < 2:
             continue

@@ -29,12 +29,12 @@ from eclose.protocol.material_json import read_material
 from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.step import RunStep
-from eclose.world.faulty.broken_responses import Blow, Plan, sabotage
-from eclose.world.make.instances import Item, make_items
+from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
+from eclose.world.make.instances import WorldItem, make_items
 from eclose.world.oracle import judge as oracle
-from eclose.world.roles.explanations import tell_established, tell_pursued, tell_quote
+from eclose.world.roles.explanations import explain_answer, explain_target, find_quote
 from eclose.world.roles.judge import register_judge
-from eclose.world.server.chat_requests import ChatRequest, Registry
+from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 if TYPE_CHECKING:
     from eclose.core.judgment import Judgment
@@ -55,11 +55,11 @@ SEED = 42
 PROFILES = ("2wiki", "musique", "hotpot")
 
 _LINKS = (FailureClass.PATH_DEVIATION, FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING)
-FAILURES: Mapping[str, tuple[Plan, ...]] = {
-    "harmless step": tuple(Plan(code, None, Blow.HARMLESS) for code in LocalFailure),
-    "fatal step": tuple(Plan(code, None, Blow.FATAL) for code in LocalFailure),
-    **{link.value: (Plan(None, link),) for link in _LINKS},
-    "step and link": tuple(Plan(code, link) for code in LocalFailure for link in _LINKS),
+FAILURES: Mapping[str, tuple[FailurePlan, ...]] = {
+    "harmless step": tuple(FailurePlan(code, None, FailureImpact.HARMLESS) for code in LocalFailure),
+    "fatal step": tuple(FailurePlan(code, None, FailureImpact.FATAL) for code in LocalFailure),
+    **{link.value: (FailurePlan(None, link),) for link in _LINKS},
+    "step and link": tuple(FailurePlan(code, link) for code in LocalFailure for link in _LINKS),
 }
 """The ways to fail, each with the plans to choose from."""
 
@@ -109,7 +109,7 @@ def answered(questions: int = QUESTIONS, seed: int = SEED) -> Iterator[list[Answ
             before = item.instance
 
 
-def _retrieved(item: Item, other: Instance) -> Instance:
+def _retrieved(item: WorldItem, other: Instance) -> Instance:
     """The question as the systems are given it: now and then another question's passage stands for one it needs."""
     instance, rng = item.instance, Random(f"{item.seed}/retrieval")
     if rng.random() >= LOST:
@@ -123,9 +123,11 @@ def _retrieved(item: Item, other: Instance) -> Instance:
     )
 
 
-def _answer(item: Item, instance: Instance, system: str) -> Answered:
+def _answer(item: WorldItem, instance: Instance, system: str) -> Answered:
     rng = Random(f"{item.seed}/{system}")
-    made = next(found for plan in _plans(system, rng) if (found := sabotage(item, plan, f"demo/{system}")) is not None)
+    made = next(
+        found for plan in _plans(system, rng) if (found := break_response(item, plan, f"demo/{system}")) is not None
+    )
     text = made.response.completion or ""
     cut_off = rng.random() < CUT_OFF
     if cut_off:
@@ -139,7 +141,7 @@ def _answer(item: Item, instance: Instance, system: str) -> Answered:
     )
 
 
-def _plans(system: str, rng: Random) -> Iterator[Plan]:
+def _plans(system: str, rng: Random) -> Iterator[FailurePlan]:
     """How a response is to fail, at best; not every question admits every failure, and none is always possible."""
     roll = rng.random()
     for kind, rate in SYSTEMS[system].items():
@@ -147,7 +149,7 @@ def _plans(system: str, rng: Random) -> Iterator[Plan]:
             yield from rng.sample(FAILURES[kind], len(FAILURES[kind]))
             break
         roll -= rate
-    yield Plan()
+    yield FailurePlan()
 
 
 class WorldJudge:
@@ -157,7 +159,7 @@ class WorldJudge:
 
     def __init__(self, errs: float = ERRS, seed: int = SEED) -> None:
         self.identity = {"model": self.name, "errs": errs, "seed": seed}
-        self._registry = Registry()
+        self._registry = HandlerRegistry()
         register_judge(self._registry, noise=errs, seed=seed)
 
     async def complete(self, request: Request) -> Reply:
@@ -183,9 +185,9 @@ def _in_words(question: Question, request: Request, said: Mapping[str, Any]) -> 
     shown = read_material(MATERIAL[question], request.messages[-1]["content"])
     trace = Trace.of(*(step.text for step in shown.steps))
     if question is Question.ALIGNMENT:
-        return {"pursued": tell_pursued(shown.question, trace) or ""}
+        return {"pursued": explain_target(shown.question, trace) or ""}
     if question is Question.CLOSURE:
-        return {"established": tell_established(shown.question, trace, shown.answer)}
+        return {"established": explain_answer(shown.question, trace, shown.answer)}
     passages = [Passage(str(one.index), one.title, one.text) for one in shown.evidence]
     told = enumerate(said["steps"].items())
     return {"steps": {number: _quoted(step, passages, trace, place) for place, (number, step) in told}}
@@ -196,7 +198,7 @@ def _quoted(step: Mapping[str, Any], passages: Sequence[Passage], trace: Trace, 
     if step["support"] is None:
         return step
     place = step["support"]["passage"]
-    return {**step, "support": {"passage": place, "quote": tell_quote(passages[place], trace, number)}}
+    return {**step, "support": {"passage": place, "quote": find_quote(passages[place], trace, number)}}
 
 
 def _quietly(things: Iterable[T], _doing: str, _total: int) -> Iterable[T]:
@@ -225,13 +227,13 @@ class Run:
 
     def write(self, track: Track[Any] = _quietly, *, force: bool = False) -> bool:
         """Write what is not there yet; whether there was anything to do."""
-        known = [stage.finished(force=force) for stage in self.made]
+        known = [stage.claim(force=force) for stage in self.made]
         to_make = None in known
         if to_make:
             self._make(track)
         model, settings = WorldJudge(seed=self.seed), JudgeSettings()
         judged = self.judged(model, settings)
-        to_judge = judged.finished(force=force) is None
+        to_judge = judged.claim(force=force) is None
         if to_judge:
             judged.write(self._judgments(model, settings, track))
         return to_make or to_judge

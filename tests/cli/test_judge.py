@@ -16,12 +16,12 @@ from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.diagnosis.report.format import signed
 from eclose.store.records import jsonl
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
-from eclose.world.server.chat_requests import Registry, Reply
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 
 def command(*arguments, code=0):
@@ -42,17 +42,17 @@ def judged(tmp_path_factory):
     planted = [
         (item.instance, made)
         for item in islice(make_items("short-easy", 3), 12)
-        for plan in (Plan(), Plan(None, PLANS[11].broken), *PLANS[:4])
-        if (made := sabotage(item, plan, f"{plan}")) is not None
+        for plan in (FailurePlan(), FailurePlan(None, FAILURE_PLANS[11].broken), *FAILURE_PLANS[:4])
+        if (made := break_response(item, plan, f"{plan}")) is not None
     ]
-    jsonl.write(run / "instances.jsonl", {instance.id: instance for instance, _ in planted}.values())
+    jsonl.write_records(run / "instances.jsonl", {instance.id: instance for instance, _ in planted}.values())
     unique = {made.response.id: (instance, made) for instance, made in planted}
-    jsonl.write(run / "responses.jsonl", (made.response for _, made in unique.values()))
+    jsonl.write_records(run / "responses.jsonl", (made.response for _, made in unique.values()))
     verdicts = [
         SettledVerdict(made.response.id, instance.id, made.verdict, "world") for instance, made in unique.values()
     ]
-    jsonl.write(run / "people.jsonl", verdicts)
-    with ServerThread(world_registry(judge_noise=0.1)) as server:
+    jsonl.write_records(run / "people.jsonl", verdicts)
+    with ServerThread(build_world_registry(judge_noise=0.1)) as server:
         command("judge", run, "--judge", server.base_url, "--no-price")
     return run, verdicts
 
@@ -87,16 +87,16 @@ def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault)
     """A proxy that compresses or pours: the run stops with 75, and the same command judges everything."""
     run, verdicts = judged
     words = ["judge", run, "--no-price", "--out", tmp_path]
-    with ServerThread(world_registry(), Behaviour(faults={fault: 1.0}, max_faults_per_key=99)) as server:
+    with ServerThread(build_world_registry(), ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=99)) as server:
         port, url = int(server.base_url.split(":")[2].split("/")[0]), server.base_url
         stopped = CliRunner().invoke(app, [*map(str, words), "--judge", url, "--breaker-seconds", "1"])
         assert isinstance(stopped.exception, ServiceDown)
     assert not (tmp_path / "judgments.jsonl").exists()
-    with ServerThread(world_registry(), port=port) as server:
+    with ServerThread(build_world_registry(), port=port) as server:
         whole = command(*words, "--judge", url, "--dry-run")
         command(*words, "--judge", url)
         assert f" {server.bill(keys=False)['totals']['paid']} calls" in whole  # nothing was kept as an answer
-    judgments = list(jsonl.read(tmp_path / "judgments.jsonl", Judgment))
+    judgments = list(jsonl.read_records(tmp_path / "judgments.jsonl", Judgment))
     assert len(judgments) == len(verdicts)
     assert not [judgment for judgment in judgments if "invalid" in judgment.unjudged.values()]
 
@@ -162,7 +162,7 @@ def test_a_folder_that_was_not_judged_is_told(tmp_path):
 
 def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_flips(judged, tmp_path):
     run, verdicts = judged
-    with ServerThread(world_registry(judge_noise=0.1)) as server:
+    with ServerThread(build_world_registry(judge_noise=0.1)) as server:
         words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path, "--joint", "--repeat", 3]
         told = command(*words, "--dry-run")
         assert f"{3 * len(verdicts)} calls" in told
@@ -177,7 +177,7 @@ def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_f
 
 def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_path):
     run, verdicts = judged
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
     words = ("--verdicts", run / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words, "--against", tmp_path, "--against", run)
@@ -201,10 +201,10 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
 
 def unreadable_judge():
     """The world's judge, but every reply about steps has a property that was not asked for."""
-    registry, world = Registry(), world_registry()
+    registry, world = HandlerRegistry(), build_world_registry()
 
     def spoiled(request):
-        return Reply({**world.handler("judge_soundness")(request).content, "comment": "hm"})
+        return ScriptedReply({**world.handler("judge_soundness")(request).content, "comment": "hm"})
 
     for name in world.schema_names:
         registry.register(name, spoiled if name == "judge_soundness" else world.handler(name))
@@ -228,13 +228,15 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
         assert "'comment' was unexpected" in printed
     assert "L has no label for 100.0 % of the responses, more than 20.0 % (--max-unjudged-share)" in output
     assert "more than" not in allowed
-    reasons = {row.unjudged[Criterion.LOCAL_SOUNDNESS] for row in jsonl.read(tmp_path / "judgments.jsonl", Judgment)}
+    reasons = {
+        row.unjudged[Criterion.LOCAL_SOUNDNESS] for row in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)
+    }
     assert all(reason.startswith("invalid: ") for reason in reasons)
 
 
 def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_path):
     run, _ = judged
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path]
         assert "Not judged" not in command(*words)
         # What was not to be judged is listed, and is no reason to fail.
@@ -245,7 +247,7 @@ def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_p
 def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     run, verdicts = judged
     rows = [replace(row, benchmark=f"part-{number % 2}") for number, row in enumerate(verdicts)]
-    jsonl.write(tmp_path / "people.jsonl", rows)
+    jsonl.write_records(tmp_path / "people.jsonl", rows)
     words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words)
     table = output[output.index("By dataset") :].splitlines()
@@ -258,7 +260,7 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
 
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):
     run, verdicts = judged
-    jsonl.write(tmp_path / "people.jsonl", verdicts[:6])
+    jsonl.write_records(tmp_path / "people.jsonl", verdicts[:6])
     words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words)
     assert "6 of at least 30 labels" in output

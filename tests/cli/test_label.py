@@ -66,7 +66,7 @@ def test_labels_of_replaced_responses_are_not_gone_on_with(run):
     replace_answers(run)
     assert "is not the file that judgments.jsonl was made from" in command("label", run, "--n", "10", code=2)
     output = command("label", run, "--n", "10", "--no-browser", "--allow-stale", code=2)
-    assert "were changed since its labelling began" in output
+    assert "have changed since labelling began" in output
 
 
 def test_responses_that_are_replaced_while_they_are_labelled_get_no_verdicts(run, monkeypatch):

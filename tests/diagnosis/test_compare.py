@@ -7,7 +7,7 @@ import pytest
 
 from eclose.core.response import Source
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
-from eclose.diagnosis.compare import KINDS, Alone, compare_rows, kind_of
+from eclose.diagnosis.compare import RESPONSE_CLASSES, UnsharedCounts, compare_rows, response_class
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize
@@ -45,8 +45,8 @@ def test_a_difference_is_the_run_minus_the_other_on_shared_questions():
     assert trr.estimate.value == 0.5
     assert lgg.estimate.value == -0.25
     assert trr.estimate.interval.low <= 0.5 <= trr.estimate.interval.high
-    assert found.run_alone == Alone(1, 1, 0)
-    assert found.base_alone == Alone(1, 1, 0)
+    assert found.run_alone == UnsharedCounts(1, 1, 0)
+    assert found.base_alone == UnsharedCounts(1, 1, 0)
 
 
 def test_the_interval_is_the_paired_one():
@@ -86,7 +86,7 @@ def test_several_responses_to_a_question_travel_together():
     assert trr.estimate.value == pytest.approx(9 / 12 - 2 / 3)
     assert (found.overall.run_responses, found.overall.base_responses) == (12, 3)
     # Which of the four responses to a question the other run's goes with is not known, but for one of its id.
-    assert found.run_alone == Alone(0, 0, 9)
+    assert found.run_alone == UnsharedCounts(0, 0, 9)
     assert {pair.run.response_id for pair in found.pairs} == {"r0", "r1", "r2"}
 
 
@@ -205,11 +205,11 @@ def test_small_datasets_are_not_trusted_with_their_own_variance():
 def test_every_verdict_has_a_class():
     labels = [True, False, None]
     for verdict in [Verdict(a, b, c, d) for a in labels for b in labels for c in labels for d in labels]:
-        assert kind_of(verdict) in KINDS
-    assert kind_of(ASTRAY) is FailureClass.PATH_DEVIATION
-    assert kind_of(OPEN) is None
+        assert response_class(verdict) in RESPONSE_CLASSES
+    assert response_class(ASTRAY) is FailureClass.PATH_DEVIATION
+    assert response_class(OPEN) is None
     # A failure of the whole in a response that is unsound as well is not in the gap.
-    assert kind_of(Verdict(False, False, False)) is TraceGroup.LOCALLY_UNSOUND
+    assert response_class(Verdict(False, False, False)) is TraceGroup.LOCALLY_UNSOUND
 
 
 def test_equal_seeds_give_equal_intervals():

@@ -15,7 +15,7 @@ from eclose.core.response import Response, Source, Trace
 from eclose.diagnosis.diagnose import Case, Evidence, Matching, Violations, broken_link, diagnose_cases
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.oracle.judge import judge
 
@@ -37,8 +37,8 @@ def test_everything_planted_is_counted():
     cases = []
     planted: Counter[object] = Counter()
     for item in islice(make_items("2wiki", 1), 10):
-        for plan in (Plan(), *Random(item.seed).sample(PLANS, 6)):
-            if (made := sabotage(item, plan, "x")) is not None:
+        for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
+            if (made := break_response(item, plan, "x")) is not None:
                 cases.append(Case(item.instance, made.response, judge(item.instance, made.response)))
                 planted[made.verdict.locally_sound, made.verdict.aligned, made.verdict.closed] += 1
                 planted.update(step.failure for step in made.steps if step.failure)

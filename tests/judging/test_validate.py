@@ -19,13 +19,13 @@ from eclose.judging import validate as validating
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validate import compare, correct, read, refuse_other_judge, run_identity, validate, write
-from eclose.metrics.judge_agreement import DIRECT_LABELS, LABEL_HITS, JudgedLabel
+from eclose.metrics.judge_agreement import DIRECT_LABELS, LABEL_METRICS, JudgedLabel
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.roles import judge as world_judging
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.chat_requests import ChatRequest
 
 SETTINGS = JudgeSettings().identity
@@ -214,7 +214,7 @@ class InProcess:
     name = "world/judge"
 
     def __init__(self, noise, seed):
-        self.registry = world_registry(seed=seed, judge_noise=noise)
+        self.registry = build_world_registry(seed=seed, judge_noise=noise)
 
     async def complete(self, request):
         schema = {"name": request.schema.name, "schema": dict(request.schema.schema), "strict": True}
@@ -225,7 +225,9 @@ class InProcess:
                 "response_format": {"type": "json_schema", "json_schema": schema},
             }
         )
-        return Reply(json.dumps(self.registry.handler(asked.schema_name)(asked).content), FinishReason.STOP, Usage(1, 1))
+        return Reply(
+            json.dumps(self.registry.handler(asked.schema_name)(asked).content), FinishReason.STOP, Usage(1, 1)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -233,8 +235,8 @@ def planted():
     """Responses to thirty questions, each with what was planted."""
     made = []
     for index, item in enumerate(islice(make_items("2wiki", 11), 30)):
-        plans = [plan for number, plan in enumerate((Plan(), *PLANS)) if (number + index) % 2 == 0]
-        made += [(item.instance, one) for plan in plans if (one := sabotage(item, plan, repr(plan))) is not None]
+        plans = [plan for number, plan in enumerate((FailurePlan(), *FAILURE_PLANS)) if (number + index) % 2 == 0]
+        made += [(item.instance, one) for plan in plans if (one := break_response(item, plan, repr(plan))) is not None]
     return made
 
 
@@ -289,7 +291,7 @@ def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, 
 @pytest.mark.parametrize("noise", [0.02, 0.10])
 def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, truth, noise):
     held = []
-    real = {label: np.mean([hit(row.verdict) for row in truth]) for label, hit in LABEL_HITS.items()}
+    real = {label: np.mean([metric.hit(row.verdict) for row in truth]) for label, metric in LABEL_METRICS.items()}
     for seed in range(5):
         sample = [truth[index] for index in rng(seed).permutation(len(truth))[:100]]
         responses = [made.response for _, made in planted]

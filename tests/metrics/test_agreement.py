@@ -8,11 +8,10 @@ import pytest
 from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
 from eclose.errors import RecordError
 from eclose.metrics.agreement import (
-    JudgedBySeveral,
-    JudgedTwice,
-    ScreenedBySeveral,
-    agreement_report,
-    screening_report,
+    AnnotatedResponse,
+    ScreenedQuestion,
+    measure_agreement,
+    measure_screening,
 )
 
 NAMES = [
@@ -41,15 +40,19 @@ def judged(steps, aligned=None, closed=None, complete=None, correct=None, judge=
     return Judgment("r", judge, tuple(steps), *labels)
 
 
+def annotated(question_id, first, second):
+    return AnnotatedResponse(question_id, (first, second))
+
+
 def report(pairs, seed=42, resamples=200):
-    return {row.judgment: row for row in agreement_report(pairs, rng=np.random.default_rng(seed), resamples=resamples)}
+    return {row.judgment: row for row in measure_agreement(pairs, rng=np.random.default_rng(seed), resamples=resamples)}
 
 
 L1, L2 = LocalFailure.UNSUPPORTED_CONTENT, LocalFailure.INVALID_INFERENCE
 SMALL = [
-    JudgedTwice("q1", judged([SOUND, unsound(L1)], 1, 1, 1, 1), judged([SOUND, unsound(L2)], 1, 0, 1, 1)),
-    JudgedTwice("q1", judged([FILLER, SOUND], 0, 1, None, 0), judged([SOUND, SOUND], 0, 1, 1, 0)),
-    JudgedTwice("q2", judged([unsound(L1)], 1, 0, 0, 0), judged([unsound(L1)], 1, 0, 0, 1)),
+    annotated("q1", judged([SOUND, unsound(L1)], 1, 1, 1, 1), judged([SOUND, unsound(L2)], 1, 0, 1, 1)),
+    annotated("q1", judged([FILLER, SOUND], 0, 1, None, 0), judged([SOUND, SOUND], 0, 1, 1, 0)),
+    annotated("q2", judged([unsound(L1)], 1, 0, 0, 0), judged([unsound(L1)], 1, 0, 0, 1)),
 ]
 
 
@@ -92,27 +95,27 @@ def test_rows_come_in_the_order_of_the_papers_table():
 
 
 def test_unequal_step_counts_are_refused_by_name():
-    pair = JudgedTwice("q", judged([SOUND]), judged([SOUND, SOUND], judge="A2"))
+    pair = annotated("q", judged([SOUND]), judged([SOUND, SOUND], judge="A2"))
     with pytest.raises(RecordError, match=r"response r: 1 steps were judged by A1, 2 by A2\. Both must judge"):
         report([*SMALL, pair])
 
 
 @pytest.mark.parametrize("other", [FILLER, StepJudgment(substantive=False, sound=False, failure=L1)])
 def test_soundness_and_reason_are_compared_only_where_both_call_the_step_substantive(other):
-    rows = report([JudgedTwice("q", judged([unsound(L1)]), judged([other]))])
+    rows = report([annotated("q", judged([unsound(L1)]), judged([other]))])
     assert (rows["Substantive status"].n, rows["Step soundness"].n, rows["Local-failure reason"].n) == (1, 0, 0)
 
 
 def test_a_reason_needs_both_to_call_the_step_unsound_and_both_to_name_one():
     steps = [unsound(L1), unsound(None), unsound(L2)], [SOUND, unsound(L1), unsound(L2)]
-    rows = report([JudgedTwice("q", *map(judged, steps))])
+    rows = report([annotated("q", *map(judged, steps))])
     assert (rows["Step soundness"].n, rows["Local-failure reason"].n) == (3, 1)
 
 
 def test_unknown_labels_are_left_out_and_derived_labels_use_what_decides_them():
     # A is false for both, so G is false whatever C is; L is unknown where a step's soundness is.
     first = judged([StepJudgment(True, None)], aligned=0)
-    rows = report([JudgedTwice("q", first, judged([SOUND], aligned=0, closed=1))])
+    rows = report([annotated("q", first, judged([SOUND], aligned=0, closed=1))])
     assert {name: row.n for name, row in rows.items() if row.n} == {
         "Substantive status": 1,
         "Alignment A": 1,
@@ -121,13 +124,13 @@ def test_unknown_labels_are_left_out_and_derived_labels_use_what_decides_them():
 
 
 def test_one_label_throughout_leaves_alpha_undefined_in_every_resample():
-    row = report([JudgedTwice("q", judged([], 1), judged([], 1))], resamples=50)["Alignment A"]
+    row = report([annotated("q", judged([], 1), judged([], 1))], resamples=50)["Alignment A"]
     assert row.raw == (1.0, (1.0, 1.0), 0)
     assert row.alpha == (None, None, 50)
     assert row.specific == (1.0, None)
 
 
-@pytest.mark.parametrize("pairs", [[], [JudgedTwice("q", judged([]), judged([]))]])
+@pytest.mark.parametrize("pairs", [[], [annotated("q", judged([]), judged([]))]])
 def test_nothing_judged_gives_rows_that_say_so(pairs):
     rows = report(pairs, resamples=5)
     assert list(rows) == NAMES
@@ -150,14 +153,14 @@ def random_pairs(seed, responses=24):
     pairs = []
     for response in range(responses):
         steps = rng.integers(len(kinds), size=rng.integers(0, 6)).tolist()
-        pairs.append(JudgedTwice(f"q{response // 3}", once(steps), once(noisy(steps))))
+        pairs.append(annotated(f"q{response // 3}", once(steps), once(noisy(steps))))
     return pairs
 
 
 def compared(pairs):
     """Two lists of labels for each judgment, built label by label; a case is there when both gave one."""
     labels = {name: [] for name in NAMES}
-    for _, first, second in pairs:
+    for _, (first, second), _ in pairs:
         for a, b in zip(first.steps, second.steps, strict=True):
             labels["Substantive status"].append((a.substantive, b.substantive))
             if a.substantive and b.substantive:
@@ -213,7 +216,7 @@ def test_intervals_resample_questions_with_all_their_responses_and_steps(seed):
 
 def test_swapping_the_annotators_changes_nothing():
     pairs = random_pairs(5)
-    swapped = [pair._replace(first=pair.second, second=pair.first) for pair in pairs]
+    swapped = [pair._replace(judgments=pair.judgments[::-1]) for pair in pairs]
     assert report(swapped) == report(pairs)
 
 
@@ -236,15 +239,15 @@ def test_ac1_of_the_small_report_by_hand():
 
 
 def test_one_label_throughout_is_told_apart_from_nothing_to_compare():
-    rows = report([JudgedTwice("q", judged([], 1), judged([], 1))])
+    rows = report([annotated("q", judged([], 1), judged([], 1))])
     assert (rows["Alignment A"].unanimous, rows["Alignment A"].alpha.value) == (True, None)
     assert (rows["Closure C"].unanimous, rows["Closure C"].n) == (False, 0)
 
 
 # Of three people: (1, 1, 0) and (1, 1, unknown). In the first case every pair weighs 1/2.
 THREE = [
-    JudgedBySeveral("q1", (judged([SOUND], 1), judged([SOUND], 1, judge="A2"), judged([SOUND], 0, judge="A3"))),
-    JudgedBySeveral("q2", (judged([SOUND], 1), judged([SOUND], 1, judge="A2"))),
+    AnnotatedResponse("q1", (judged([SOUND], 1), judged([SOUND], 1, judge="A2"), judged([SOUND], 0, judge="A3"))),
+    AnnotatedResponse("q2", (judged([SOUND], 1), judged([SOUND], 1, judge="A2"))),
 ]
 
 
@@ -268,7 +271,7 @@ def test_alpha_of_several_is_the_krippendorff_packages(seed):
     labels = rng.random((30, 4)) < 0.7
     people = rng.integers(2, 5, size=30)
     cases = [
-        JudgedBySeveral(f"q{number // 2}", tuple(judged([], label) for label in row[:count]))
+        AnnotatedResponse(f"q{number // 2}", tuple(judged([], label) for label in row[:count]))
         for number, (row, count) in enumerate(zip(labels.tolist(), people.tolist(), strict=True))
     ]
     given = np.where(np.arange(4) < people[:, np.newaxis], labels, np.nan)
@@ -278,7 +281,7 @@ def test_alpha_of_several_is_the_krippendorff_packages(seed):
 
 def test_two_in_a_row_of_several_are_two():
     pairs = random_pairs(7)
-    several = [JudgedBySeveral(pair.question_id, pair.judgments) for pair in pairs]
+    several = [AnnotatedResponse(pair.question_id, pair.judgments) for pair in pairs]
     assert report(several) == report(pairs)
 
 
@@ -289,7 +292,7 @@ def test_every_one_of_several_must_judge_every_step():
 
 
 def test_what_was_judged_as_a_whole_has_no_rows_about_steps():
-    whole = [JudgedBySeveral("q", (judged([SOUND], 1), judged([unsound(None)], 1)), stepwise=False)]
+    whole = [AnnotatedResponse("q", (judged([SOUND], 1), judged([unsound(None)], 1)), stepwise=False)]
     assert list(report(whole)) == NAMES[3:]
     assert report(whole)["Local soundness L"].n == 1
     mixed = report([*SMALL, *whole])
@@ -321,7 +324,7 @@ def test_the_papers_table_of_responses_to_the_printed_digit():
     columns = {name: split(differ, both) for name, (differ, both, _) in PRINTED.items()}
     order = ("Alignment A", "Closure C", "Completeness K", "Answer correctness")
     pairs = [
-        JudgedTwice(f"q{number // 3}", *(judged([], *(columns[name][number][who] for name in order)) for who in (0, 1)))
+        annotated(f"q{number // 3}", *(judged([], *(columns[name][number][who] for name in order)) for who in (0, 1)))
         for number in range(2_598)
     ]
     rows = report(pairs, resamples=100)
@@ -344,7 +347,7 @@ def test_the_papers_table_of_responses_to_the_printed_digit():
 def test_the_papers_table_of_steps_to_the_printed_digit(name, steps, n, expected):
     first = [one for one, _, times in steps for _ in range(times)]
     second = [other for _, other, times in steps for _ in range(times)]
-    pairs = [JudgedTwice(f"q{start}", judged(first[start : start + 5]), judged(second[start : start + 5]))
+    pairs = [annotated(f"q{start}", judged(first[start : start + 5]), judged(second[start : start + 5]))
              for start in range(0, n, 5)]  # fmt: skip
     row = report(pairs, resamples=20)[name]
     assert (row.n, printed(row)) == (n, expected)
@@ -353,7 +356,7 @@ def test_the_papers_table_of_steps_to_the_printed_digit(name, steps, n, expected
 def test_ac1_near_the_ceiling_is_the_papers():
     # 292 of 300 agree and 14 of 600 labels say fail: chance 2 · 14/600 · 586/600, about .0456.
     labels = split(8, 3, 300)
-    row = report([JudgedTwice(f"q{n}", judged([], a), judged([], b)) for n, (a, b) in enumerate(labels)])["Alignment A"]
+    row = report([annotated(f"q{n}", judged([], a), judged([], b)) for n, (a, b) in enumerate(labels)])["Alignment A"]
     chance = 2 * 14 / 600 * 586 / 600
     assert row.ac1 == pytest.approx((292 / 300 - chance) / (1 - chance), abs=1e-12)
     assert f"{row.ac1:.3f}" == "0.972"
@@ -366,11 +369,11 @@ N1, N2 = Ineligibility.MISSING_EVIDENCE, Ineligibility.MISSING_LINK
 def screened(dataset, *said):
     """True, or the reason of a no."""
     found = [Screening("q", f"S{n}", one is True, None if one is True else one) for n, one in enumerate(said)]
-    return ScreenedBySeveral(dataset, tuple(found))
+    return ScreenedQuestion(dataset, tuple(found))
 
 
 def screen(cases, resamples=200):
-    return screening_report(cases, rng=np.random.default_rng(42), resamples=resamples)
+    return measure_screening(cases, rng=np.random.default_rng(42), resamples=resamples)
 
 
 def test_screening_by_hand():
@@ -391,7 +394,7 @@ def test_screening_by_hand():
 
 def test_a_screening_without_a_label_or_a_reason_is_compared_with_nothing():
     open_ = Screening("q", "S1")
-    found = screen([ScreenedBySeveral("a", (open_, open_)), screened("a", None, N1)])
+    found = screen([ScreenedQuestion("a", (open_, open_)), screened("a", None, N1)])
     assert (found.overall.eligibility.n, found.overall.both_no, found.overall.reason.n) == (1, 1, 0)
     assert screen([]).overall.eligibility.n == 0
 
@@ -423,6 +426,6 @@ def test_reasons_are_resampled_among_what_both_refuse():
     """Whatever is eligible does not move the interval of the reasons by a digit."""
     refused = [screened("a", N1, N1), screened("a", N2, N2), screened("a", N1, N2), screened("a", N2, N2)]
     rng = [np.random.default_rng(1) for _ in range(2)]
-    alone = screening_report(refused, rng=rng[0], resamples=300).overall.reason
-    among = screening_report([*refused, *[screened("a", True, True)] * 50], rng=rng[1], resamples=300).overall.reason
+    alone = measure_screening(refused, rng=rng[0], resamples=300).overall.reason
+    among = measure_screening([*refused, *[screened("a", True, True)] * 50], rng=rng[1], resamples=300).overall.reason
     assert alone == among

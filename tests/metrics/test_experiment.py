@@ -7,7 +7,7 @@ from eclose.core.response import Source
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
 from eclose.metrics.experiment import UNTUNED, Experiment, equal_setting_means, method_of, setting_rates
-from eclose.metrics.rates import MAIN_METRICS, Metric, rate
+from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate
 from eclose.stats.rates import mean
 
 BENCHMARKS = {"2wiki": 3, "musique": 2, "hotpot": 4}
@@ -101,7 +101,7 @@ def test_replicates_are_the_means_of_the_drawn_rows():
 
     def rate_of(metric, model, method, training, drawn):
         training = None if method == UNTUNED else training
-        return rate(metric, [by_place[model, method, training, *question] for question in drawn]).value
+        return compute_rate(metric, [by_place[model, method, training, *question] for question in drawn]).value
 
     for resample in range(25):
         for method, metric in product(experiment.methods, MAIN_METRICS):
@@ -168,7 +168,7 @@ def test_an_experiment_with_holes_is_refused():
     rows = experiment_rows(0)
     tuned = next(index for index, r in enumerate(rows) if r.source.seed == 42)
     # 2 backbones x 3 seeds x 9 questions x 3 methods.
-    assert "1 of 162 places have none or several" in refused(rows[:tuned] + rows[tuned + 1 :])
+    assert "1 of 162 cells have none or several" in refused(rows[:tuned] + rows[tuned + 1 :])
     untuned = next(index for index, r in enumerate(rows) if r.source.seed is None)
     assert "3 of 162 places" in refused(rows[:untuned] + rows[untuned + 1 :])
 
@@ -176,7 +176,7 @@ def test_an_experiment_with_holes_is_refused():
 def test_an_experiment_with_two_answers_in_one_place_is_refused():
     rows = experiment_rows(0)
     tuned = next(r for r in rows if r.source.seed == 42)
-    assert "1 of 162 places have none or several" in refused([*rows, tuned])
+    assert "1 of 162 cells have none or several" in refused([*rows, tuned])
     # A trained response without a seed would stand in the places of all seeds.
     both = SettledVerdict(
         "r", tuned.instance_id, Verdict(), tuned.benchmark, Source(tuned.source.model, tuned.source.method)

@@ -7,19 +7,17 @@ from sklearn import metrics as oracle
 
 from eclose.core.verdict import Verdict
 from eclose.metrics.judge_agreement import (
-    DIRECT,
-    HITS,
-    RATES,
-    Compared,
-    ComparedTwice,
+    DIRECT_LABELS,
+    LABEL_METRICS,
+    AgreementScores,
     JudgedLabel,
-    Scores,
-    compare_judges,
+    ValidationCase,
     hit_codes,
     judge_errors,
-    validation_report,
+    validate_judge,
 )
-from eclose.metrics.rates import rate
+from eclose.metrics.judge_comparison import TwoJudgesCase, compare_judges
+from eclose.metrics.rates import compute_rate
 from eclose.stats.intervals import Estimate, Interval
 
 L, A, C, K, ACC, G, TRR, LGG = JudgedLabel
@@ -31,15 +29,15 @@ def verdict(text):
 
 
 def case(question, judge, human, dataset="d"):
-    return Compared(question, dataset, verdict(judge), verdict(human))
+    return ValidationCase(question, dataset, verdict(judge), verdict(human))
 
 
 def test_the_rate_of_a_label_is_that_of_results():
     """Under every combination of labels, what a label counts is what its rate counts."""
     verdicts = [verdict(text) for text in map("".join, product("10-", repeat=5))]
-    assert RATES.keys() == set(JudgedLabel)
-    for label, metric in RATES.items():
-        found = [rate(metric, [one]) for one in verdicts]
+    assert LABEL_METRICS.keys() == set(JudgedLabel)
+    for label, metric in LABEL_METRICS.items():
+        found = [compute_rate(metric, [one]) for one in verdicts]
         assert [one.hits if one.n else -1 for one in found] == list(hit_codes(label, verdicts))
 
 
@@ -48,7 +46,7 @@ def rng(seed=42):
 
 
 def report(cases, seed=42, resamples=200):
-    return validation_report(cases, rng=rng(seed), resamples=resamples)
+    return validate_judge(cases, rng=rng(seed), resamples=resamples)
 
 
 # judge, people:       L  A  C  K Acc          G    TRR  LGG
@@ -87,7 +85,7 @@ def test_a_small_validation_by_hand(label, labelled, n, counts, scores):
     row = report(SMALL).overall.rows[label]
     assert (row.labelled, row.n, row.unjudged) == (labelled, n, labelled - n)
     assert (row.found, row.misses, row.false_alarms) == counts
-    found = [getattr(row.scores, field.name).value for field in fields(Scores)]
+    found = [getattr(row.scores, field.name).value for field in fields(AgreementScores)]
     assert found == pytest.approx(scores, abs=1e-15)
     assert row.disagreement.value == pytest.approx(1 - row.scores.agreement.value, abs=1e-15)
 
@@ -185,12 +183,16 @@ def test_every_score_is_scikit_learns(seed, dataset):
     cases = random_cases(seed)
     found = report(cases, resamples=5)
     for label, row in (found.overall if dataset is None else found.datasets[dataset]).rows.items():
-        pairs = [(HITS[label](one.human), HITS[label](one.judge)) for one in cases if dataset in (None, one.dataset)]
+        pairs = [
+            (LABEL_METRICS[label].hit(one.human), LABEL_METRICS[label].hit(one.judge))
+            for one in cases
+            if dataset in (None, one.dataset)
+        ]
         human, judge = zip(*(pair for pair in pairs if None not in pair), strict=True)
         assert row.n == len(human)
         assert row.labelled == sum(one is not None for one, _ in pairs)
         failure = {"pos_label": label is LGG, "zero_division": np.nan}
-        wanted = Scores(
+        wanted = AgreementScores(
             oracle.accuracy_score(human, judge),
             oracle.f1_score(human, judge, **failure),
             oracle.precision_score(human, judge, **failure),
@@ -199,7 +201,7 @@ def test_every_score_is_scikit_learns(seed, dataset):
             oracle.cohen_kappa_score(human, judge),
             np.mean(human) - np.mean(judge) if label is not LGG else np.mean(judge) - np.mean(human),
         )
-        for field in fields(Scores):
+        for field in fields(AgreementScores):
             value = getattr(row.scores, field.name).value
             assert value == pytest.approx(getattr(wanted, field.name), abs=1e-12), field.name
 
@@ -234,7 +236,7 @@ def test_a_question_travels_with_all_its_responses():
 
 def twice(cases, others):
     return [
-        ComparedTwice(one.question_id, one.dataset, one.judge, other.judge, one.human)
+        TwoJudgesCase(one.question_id, one.dataset, one.judge, other.judge, one.human)
         for one, other in zip(cases, others, strict=True)
     ]
 
@@ -285,4 +287,4 @@ def test_errors_for_other_runs_count_hits_of_each_rate():
 
 def test_labels_as_codes():
     assert hit_codes(LGG, [verdict("11011"), verdict("0----"), verdict("1----")]).tolist() == [1, 0, -1]
-    assert DIRECT == (L, A, C, K, ACC)
+    assert DIRECT_LABELS == (L, A, C, K, ACC)

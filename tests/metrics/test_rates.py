@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.metrics.rates import MAIN_METRICS, Metric, composition, indicators, rate, rates
+from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate, compute_rates, count_composition, make_indicators
 from eclose.stats.rates import Rate
 
 LABELS = (True, False, None)
@@ -59,7 +59,7 @@ def possible_values(metric, some):
 def test_a_known_verdict_counts_as_the_paper_defines(metric):
     for labels in product((True, False), repeat=5):
         counted, hit = defined_by(metric, *labels)
-        assert rate(metric, [Verdict(*labels)]) == Rate(int(counted and hit), int(counted), 0)
+        assert compute_rate(metric, [Verdict(*labels)]) == Rate(int(counted and hit), int(counted), 0)
 
 
 @pytest.mark.parametrize("metric", Metric)
@@ -75,7 +75,7 @@ def test_a_verdict_is_judged_exactly_when_every_completion_says_the_same(metric)
         else:
             outcomes = {hit for inside, hit in marks if inside}
             expected = Rate(0, 0, 1, never_hits=int(True not in outcomes), never_misses=int(False not in outcomes))
-        assert rate(metric, [verdict]) == expected, verdict
+        assert compute_rate(metric, [verdict]) == expected, verdict
 
 
 @pytest.mark.parametrize("metric", Metric)
@@ -83,7 +83,7 @@ def test_a_verdict_is_judged_exactly_when_every_completion_says_the_same(metric)
 @settings(max_examples=60)
 def test_bounds_are_the_least_and_greatest_of_all_completions(metric, some):
     assume(sum(labels_of(verdict).count(None) for verdict in some) <= 8)
-    result, values = rate(metric, some), possible_values(metric, some)
+    result, values = compute_rate(metric, some), possible_values(metric, some)
     assert result.bounds == ((min(values), max(values)) if values else None)
     if values and result.unjudged == 0:
         assert result.bounds == (result.value, result.value)
@@ -96,7 +96,7 @@ def test_conditional_bounds_are_exact_for_every_pair(metric):
     relevant = [Verdict(sound, True, closed, None, correct) for sound, closed, correct in labels]
     for pair in product(relevant, repeat=2):
         values = possible_values(metric, pair)
-        assert rate(metric, pair).bounds == ((min(values), max(values)) if values else None), pair
+        assert compute_rate(metric, pair).bounds == ((min(values), max(values)) if values else None), pair
 
 
 def test_conditional_rates_by_hand():
@@ -107,51 +107,51 @@ def test_conditional_rates_by_hand():
     unread = Verdict(aligned=False)
     some = [gap, unsound, lucky, fine, unread]
     # Insufficient: gap, unsound, lucky and unread, whose L is not known. In the gap: gap and lucky.
-    assert rate(Metric.GAP_SHARE, some) == Rate(2, 3, 1)
+    assert compute_rate(Metric.GAP_SHARE, some) == Rate(2, 3, 1)
     # Wrong: gap and unsound; unread may be wrong too.
-    assert rate(Metric.GAP_RISK, some) == Rate(1, 2, 1)
+    assert compute_rate(Metric.GAP_RISK, some) == Rate(1, 2, 1)
     # In the gap and perhaps wrong: a hit if it counts, so the rate is 1/2 or 2/3.
     undecided = Verdict(locally_sound=True, aligned=False)
-    assert rate(Metric.GAP_RISK, [gap, unsound, undecided]).bounds == (1 / 2, 2 / 3)
-    assert rate(Metric.GAP_RISK, [fine]).value is None
+    assert compute_rate(Metric.GAP_RISK, [gap, unsound, undecided]).bounds == (1 / 2, 2 / 3)
+    assert compute_rate(Metric.GAP_RISK, [fine]).value is None
 
 
 @given(verdicts, st.randoms(use_true_random=False))
 def test_order_and_copies_do_not_matter(some, random):
-    for metric, result in rates(some).items():
-        assert rate(metric, random.sample(some, len(some))) == result
-        copied = rate(metric, some * 3)
+    for metric, result in compute_rates(some).items():
+        assert compute_rate(metric, random.sample(some, len(some))) == result
+        copied = compute_rate(metric, some * 3)
         assert (copied.value, copied.bounds) == (result.value, result.bounds)
 
 
 @given(verdicts)
 def test_indicators_add_up_to_the_rates(some):
-    hits, counted = indicators(some, tuple(Metric))
-    for column, result in enumerate(rates(some).values()):
+    hits, counted = make_indicators(some, tuple(Metric))
+    for column, result in enumerate(compute_rates(some).values()):
         assert (hits[:, column].sum(), counted[:, column].sum()) == (result.hits, result.n)
     assert np.all(hits <= counted)
 
 
 def test_indicators_are_the_main_metrics_of_each_response_in_order():
     gap = Verdict(locally_sound=True, aligned=True, closed=False, complete=True, correct=False)
-    hits, counted = indicators([gap, Verdict(correct=True), gap])
+    hits, counted = make_indicators([gap, Verdict(correct=True), gap])
     # Acc, LSR, GSR, TRR, LGG
     np.testing.assert_array_equal(hits, [[0, 1, 0, 0, 1], [1, 0, 0, 0, 0], [0, 1, 0, 0, 1]])
     np.testing.assert_array_equal(counted, [[1, 1, 1, 1, 1], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
 
 
 def test_indicators_of_nothing_keep_their_columns():
-    assert indicators([]).hits.shape == (0, len(MAIN_METRICS))
+    assert make_indicators([]).hits.shape == (0, len(MAIN_METRICS))
 
 
 def test_rates_of_chosen_metrics():
-    assert rates([Verdict(correct=True)], [Metric.ACCURACY]) == {Metric.ACCURACY: Rate(1, 1, 0)}
-    assert list(rates([])) == list(Metric)
+    assert compute_rates([Verdict(correct=True)], [Metric.ACCURACY]) == {Metric.ACCURACY: Rate(1, 1, 0)}
+    assert list(compute_rates([])) == list(Metric)
 
 
 @given(verdicts, st.randoms(use_true_random=False))
 def test_a_composition_has_the_order_of_the_definitions(some, random):
-    counts = composition(random.sample(some, len(some)))
+    counts = count_composition(random.sample(some, len(some)))
     assert list(counts.groups) == [group for group in (*TraceGroup, None) if group in counts.groups]
     for failures in (counts.failures, counts.gap_failures):
         assert list(failures) == [failure for failure in FailureClass if failure in failures]
@@ -159,7 +159,7 @@ def test_a_composition_has_the_order_of_the_definitions(some, random):
 
 @given(verdicts)
 def test_every_response_is_in_one_group_and_every_insufficient_one_in_one_class(some):
-    counts = composition(some)
+    counts = count_composition(some)
     assert sum(counts.groups.values()) == len(some)
     assert sum(counts.failures.values()) == sum(verdict.globally_sufficient is False for verdict in some)
     assert sum(counts.gap_failures.values()) == counts.groups.get(TraceGroup.GAP, 0)
@@ -167,7 +167,7 @@ def test_every_response_is_in_one_group_and_every_insufficient_one_in_one_class(
 
 
 def test_a_composition_by_hand():
-    counts = composition(
+    counts = count_composition(
         [
             Verdict(True, True, False, True, False),
             Verdict(True, True, False, True, False),

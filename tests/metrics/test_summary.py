@@ -3,7 +3,7 @@ import pytest
 from eclose.core.response import Source
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
-from eclose.metrics.rates import Metric, composition, rates
+from eclose.metrics.rates import Metric, compute_rates, count_composition
 from eclose.metrics.summary import GROUPINGS, summarize
 from eclose.stats.clustered_rates import QuestionCounts
 from eclose.stats.intervals import wilson
@@ -23,8 +23,8 @@ def test_all_responses_together():
     (summary,) = summarize(ROWS)
     verdicts = [row.verdict for row in ROWS]
     assert (summary.group, summary.responses, summary.questions) == ((), 5, 4)
-    assert summary.rates == rates(verdicts)
-    assert summary.composition == composition(verdicts)
+    assert summary.rates == compute_rates(verdicts)
+    assert summary.composition == count_composition(verdicts)
     for metric, estimate in summary.estimates.items():
         assert estimate.value == pytest.approx(summary.rates[metric].value)
     assert list(summary.estimates) == list(Metric)

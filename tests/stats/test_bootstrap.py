@@ -17,7 +17,13 @@ from eclose.stats.bootstrap import (
     shared_questions,
     weighted_rates,
 )
-from eclose.stats.ranking import Scored, auroc_under, cross_fitted_under, recall_at_retention_under, stratified_folds
+from eclose.stats.ranking import (
+    ScoredResponses,
+    auroc_under,
+    cross_fitted_under,
+    recall_at_retention_under,
+    stratified_folds,
+)
 from eclose.stats.resampling import Strata, bootstrap
 
 from . import loops
@@ -301,7 +307,7 @@ def test_an_undefined_rate_matters_only_where_its_seed_is_drawn():
 def test_detectors_are_refitted_in_every_resample(seed):
     question = np.repeat(np.arange(20), 3)
     group = rng(seed).integers(3, size=60)
-    scored = Scored(rng(seed).integers(12, size=60) / 12, group == 0, group > 1)
+    scored = ScoredResponses(rng(seed).integers(12, size=60) / 12, group == 0, group > 1)
     fold = stratified_folds(np.arange(20) % 3, rng=rng(42))[question]
 
     def evaluate(weights):

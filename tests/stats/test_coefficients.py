@@ -250,7 +250,7 @@ def test_duplicating_every_case_leaves_all_but_alpha_unchanged(table, times):
 
 def test_a_statistic_keeps_the_name_and_words_of_its_formula():
     assert stat.gwet_ac1.__name__ == "gwet_ac1"
-    assert stat.gwet_ac1.__doc__.startswith("Agreement beyond chance")
+    assert stat.gwet_ac1.__doc__.startswith("Return Gwet's AC1")
 
 
 def test_undefined_statistics_pass_without_a_warning():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from eclose.stats.ranking import (
-    Scored,
+    ScoredResponses,
     auroc,
     auroc_under,
     cross_fitted,
@@ -31,7 +31,7 @@ responses = st.lists(st.tuples(st.integers(-20, 20), st.sampled_from([FAILED, RE
 def scored_of(pairs, transform=float):
     scores = np.array([transform(score) for score, _ in pairs], float)
     group = np.array([group for _, group in pairs], int)
-    return Scored(scores, group == FAILED, group == RELIABLE)
+    return ScoredResponses(scores, group == FAILED, group == RELIABLE)
 
 
 def random_scored(seed, size=120, levels=25):
@@ -39,7 +39,7 @@ def random_scored(seed, size=120, levels=25):
     rng = np.random.default_rng(seed)
     group = rng.choice([FAILED, RELIABLE, NEITHER], size, p=[0.3, 0.6, 0.1])
     scores = (rng.integers(levels, size=size) + 4 * (group == RELIABLE)) / levels
-    return Scored(scores, group == FAILED, group == RELIABLE)
+    return ScoredResponses(scores, group == FAILED, group == RELIABLE)
 
 
 def resampled(scored, weights):
@@ -57,13 +57,13 @@ def test_auroc_with_ties_is_scikit_learns(seed):
 
 def test_auroc_by_hand():
     # Failed 1 and 3 against reliable 2 and 3: wins 1, 1, 0 and a tie, 1/2: 5/8.
-    scored = Scored(np.array([1.0, 3.0, 2.0, 3.0]), np.array([1, 1, 0, 0], bool), np.array([0, 0, 1, 1], bool))
+    scored = ScoredResponses(np.array([1.0, 3.0, 2.0, 3.0]), np.array([1, 1, 0, 0], bool), np.array([0, 0, 1, 1], bool))
     assert auroc(scored) == 2.5 / 4
 
 
 @pytest.mark.parametrize("end", [np.inf, -np.inf])
 def test_infinite_scores_tie_with_each_other(end):
-    scored = Scored(np.array([end, end]), np.array([True, False]), np.array([False, True]))
+    scored = ScoredResponses(np.array([end, end]), np.array([True, False]), np.array([False, True]))
     assert auroc(scored) == 0.5
 
 
@@ -90,7 +90,7 @@ def test_threshold_and_recall_straight_from_the_definition(seed):
 def test_a_twentieth_is_meant_exactly(reliable, expected):
     scores = np.array(list(reliable), float)
     everyone = np.ones(len(scores), bool)
-    assert threshold_at_retention(Scored(scores, ~everyone, everyone)) == expected
+    assert threshold_at_retention(ScoredResponses(scores, ~everyone, everyone)) == expected
 
 
 @pytest.mark.parametrize("retention,spared", [(0.9, Fraction(1, 10)), (0.7, Fraction(3, 10)), (1.0, Fraction(0))])
@@ -139,13 +139,13 @@ def test_refitted_folds_are_the_expanded_resample(seed):
 def test_cross_fitting_by_hand():
     # Fold 0 holds a reliable 2, fold 1 a reliable 5 and failed 1 and 3. Calibrated on fold 1, 2 < 5 is flagged;
     # calibrated on fold 0, of 5, 1 and 3 only 1 < 2 is. One of two reliable, one of two failed.
-    scored = Scored(np.array([2.0, 5.0, 1.0, 3.0]), np.array([0, 0, 1, 1], bool), np.array([1, 1, 0, 0], bool))
+    scored = ScoredResponses(np.array([2.0, 5.0, 1.0, 3.0]), np.array([0, 0, 1, 1], bool), np.array([1, 1, 0, 0], bool))
     assert cross_fitted(scored, np.array([0, 1, 1, 1])) == (0.5, 0.5)
 
 
 def test_a_fold_that_cannot_be_calibrated_leaves_the_rates_undefined():
     # All reliable responses are in fold 0, so nothing calibrates it; the failed one in fold 1 is judged.
-    scored = Scored(np.array([2.0, 5.0, 1.0]), np.array([0, 0, 1], bool), np.array([1, 1, 0], bool))
+    scored = ScoredResponses(np.array([2.0, 5.0, 1.0]), np.array([0, 0, 1], bool), np.array([1, 1, 0], bool))
     assert cross_fitted(scored, np.array([0, 0, 1])) == (None, 1.0)
 
 
@@ -166,12 +166,12 @@ def test_as_many_folds_as_asked_for():
 
 def test_a_missing_score_is_refused():
     with pytest.raises(ValueError, match="a score is missing"):
-        Scored(np.array([np.nan]), np.array([True]), np.array([False]))
+        ScoredResponses(np.array([np.nan]), np.array([True]), np.array([False]))
 
 
 def test_failed_and_reliable_at_once_is_refused():
     with pytest.raises(ValueError, match="failed and reliable at once"):
-        Scored(np.array([1.0]), np.array([True]), np.array([True]))
+        ScoredResponses(np.array([1.0]), np.array([True]), np.array([True]))
 
 
 @pytest.mark.parametrize("group", [FAILED, RELIABLE, NEITHER])

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.output import QUARANTINED, AllowStale, counted, print_table, say, say_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.benchmarks.characteristics import Characteristics, Quartiles
-    from eclose.benchmarks.file_check import Examination
+    from eclose.benchmarks.load import FileCheck
     from eclose.core.instance import Instance
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,7 +31,7 @@ EXAMPLES = ("example-instances.jsonl", "example-verdicts.jsonl")
 WRONG = 2
 
 File = Annotated[Path, typer.Argument(help="JSON Lines, a JSON array or Parquet; gzip is recognised.")]
-Layout = Annotated[Format, typer.Option("--format", help="The layout of the records.")]
+Layout = Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="JSON Lines to write; packed if the name ends in .gz.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what other work has written.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -41,29 +41,29 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def convert(
     file: File,
     out: Out,
-    layout: Layout = Format.AUTO,
+    layout: Layout = RecordLayout.AUTO,
     aliases: Annotated[Path | None, typer.Option(help="2WikiMultiHopQA's id_aliases.json.")] = None,
     responses: Annotated[Path | None, typer.Option(help="Also write the responses found beside the questions.")] = None,
     force: Force = False,
 ) -> None:
     """Turn a file in any known layout into instances."""
-    from eclose.benchmarks.load import detect_file, scan_responses
+    from eclose.benchmarks.load import detect_layout, scan_responses
     from eclose.errors import SettingError
-    from eclose.store.runs.step import Stage, refuse_shared_files
+    from eclose.store.runs.step import RunStep, refuse_shared_files
 
-    layout = detect_file(file) if layout is Format.AUTO else layout
-    if aliases is not None and layout is not Format.TWO_WIKI:
+    layout = detect_layout(file) if layout is RecordLayout.AUTO else layout
+    if aliases is not None and layout is not RecordLayout.TWO_WIKI:
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
     inputs = (file,) if aliases is None else (file, aliases)
-    work: list[tuple[Stage, Iterator[ReadRecord[Any]]]] = [
-        (Stage("data convert", {"format": layout.value}, inputs, out), _instances(file, layout, aliases))
+    work: list[tuple[RunStep, Iterator[ReadRecord[Any]]]] = [
+        (RunStep("data convert", {"format": layout.value}, inputs, out), _instances(file, layout, aliases))
     ]
     if responses is not None:
-        stage = Stage("data convert responses", {"format": layout.value}, (file,), responses)
-        work.append((stage, scan_responses(file, format=layout)))
+        stage = RunStep("data convert responses", {"format": layout.value}, (file,), responses)
+        work.append((stage, scan_responses(file, layout=layout)))
     # Every refusal comes before any work.
     refuse_shared_files(stage for stage, _ in work)
-    finished = [stage.finished(force=force) for stage, _ in work]
+    finished = [stage.claim(force=force) for stage, _ in work]
     quarantined = False
     for (stage, records), manifest in zip(work, finished, strict=True):
         counts = manifest.counts if manifest else stage.write(counted(records, f"reading {file.name}"))
@@ -80,22 +80,22 @@ def sample(
     seed: Annotated[int, typer.Option(help="Another seed gives another order.")] = 42,
     kind: Annotated[list[str] | None, typer.Option(help="Only questions of this type; may be repeated.")] = None,
     hops: Annotated[list[int] | None, typer.Option(help="Only questions of this many hops; may be repeated.")] = None,
-    layout: Layout = Format.AUTO,
+    layout: Layout = RecordLayout.AUTO,
     force: Force = False,
 ) -> None:
     """Draw a seeded sample; a larger one begins with the smaller one."""
-    from eclose.benchmarks.load import detect_file
-    from eclose.benchmarks.sampling import draw
-    from eclose.store.runs.step import Stage
+    from eclose.benchmarks.load import detect_layout
+    from eclose.benchmarks.sampling import draw_sample
+    from eclose.store.runs.step import RunStep
 
-    layout = detect_file(file) if layout is Format.AUTO else layout
+    layout = detect_layout(file) if layout is RecordLayout.AUTO else layout
     kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
     settings = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
-    stage = Stage("data sample", settings, (file,), out)
-    manifest = stage.finished(force=force)
+    stage = RunStep("data sample", settings, (file,), out)
+    manifest = stage.claim(force=force)
     if manifest is None:
         records = counted(_instances(file, layout), f"reading {file.name}")
-        counts = stage.write(*draw(records, n, seed=seed, kinds=kinds, hops=lengths))
+        counts = stage.write(*draw_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
     say_written(stage, counts, again=manifest is not None)
@@ -119,20 +119,26 @@ def intersect(
 
     A question that a model did not finish is left out for all, so that every model is measured on the same ones.
     """
-    from eclose.benchmarks.matched_questions import Pooled, matched, read_answers, read_eligible, responses_of
-    from eclose.store.records.jsonl import read
-    from eclose.store.runs.step import Stage
+    from eclose.benchmarks.matched_questions import (
+        PooledQuestion,
+        find_responses,
+        match_questions,
+        read_answers,
+        read_eligibility,
+    )
+    from eclose.store.records.jsonl import read_records
+    from eclose.store.runs.step import RunStep
 
-    paths = [responses_of(run) for run in runs]
+    paths = [find_responses(run) for run in runs]
     inputs = (*paths, *([] if eligible is None else [eligible]))
-    stage = Stage("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
-    manifest = stage.finished(force=force)
+    stage = RunStep("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
+    manifest = stage.claim(force=force)
     answers = [read_answers(path) for path in paths]
     if manifest is None:
-        counts = stage.write(matched(answers, *([] if eligible is None else [read_eligible(eligible)])))
+        counts = stage.write(match_questions(answers, *([] if eligible is None else [read_eligibility(eligible)])))
     else:
         counts = manifest.counts
-    pool = {pooled.id for pooled in read(out, Pooled)}
+    pool = {pooled.id for pooled in read_records(out, PooledQuestion)}
     say_written(stage, counts, again=manifest is not None)
     reasons = sorted({reason for run in answers for reason in run.incomplete})
     print_table(
@@ -154,15 +160,17 @@ def intersect(
 @app.command()
 def stats(
     files: Annotated[list[Path], typer.Argument(help="Files of questions, in any known layout.")],
-    layout: Layout = Format.AUTO,
+    layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
 ) -> None:
     """Print what the questions look like: support, distractors, length, types."""
     from eclose.benchmarks.characteristics import characterize
-    from eclose.store.records.jsonl import values
+    from eclose.store.records.jsonl import unwrap_records
 
     rows = characterize(
-        instance for file in files for instance in values(counted(_instances(file, layout), f"reading {file.name}"))
+        instance
+        for file in files
+        for instance in unwrap_records(counted(_instances(file, layout), f"reading {file.name}"))
     )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -173,19 +181,19 @@ def stats(
 @app.command()
 def validate(
     file: File,
-    layout: Layout = Format.AUTO,
+    layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
     limit: Annotated[int, typer.Option(min=0, help="How many problems to print.")] = 20,
 ) -> None:
     """Read a whole file and print everything that is wrong with it."""
-    from eclose.benchmarks.file_check import examine
+    from eclose.benchmarks.load import check_file
 
-    found = examine(counted(_instances(file, layout), f"checking {file.name}"), limit=limit)
+    found = check_file(counted(_instances(file, layout), f"checking {file.name}"), limit=limit)
     if as_json:
         typer.echo(json.dumps(_as_dict(file, found), indent=2))
     else:
         _print_examination(file, found)
-    raise typer.Exit(0 if found.fine else WRONG)
+    raise typer.Exit(0 if found.passed else WRONG)
 
 
 @app.command()
@@ -243,11 +251,11 @@ def to_inspect(
         say(f"{name}: {getattr(done, name)}")
 
 
-def _instances(file: Path, layout: Format, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
+def _instances(file: Path, layout: RecordLayout, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
     from eclose.benchmarks.load import scan_instances
     from eclose.benchmarks.two_wiki import read_aliases
 
-    yield from scan_instances(file, format=layout, aliases=read_aliases(aliases) if aliases else None)
+    yield from scan_instances(file, layout=layout, aliases=read_aliases(aliases) if aliases else None)
 
 
 def _print_characteristics(rows: list[Characteristics]) -> None:
@@ -284,7 +292,7 @@ def _shown(quartiles: Quartiles | None) -> str:
     return f"{median} [{low}-{high}]"
 
 
-def _print_examination(file: Path, found: Examination) -> None:
+def _print_examination(file: Path, found: FileCheck) -> None:
     for problem in found.problems:
         say(problem)
     hidden = sum(found.counts.quarantined.values()) - len(found.problems)
@@ -296,10 +304,10 @@ def _print_examination(file: Path, found: Examination) -> None:
         say(f"{file}: {found.counts}")
 
 
-def _as_dict(file: Path, found: Examination) -> dict[str, object]:
+def _as_dict(file: Path, found: FileCheck) -> dict[str, object]:
     return {
         "file": str(file),
-        "fine": found.fine,
+        "fine": found.passed,
         "counts": asdict(found.counts),
         "problems": [{"where": problem.record, "problem": problem.problem} for problem in found.problems],
         "stopped": str(found.stopped) if found.stopped else None,

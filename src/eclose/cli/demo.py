@@ -72,14 +72,14 @@ def _say_truth(run: Run) -> None:
     """What the judge made of the responses beside what is true of them."""
     from eclose.demo import ERRS, PLANTED
     from eclose.judging.validate import read, read_verdicts
-    from eclose.metrics.judge_agreement import HITS, JudgedLabel
+    from eclose.metrics.judge_agreement import LABEL_METRICS, JudgedLabel
     from eclose.store.runs.folder import VALIDATION
 
     found = read(run.folder / VALIDATION)
     verdicts = [row.verdict for row in read_verdicts(run.folder / PLANTED)]
     rows = []
     for label in (JudgedLabel.RELIABILITY, JudgedLabel.GAP):
-        known = [hit for verdict in verdicts if (hit := HITS[label](verdict)) is not None]
+        known = [hit for verdict in verdicts if (hit := LABEL_METRICS[label].hit(verdict)) is not None]
         rate = found.corrected[label]
         truth = sum(known) / len(known)
         corrected = figure(rate.value, rate.interval)

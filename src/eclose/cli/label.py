@@ -10,10 +10,10 @@ import typer
 from eclose.cli.shared.output import AllowStale, plural, say, say_notices
 
 if TYPE_CHECKING:
-    from eclose.annotation.label_sample import Sample
+    from eclose.annotation.label_sample import LabelSample
     from eclose.annotation.project import Project
     from eclose.core.verdict import SettledVerdict
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
 FOLDER = "labels"
 """Where labels are kept in a run's folder."""
@@ -37,35 +37,35 @@ def label(
     with the same command. What is labelled lies in labels/verdicts.jsonl of the run; where the run is judged, the judge
     is held against it, and eclose diagnose shows corrected rates.
     """
-    from eclose.annotation.label_sample import verdicts
+    from eclose.annotation.label_sample import read_verdicts
 
     stage = _stage(run, n, seed, steps=steps)
     project, sample = _begun(run, n, seed, steps=steps, allow_stale=allow_stale)
     try:
         _serve(project, port, browser=browser)
-        labels = verdicts(project)
+        labels = read_verdicts(project)
     finally:
         project.close()
     _keep(run, stage, sample, labels, allow_stale=allow_stale)
 
 
-def _stage(run: Path, n: int, seed: int, *, steps: bool) -> Stage:
+def _stage(run: Path, n: int, seed: int, *, steps: bool) -> RunStep:
     """Return the stage that writes the verdicts; its inputs are hashed now, and must be the same at the end."""
     from eclose.store.runs.folder import INSTANCES, RESPONSES
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
     settings = {"n": n, "seed": seed, "steps": steps}
-    stage = Stage("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
+    stage = RunStep("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
     stage.require_inputs()
     return stage
 
 
-def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> tuple[Project, Sample]:
+def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> tuple[Project, LabelSample]:
     """Draw the sample of a run, and make or open its project."""
     from datetime import UTC, datetime
 
-    from eclose.annotation.forms import Kind
-    from eclose.annotation.label_sample import begin, draw
+    from eclose.annotation.forms import TaskKind
+    from eclose.annotation.label_sample import begin_labelling, draw_sample
     from eclose.cases import read_cases, read_run_files, rejects_told
     from eclose.store.runs.folder import JUDGMENTS
 
@@ -81,9 +81,9 @@ def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> t
     responses = [response for response in files.responses if response.instance_id in files.instances]
     if lost := len(files.responses) - len(responses) + len(files.left_out):
         say(f"{plural(lost, 'response')} cannot be labelled: unreadable, or without a question in {run}.")
-    sample = draw((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
-    kind = Kind.RESPONSE if steps else Kind.SHORT
-    project = begin(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
+    sample = draw_sample((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
+    kind = TaskKind.RESPONSE if steps else TaskKind.SHORT
+    project = begin_labelling(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
     say(f"{run}: {plural(len(sample.chosen), 'response')} of {len(sample.strata):,}, by what the judge said of them:")
     for stratum, (size, chosen) in sample.sizes.items():
         say(f"  {stratum.replace('_', ' ')}: {chosen:,} of {size:,}")
@@ -93,16 +93,16 @@ def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> t
 def _serve(project: Project, port: int, *, browser: bool) -> None:
     import webbrowser
 
-    from eclose.annotation.accounts.people import person
+    from eclose.annotation.accounts.people import find_person
     from eclose.annotation.label_sample import ME
-    from eclose.annotation.queues import progress
-    from eclose.annotation.web.dependencies import House
+    from eclose.annotation.queues import read_progress
+    from eclose.annotation.web.dependencies import ServerState
     from eclose.annotation.web.serve import serve
 
     with project.reading() as connection:
-        me = person(connection, ME)
+        me = find_person(connection, ME)
     assert me is not None
-    house = House(project, single=me)
+    house = ServerState(project, single=me)
 
     def ready(url: str) -> None:
         address = f"{url}/open/{house.door}"
@@ -112,13 +112,13 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
 
     def done() -> bool:
         with project.reading() as connection:
-            tasks = progress(connection, me)
+            tasks = read_progress(connection, me)
         return tasks.done == tasks.total
 
     serve(house, port=port, ready=ready, done=done)
 
 
-def _keep(run: Path, stage: Stage, sample: Sample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
+def _keep(run: Path, stage: RunStep, sample: LabelSample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
     """Write the labels, and validate the judge of the run by them where there is one."""
     from eclose.store.records.jsonl import ReadRecord
     from eclose.store.runs.folder import JUDGMENTS
@@ -137,7 +137,7 @@ def _keep(run: Path, stage: Stage, sample: Sample, labels: list[SettledVerdict],
     say(f"Corrected rates: eclose diagnose {run}")
 
 
-def _validate(run: Path, sample: Sample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
+def _validate(run: Path, sample: LabelSample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
     """Validate the judge by the labels, and write validation.json."""
     import numpy as np
 

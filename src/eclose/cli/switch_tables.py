@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eclose.stats.rates import Rate
     from eclose.store.records.counts import Counts
     from eclose.store.runs.step import RunStep
-    from eclose.training.switch_test import Contrast, EdgeRates, FamilySwitch, SwitchRates
+    from eclose.training.switch_test import SwitchContrast, EdgeRates, FamilySwitch, SwitchRates
 
 FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""
@@ -70,7 +70,7 @@ def _three(edge: EdgeRates) -> tuple[Rate, Rate, Rate]:
     return edge.original, edge.counterfactual, edge.switched
 
 
-def print_contrasts(compared: Mapping[str, Mapping[Edge, Contrast]], tables: Sequence[SwitchRates]) -> None:
+def print_contrasts(compared: Mapping[str, Mapping[Edge, SwitchContrast]], tables: Sequence[SwitchRates]) -> None:
     """Print one row a model; nothing for a single model."""
     if len(compared) < 2:
         return
@@ -117,7 +117,7 @@ def document(
     settings: dict[str, Any],
     counts: Counts,
     tables: Sequence[SwitchRates],
-    compared: Mapping[str, Mapping[Edge, Contrast]],
+    compared: Mapping[str, Mapping[Edge, SwitchContrast]],
 ) -> dict[str, Any]:
     """Return the whole result for JSON; undefined values are null."""
     from dataclasses import asdict

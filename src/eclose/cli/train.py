@@ -58,9 +58,9 @@ def train(
         # Settings are not known here, so what follows one might be its value or the families.
         raise SettingError(f"{families}: settings come after the families. Write eclose train FAMILIES {families} ...")
     from eclose.training.api import train as train_families
-    from eclose.training.recipe import flags
+    from eclose.training.recipe import parse_flags
 
-    settings = {**flags(context.args), **({} if seed is None else {"seed": seed})}
+    settings = {**parse_flags(context.args), **({} if seed is None else {"seed": seed})}
     _print_result(train_families(families, out=out, recipe=recipe, development=development, **settings))
 
 

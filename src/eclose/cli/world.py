@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eclose.core.judgment import Judgment
     from eclose.store.records.counts import Counts
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -75,7 +75,7 @@ def make(
 ) -> None:
     """Make questions with responses to them, families of edits, or sources to build on, without a model."""
     from eclose.errors import SettingError
-    from eclose.store.runs.step import Stage
+    from eclose.store.runs.step import RunStep
 
     if not questions and not families and not sources:
         raise SettingError("ask for --questions N, --families N or --sources N.")
@@ -85,19 +85,19 @@ def make(
         asked = settings | {"questions": questions}
         broken = asked | {"failures": rates}
         stages = [
-            Stage("world instances", asked, (), out / "instances.jsonl"),
-            Stage("world responses", broken, (), out / "responses.jsonl"),
-            Stage("world planted", broken, (), out / "planted.jsonl"),
+            RunStep("world instances", asked, (), out / "instances.jsonl"),
+            RunStep("world responses", broken, (), out / "responses.jsonl"),
+            RunStep("world planted", broken, (), out / "planted.jsonl"),
         ]
         _run(stages, _questions(profile.value, seed, questions, rates), force=force)
     if families:
-        stage = Stage("world families", settings | {"families": families}, (), out / "families.jsonl")
+        stage = RunStep("world families", settings | {"families": families}, (), out / "families.jsonl")
         _run([stage], _families(profile.value, seed, families), force=force)
     if sources:
         asked = settings | {"sources": sources, "ineligible": ineligible}
         stages = [
-            Stage("world sources", asked, (), out / "sources.jsonl"),
-            Stage("world planted sources", asked, (), out / "sources.planted.jsonl"),
+            RunStep("world sources", asked, (), out / "sources.jsonl"),
+            RunStep("world planted sources", asked, (), out / "sources.planted.jsonl"),
         ]
         _run(stages, _sources(profile.value, seed, sources, ineligible), force=force)
 
@@ -121,22 +121,22 @@ def judge(
 
     from eclose.core.judgment import Judgment
     from eclose.store.records.json_reader import require_file
-    from eclose.store.records.jsonl import read
-    from eclose.store.runs.step import Stage
+    from eclose.store.records.jsonl import read_records
+    from eclose.store.runs.step import RunStep
 
     require_file(responses)
     questions = instances or responses.with_name("instances.jsonl")
     inputs = (responses, questions)
-    stages = [Stage("world judge", {}, inputs, out or responses.with_name("verdicts.jsonl"))]
+    stages = [RunStep("world judge", {}, inputs, out or responses.with_name("verdicts.jsonl"))]
     if judgments is not None:
-        stages.append(Stage("world judgments", {}, inputs, judgments))
+        stages.append(RunStep("world judgments", {}, inputs, judgments))
     reasons: Counter[tuple[str, str]] = Counter()
     written = _run(stages, _judged(responses, questions, reasons), force=force)
     if all(one.again for one in written):
         if judgments is None:
             say("  --judgments FILE writes down why labels are missing; verdicts do not keep it")
         else:
-            reasons.update(reason for judgment in read(judgments, Judgment) for reason in _reasons(judgment))
+            reasons.update(reason for judgment in read_records(judgments, Judgment) for reason in _reasons(judgment))
     if reasons:
         rows = [[criterion, reason, str(count)] for (criterion, reason), count in sorted(reasons.items())]
         print_table("Not judged", ["criterion", "reason", "n"], rows)
@@ -171,13 +171,13 @@ def serve(
     max_concurrency: Annotated[int | None, typer.Option(min=1, help="More at once get a 429.")] = None,
 ) -> None:
     """Serve a model on loopback that answers from the oracle, with a bill and with faults on request."""
-    from eclose.world.roles.gullible_judges import Trust
-    from eclose.world.roles.registry import FailureRates, world_registry
-    from eclose.world.server.app import run
-    from eclose.world.server.faults import Behaviour, Fault
+    from eclose.world.roles.gullible_judges import JudgeTrust
+    from eclose.world.roles.registry import FailureRates, build_world_registry
+    from eclose.world.server.app import run_server
+    from eclose.world.server.faults import Fault, ServerBehaviour
 
     faults = {_fault(Fault, name): rate for name, rate in _pairs(fault).items()}
-    behaviour = Behaviour(
+    behaviour = ServerBehaviour(
         seed=seed,
         flip_rate=flip_rate,
         faults=faults,
@@ -185,8 +185,8 @@ def serve(
         jitter=jitter,
         max_concurrency=max_concurrency,
     )
-    trust = None if judge_kind is JudgeName.EXACT else Trust(judge_kind.value)
-    registry = world_registry(
+    trust = None if judge_kind is JudgeName.EXACT else JudgeTrust(judge_kind.value)
+    registry = build_world_registry(
         FailureRates(_rates(failure)),
         seed,
         judge_noise=judge_noise,
@@ -194,7 +194,7 @@ def serve(
         constructor_noise=constructor_noise,
         verifier_noise=verifier_noise,
     )
-    run(registry, behaviour, port=port)
+    run_server(registry, behaviour, port=port)
 
 
 def _pairs(options: list[str] | None) -> dict[str, float]:
@@ -238,17 +238,17 @@ class _Written(NamedTuple):
     """Whether it was written by an earlier run."""
 
 
-def _run(stages: Sequence[Stage], rows: Iterable[Sequence[ReadRecord[Any]]], *, force: bool) -> list[_Written]:
+def _run(stages: Sequence[RunStep], rows: Iterable[Sequence[ReadRecord[Any]]], *, force: bool) -> list[_Written]:
     """Write what is still to do in one pass over the rows, and say what was written."""
-    from eclose.store.runs.step import refuse_shared_files, write_together
+    from eclose.store.runs.step import refuse_shared_files, write_steps
 
     refuse_shared_files(stages)
-    finished = [stage.finished(force=force) for stage in stages]
+    finished = [stage.claim(force=force) for stage in stages]
     to_do = [place for place, manifest in enumerate(finished) if manifest is None]
     counts = {place: manifest.counts for place, manifest in enumerate(finished) if manifest is not None}
     if to_do:
         label = f"writing {', '.join(stages[place].out.name for place in to_do)}"
-        written = write_together(
+        written = write_steps(
             [stages[place] for place in to_do],
             ([row[place] for place in to_do] for row in counted(rows, label)),
         )
@@ -264,11 +264,11 @@ def _questions(profile: str, seed: int, count: int, rates: dict[str, float]) -> 
     from eclose.core.verdict import SettledVerdict
     from eclose.store.records.jsonl import ReadRecord
     from eclose.world.make.instances import make_items
-    from eclose.world.roles.registry import FailureRates, break_item
+    from eclose.world.roles.registry import FailureRates, break_item_response
 
     failures = FailureRates(rates)
     for number, item in enumerate(islice(make_items(profile, seed), count), start=1):
-        made = break_item(item, failures)
+        made = break_item_response(item, failures)
         planted = SettledVerdict(
             made.response.id, item.instance.id, made.verdict, item.instance.benchmark, made.response.source
         )
@@ -303,11 +303,11 @@ def _families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[A
 def _sources(profile: str, seed: int, count: int, ineligible: float) -> Iterator[list[ReadRecord[Any]]]:
     """Each source, and beside it what is wrong with it: the source itself does not say."""
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.world.faulty.bad_sources import Planted, make_sources
+    from eclose.world.faulty.bad_sources import PlantedDefect, make_sources
 
     for number, (source, kind) in enumerate(make_sources(profile, seed, count, ineligible), start=1):
         where = f"source {number}"
-        yield [ReadRecord(where, value=source), ReadRecord(where, value=Planted(source.id, kind))]
+        yield [ReadRecord(where, value=source), ReadRecord(where, value=PlantedDefect(source.id, kind))]
 
 
 def _judged(
@@ -317,11 +317,11 @@ def _judged(
     from eclose.core.response import Response
     from eclose.core.verdict import SettledVerdict
     from eclose.errors import RecordError
-    from eclose.store.records.jsonl import ReadRecord, scan
+    from eclose.store.records.jsonl import ReadRecord, scan_records
     from eclose.world.oracle.judge import judge as judge_response
 
     find = _finder(instances)
-    for record in scan(responses, Response):
+    for record in scan_records(responses, Response):
         response = record.value
         if response is None:
             yield record, record
@@ -343,12 +343,12 @@ def _reasons(judgment: Judgment) -> Iterator[tuple[str, str]]:
 
 def _finder(path: Path) -> Callable[[str], Instance | None]:
     """Finds instances by id. While they are asked for in the order of their file, memory holds one at a time."""
-    from eclose.benchmarks.layouts import Format
+    from eclose.benchmarks.layouts import RecordLayout
     from eclose.benchmarks.load import scan_instances
-    from eclose.store.records.jsonl import values
+    from eclose.store.records.jsonl import unwrap_records
 
     def instances() -> Iterator[Instance]:
-        return values(scan_instances(path, format=Format.ECLOSE))
+        return unwrap_records(scan_instances(path, layout=RecordLayout.ECLOSE))
 
     ahead = instances()
     last: Instance | None = None

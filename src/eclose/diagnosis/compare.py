@@ -16,7 +16,7 @@ import numpy as np
 
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
-from eclose.metrics.rates import Metric, indicators, rates
+from eclose.metrics.rates import Metric, compute_rates, make_indicators
 from eclose.metrics.summary import UNKNOWN
 from eclose.stats.arrays import Floats, codes, scalar, sum_by
 from eclose.stats.bootstrap import bootstrap_rates
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 Question: TypeAlias = "tuple[str | None, str]"
 """A dataset and an id in it."""
-Kind: TypeAlias = "TraceGroup | FailureClass | None"
+ResponseClass: TypeAlias = "TraceGroup | FailureClass | None"
 """What a response is: reliable, in the gap in one of its ways, locally unsound; None where the labels leave it open."""
 
-KINDS: tuple[Kind, ...] = (TraceGroup.RELIABLE, *FailureClass, TraceGroup.LOCALLY_UNSOUND, None)
+RESPONSE_CLASSES: tuple[ResponseClass, ...] = (TraceGroup.RELIABLE, *FailureClass, TraceGroup.LOCALLY_UNSOUND, None)
 """From good to unknown."""
 
 
-def kind_of(verdict: Verdict) -> Kind:
+def response_class(verdict: Verdict) -> ResponseClass:
     """The one class a response is in."""
     return verdict.failure_class if verdict.trace_group is TraceGroup.GAP else verdict.trace_group
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RateDifference:
     """One rate in both runs, on the questions they share."""
 
     run: Rate
@@ -73,10 +73,10 @@ class GroupComparison:
     questions: int
     run_responses: int
     base_responses: int
-    differences: Mapping[Metric, Difference]
+    differences: Mapping[Metric, RateDifference]
 
 
-class Alone(NamedTuple):
+class UnsharedCounts(NamedTuple):
     """What only one of the runs has."""
 
     questions: int
@@ -87,16 +87,16 @@ class Alone(NamedTuple):
     """Responses to shared questions without a partner in the other run: in the rates, and in no pair."""
 
 
-class Pair(NamedTuple):
+class ResponsePair(NamedTuple):
     """Two responses to the same question, one of each run."""
 
     base: SettledVerdict
     run: SettledVerdict
 
     @property
-    def kinds(self) -> tuple[Kind, Kind]:
+    def kinds(self) -> tuple[ResponseClass, ResponseClass]:
         """What the response was, and what it is."""
-        return kind_of(self.base.verdict), kind_of(self.run.verdict)
+        return response_class(self.base.verdict), response_class(self.run.verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class RunComparison:
 
     groups: tuple[GroupComparison, ...]
     """All shared questions together, then by dataset where there are several."""
-    run_alone: Alone
-    base_alone: Alone
-    pairs: tuple[Pair, ...]
+    run_alone: UnsharedCounts
+    base_alone: UnsharedCounts
+    pairs: tuple[ResponsePair, ...]
     """See ``_paired`` for who is held against whom."""
-    transitions: Mapping[tuple[Kind, Kind], int]
+    transitions: Mapping[tuple[ResponseClass, ResponseClass], int]
     """How many responses went from which class to which, those that stayed included."""
 
     @property
@@ -118,7 +118,7 @@ class RunComparison:
         return self.groups[0]
 
     @property
-    def changed(self) -> tuple[Pair, ...]:
+    def changed(self) -> tuple[ResponsePair, ...]:
         """The pairs that are no longer of one class."""
         return tuple(pair for pair in self.pairs if pair.kinds[0] != pair.kinds[1])
 
@@ -142,31 +142,33 @@ def compare_rows(
         run_alone=_alone(mine, theirs, len(pairs)),
         base_alone=_alone(theirs, mine, len(pairs)),
         pairs=pairs,
-        transitions={(old, new): went[old, new] for old in KINDS for new in KINDS if went[old, new]},
+        transitions={
+            (old, new): went[old, new] for old in RESPONSE_CLASSES for new in RESPONSE_CLASSES if went[old, new]
+        },
     )
 
 
-_Asked: TypeAlias = "Mapping[Question, Sequence[SettledVerdict]]"
+_RowsByQuestion: TypeAlias = "Mapping[Question, Sequence[SettledVerdict]]"
 
 
-def _by_question(rows: Sequence[SettledVerdict]) -> _Asked:
+def _by_question(rows: Sequence[SettledVerdict]) -> _RowsByQuestion:
     found: dict[Question, list[SettledVerdict]] = defaultdict(list)
     for row in rows:
         found[row.benchmark, row.instance_id].append(row)
     return dict(found)
 
 
-def _alone(mine: _Asked, other: _Asked, pairs: int) -> Alone:
+def _alone(mine: _RowsByQuestion, other: _RowsByQuestion, pairs: int) -> UnsharedCounts:
     sizes = [len(rows) for question, rows in mine.items() if question not in other]
     shared = sum(map(len, mine.values())) - sum(sizes)
-    return Alone(len(sizes), sum(sizes), shared - pairs)
+    return UnsharedCounts(len(sizes), sum(sizes), shared - pairs)
 
 
 def _group(
     group: tuple[str, ...],
     questions: Sequence[Question],
-    mine: _Asked,
-    theirs: _Asked,
+    mine: _RowsByQuestion,
+    theirs: _RowsByQuestion,
     rng: np.random.Generator,
     resamples: int,
 ) -> GroupComparison:
@@ -181,7 +183,7 @@ def _group(
     # For each column, how many questions have a response that counts.
     counting = (sum_by(cluster, counted, len(questions)) > 0).sum(axis=0)
     imaginary = rng.standard_gamma(IMAGINARY, resamples)
-    now, before = rates(run), rates(base)
+    now, before = compute_rates(run), compute_rates(base)
     differences = {}
     for index, metric in enumerate(Metric):
         other = index + len(Metric)
@@ -189,7 +191,7 @@ def _group(
         value = scalar(replicates.values[index] - replicates.values[other])
         estimate = _estimate(value, draws, int(min(counting[index], counting[other])), imaginary, level)
         constant = value is not None and bool(np.nanmin(draws) == np.nanmax(draws))
-        differences[metric] = Difference(now[metric], before[metric], estimate, constant)
+        differences[metric] = RateDifference(now[metric], before[metric], estimate, constant)
     return GroupComparison(group, len(questions), len(run), len(base), differences)
 
 
@@ -222,7 +224,7 @@ def _strata(datasets: Sequence[str | None]) -> Strata:
 def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, Floats]:
     """Hits and who is counted, responses of both runs by metrics of both: those of the run first."""
     width = len(Metric)
-    mine, theirs = indicators(run, tuple(Metric)), indicators(base, tuple(Metric))
+    mine, theirs = make_indicators(run, tuple(Metric)), make_indicators(base, tuple(Metric))
     hits, counted = (
         np.concatenate([np.pad(one, ((0, 0), (0, width))), np.pad(other, ((0, 0), (width, 0)))])
         for one, other in zip(mine, theirs, strict=True)
@@ -230,21 +232,21 @@ def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, F
     return hits, counted
 
 
-def _paired(base: Sequence[SettledVerdict], run: Sequence[SettledVerdict]) -> Iterator[Pair]:
+def _paired(base: Sequence[SettledVerdict], run: Sequence[SettledVerdict]) -> Iterator[ResponsePair]:
     """Pair the responses to one question: those of one id, then the only ones of one source.
 
     The only response to the question in both runs is a pair in any case. Nothing is paired by its place in a file:
     which of several responses without a common id or source belong together is not known.
     """
     if len(base) == len(run) == 1:
-        yield Pair(base[0], run[0])
+        yield ResponsePair(base[0], run[0])
         return
     by_id = {row.response_id: row for row in base}
-    pairs = [Pair(by_id[row.response_id], row) for row in run if row.response_id in by_id]
+    pairs = [ResponsePair(by_id[row.response_id], row) for row in run if row.response_id in by_id]
     yield from pairs
     paired = {pair.run.response_id for pair in pairs}
     mine, theirs = (_by_source(row for row in rows if row.response_id not in paired) for rows in (run, base))
-    yield from (Pair(theirs[source], row) for source, row in mine.items() if source in theirs)
+    yield from (ResponsePair(theirs[source], row) for source, row in mine.items() if source in theirs)
 
 
 def _by_source(rows: Iterable[SettledVerdict]) -> dict[Source, SettledVerdict]:

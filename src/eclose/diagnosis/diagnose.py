@@ -17,7 +17,7 @@ from eclose.core.model_family import same_family
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclose.errors import UserError
-from eclose.metrics.repeat_consistency import Flips, flips
+from eclose.metrics.repeat_consistency import FlipCounts, count_flips
 from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Diagnosis:
     """Reliable by every label and yet wrong: worth another look."""
     unjudged: Mapping[Criterion, Mapping[str, int]]
     """Why criteria have no label, by reason."""
-    flips: Mapping[str, Flips]
+    flips: Mapping[str, FlipCounts]
     """How steady the judge is, by criterion and ``evidence``; empty where it was asked everything once."""
     kin: tuple[tuple[str, str], ...]
     """Judges with the models of their own family whose responses they judged."""
@@ -124,7 +124,7 @@ def diagnose_cases(cases: Sequence[Case]) -> Diagnosis:
         incorrect_but_sufficient=sum(_is(row.verdict, correct=False, sufficient=True) for row in rows),
         inconsistent=sum(row.verdict.inconsistent for row in rows),
         unjudged=_unjudged(cases),
-        flips=flips(case.judgment for case in cases),
+        flips=count_flips(case.judgment for case in cases),
         kin=_kin(cases),
     )
 

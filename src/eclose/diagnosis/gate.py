@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eclose.stats.rates import Rate
 
 
-class Outcome(StrEnum):
+class GateOutcome(StrEnum):
     """What a gate says, of one limit or of all."""
 
     PASSED = "passed"
@@ -35,14 +35,14 @@ class Outcome(StrEnum):
     UNDECIDED = "cannot tell"
 
 
-Undecided: TypeAlias = Literal["pass", "fail"]
+UndecidedPolicy: TypeAlias = Literal["pass", "fail"]
 """What a gate that cannot tell is taken for."""
 
 
-class Check(NamedTuple):
+class LimitCheck(NamedTuple):
     """One limit, whether it is kept, and the figures behind it in a sentence."""
 
-    outcome: Outcome
+    outcome: GateOutcome
     message: str
     sampled: bool = True
     """Whether the limit was held against an interval; False for a plain count."""
@@ -55,24 +55,26 @@ class Check(NamedTuple):
 class GateReport(NamedTuple):
     """Every limit of a gate."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[LimitCheck, ...]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GateOutcome:
         """Failed where a limit is broken, passed where all are kept."""
         outcomes = {check.outcome for check in self.checks}
-        return next((each for each in (Outcome.FAILED, Outcome.UNDECIDED) if each in outcomes), Outcome.PASSED)
+        return next(
+            (each for each in (GateOutcome.FAILED, GateOutcome.UNDECIDED) if each in outcomes), GateOutcome.PASSED
+        )
 
-    def decide(self, undecided: Undecided | None) -> Outcome:
+    def decide(self, undecided: UndecidedPolicy | None) -> GateOutcome:
         """Return the outcome, with the third one turned into one of the other two where that is asked for."""
-        if self.outcome is not Outcome.UNDECIDED or undecided is None:
+        if self.outcome is not GateOutcome.UNDECIDED or undecided is None:
             return self.outcome
-        return Outcome.PASSED if undecided == "pass" else Outcome.FAILED
+        return GateOutcome.PASSED if undecided == "pass" else GateOutcome.FAILED
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """The limits that are not kept, or not known to be."""
-        return tuple(str(check) for check in self.checks if check.outcome is not Outcome.PASSED)
+        return tuple(str(check) for check in self.checks if check.outcome is not GateOutcome.PASSED)
 
     @property
     def multiplicity(self) -> str | None:
@@ -87,7 +89,7 @@ class GateReport(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GateLimits:
     """What a set of responses must keep to. Rates lie between 0 and 1."""
 
     at_least: Mapping[Metric, float] = field(default_factory=dict)
@@ -125,7 +127,7 @@ class Limits:
         max_accuracy_drop: float | None = None,
         max_lsr_drop: float | None = None,
         max_lgg_rise: float | None = None,
-    ) -> Limits:
+    ) -> GateLimits:
         """Take limits by the names that commands and tests give them; None for no limit."""
         rates = Metric.TRACE_RELIABILITY_RATE, Metric.ACCURACY, Metric.LOCAL_SOUNDNESS_RATE
         return cls(
@@ -163,7 +165,7 @@ class Baseline(NamedTuple):
 def check_limits(
     summary: GroupSummary,
     unjudged: Mapping[Criterion, Mapping[str, int]],
-    limits: Limits,
+    limits: GateLimits,
     left_out: Sequence[tuple[str, str]] = (),
     *,
     corrected: Mapping[Metric, CorrectedRate] | None = None,
@@ -202,13 +204,13 @@ def check_limits(
     return GateReport(tuple(checks))
 
 
-def _outcome(ends: Interval, limit: float, *, least: bool) -> Outcome:
+def _outcome(ends: Interval, limit: float, *, least: bool) -> GateOutcome:
     """Say where an interval lies: on the right side of a limit, on the wrong one, or on both."""
     low, high = (ends.low, ends.high) if least else (-ends.high, -ends.low)
     limit = limit if least else -limit
     if low >= limit:
-        return Outcome.PASSED
-    return Outcome.FAILED if high < limit else Outcome.UNDECIDED
+        return GateOutcome.PASSED
+    return GateOutcome.FAILED if high < limit else GateOutcome.UNDECIDED
 
 
 class _Rates(NamedTuple):
@@ -218,19 +220,19 @@ class _Rates(NamedTuple):
     left_out: int
     corrected: Mapping[Metric, CorrectedRate]
 
-    def check(self, metric: Metric, limit: float, *, least: bool) -> Check:
+    def check(self, metric: Metric, limit: float, *, least: bool) -> LimitCheck:
         aim = f"{metric} at {'least' if least else 'most'} {percent(limit)} %"
         missing = self.summary.rates[metric].unjudged + self.left_out
         widest = self._widest(metric)
         if widest is None:
-            return Check(Outcome.UNDECIDED, f"{aim}: the rate is undefined, no response counts for it.")
+            return LimitCheck(GateOutcome.UNDECIDED, f"{aim}: the rate is undefined, no response counts for it.")
         outcome = _outcome(widest, limit, least=least)
         message = f"{aim}: {self._figure(metric)}"
         if missing:
             message += f"; {percent_range(widest)} whatever the {_responses(missing)} without a label are"
-        if outcome is Outcome.UNDECIDED:
+        if outcome is GateOutcome.UNDECIDED:
             message += f". {self._plan(metric, limit, least=least)}"
-        return Check(outcome, f"{message}.")
+        return LimitCheck(outcome, f"{message}.")
 
     def _widest(self, metric: Metric) -> Interval | None:
         rate = self.corrected.get(metric)
@@ -288,14 +290,14 @@ _MOST = 10_000_000
 """Where not even so many responses decide it, a rate is too near a limit to be told from it."""
 
 
-def _times_needed(responses: int, outcome: Callable[[float], Outcome]) -> float | None:
+def _times_needed(responses: int, outcome: Callable[[float], GateOutcome]) -> float | None:
     """Return about how many times the responses decide a limit; None where even the most do not."""
     low, high = 1.0, max(_MOST / responses, 2.0)
-    if outcome(high) is Outcome.UNDECIDED:
+    if outcome(high) is GateOutcome.UNDECIDED:
         return None
     while high / low > 1.01:
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if outcome(middle) is Outcome.UNDECIDED else (low, middle)
+        low, high = (middle, high) if outcome(middle) is GateOutcome.UNDECIDED else (low, middle)
     return high
 
 
@@ -316,13 +318,13 @@ def _needed(count: float | None, noun: str) -> str:
     return f"About {rounded:,} {noun} would decide it if the rate stays as it is"
 
 
-def _relative(metric: Metric, limit: float, base: Baseline, left_out: int, *, drop: bool) -> Check:
+def _relative(metric: Metric, limit: float, base: Baseline, left_out: int, *, drop: bool) -> LimitCheck:
     """Hold the difference to a base run against the lowest, or the highest, that it may be."""
     paired = base.rates[metric]
     aim = f"{metric} at most {percent(abs(limit))} points {'below' if drop else 'above'} {base.name}"
     value, ends, _ = paired.difference
     if value is None or ends is None:
-        return Check(Outcome.UNDECIDED, f"{aim}: the difference is undefined, no response counts for it.")
+        return LimitCheck(GateOutcome.UNDECIDED, f"{aim}: the difference is undefined, no response counts for it.")
     # The share of unknown responses moves a rate by its value down, and by the rest of it up.
     run, other = paired.run.value or 0.0, paired.base.value or 0.0
     unknown = _unknown_share(paired.run.n, paired.run.unjudged + left_out)
@@ -334,9 +336,9 @@ def _relative(metric: Metric, limit: float, base: Baseline, left_out: int, *, dr
     message = f"{aim}: {points} on {paired.questions:,} shared questions, by the judge's own rates"
     if unknown or unknown_base:
         message += f"; [{signed(widest.low)}, {signed(widest.high)}] whatever the responses without a label are"
-    if outcome is Outcome.UNDECIDED:
+    if outcome is GateOutcome.UNDECIDED:
         message += f". {_needed(_scaled(paired.questions, value, ends, limit), 'shared questions')}"
-    return Check(outcome, f"{message}.")
+    return LimitCheck(outcome, f"{message}.")
 
 
 def _unjudged(
@@ -344,13 +346,13 @@ def _unjudged(
     unjudged: Mapping[Criterion, Mapping[str, int]],
     left_out: Sequence[tuple[str, str]],
     limit: float,
-) -> Iterator[Check]:
+) -> Iterator[LimitCheck]:
     """Count labels that are missing though they were asked for, and responses without any judgment."""
     total, left, most = judged + len(left_out), len(left_out), f"at most {percent(limit)} %"
     if left > limit * total:
         example = "{} ({})".format(*left_out[0])
         message = f"without any judgment {most}: {left:,} of {_responses(total)}, such as {example}."
-        yield Check(Outcome.FAILED, message, sampled=False)
+        yield LimitCheck(GateOutcome.FAILED, message, sampled=False)
         return
     asked = {
         criterion: left + sum(count for reason, count in reasons.items() if reason not in NEVER_ASKED)
@@ -359,10 +361,10 @@ def _unjudged(
     for criterion, missing in asked.items():
         if missing > limit * total:
             message = f"{criterion} without a label {most}: {missing:,} of {_responses(total)}."
-            yield Check(Outcome.FAILED, message, sampled=False)
+            yield LimitCheck(GateOutcome.FAILED, message, sampled=False)
     if max(asked.values()) <= limit * total:
         message = f"without a label {most}: no criterion in more than {max(asked.values()):,} of {_responses(total)}."
-        yield Check(Outcome.PASSED, message, sampled=False)
+        yield LimitCheck(GateOutcome.PASSED, message, sampled=False)
 
 
 def percent(value: float | None) -> str:

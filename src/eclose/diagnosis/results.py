@@ -242,9 +242,9 @@ def diagnose(
         UserError: A folder holds no judged run, or judgments of other responses.
 
     Example:
-        >>> results = eclose.diagnose("demo/plain")
+        >>> results = eclose.diagnose("demo")
         >>> len(results)
-        300
+        60
         >>> sorted(results.report("report"))[:3]
         ['diagnosis.json', 'junit.xml', 'report.html']
     """

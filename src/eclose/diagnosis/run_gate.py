@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from eclose.cases import Case, CaseSet, read_cases, refuse_other_questions
 from eclose.diagnosis.diagnose import Diagnosis, diagnose_cases
-from eclose.diagnosis.gate import Baseline, LimitCheck, GateReport, GateLimits, GateOutcome, PairedRate, UndecidedPolicy, check_limits
+from eclose.diagnosis.gate import (
+    Baseline,
+    GateLimits,
+    GateOutcome,
+    GateReport,
+    LimitCheck,
+    PairedRate,
+    UndecidedPolicy,
+    check_limits,
+)
 from eclose.diagnosis.results import notices_of
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
@@ -117,7 +126,7 @@ def gate(
         UserError: The folder holds no judged run, or judgments of other responses.
 
     Example:
-        >>> eclose.gate("demo/plain", min_trr=0.3).passed
+        >>> eclose.gate("demo", min_trr=0.3).passed
         True
     """
     limits = GateLimits.of(

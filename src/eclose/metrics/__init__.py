@@ -1,1 +1,1 @@
-"""What the labels say: verdicts to rates, pairs of judgments to agreement."""
+"""Metrics of the paper: rates of verdicts, agreement between annotators, and agreement of a judge with people."""

@@ -1,16 +1,17 @@
-"""How far people agree before anybody settles anything, judgment by judgment: the tables of appendix A.3.
+"""Agreement of annotators before adjudication, judgment by judgment: the tables of appendix A.3.
 
-Steps are compared where the question arises for both: soundness only on steps both call substantive, the failure
-code only on steps both call unsound. Intervals resample questions, with all their responses and steps.
+A step is compared where a judgment applies to it for both annotators: soundness on steps that both call substantive,
+the failure code on steps that both call unsound. Intervals resample questions with all their responses and steps.
 
-Of more than two people every pair that judged a case is compared, a case with m labels weighing m: raw agreement is the
-share of pairs that agree, and alpha is Krippendorff's for any number of people. Of two these are the usual ones.
+With more than two annotators every pair that judged a case is compared, and a case with m labels weighs m: raw
+agreement is the share of agreeing pairs, and alpha is Krippendorff's for any number of annotators. With two these are
+the usual definitions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,46 +29,13 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 
-class Judged(Protocol):
-    """One response and what several people said."""
-
-    @property
-    def question_id(self) -> str:
-        """The question it answers."""
-
-    @property
-    def judgments(self) -> Sequence[Judgment]:
-        """One for each of them."""
-
-    @property
-    def stepwise(self) -> bool:
-        """Whether they judged the steps one by one; else there is nothing to compare about single steps."""
-
-
-class JudgedTwice(NamedTuple):
-    """One response and what its two annotators said."""
-
-    question_id: str
-    first: Judgment
-    second: Judgment
-
-    @property
-    def judgments(self) -> tuple[Judgment, Judgment]:
-        """Both."""
-        return self.first, self.second
-
-    @property
-    def stepwise(self) -> bool:
-        """Step by step."""
-        return True
-
-
-class JudgedBySeveral(NamedTuple):
-    """One response and what any number of annotators said."""
+class AnnotatedResponse(NamedTuple):
+    """One response with the judgments of its annotators."""
 
     question_id: str
     judgments: tuple[Judgment, ...]
     stepwise: bool = True
+    """Whether the annotators judged the steps one by one; otherwise steps are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +44,22 @@ class AgreementRow:
 
     judgment: str
     n: int
-    """Cases that two annotators judged, or more."""
+    """Cases with labels of two or more annotators."""
     majority: float | None
-    """How common the most frequent label is."""
+    """Share of the most frequent label."""
     raw: Estimate
     alpha: Estimate
     specific: tuple[float | None, float | None] | None
-    """Agreement on the majority and on the minority label; None where there are more than two."""
+    """Agreement on the majority and on the minority label; None for more than two categories."""
     ac1: float | None = None
     """Gwet's AC1 of two labels, (raw - e)/(1 - e) with e = 2p(1 - p) and p the share of one of them.
 
-    Alpha falls where nearly all labels are alike, however few differ; this one does not. None where there are more."""
+    Alpha falls where nearly all labels are alike, however few differ; AC1 does not. None for more than two categories.
+    """
 
     @property
     def unanimous(self) -> bool:
-        """Whether one label was all that was ever given: agreement beyond chance cannot be told from that."""
+        """Whether only one label occurs, so that agreement beyond chance is undefined."""
         return self.majority == 1
 
 
@@ -98,15 +67,18 @@ _FAILURES = {failure: index for index, failure in enumerate(LocalFailure)}
 
 
 def _binary(label: Label) -> int:
+    """Return the code of a label: 0, 1 or ``MISSING``."""
     return stat.MISSING if label is None else int(label)
 
 
-# A step is compared where neither annotator's code is missing, so each code states its condition for one of them.
+# A step is compared where no annotator's code is missing, so each code states the condition for one annotator.
 def _soundness(step: StepJudgment) -> int:
+    """Return the soundness code of a substantive step."""
     return _binary(step.sound) if step.substantive else stat.MISSING
 
 
 def _failure(step: StepJudgment) -> int:
+    """Return the failure code of an unsound step."""
     return _FAILURES[step.failure] if _soundness(step) == 0 and step.failure is not None else stat.MISSING
 
 
@@ -126,32 +98,37 @@ _RESPONSE_ROWS: dict[str, Callable[[Judgment], Label]] = {
 }
 
 
-def agreement_report(
-    cases: Sequence[Judged], *, rng: np.random.Generator, resamples: int = 2_000
+def measure_agreement(
+    cases: Sequence[AnnotatedResponse], *, rng: np.random.Generator, resamples: int = 2_000
 ) -> list[AgreementRow]:
-    """Agreement on every judgment, the derived labels included; all rows share the question draws.
+    """Measure agreement on every judgment, derived labels included; all rows share the draws of questions.
 
-    Without rows about steps where nobody judged them one by one.
+    Rows about steps are omitted where no response was judged step by step.
+
+    Raises:
+        RecordError: Annotators of a response judged different numbers of steps.
     """
     for case in cases:
         _refuse_unequal_steps(case)
     question, questions = codes([case.question_id for case in cases])
     people = max((len(case.judgments) for case in cases), default=0)
     stepwise = [case for case in cases if case.stepwise]
-    compared: dict[str, _Compared] = {}
+    compared: dict[str, _Comparison] = {}
     if stepwise or not cases:
-        counted = np.array([len(case.judgments[0].steps) if case.stepwise else 0 for case in cases], np.intp)
-        step_question = np.repeat(question, counted)
+        step_counts = np.array([len(case.judgments[0].steps) if case.stepwise else 0 for case in cases], np.intp)
+        # One row per step: repeat the number of the question for each step of its responses.
+        step_question = np.repeat(question, step_counts)
         for name, (categories, code) in _STEP_ROWS.items():
-            given = _step_codes(stepwise, code, people)
-            compared[name] = _Compared.of(step_question, given, categories, len(questions))
+            labels = _step_codes(stepwise, code, people)
+            compared[name] = _Comparison.of(step_question, labels, categories, len(questions))
     for name, label in _RESPONSE_ROWS.items():
-        given = _padded(([_binary(label(one)) for one in case.judgments] for case in cases), people)
-        compared[name] = _Compared.of(question, given, 2, len(questions))
+        labels = _pad(([_binary(label(judgment)) for judgment in case.judgments] for case in cases), people)
+        compared[name] = _Comparison.of(question, labels, 2, len(questions))
     return _rows(compared, len(questions), rng, resamples)
 
 
-def _refuse_unequal_steps(case: Judged) -> None:
+def _refuse_unequal_steps(case: AnnotatedResponse) -> None:
+    """Raise where annotators of a response judged different numbers of steps."""
     first, *others = case.judgments
     for other in others if case.stepwise else ():
         if len(first.steps) != len(other.steps):
@@ -162,63 +139,69 @@ def _refuse_unequal_steps(case: Judged) -> None:
             )
 
 
-def _step_codes(cases: Iterable[Judged], code: Callable[[StepJudgment], int], people: int) -> Indices:
-    """A row a step."""
+def _step_codes(cases: Iterable[AnnotatedResponse], code: Callable[[StepJudgment], int], people: int) -> Indices:
+    """Return codes, steps by annotators."""
     by_case = (zip(*(judgment.steps for judgment in case.judgments), strict=True) for case in cases)
-    return _padded(([code(step) for step in steps] for case in by_case for steps in case), people)
+    return _pad(([code(step) for step in steps] for case in by_case for steps in case), people)
 
 
-def _padded(rows: Iterable[list[int]], people: int) -> Indices:
-    """Codes of cases by people; where fewer judged a case, the others gave none."""
-    full = [row + [stat.MISSING] * (people - len(row)) for row in rows]
-    return np.array(full, np.intp).reshape(len(full), people)
+def _pad(rows: Iterable[list[int]], people: int) -> Indices:
+    """Return codes, cases by annotators; ``MISSING`` where fewer annotators judged a case."""
+    padded = [row + [stat.MISSING] * (people - len(row)) for row in rows]
+    return np.array(padded, np.intp).reshape(len(padded), people)
 
 
-class _Compared(NamedTuple):
-    """What was said about one judgment."""
+class _Comparison(NamedTuple):
+    """The labels of one judgment, ready for resampling."""
 
     n: int
+    """Cases with two or more labels."""
     by_question: Floats
-    """Coincidences of labels, which add up."""
+    """Coincidences of labels, questions by categories by categories. They add up."""
 
     @classmethod
-    def of(cls, question: Indices, given: Indices, categories: int, questions: int) -> _Compared:
-        several = (given != stat.MISSING).sum(axis=1) > 1
-        return cls(int(several.sum()), sum_by(question, stat.coincidence_tables(given, categories), questions))
+    def of(cls, question: Indices, labels: Indices, categories: int, questions: int) -> _Comparison:
+        """Sum the coincidences of ``labels`` (cases by annotators) over questions."""
+        paired = (labels != stat.MISSING).sum(axis=1) > 1
+        return cls(int(paired.sum()), sum_by(question, stat.coincidence_tables(labels, categories), questions))
 
 
 def _rows(
-    compared: Mapping[str, _Compared], questions: int, rng: np.random.Generator, resamples: int
+    compared: Mapping[str, _Comparison], questions: int, rng: np.random.Generator, resamples: int
 ) -> list[AgreementRow]:
+    """Return the rows of all judgments, with intervals from the same draws."""
+
     def evaluate(weights: Floats) -> Floats:
         columns = []
-        for one in compared.values():
-            drawn = np.tensordot(weights, one.by_question, axes=1)
+        for comparison in compared.values():
+            drawn = np.tensordot(weights, comparison.by_question, axes=1)
+            # Two columns per judgment: raw agreement at 2i, alpha at 2i + 1.
             columns += [stat.raw_agreement.over(drawn), stat.nominal_alpha.over(drawn)]
         return np.stack(columns, axis=1)
 
     replicates = bootstrap(Strata.single(questions), evaluate, rng=rng, resamples=resamples)
     return [
-        _row(name, one, replicates.estimate(2 * index), replicates.estimate(2 * index + 1))
-        for index, (name, one) in enumerate(compared.items())
+        _row(name, comparison, replicates.estimate(2 * index), replicates.estimate(2 * index + 1))
+        for index, (name, comparison) in enumerate(compared.items())
     ]
 
 
-def _row(name: str, compared: _Compared, raw: Estimate, alpha: Estimate) -> AgreementRow:
-    table = compared.by_question.sum(axis=0)
+def _row(name: str, comparison: _Comparison, raw: Estimate, alpha: Estimate) -> AgreementRow:
+    """Return the row of one judgment."""
+    table = comparison.by_question.sum(axis=0)
     specific = ac1 = None
     if len(table) == 2:
         majority = int(table[1].sum() >= table[0].sum())
         specific = (stat.specific_agreement(majority)(table), stat.specific_agreement(1 - majority)(table))
         ac1 = stat.gwet_ac1(table)
-    return AgreementRow(name, compared.n, stat.majority_prevalence(table), raw, alpha, specific, ac1)
+    return AgreementRow(name, comparison.n, stat.majority_prevalence(table), raw, alpha, specific, ac1)
 
 
-# Questions before any response.
+# Screening: questions before any response.
 
 
-class ScreenedBySeveral(NamedTuple):
-    """One question and what its screeners said."""
+class ScreenedQuestion(NamedTuple):
+    """One question with the decisions of its screeners."""
 
     dataset: str
     screenings: tuple[Screening, ...]
@@ -229,47 +212,59 @@ _CODES = {code: index for index, code in enumerate(Ineligibility)}
 
 
 class ScreeningAgreement(NamedTuple):
-    """Agreement of screeners on some questions."""
+    """Agreement of screeners on a set of questions."""
 
     eligibility: AgreementRow
     reason: AgreementRow
-    """Only where both say no."""
+    """Agreement on the reason, among questions that both call ineligible."""
     both_no: int
-    """Questions to which two screeners say no, or more."""
+    """Questions that two or more screeners call ineligible."""
 
 
 class ScreeningReport(NamedTuple):
-    """Agreement of screeners."""
+    """Agreement of screeners, overall and by dataset."""
 
     overall: ScreeningAgreement
     datasets: Mapping[str, ScreeningAgreement]
-    """By name."""
+    """By name of the dataset."""
 
 
-def screening_report(
-    cases: Sequence[ScreenedBySeveral], *, rng: np.random.Generator, resamples: int = 2_000
+def measure_screening(
+    cases: Sequence[ScreenedQuestion], *, rng: np.random.Generator, resamples: int = 2_000
 ) -> ScreeningReport:
-    """Agreement on eligibility, and on the reason among what both call ineligible, which alone is resampled then."""
-    overall = _screened(cases, rng, resamples)
+    """Measure agreement on eligibility, and on the reason among questions that both call ineligible.
+
+    The reason resamples only these questions.
+    """
+    overall = _measure_questions(cases, rng, resamples)
     names = sorted({case.dataset for case in cases})
-    apart = {name: _screened([one for one in cases if one.dataset == name], rng, resamples) for name in names}
-    return ScreeningReport(overall, apart)
+    by_dataset = {
+        name: _measure_questions([case for case in cases if case.dataset == name], rng, resamples) for name in names
+    }
+    return ScreeningReport(overall, by_dataset)
 
 
-def _screened(cases: Sequence[ScreenedBySeveral], rng: np.random.Generator, resamples: int) -> ScreeningAgreement:
+def _measure_questions(
+    cases: Sequence[ScreenedQuestion], rng: np.random.Generator, resamples: int
+) -> ScreeningAgreement:
+    """Measure agreement on one set of questions."""
     people = max((len(case.screenings) for case in cases), default=0)
-    eligible = _padded(([_binary(one.eligible) for one in case.screenings] for case in cases), people)
-    reasons = _padded(([_reason(one) for one in case.screenings] for case in cases), people)
+    eligible = _pad(([_binary(screening.eligible) for screening in case.screenings] for case in cases), people)
+    reasons = _pad(([_reason(screening) for screening in case.screenings] for case in cases), people)
     both_no = (eligible == 0).sum(axis=1) > 1
-    first = _question_row(ELIGIBILITY, eligible, 2, rng, resamples)
-    second = _question_row(REASON, reasons[both_no], len(_CODES), rng, resamples)
-    return ScreeningAgreement(first, second, int(both_no.sum()))
+    eligibility = _question_row(ELIGIBILITY, eligible, 2, rng, resamples)
+    reason = _question_row(REASON, reasons[both_no], len(_CODES), rng, resamples)
+    return ScreeningAgreement(eligibility, reason, int(both_no.sum()))
 
 
-def _reason(one: Screening) -> int:
-    return stat.MISSING if one.eligible is not False or one.code is None else _CODES[one.code]
+def _reason(screening: Screening) -> int:
+    """Return the code of the reason of a question called ineligible."""
+    return stat.MISSING if screening.eligible is not False or screening.code is None else _CODES[screening.code]
 
 
-def _question_row(name: str, given: Indices, categories: int, rng: np.random.Generator, resamples: int) -> AgreementRow:
-    questions = np.arange(len(given))
-    return _rows({name: _Compared.of(questions, given, categories, len(given))}, len(given), rng, resamples)[0]
+def _question_row(
+    name: str, labels: Indices, categories: int, rng: np.random.Generator, resamples: int
+) -> AgreementRow:
+    """Return the row of one judgment in which each question is a case of its own."""
+    questions = np.arange(len(labels))
+    return _rows({name: _Comparison.of(questions, labels, categories, len(labels))}, len(labels), rng, resamples)[0]

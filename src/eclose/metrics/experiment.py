@@ -1,7 +1,7 @@
 """Results of an experiment: methods compared over backbones, benchmarks and training seeds (appendix D.2).
 
-Rates are taken within each benchmark, backbone and seed, averaged over seeds, then with equal weight over the
-benchmark-backbone settings. The intervals resample what the paper resamples and share draws between methods.
+Rates are taken within each benchmark, backbone and seed, averaged over seeds, then over the benchmark-backbone settings
+with equal weight. Intervals resample backbones, questions and seeds, with draws shared by all methods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.errors import UserError
-from eclose.metrics.rates import MAIN_METRICS, Metric, indicators, rate
+from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate, make_indicators
 from eclose.stats.arrays import codes
 from eclose.stats.bootstrap import Hierarchy, SettingTable, bootstrap_settings, paired_hierarchical
 from eclose.stats.rates import mean
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from eclose.core.verdict import SettledVerdict, Verdict
 
 UNTUNED = "Backbone"
-"""The name of a model as it is, where a method is expected."""
+"""The name of an untuned model in place of a method."""
 
 
 def method_of(row: SettledVerdict) -> str:
-    """The method that made the response."""
+    """Return the method that produced the response."""
     return (row.source.method if row.source else None) or UNTUNED
 
 
@@ -39,24 +39,24 @@ def _setting(row: SettledVerdict) -> tuple[str, str, str]:
 
 
 def _refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
-    """Raise when responses of a trained method name no training seed: they would count for every seed, or as one."""
+    """Raise where responses of a trained method have no training seed, since they could belong to any seed."""
     missing = Counter(
         (method_of(row), row.source.model)
         for row in rows
         if row.source is not None and row.source.method is not None and row.source.seed is None
     )
     if missing:
-        named = "; ".join(
+        listing = "; ".join(
             f"{method} on {model}: {count} response{' has' if count == 1 else 's have'} no training seed"
             for (method, model), count in missing.items()
         )
         raise UserError(
-            f"{named}. Generate them with the adapter's recipe.json (--adapter, --adapter-recipe) or --training-seed."
+            f"{listing}. Generate them with the adapter's recipe.json (--adapter, --adapter-recipe) or --training-seed."
         )
 
 
 def setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[str, str, str], float | None]:
-    """One metric per (method, benchmark, model): the mean over seeds of the rate of each seed."""
+    """Return one metric per (method, benchmark, model): the mean over seeds of the rate of each seed."""
     runs: defaultdict[tuple[str, str, str], defaultdict[int | None, list[Verdict]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -65,14 +65,15 @@ def setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[
     mixed = {setting for setting, seeds in runs.items() if None in seeds and len(seeds) > 1}
     _refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
     return {
-        setting: mean(rate(metric, verdicts).value for verdicts in seeds.values()) for setting, seeds in runs.items()
+        setting: mean(compute_rate(metric, verdicts).value for verdicts in seeds.values())
+        for setting, seeds in runs.items()
     }
 
 
 def equal_setting_means(
     rows: Sequence[SettledVerdict], metrics: Sequence[Metric] = MAIN_METRICS
 ) -> dict[str, dict[Metric, float | None]]:
-    """Each method's metrics, with every setting of equal weight."""
+    """Return the metrics of each method, with every setting of equal weight."""
     means: defaultdict[str, dict[Metric, float | None]] = defaultdict(dict)
     for metric in metrics:
         by_method: defaultdict[str, list[float | None]] = defaultdict(list)
@@ -94,7 +95,11 @@ class Experiment:
 
     @classmethod
     def of(cls, rows: Sequence[SettledVerdict], metrics: tuple[Metric, ...] = MAIN_METRICS) -> Experiment:
-        """Lay the rows out; an experiment with holes is refused, since pairing would be a guess."""
+        """Arrange the responses as arrays.
+
+        Raises:
+            UserError: A method, backbone, seed and question has no response or several, so methods cannot be paired.
+        """
         if not rows:
             raise UserError("there is nothing to compare: no response has a verdict.")
         method, methods = codes([method_of(row) for row in rows])
@@ -102,30 +107,31 @@ class Experiment:
         question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
         seeds = [row.source.seed if row.source else None for row in rows]
         _refuse_missing_seeds(rows)
-        # The backbone has no seed and stands for all of them: seed resampling then leaves it alone.
-        place: dict[int | None, int | slice] = {None: slice(None)}
-        place |= {seed: index for index, seed in enumerate(sorted({seed for seed in seeds if seed is not None}))}
-        marks = indicators([row.verdict for row in rows], metrics)
-        shape = (len(backbones), max(len(place) - 1, 1), len(questions), len(methods), len(metrics))
-        hits, counted, filled = np.zeros(shape), np.zeros(shape), np.zeros(shape[:4], np.intp)
+        # The untuned backbone has no seed and fills all of them, so resampling seeds leaves it unchanged.
+        seed_index: dict[int | None, int | slice] = {None: slice(None)}
+        seed_index |= {seed: index for index, seed in enumerate(sorted({seed for seed in seeds if seed is not None}))}
+        table = make_indicators([row.verdict for row in rows], metrics)
+        # Axes: backbone, seed, question, method, metric. The last two become the columns of the setting table.
+        shape = (len(backbones), max(len(seed_index) - 1, 1), len(questions), len(methods), len(metrics))
+        hits, counted, responses = np.zeros(shape), np.zeros(shape), np.zeros(shape[:4], np.intp)
         for index, seed in enumerate(seeds):
-            at = (backbone[index], place[seed], question[index], method[index])
-            hits[at], counted[at] = marks.hits[index], marks.counted[index]
-            filled[at] += 1
-        if wrong := int((filled != 1).sum()):
+            cell = (backbone[index], seed_index[seed], question[index], method[index])
+            hits[cell], counted[cell] = table.hits[index], table.counted[index]
+            responses[cell] += 1
+        if incomplete := int((responses != 1).sum()):
             raise UserError(
                 f"a paired comparison needs one response for every method, backbone, seed and question; "
-                f"{wrong} of {filled.size} places have none or several. Compare complete runs."
+                f"{incomplete} of {responses.size} cells have none or several. Compare complete runs."
             )
-        flat = (*shape[:3], -1)
+        columns = (*shape[:3], -1)
         stratum, _ = codes([benchmark for benchmark, _ in questions])
         design = paired_hierarchical(Strata(stratum), backbones=len(backbones), seeds=shape[1])
-        return cls(methods, metrics, SettingTable(hits.reshape(flat), counted.reshape(flat)), design)
+        return cls(methods, metrics, SettingTable(hits.reshape(columns), counted.reshape(columns)), design)
 
     def column(self, method: str, metric: Metric) -> int:
-        """Where a method's metric stands among the replicates."""
+        """Return the column of a method's metric among the replicates."""
         return self.methods.index(method) * len(self.metrics) + self.metrics.index(metric)
 
     def bootstrap(self, *, rng: np.random.Generator, resamples: int = 5_000) -> Replicates:
-        """Every method's metrics with the paired hierarchical intervals of appendix D.2."""
+        """Return the metrics of every method with the paired hierarchical intervals of appendix D.2."""
         return bootstrap_settings(self.table, self.design, rng=rng, resamples=resamples)

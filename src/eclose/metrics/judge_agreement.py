@@ -1,7 +1,7 @@
-"""How far a judge can be trusted: its labels against people's, label by label (appendices D.1 and D.5).
+"""Agreement of a judge's labels with people's, label by label (appendices D.1 and D.5).
 
-What either side did not label is left out of a comparison and counted beside it. Intervals resample questions within
-datasets, and every row, every dataset and both judges of a comparison share the draws.
+A response that either side did not label is left out of a comparison and counted beside it. Intervals resample
+questions within datasets. All rows, all datasets and both judges of a comparison share the draws.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.core.three_valued import Label, negation
 from eclose.metrics.rates import Metric
 from eclose.stats import coefficients as stat
 from eclose.stats.arrays import Floats, Indices, codes, sum_by
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class JudgedLabel(StrEnum):
-    """What is compared: the five labels a judge gives and three that follow from them."""
+    """The compared labels: five that a judge gives and three derived from them."""
 
     LOCAL_SOUNDNESS = "L"
     ALIGNMENT = "A"
@@ -39,25 +38,13 @@ class JudgedLabel(StrEnum):
     GLOBAL_SUFFICIENCY = "G"
     RELIABILITY = "TRR"
     GAP = "LGG"
-    """Here the failure is to be in the gap, so precision, recall and F1 are those of finding gap responses."""
+    """Being in the gap is the failure, so precision, recall and F1 are those of finding gap responses."""
 
 
-DIRECT = tuple(JudgedLabel)[:5]
-"""The labels a judge gives."""
+DIRECT_LABELS = tuple(JudgedLabel)[:5]
+"""The labels that a judge gives itself."""
 
-HITS: Mapping[JudgedLabel, Callable[[Verdict], Label]] = {
-    JudgedLabel.LOCAL_SOUNDNESS: lambda verdict: verdict.locally_sound,
-    JudgedLabel.ALIGNMENT: lambda verdict: verdict.aligned,
-    JudgedLabel.CLOSURE: lambda verdict: verdict.closed,
-    JudgedLabel.COMPLETENESS: lambda verdict: verdict.complete,
-    JudgedLabel.CORRECTNESS: lambda verdict: verdict.correct,
-    JudgedLabel.GLOBAL_SUFFICIENCY: lambda verdict: verdict.globally_sufficient,
-    JudgedLabel.RELIABILITY: lambda verdict: verdict.reliable,
-    JudgedLabel.GAP: lambda verdict: verdict.in_gap,
-}
-"""What the rate of a label counts."""
-
-RATES: Mapping[JudgedLabel, Metric] = {
+LABEL_METRICS: Mapping[JudgedLabel, Metric] = {
     JudgedLabel.LOCAL_SOUNDNESS: Metric.LOCAL_SOUNDNESS_RATE,
     JudgedLabel.ALIGNMENT: Metric.ALIGNMENT_RATE,
     JudgedLabel.CLOSURE: Metric.CLOSURE_RATE,
@@ -67,23 +54,23 @@ RATES: Mapping[JudgedLabel, Metric] = {
     JudgedLabel.RELIABILITY: Metric.TRACE_RELIABILITY_RATE,
     JudgedLabel.GAP: Metric.GAP_RATE,
 }
-"""The rate of each label, as results name it."""
+"""The rate that counts each label."""
 
 
 def hit_codes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
-    """1 for a response that the label's rate counts, 0 for one that it does not, ``MISSING`` for an unknown one."""
-    hits = (HITS[label](verdict) for verdict in verdicts)
+    """Return 1 for a response that the label's rate counts, 0 for one that it does not, ``MISSING`` for an unknown."""
+    hits = (LABEL_METRICS[label].hit(verdict) for verdict in verdicts)
     return np.array([stat.MISSING if hit is None else int(hit) for hit in hits], np.intp)
 
 
-def _passes(label: JudgedLabel, verdict: Verdict) -> Label:
-    """False is a failure; to be in the gap is one."""
-    hit = HITS[label](verdict)
-    return negation(hit) if label is JudgedLabel.GAP else hit
+def pass_codes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
+    """Return 0 for a failure, 1 for a pass and ``MISSING``; a response in the gap is a failure."""
+    hits = hit_codes(label, verdicts)
+    return np.where(hits == stat.MISSING, hits, 1 - hits) if label is JudgedLabel.GAP else hits
 
 
-class Compared(NamedTuple):
-    """One response, what the judge said and what is so."""
+class ValidationCase(NamedTuple):
+    """One response with the verdict of the judge and that of people."""
 
     question_id: str
     dataset: str
@@ -92,8 +79,8 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """How far a judge reproduces people's labels; a failure is the event to be found."""
+class AgreementScores:
+    """How well a judge reproduces people's labels; a failure is the event to be found."""
 
     agreement: Estimate
     failure_f1: Estimate
@@ -114,27 +101,27 @@ _STATISTICS = (
     stat.cohen_kappa,
     stat.failure_rate_difference,
 )
-"""In the order of the fields of ``Scores``."""
+"""In the order of the fields of ``AgreementScores``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """One label of a judge against people's."""
+    """Agreement of a judge with people on one label."""
 
     label: JudgedLabel
     labelled: int
-    """Responses with a label by people."""
+    """Responses with a label of people."""
     n: int
-    """Those of them that the judge labelled, too: what was compared."""
+    """Responses that the judge labelled as well: the compared ones."""
     found: int
-    """Failures both see."""
+    """Failures that both see."""
     misses: int
-    """Failures that people alone see."""
+    """Failures that only people see."""
     false_alarms: int
-    """Failures that the judge alone sees."""
-    scores: Scores
+    """Failures that only the judge sees."""
+    scores: AgreementScores
     disagreement: Estimate
-    """The rate of misses and false alarms together, with the interval of every rate: it holds where they are rare."""
+    """Rate of misses and false alarms together, with the clustered interval, which holds where they are rare."""
 
     @property
     def failures(self) -> int:
@@ -143,61 +130,63 @@ class LabelRow:
 
     @property
     def unjudged(self) -> int:
-        """Responses with a label by people and none by the judge."""
+        """Responses with a label of people and none of the judge."""
         return self.labelled - self.n
 
     @property
     def agreement(self) -> Estimate:
-        """How often judge and people agree, with the interval of every rate.
+        """Rate of agreement between judge and people, with the clustered interval.
 
-        ``scores.agreement`` is the same rate with the interval of appendix D.1: too narrow where nearly all agree.
+        ``scores.agreement`` is the same rate with the interval of appendix D.1, which is too narrow where nearly all
+        agree.
         """
         value, interval, _ = self.disagreement
-        turned = None if interval is None else Interval(1 - interval.high, 1 - interval.low)
-        return Estimate(None if value is None else 1 - value, turned)
+        complement = None if interval is None else Interval(1 - interval.high, 1 - interval.low)
+        return Estimate(None if value is None else 1 - value, complement)
 
     @property
     def rate_difference(self) -> Estimate:
-        """The judge's rate minus people's, in the direction of the rate: TRR and LGG as they are printed."""
+        """The judge's rate minus people's, in the direction of the rate: TRR and LGG as printed."""
         difference = self.scores.failure_difference
         return difference if self.label is JudgedLabel.GAP else _negated(difference)
 
 
 def _negated(estimate: Estimate) -> Estimate:
+    """Return the estimate of minus a value."""
     value, interval, undefined = estimate
-    turned = None if interval is None else Interval(-interval.high, -interval.low)
-    # Minus zero would be printed as such.
-    return Estimate(None if value is None else 0.0 - value, turned, undefined)
+    ends = None if interval is None else Interval(-interval.high, -interval.low)
+    # 0.0 - value, since -value would give a minus zero that is printed with its sign.
+    return Estimate(None if value is None else 0.0 - value, ends, undefined)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupValidation:
-    """A judge against people on one group of responses."""
+    """Agreement of a judge with people on one group of responses."""
 
     responses: int
     questions: int
     rows: Mapping[JudgedLabel, LabelRow]
     mean_agreement: Estimate
-    """Over the five labels a judge gives; undefined where one of them is."""
+    """Mean over the five labels that a judge gives; undefined where one of them is."""
     mean_failure_f1: Estimate
     largest_failure_difference: float | None = None
-    """The largest difference of failure rates, judge and people, over the same labels; sign left out."""
+    """Largest absolute difference of failure rates between judge and people over the same five labels."""
 
 
 class ValidationReport(NamedTuple):
-    """All responses, and each dataset on its own."""
+    """Agreement on all responses, and on each dataset."""
 
     overall: GroupValidation
     datasets: Mapping[str, GroupValidation]
 
 
-def validation_report(
-    cases: Sequence[Compared], *, rng: np.random.Generator, resamples: int = 2_000
+def validate_judge(
+    cases: Sequence[ValidationCase], *, rng: np.random.Generator, resamples: int = 2_000
 ) -> ValidationReport:
-    """Every label, all responses together and dataset by dataset."""
-    layout = _Layout.of(cases)
+    """Compare a judge with people on every label, for all responses together and by dataset."""
+    layout = CaseLayout.of(cases)
     judged = [case.judge for case in cases]
-    groups = _Tables([layout.tables(judged, dataset) for dataset in (None, *layout.datasets)])
+    groups = ScoreTables([layout.tables(judged, dataset) for dataset in (None, *layout.datasets)])
     replicates = groups.bootstrap(layout.strata, rng, resamples)
     overall, *each = (
         _group(layout, dataset, groups, index, replicates) for index, dataset in enumerate((None, *layout.datasets))
@@ -206,124 +195,129 @@ def validation_report(
 
 
 @dataclass(frozen=True)
-class _Layout:
+class CaseLayout:
     """Cases as arrays. Questions are numbered through all datasets."""
 
-    cases: Sequence[Compared]
+    cases: Sequence[ValidationCase]
     question: Indices
     dataset: Indices
-    """The dataset of each question."""
+    """Dataset of each question."""
     datasets: list[str]
 
     @classmethod
-    def of(cls, cases: Sequence[Compared]) -> _Layout:
+    def of(cls, cases: Sequence[ValidationCase]) -> CaseLayout:
+        """Number the questions and datasets of the cases."""
         question, questions = codes([(case.dataset, case.question_id) for case in cases])
         dataset, datasets = codes([dataset for dataset, _ in questions])
         return cls(cases, question, dataset, datasets)
 
     @property
     def strata(self) -> Strata:
+        """Strata of questions: their datasets."""
         return Strata(self.dataset)
 
     def within(self, dataset: str | None) -> Indices:
-        """The cases of a dataset; all for None."""
+        """Return the indices of the cases of a dataset; of all cases for None."""
         if dataset is None:
             return np.arange(len(self.cases))
         return np.flatnonzero(self.dataset[self.question] == self.datasets.index(dataset))
 
     def tables(self, judged: Sequence[Verdict], dataset: str | None) -> Floats:
-        """Questions by labels by a table of people and judge, failure first."""
+        """Return tables of people (rows) and judge (columns), failure first: questions by labels by 2 by 2."""
         chosen = self.within(dataset)
         human = [self.cases[index].human for index in chosen]
-        said = [judged[index] for index in chosen]
-        tables = [stat.pair_tables(_pass_codes(label, human), _pass_codes(label, said), 2) for label in JudgedLabel]
+        verdicts = [judged[index] for index in chosen]
+        tables = [stat.pair_tables(pass_codes(label, human), pass_codes(label, verdicts), 2) for label in JudgedLabel]
         return sum_by(self.question[chosen], np.stack(tables, axis=1), len(self.dataset))
 
 
-def _pass_codes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
-    passes = (_passes(label, verdict) for verdict in verdicts)
-    return np.array([stat.MISSING if one is None else int(one) for one in passes], np.intp)
-
-
 @dataclass(frozen=True)
-class _Tables:
-    """Several groups, or judges, over the same questions; one set of draws serves all of them."""
+class ScoreTables:
+    """Tables of several groups, or judges, over the same questions; they share one set of draws."""
 
     groups: Sequence[Floats]
 
     def bootstrap(self, strata: Strata, rng: np.random.Generator, resamples: int) -> Replicates:
+        """Evaluate all groups on the same draws of questions within datasets."""
         return bootstrap(strata, self._evaluate, rng=rng, resamples=resamples)
 
     def _evaluate(self, weights: Floats) -> Floats:
+        """Return all columns of a block of resamples."""
         columns = [_columns(np.tensordot(weights, tables, axes=1)) for tables in self.groups]
         return np.concatenate(columns, axis=1)
 
     @staticmethod
     def column(group: int, label: JudgedLabel, statistic: int) -> int:
-        """Where a statistic stands among the replicates."""
-        return group * _WIDTH + list(JudgedLabel).index(label) * len(_STATISTICS) + statistic
+        """Return the column of a statistic among the replicates."""
+        return group * COLUMNS_PER_GROUP + list(JudgedLabel).index(label) * len(_STATISTICS) + statistic
 
     @staticmethod
     def mean_column(group: int, statistic: int) -> int:
-        """The same for the mean of agreement (0) or of failure F1 (1)."""
-        return (group + 1) * _WIDTH - 2 + statistic
+        """Return the column of the mean of agreement (0) or of failure F1 (1)."""
+        return (group + 1) * COLUMNS_PER_GROUP - 2 + statistic
+
+    @classmethod
+    def scores(cls, label: JudgedLabel, estimate: Callable[[int], Estimate], group: int) -> AgreementScores:
+        """Return the scores of one label of a group; ``estimate`` maps a column to its estimate."""
+        return AgreementScores(*(estimate(cls.column(group, label, index)) for index in range(len(_STATISTICS))))
 
 
-_WIDTH = len(JudgedLabel) * len(_STATISTICS) + 2
+COLUMNS_PER_GROUP = len(JudgedLabel) * len(_STATISTICS) + 2
+"""Columns of a group among the replicates: the statistics of every label and two means."""
 
 
 def _columns(tables: Floats) -> Floats:
-    """Resamples by statistics: every label's, then the two means over the labels a judge gives."""
+    """Return resamples by statistics: those of every label, then the two means over the labels that a judge gives."""
     scores = np.stack([statistic.over(tables) for statistic in _STATISTICS], axis=2)
-    means = scores[:, : len(DIRECT), :2].mean(axis=1)
+    # The labels that a judge gives come first in JudgedLabel; agreement and failure F1 in _STATISTICS.
+    means = scores[:, : len(DIRECT_LABELS), :2].mean(axis=1)
     return np.concatenate([scores.reshape(len(tables), -1), means], axis=1)
 
 
-def _scores(label: JudgedLabel, estimate: Callable[[int], Estimate], group: int) -> Scores:
-    return Scores(*(estimate(_Tables.column(group, label, index)) for index in range(len(_STATISTICS))))
-
-
 def _group(
-    layout: _Layout,
+    layout: CaseLayout,
     dataset: str | None,
-    groups: _Tables,
+    groups: ScoreTables,
     index: int,
     replicates: Replicates,
 ) -> GroupValidation:
-    chosen = layout.within(dataset)
-    cases, question = [layout.cases[one] for one in chosen], layout.question[chosen]
+    """Return the validation of one group."""
+    members = layout.within(dataset)
+    cases, question = [layout.cases[case] for case in members], layout.question[members]
     totals = groups.groups[index].sum(axis=0)
     rows = {
-        label: _row(label, cases, question, table, _scores(label, replicates.estimate, index))
+        label: _row(label, cases, question, table, ScoreTables.scores(label, replicates.estimate, index))
         for label, table in zip(JudgedLabel, totals, strict=True)
     }
-    differences = [rows[label].scores.failure_difference.value for label in DIRECT]
-    known = [abs(value) for value in differences if value is not None]
+    differences = [rows[label].scores.failure_difference.value for label in DIRECT_LABELS]
+    defined = [abs(value) for value in differences if value is not None]
     return GroupValidation(
-        responses=len(chosen),
+        responses=len(members),
         questions=len(np.unique(question)),
         rows=rows,
-        mean_agreement=replicates.estimate(_Tables.mean_column(index, 0)),
-        mean_failure_f1=replicates.estimate(_Tables.mean_column(index, 1)),
-        largest_failure_difference=max(known) if len(known) == len(DIRECT) else None,
+        mean_agreement=replicates.estimate(ScoreTables.mean_column(index, 0)),
+        mean_failure_f1=replicates.estimate(ScoreTables.mean_column(index, 1)),
+        largest_failure_difference=max(defined) if len(defined) == len(DIRECT_LABELS) else None,
     )
 
 
 def _row(
     label: JudgedLabel,
-    cases: Sequence[Compared],
+    cases: Sequence[ValidationCase],
     question: Indices,
     table: Floats,
-    scores: Scores,
+    scores: AgreementScores,
 ) -> LabelRow:
+    """Return the row of one label."""
     human, judge = (hit_codes(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
     both = (human != stat.MISSING) & (judge != stat.MISSING)
-    (found, misses), (false_alarms, _) = table
+    # Rows are people, columns the judge, failure first.
+    (shared, misses), (false_alarms, _) = table
     return LabelRow(
         label,
         labelled=int((human != stat.MISSING).sum()),
         n=int(both.sum()),
-        found=int(found),
+        found=int(shared),
         misses=int(misses),
         false_alarms=int(false_alarms),
         scores=scores,
@@ -331,71 +325,8 @@ def _row(
     )
 
 
-def judge_errors(cases: Sequence[Compared]) -> dict[JudgedLabel, JudgeErrors]:
-    """What is needed to correct other runs of the same judge."""
+def judge_errors(cases: Sequence[ValidationCase]) -> dict[JudgedLabel, JudgeErrors]:
+    """Count the errors of a judge by label, for correcting its other runs."""
     question, _ = codes([(case.dataset, case.question_id) for case in cases])
     judged, human = [case.judge for case in cases], [case.human for case in cases]
     return {label: JudgeErrors.of(hit_codes(label, judged), hit_codes(label, human), question) for label in JudgedLabel}
-
-
-class ComparedTwice(NamedTuple):
-    """One response, what two judges (or one, asked in two ways) said and what is so."""
-
-    question_id: str
-    dataset: str
-    first: Verdict
-    second: Verdict
-    human: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeComparison:
-    """Two judges on the same responses."""
-
-    n: Mapping[JudgedLabel, int]
-    """Responses that both judges and people labelled: only they are compared."""
-    first: Mapping[JudgedLabel, Scores]
-    second: Mapping[JudgedLabel, Scores]
-    difference: Mapping[JudgedLabel, Scores]
-    """The first minus the second, paired resample by resample."""
-    mean_agreement: Estimate
-    """The difference of the means over the five labels a judge gives."""
-    mean_failure_f1: Estimate
-
-
-def compare_judges(
-    cases: Sequence[ComparedTwice], *, rng: np.random.Generator, resamples: int = 2_000
-) -> JudgeComparison:
-    """Two judges against the same people, with shared draws."""
-    layout = _Layout.of([Compared(case.question_id, case.dataset, case.first, case.human) for case in cases])
-    tables = _tables_of_both(layout, cases)
-    replicates = _Tables(tables).bootstrap(layout.strata, rng, resamples)
-    apart = _WIDTH  # from a column of the first judge to the same of the second
-
-    def difference(column: int) -> Estimate:
-        return replicates.difference(column, column + apart)
-
-    counts = tables[0].sum(axis=(0, 2, 3))
-    return JudgeComparison(
-        n={label: int(count) for label, count in zip(JudgedLabel, counts, strict=True)},
-        first={label: _scores(label, replicates.estimate, 0) for label in JudgedLabel},
-        second={label: _scores(label, replicates.estimate, 1) for label in JudgedLabel},
-        difference={label: _scores(label, difference, 0) for label in JudgedLabel},
-        mean_agreement=difference(_Tables.mean_column(0, 0)),
-        mean_failure_f1=difference(_Tables.mean_column(0, 1)),
-    )
-
-
-def _tables_of_both(layout: _Layout, cases: Sequence[ComparedTwice]) -> list[Floats]:
-    """Each judge's tables by question, of the responses that both labelled."""
-    human = {label: _pass_codes(label, [case.human for case in cases]) for label in JudgedLabel}
-    said = [
-        {label: _pass_codes(label, verdicts) for label in JudgedLabel}
-        for verdicts in ([case.first for case in cases], [case.second for case in cases])
-    ]
-    tables: list[Floats] = []
-    for mine, other in (said, said[::-1]):
-        common = {label: np.where(other[label] == stat.MISSING, stat.MISSING, mine[label]) for label in JudgedLabel}
-        each = [stat.pair_tables(human[label], common[label], 2) for label in JudgedLabel]
-        tables.append(sum_by(layout.question, np.stack(each, axis=1), len(layout.dataset)))
-    return tables

@@ -1,7 +1,7 @@
-"""Verdicts to rates: Acc, LSR, GSR, TRR, LGG, LggShare, LggRisk, LggSound, and what the failures are.
+"""Rates of the paper (Acc, LSR, GSR, TRR, LGG and their conditional forms) and the composition of failures.
 
-A metric is a label of a verdict, asked of some of the responses. What was not judged is left out of a rate and
-counted beside it.
+A rate counts a label of a verdict among some of the responses. Unjudged responses are left out of the rate and counted
+beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Metric(StrEnum):
-    """The rates of the paper; the value is the head of its column."""
+    """The rates of the paper; the value is the heading of its column."""
 
     ACCURACY = "Acc"
     LOCAL_SOUNDNESS_RATE = "LSR"
@@ -44,6 +44,10 @@ class Metric(StrEnum):
     GAP_AMONG_SOUND = "LggSound"
     """The gap's share of locally sound responses."""
 
+    def hit(self, verdict: Verdict) -> Label:
+        """Return whether a response is a hit of this rate; None where the labels do not decide it."""
+        return _DEFINITIONS[self].hit(verdict)
+
 
 MAIN_METRICS = (
     Metric.ACCURACY,
@@ -55,14 +59,16 @@ MAIN_METRICS = (
 """The five columns of the main results."""
 
 CONDITIONAL_METRICS = (Metric.GAP_SHARE, Metric.GAP_RISK, Metric.GAP_AMONG_SOUND)
-"""Rates whose denominator is a matter of judgement."""
+"""Rates whose denominator depends on judged labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
+    """The numerator and the denominator of a rate."""
+
     hit: Callable[[Verdict], Label]
     among: Callable[[Verdict], Label] = lambda _: True
-    """Who is in the denominator."""
+    """Whether a response is in the denominator."""
 
 
 _DEFINITIONS = {
@@ -81,110 +87,119 @@ _DEFINITIONS = {
 
 
 class _Share(NamedTuple):
-    """What one verdict adds to a rate."""
+    """The contribution of one verdict to a rate."""
 
     hit: bool
     counted: bool
     unjudged: bool
     never_hit: bool = False
-    """Unjudged, and a hit in no completion of its labels; the next is the same of a miss."""
+    """Unjudged, and not a hit in any completion of its labels."""
     never_miss: bool = False
+    """Unjudged, and not a miss in any completion of its labels."""
 
 
 def _share(metric: Metric, verdict: Verdict) -> _Share:
+    """Return the contribution of one verdict to a rate."""
     definition = _DEFINITIONS[metric]
     among, hit = definition.among(verdict), definition.hit(verdict)
     if among is False:
         return _Share(hit=False, counted=False, unjudged=False)
     if among is True and hit is not None:
         return _Share(hit=hit, counted=True, unjudged=False)
-    # Whether it is a case and whether it is a hit may hang together, so every completion is looked at.
-    outcomes = {definition.hit(one) for one in _completions(verdict) if definition.among(one)}
+    # The denominator and the hit may depend on the same unknown label, so every completion is evaluated.
+    outcomes = {definition.hit(complete) for complete in _completions(verdict) if definition.among(complete)}
     never_hit, never_miss = True not in outcomes, False not in outcomes
     return _Share(hit=False, counted=False, unjudged=True, never_hit=never_hit, never_miss=never_miss)
 
 
 def _completions(verdict: Verdict) -> Iterator[Verdict]:
-    """Every way in which the unknown labels could turn out: 32 at most."""
+    """Yield every assignment of the unknown labels: at most 32."""
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     return starmap(Verdict, product(*((True, False) if label is None else (label,) for label in labels)))
 
 
-def rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
-    """One metric of a set of verdicts.
+def compute_rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
+    """Return one metric of a set of verdicts.
 
     >>> from eclose import Verdict
     >>> moonstruck = Verdict(locally_sound=True, aligned=True, closed=False, complete=True, correct=False)
-    >>> rate(Metric.GAP_SHARE, [moonstruck])
+    >>> compute_rate(Metric.GAP_SHARE, [moonstruck])
     Rate(hits=1, n=1, unjudged=0)
     """
     return _rate(metric, Counter(verdicts))
 
 
 def _rate(metric: Metric, verdicts: Counter[Verdict]) -> Rate:
-    # There are 243 different verdicts at most, however many responses: each is looked at once.
+    # At most 3^5 = 243 different verdicts exist, so each is evaluated once however many responses there are.
     total: Counter[str] = Counter()
     for verdict, count in verdicts.items():
         total.update({name: count for name, holds in _share(metric, verdict)._asdict().items() if holds})
     return Rate(total["hit"], total["counted"], total["unjudged"], total["never_hit"], total["never_miss"])
 
 
-def rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
-    """Several metrics of a set of verdicts."""
+def compute_rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
+    """Return several metrics of a set of verdicts."""
     counted = Counter(verdicts)
     return {metric: _rate(metric, counted) for metric in metrics}
 
 
 class Indicators(NamedTuple):
-    """Responses by metrics: which is a hit, and which is counted at all."""
+    """Responses by metrics: 1 where a response is a hit, and 1 where it is in the denominator."""
 
     hits: Floats
     counted: Floats
 
 
-class Completed(NamedTuple):
+class CompletedIndicators(NamedTuple):
     """Indicators of the judged responses, and with the unjudged labels completed in the two extreme ways."""
 
     judged: Indicators
     least: Indicators
-    """Every unjudged response is a miss where it can be one, and else none of the cases: the least rate."""
+    """Every unjudged response is a miss where it can be one, else outside the denominator: the least rate."""
     greatest: Indicators
+    """Every unjudged response is a hit where it can be one, else outside the denominator: the greatest rate."""
 
 
-def indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> Indicators:
-    """Return the table behind the rates."""
-    return completed_indicators(verdicts, metrics).judged
+def make_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> Indicators:
+    """Return the indicators that the rates are computed from."""
+    return complete_indicators(verdicts, metrics).judged
 
 
-def completed_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> Completed:
-    """Return the table behind the rates and those behind the ends of their bounds."""
+def complete_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> CompletedIndicators:
+    """Return the indicators behind the rates and behind both ends of their bounds."""
+    # Evaluate each distinct verdict once, then look its row up for every response.
     which, distinct = codes(verdicts)
     shares = [_share(metric, verdict) for verdict in distinct for metric in metrics]
     columns = np.array(shares, float).reshape(len(distinct), len(metrics), len(_Share._fields))
     hit, counted, unjudged, never_hit, never_miss = np.moveaxis(columns, 2, 0)
-    miss, more = unjudged * (1 - never_miss), unjudged * (1 - never_hit)
-    tables = Indicators(hit, counted), Indicators(hit, counted + miss), Indicators(hit + more, counted + more)
-    return Completed(*(Indicators(table.hits[which], table.counted[which]) for table in tables))
+    misses, extra_hits = unjudged * (1 - never_miss), unjudged * (1 - never_hit)
+    tables = (
+        Indicators(hit, counted),
+        Indicators(hit, counted + misses),
+        Indicators(hit + extra_hits, counted + extra_hits),
+    )
+    return CompletedIndicators(*(Indicators(table.hits[which], table.counted[which]) for table in tables))
 
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Where the responses went: each is in one group, each insufficient one in one failure class.
+    """Counts of responses by trace group and by failure class.
 
-    In the order of the definitions, without what did not occur.
+    Each response is in one group, and each insufficient response in one failure class. In the order of the definitions;
+    classes without a response are omitted.
     """
 
     groups: dict[TraceGroup | None, int]
-    """None: the labels do not decide it."""
+    """Responses by trace group; None where the labels do not decide it."""
     failures: dict[FailureClass, int]
     """Globally insufficient responses by their first broken link."""
     gap_failures: dict[FailureClass, int]
-    """The same, within the gap."""
+    """The same among responses in the gap."""
     inconsistent: int
-    """Reliable by every label and yet wrong: worth another look."""
+    """Responses that are reliable by every label, with a wrong answer."""
 
 
-def composition(verdicts: Iterable[Verdict]) -> Composition:
+def count_composition(verdicts: Iterable[Verdict]) -> Composition:
     """Count trace groups and failure classes."""
     total = Counter(verdicts)
     groups: Counter[TraceGroup | None] = Counter()
@@ -206,5 +221,5 @@ def composition(verdicts: Iterable[Verdict]) -> Composition:
 
 
 def _in_order(kinds: Iterable[T], counts: Counter[T]) -> dict[T, int]:
-    """Counts in the order of the kinds, whatever order the data had."""
+    """Return the positive counts in the order of the kinds."""
     return {kind: counts[kind] for kind in kinds if counts[kind]}

@@ -1,4 +1,4 @@
-"""How steady a judge is that was asked several times: how often it does not say the same again."""
+"""Consistency of a judge that was asked several times: how often its labels differ between repetitions."""
 
 from __future__ import annotations
 
@@ -17,42 +17,44 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Flips:
-    """Of responses that got a label more than once."""
+class FlipCounts:
+    """Counts over the responses that got a label more than once."""
 
     responses: int
     flipped: int
-    """Those with both labels among the repetitions."""
+    """Responses with both labels among the repetitions."""
     pairs: int
     differing: int
-    """Pairs of repetitions that differ."""
+    """Pairs of repetitions with different labels."""
 
     @property
     def rate(self) -> float | None:
-        """How many responses flip; grows with the number of repetitions. None where nothing was repeated."""
+        """Share of responses that flip; grows with the number of repetitions. None without repetitions."""
         return self.flipped / self.responses if self.responses else None
 
     @property
     def interval(self) -> Interval | None:
-        """Around the rate, 95 %."""
+        """The 95 % interval of the rate."""
         return wilson(self.flipped, self.responses)
 
     @property
     def pair_rate(self) -> float | None:
-        """How often asking once more gives another label, however often was asked."""
+        """How often one more repetition gives a different label; independent of the number of repetitions."""
         return self.differing / self.pairs if self.pairs else None
 
 
-def flips(judgments: Iterable[Judgment]) -> dict[str, Flips]:
-    """By criterion and ``evidence``; empty where no judge was asked twice."""
+def count_flips(judgments: Iterable[Judgment]) -> dict[str, FlipCounts]:
+    """Count flips by criterion and for ``evidence``; empty where no judge was asked twice."""
     votes: dict[str, list[tuple[Label, ...]]] = {}
     for judgment in judgments:
-        for name, said in judgment.votes.items():
-            votes.setdefault(name, []).append(said)
-    return {name: _flips(votes[name]) for name in (*Criterion, EVIDENCE) if name in votes}
+        for name, labels in judgment.votes.items():
+            votes.setdefault(name, []).append(labels)
+    return {name: _count_flips(votes[name]) for name in (*Criterion, EVIDENCE) if name in votes}
 
 
-def _flips(votes: Iterable[tuple[Label, ...]]) -> Flips:
-    repeated = [given for said in votes if len(given := [label for label in said if label is not None]) > 1]
-    pairs = [one is not other for given in repeated for one, other in combinations(given, 2)]
-    return Flips(len(repeated), sum(len(set(given)) > 1 for given in repeated), len(pairs), sum(pairs))
+def _count_flips(votes: Iterable[tuple[Label, ...]]) -> FlipCounts:
+    """Count the flips of one label."""
+    cast = ([label for label in labels if label is not None] for labels in votes)
+    repeated = [labels for labels in cast if len(labels) > 1]
+    differs = [first is not second for labels in repeated for first, second in combinations(labels, 2)]
+    return FlipCounts(len(repeated), sum(len(set(labels)) > 1 for labels in repeated), len(differs), sum(differs))

@@ -1,4 +1,4 @@
-"""A file of verdicts in one page: rates with intervals, by group where asked, and what the failures are."""
+"""Summaries of verdicts: rates with intervals for all responses and by group, and the composition of failures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eclose.errors import SettingError
 from eclose.metrics.experiment import method_of
-from eclose.metrics.rates import Composition, Indicators, Metric, completed_indicators, composition, rates
+from eclose.metrics.rates import Composition, Indicators, Metric, complete_indicators, compute_rates, count_composition
 from eclose.stats.arrays import codes, sum_by
 from eclose.stats.clustered_rates import QuestionCounts
 from eclose.stats.intervals import Estimate, Interval
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eclose.stats.arrays import Indices
 
 UNKNOWN = "unknown"
+"""The name of a group whose property is missing."""
 
 GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
     "benchmark": lambda row: row.benchmark or UNKNOWN,
@@ -27,11 +28,11 @@ GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
     "method": method_of,
     "seed": lambda row: str(row.source.seed) if row.source and row.source.seed is not None else UNKNOWN,
 }
-"""What verdicts can be grouped by."""
+"""The properties that verdicts can be grouped by."""
 
 
 INTERVAL_METHOD = "Clopper-Pearson, clustered by question"
-"""The name of the interval in files; see ``stats.clustered``."""
+"""The name of the interval in files; see ``stats.clustered_rates``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,64 +40,69 @@ class GroupSummary:
     """The rates of one group of responses."""
 
     group: tuple[str, ...]
-    """Its value of each grouping; empty for all responses together."""
+    """The value of each grouping; empty for all responses together."""
     responses: int
     questions: int
     rates: dict[Metric, Rate]
-    """Counts; ``Rate.wilson`` is the paper's interval of LggShare and LggRisk, which takes responses as independent."""
+    """Counts; ``Rate.wilson`` is the paper's interval of LggShare and LggRisk, which treats responses as independent.
+    """
     estimates: dict[Metric, Estimate]
     """Rates of the judged responses with the interval over questions; None where no response counts."""
     composition: Composition
     counts: dict[Metric, QuestionCounts]
-    """Hits and misses by question: what the intervals are computed from."""
+    """Hits and misses by question, from which the intervals are computed."""
     least: dict[Metric, QuestionCounts]
-    """The same with the unjudged labels completed so that the rate is least; the next: so that it is greatest."""
+    """The same with the unjudged labels completed so that the rate is least."""
     greatest: dict[Metric, QuestionCounts]
+    """The same with the unjudged labels completed so that the rate is greatest."""
 
     def widest(self, metric: Metric, left_out: int = 0) -> Interval | None:
-        """Return the interval over everything that unjudged responses could turn out to be.
+        """Return the interval over all completions of the unjudged responses.
 
         Args:
             metric: The rate.
-            left_out: Responses without any judgment, which are not in this summary: misses for the lower end and
-                hits for the upper one, each a question of its own.
+            left_out: Responses without any judgment, which are not in this summary: misses for the lower end and hits
+                for the upper end, each a question of its own.
         """
         judged = self.estimates[metric].interval
         low = self.least[metric].with_single(misses=left_out).interval()
         high = self.greatest[metric].with_single(hits=left_out).interval()
-        ends = [ends for ends in (judged, low, high) if ends is not None]
-        return Interval(min(each.low for each in ends), max(each.high for each in ends)) if ends else None
+        spans = [span for span in (judged, low, high) if span is not None]
+        return Interval(min(span.low for span in spans), max(span.high for span in spans)) if spans else None
 
 
 def summarize(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[GroupSummary]:
     """Return the rates of all responses together, then of each group; intervals are over questions."""
     if unknown := [name for name in by if name not in GROUPINGS]:
         raise SettingError(f"cannot group by {unknown[0]!r}. Choose from: {', '.join(GROUPINGS)}.")
+    # The empty key sorts first, so all responses together come before the groups.
     groups: dict[tuple[str, ...], list[SettledVerdict]] = {(): list(rows)} if rows else {}
     for row in rows if by else ():
         groups.setdefault(tuple(GROUPINGS[name](row) for name in by), []).append(row)
-    return [_summary(group, members) for group, members in sorted(groups.items())]
+    return [_summarize_group(group, members) for group, members in sorted(groups.items())]
 
 
-def _summary(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> GroupSummary:
+def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> GroupSummary:
+    """Return the summary of one group."""
     verdicts = [row.verdict for row in rows]
     question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
-    tables = completed_indicators(verdicts, tuple(Metric))
-    judged, least, greatest = (_counts(table, question, len(questions)) for table in tables)
+    tables = complete_indicators(verdicts, tuple(Metric))
+    judged, least, greatest = (_count_by_question(table, question, len(questions)) for table in tables)
     return GroupSummary(
         group,
         responses=len(rows),
         questions=len(questions),
-        rates=rates(verdicts),
+        rates=compute_rates(verdicts),
         estimates={metric: counts.estimate() for metric, counts in judged.items()},
-        composition=composition(verdicts),
+        composition=count_composition(verdicts),
         counts=judged,
         least=least,
         greatest=greatest,
     )
 
 
-def _counts(table: Indicators, question: Indices, questions: int) -> dict[Metric, QuestionCounts]:
+def _count_by_question(table: Indicators, question: Indices, questions: int) -> dict[Metric, QuestionCounts]:
+    """Return hits and misses by question of every metric."""
     hits, counted = (sum_by(question, part, questions) for part in table)
     columns = zip(Metric, hits.T, counted.T, strict=True)
     return {metric: QuestionCounts.of(hit, total - hit) for metric, hit, total in columns}

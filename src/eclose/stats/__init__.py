@@ -1,1 +1,3 @@
-"""How we count: arrays in, numbers out. Randomness is an argument; what is undefined is None."""
+"""Statistics on arrays: rates, intervals, agreement, ranking and the bootstrap. Random generators are arguments;
+undefined values are None.
+"""

@@ -1,4 +1,4 @@
-"""Small array helpers the statistics share. Undefined is NaN inside an array and None once it leaves one."""
+"""Array types and helpers of the statistics. An undefined value is NaN inside an array and None outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Elementwise quotient; NaN where there is nothing to divide by."""
+    """Return the elementwise quotient; NaN where the denominator is 0."""
     shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
     out: Floats = np.full(shape, np.nan)
     np.divide(numerator, denominator, out=out, where=np.broadcast_to(denominator, shape) != 0)
@@ -25,12 +25,14 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 
 def scalar(value: float | np.floating[Any]) -> float | None:
-    """A number, or None where it is undefined."""
+    """Return a float, or None for NaN."""
     return None if np.isnan(value) else float(value)
 
 
 def codes(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
-    """Number the distinct labels in order of first appearance: the code of each label, and the labels."""
+    """Number the distinct labels in order of first appearance; return the number of each label, and the distinct
+    labels.
+    """
     numbers: dict[object, int] = {}
     coded = np.fromiter((numbers.setdefault(label, len(numbers)) for label in labels), np.intp, len(labels))
     return coded, list(numbers)
@@ -38,6 +40,7 @@ def codes(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
 
 def sum_by(groups: Indices, values: Floats, count: int) -> Floats:
     """Sum the rows of ``values`` within each of ``count`` groups."""
+    # bincount sums one column at a time, so all further axes are flattened to columns first.
     flat = values.reshape(len(values), prod(values.shape[1:]))
     sums: Floats = np.stack([np.bincount(groups, column, minlength=count).astype(float) for column in flat.T], axis=1)
     return sums.reshape(count, *values.shape[1:])

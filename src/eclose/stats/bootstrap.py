@@ -1,4 +1,4 @@
-"""The paper's bootstrap designs, each a few lines over the engine of resampling weights.
+"""The bootstrap designs of the paper, as weights for ``resampling.bootstrap``.
 
 ============================================  ==========================================================
 question level (A.3, A.5)                     ``Strata.single`` over questions, sums per question
@@ -36,16 +36,22 @@ def bootstrap_tables(
     resamples: int = 2_000,
     strata: Strata | None = None,
 ) -> Replicates:
-    """Resample clusters; every case of a cluster travels with it. Statistics share the draws.
+    """Resample clusters with all their cases, and evaluate every statistic on the same draws.
 
-    ``tables`` has one table of counts per case, ``cluster`` the cluster of each case (a question, as a rule).
-    Without ``strata``, only clusters with a case are drawn: for a group's own interval pass the cases of that
-    group. ``strata`` is over clusters, and draws all of them, those without a case too.
+    Args:
+        tables: One table of counts per case.
+        cluster: The cluster of each case, usually a question.
+        statistics: Functions of a stack of tables.
+        rng: Source of the draws.
+        resamples: Number of resamples.
+        strata: Strata of the clusters. With strata all clusters are drawn, also those without a case. Without strata
+            only clusters with a case are drawn; for the interval of a group, pass the cases of that group.
     """
     design, cluster = _clusters(cluster, strata)
     sums = sum_by(cluster, tables, len(design.stratum))
 
     def evaluate(weights: Floats) -> Floats:
+        # Resamples by clusters times clusters by table: one table of counts per resample.
         drawn = np.tensordot(weights, sums, axes=1)
         return np.stack([statistic.over(drawn) for statistic in statistics], axis=1)
 
@@ -61,14 +67,14 @@ def bootstrap_rates(
     resamples: int = 2_000,
     strata: Strata | None = None,
 ) -> Replicates:
-    """Pooled rates, one per column: hits over cases counted, clusters resampled as in ``bootstrap_tables``."""
+    """Return pooled rates, one per column: hits over counted cases, clusters resampled as in ``bootstrap_tables``."""
     design, cluster = _clusters(cluster, strata)
     hits, counted = (sum_by(cluster, part, len(design.stratum)) for part in (hits, counted))
     return bootstrap(design, lambda weights: ratio(weights @ hits, weights @ counted), rng=rng, resamples=resamples)
 
 
 def _clusters(cluster: Indices, strata: Strata | None) -> tuple[Strata, Indices]:
-    """What is drawn, and the place in it of each case's cluster."""
+    """Return the strata to draw from and the index in them of each case's cluster."""
     if strata is not None:
         return strata, cluster
     present, cluster = np.unique(cluster, return_inverse=True)
@@ -83,41 +89,42 @@ def weighted_rates(
     rng: np.random.Generator,
     resamples: int = 2_000,
 ) -> Replicates:
-    """Stratum means combined with fixed weights (B.6): units resampled within strata, all columns together."""
+    """Return stratum means combined with fixed weights (B.6); units are resampled within strata."""
     sizes = np.bincount(strata.stratum)
+    # The weight of a stratum, spread evenly over its units.
     share = (stratum_weights / stratum_weights.sum() / sizes)[strata.stratum]
     return bootstrap(strata, lambda weights: weights @ (hits * share[:, np.newaxis]), rng=rng, resamples=resamples)
 
 
 class SettingWeights(NamedTuple):
-    """What was drawn for each place of a backbone: which one, which of its questions, which of its seeds."""
+    """The draw for each slot of a backbone: the backbone, its questions and its seeds."""
 
     backbone: Indices
-    """Resamples by places."""
+    """Resamples by slots."""
     questions: Floats
-    """Resamples by places (or one, when all places share the draw) by questions."""
+    """Resamples by slots (or by 1, where all slots share the draw) by questions."""
     seeds: Floats
-    """Resamples by places by seeds."""
+    """Resamples by slots by seeds."""
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Backbones, questions within fixed datasets, and training seeds. Draws are shared by all methods.
+    """Backbones, questions within fixed datasets, and training seeds. All methods share the draws.
 
-    Methods are columns of what is evaluated, and one seed draw serves all datasets of its backbone, so both kinds
-    of pairing come from the shape of the weights.
+    Methods are columns of the evaluated table, and one draw of seeds serves all datasets of its backbone. Both pairings
+    follow from the shape of the weights.
     """
 
     datasets: Strata
-    """The dataset of each question."""
+    """Dataset of each question."""
     backbones: int
     seeds: int
     resample_backbones: bool
     share_questions: bool
-    """Whether all backbones see the same question draw."""
+    """Whether all backbones share one draw of questions."""
 
     def original(self) -> SettingWeights:
-        """Every backbone, question and seed once."""
+        """Return each backbone, question and seed once."""
         return SettingWeights(
             np.arange(self.backbones)[np.newaxis],
             np.ones((1, 1, len(self.datasets.stratum))),
@@ -125,9 +132,9 @@ class Hierarchy:
         )
 
     def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[SettingWeights]:
-        """Blocks of resamples."""
-        places = 1 if self.share_questions else self.backbones
-        backbone_stream, seed_stream, *question_streams = rng.spawn(2 + places)
+        """Yield blocks of resamples."""
+        slots = 1 if self.share_questions else self.backbones
+        backbone_stream, seed_stream, *question_streams = rng.spawn(2 + slots)
         members = self.datasets.members
         streams = [stream.spawn(len(members)) for stream in question_streams]
         for rows in block_sizes(resamples):
@@ -140,26 +147,26 @@ class Hierarchy:
 
 
 def paired_hierarchical(datasets: Strata, *, backbones: int, seeds: int) -> Hierarchy:
-    """D.2: backbones, then for each its own questions within datasets and its own seeds."""
+    """Return the design of D.2: backbones, and for each its own questions within datasets and its own seeds."""
     return Hierarchy(datasets, backbones, seeds, resample_backbones=True, share_questions=False)
 
 
 def shared_questions(datasets: Strata, *, backbones: int, seeds: int) -> Hierarchy:
-    """D.7: settings fixed; questions shared by all backbones, seeds drawn within each."""
+    """Return the design of D.7: settings fixed, one draw of questions for all backbones, seeds drawn within each."""
     return Hierarchy(datasets, backbones, seeds, resample_backbones=False, share_questions=True)
 
 
 def pooled_questions_and_seeds(questions: int, *, seeds: int) -> Hierarchy:
-    """D.6: one backbone, questions pooled over datasets, one seed draw for all of them."""
+    """Return the design of D.6: one backbone, questions pooled over datasets, one draw of seeds."""
     return Hierarchy(Strata.single(questions), 1, seeds, resample_backbones=False, share_questions=True)
 
 
 @dataclass(frozen=True)
 class SettingTable:
-    """What each response scored: backbones by seeds by questions by columns.
+    """Scores of the responses: backbones by seeds by questions by columns.
 
-    A column is a metric of a method. A method without seeds (the untuned backbone) repeats its one value along
-    the seeds, and so is untouched by their resampling.
+    A column is a metric of a method. A method without seeds (the untuned backbone) repeats its value along the seeds,
+    so resampling seeds leaves it unchanged.
     """
 
     hits: Floats
@@ -167,29 +174,30 @@ class SettingTable:
     """1 where the response is in the metric's denominator."""
 
     def means(self, weights: SettingWeights, datasets: Strata) -> Floats:
-        """Equal-weight means over settings of seed means of rates, one row per resample."""
+        """Return the mean over settings of the seed means of rates, with equal weights; one row per resample."""
         members = datasets.members
         last_draw = weights.questions.shape[1] - 1
-        # The sum over datasets for every resample and place, filled backbone by backbone.
+        # Sums over datasets, resamples by slots by columns, filled backbone by backbone.
         sums = np.zeros((*weights.backbone.shape, self.hits.shape[-1]))
         for backbone in range(len(self.hits)):
-            row, place = np.nonzero(weights.backbone == backbone)
-            questions = weights.questions[row, np.minimum(place, last_draw)]
+            row, slot = np.nonzero(weights.backbone == backbone)
+            # With shared questions there is one draw, and every slot reads it.
+            questions = weights.questions[row, np.minimum(slot, last_draw)]
             for units in members:
                 rates = self._rates(backbone, units, questions[:, units])
-                sums[row, place] += _weighted_seeds(rates, weights.seeds[row, place])
+                sums[row, slot] += _weighted_seeds(rates, weights.seeds[row, slot])
         means: Floats = sums.mean(axis=1) / len(members)
         return means
 
     def _rates(self, backbone: int, units: Indices, weights: Floats) -> Floats:
-        """Rates of one setting: resamples by seeds by columns."""
+        """Return the rates of one setting: resamples by seeds by columns."""
         parts = np.stack([part[backbone][:, units] for part in (self.hits, self.counted)])
         sums = np.tensordot(weights, parts, axes=(1, 2))
         return ratio(sums[:, 0], sums[:, 1])
 
 
 def _weighted_seeds(rates: Floats, seeds: Floats) -> Floats:
-    """Mean over drawn seeds; a seed that was not drawn cannot make the mean undefined."""
+    """Return the mean over drawn seeds; a seed that was not drawn cannot make it undefined."""
     weight = seeds[:, :, np.newaxis]
     mean: Floats = np.where(weight > 0, weight * rates, 0).sum(axis=1) / seeds.sum(axis=1)[:, np.newaxis]
     return mean
@@ -198,5 +206,5 @@ def _weighted_seeds(rates: Floats, seeds: Floats) -> Floats:
 def bootstrap_settings(
     table: SettingTable, design: Hierarchy, *, rng: np.random.Generator, resamples: int
 ) -> Replicates:
-    """Setting-level means of every column with their resampled values."""
+    """Return setting-level means of every column with their resampled values."""
     return bootstrap(design, lambda weights: table.means(weights, design.datasets), rng=rng, resamples=resamples)

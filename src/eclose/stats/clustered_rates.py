@@ -1,13 +1,13 @@
-"""The interval of a rate whose cases come in questions: one for reports, gate, files and tests.
+"""The interval of a rate whose cases are grouped by question. Reports, gate, files and tests use this one.
 
-With one case a question these are the exact limits of Clopper and Pearson. Where questions have several cases, cases of
-one question may share their fate, and how far they do is read off the data: a limit is a quantile of the beta
-distribution whose mean and variance are those of the rate, after one imaginary question was added in which every case
-is of the kind in question. How many cases that question has shrinks as cases are seen to be scattered (compare Fay and
-Feuer, 1997, for sums of weighted events). Decision 0027 has the formula, the reasons and the alternatives.
+With one case per question it is the exact Clopper-Pearson interval. With several, cases of one question may be
+correlated, and the data say how strongly: a limit is a quantile of the beta distribution with the mean and the variance
+of the rate, after adding one imaginary question in which every case is of the kind in question. That question shrinks
+as cases are seen to be scattered (compare Fay and Feuer, 1997, for sums of weighted events). Decision 0027 has the
+formula, the reasons and the alternatives.
 
 The interval is computed, not drawn: the same cases have the same interval everywhere. Turning a hit into a miss never
-raises an end of it, so that more failures never help to keep a limit.
+raises an end of it, so more failures never help to keep a limit.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class QuestionCounts:
-    """Hits and misses question by question; questions with the same counts are listed once."""
+    """Hits and misses by question; questions with the same counts are listed once."""
 
     rows: tuple[tuple[int, int, int], ...]
-    """Hits, misses, and how many questions have so many of them."""
+    """Hits, misses, and the number of questions with these counts."""
 
     @classmethod
     def of(cls, hits: Floats, misses: Floats) -> QuestionCounts:
-        """Count questions, given the hits and misses of each; those without a case are left out."""
-        # Pairs as single numbers: sorting rows of an array takes twenty times as long.
+        """Count questions, given the hits and misses of each; questions without a case are dropped."""
+        # Pairs are encoded as single numbers: sorting the rows of an array takes twenty times as long.
         base = int(misses.max(initial=0)) + 1
         distinct, times = np.unique((hits * base + misses).astype(int), return_counts=True)
         rows = ((*divmod(int(code), base), int(count)) for code, count in zip(distinct, times, strict=True) if code)
@@ -42,7 +42,7 @@ class QuestionCounts:
 
     @property
     def questions(self) -> int:
-        """Questions with a case."""
+        """Number of questions with a case."""
         return sum(times for _, _, times in self.rows)
 
     @property
@@ -52,12 +52,12 @@ class QuestionCounts:
 
     @property
     def cases(self) -> int:
-        """Cases of all questions."""
+        """Number of cases of all questions."""
         return sum((hits + misses) * times for hits, misses, times in self.rows)
 
     @property
     def value(self) -> float | None:
-        """The rate of hits; None without a case."""
+        """Rate of hits; None without a case."""
         return self.hits / self.cases if self.rows else None
 
     def interval(self, level: float = LEVEL) -> Interval | None:
@@ -73,12 +73,12 @@ class QuestionCounts:
         return Estimate(self.value, self.interval(level))
 
     def with_single(self, *, hits: int = 0, misses: int = 0) -> QuestionCounts:
-        """Return the counts with so many hits and misses more, each a question of its own."""
-        more = ((1, 0, hits), (0, 1, misses))
-        return QuestionCounts((*self.rows, *(row for row in more if row[2])))
+        """Return the counts with further hits and misses, each a question of its own."""
+        extra = ((1, 0, hits), (0, 1, misses))
+        return QuestionCounts((*self.rows, *(row for row in extra if row[2])))
 
     def repeated(self, times: float, level: float = LEVEL) -> Interval | None:
-        """Return about the interval that so many times as many questions like these would have."""
+        """Return the approximate interval for ``times`` as many questions like these."""
         if not self.rows:
             return None
         hits, misses, questions = np.array(self.rows, float).T
@@ -91,9 +91,9 @@ def clustered_rate(hit: Indices, question: Indices, *, level: float = LEVEL) -> 
     """Return the rate of hits among the known cases, with its interval.
 
     Args:
-        hit: 1 for a hit, 0 for none and ``MISSING`` where it is not known, one for each case.
+        hit: 1 for a hit, 0 for none and ``MISSING`` where unknown, one per case.
         question: The number of each case's question.
-        level: How often the interval is to hold the true rate.
+        level: Nominal level of the interval.
     """
     cases = (hit[:, np.newaxis] == np.array([1, 0])).astype(float)
     sums = sum_by(question, cases, int(question.max(initial=-1)) + 1)
@@ -101,7 +101,7 @@ def clustered_rate(hit: Indices, question: Indices, *, level: float = LEVEL) -> 
 
 
 class _Beta(NamedTuple):
-    """A beta distribution, or an array of them, by mean and weight: the parameters' sum."""
+    """A beta distribution, or an array of them, by mean and weight (the sum of the parameters)."""
 
     mean: Any
     weight: Any
@@ -116,15 +116,15 @@ class _Beta(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What a limit depends on. ``kind`` and ``kind_squares`` may be arrays."""
+    """The sums that determine a limit. ``kind`` and ``kind_squares`` may be arrays."""
 
     kind: Any
     """Cases of the kind whose greatest rate is sought."""
     kind_squares: Any
-    """The sum over questions of the square of the number of such cases."""
+    """Sum over questions of the squared number of such cases."""
     cases: float
     squares: float
-    """The same for all cases."""
+    """Sum over questions of the squared number of all cases."""
 
     @classmethod
     def of(cls, kind: Floats, sizes: Floats, times: Floats) -> _Sums:
@@ -133,22 +133,23 @@ class _Sums(NamedTuple):
     def beta(self) -> _Beta:
         """Return the distribution whose upper quantile is the limit."""
         kind, kind_squares, cases, squares = self
-        size = squares / cases  # of the question that a case is in, on average: the size, where all have the same
+        # Mean size of the question that a case is in; the size itself where all questions have the same.
+        size = squares / cases
         questions = cases / size
-        # The imaginary question, all of one kind: of full size where no such case was seen, else of the size that a
-        # case of the kind finds in its question, with a question of full size among those seen.
+        # The imaginary question consists of cases of the kind: a full question where no such case was seen, else the
+        # mean number of such cases around a case of the kind, one full question included.
         imaginary = (kind_squares + size**2) / (kind + size)
         total = cases + imaginary
         mean = (kind + imaginary) / total
-        # Squared deviations of questions from the mean, the imaginary one's last. Never less than independent cases
-        # would have, and never more than questions would that are of one kind throughout.
+        # Squared deviations of questions from the mean, the imaginary question last. The variance is at least that of
+        # independent cases and at most that of questions whose cases are all of one kind.
         spread = kind_squares - 2 * mean * kind * size + mean**2 * squares + (imaginary * (1 - mean)) ** 2
         independent = total * mean * (1 - mean)
         weight = independent * total / np.maximum(spread, independent) * (questions + 2) / (questions + 1) - 1
         return _Beta(mean, np.maximum(weight, questions + 1))
 
     def limit(self, tail: float) -> float:
-        """Return the limit that follows from these sums alone."""
+        """Return the limit that follows from these sums."""
         if self.kind >= self.cases:
             return 1.0
         a, b = self.beta().parameters
@@ -156,26 +157,26 @@ class _Sums(NamedTuple):
 
 
 _CANTELLI = 6.25
-"""No distribution has a 40th part beyond so many standard deviations above its mean."""
+"""Cantelli's inequality: at most 1/40 of any distribution lies this many standard deviations above its mean."""
 
 
 def _limit(kind: Floats, sizes: Floats, times: Floats, tail: float) -> float:
-    """Return the greatest rate of a kind of cases that is compatible with those seen.
+    """Return the greatest rate of a kind of cases that is compatible with the observed ones.
 
-    It is the greatest limit that follows from the cases of the kind or from any part of them, so that one more of them
-    never gives a smaller limit. Of all parts of the same size, the one that holds the fullest questions whole has the
-    greatest sum of squares, and so the greatest limit: for each size it is the only one to look at.
+    It is the greatest limit over the cases of the kind and all subsets of them, so that one more case never gives a
+    smaller limit. Among subsets of one size, the subset that keeps the fullest questions whole has the greatest sum of
+    squares and so the greatest limit; it is the only one computed.
     """
     sums = _Sums.of(kind, sizes, times)
     limit = sums.limit(tail)
-    if sums.squares == sums.cases or limit == 1:  # one case a question: the limit grows with each by itself
+    if sums.squares == sums.cases or limit == 1:  # with one case per question the limit is monotone
         return limit
-    fewer = _fewer(kind, times, sums)
-    mine, others = sums.beta(), fewer.beta()
-    # A part whose mean and variance are both no greater has no greater quantile, nor has one that lies too far below.
-    reach = others.mean + _CANTELLI * np.sqrt(others.variance)
-    near = (reach > limit) & ((others.mean > mine.mean) | (others.variance > mine.variance))
-    candidates = _Beta(others.mean[near], others.weight[near])
+    subsets = _subset_sums(kind, times, sums)
+    full, smaller = sums.beta(), subsets.beta()
+    # A subset with smaller mean and variance has a smaller quantile, and so has one that lies too far below.
+    reach = smaller.mean + _CANTELLI * np.sqrt(smaller.variance)
+    possible = (reach > limit) & ((smaller.mean > full.mean) | (smaller.variance > full.variance))
+    candidates = _Beta(smaller.mean[possible], smaller.weight[possible])
     above = _exceeds(candidates, limit, tail)
     if not above.any():
         return limit
@@ -183,18 +184,19 @@ def _limit(kind: Floats, sizes: Floats, times: Floats, tail: float) -> float:
     return float(beta_upper(a[above], b[above], tail).max())
 
 
-def _fewer(kind: Floats, times: Floats, sums: _Sums) -> _Sums:
+def _subset_sums(kind: Floats, times: Floats, sums: _Sums) -> _Sums:
     """Return the sums for every smaller number of cases of the kind, each with the greatest sum of squares."""
     order = np.argsort(-kind)
     counts = np.repeat(kind[order], times[order].astype(int))
     before, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (counts, counts**2))
     number = np.arange(sums.kind)
-    whole = np.searchsorted(before, number, side="right") - 1
-    return sums._replace(kind=number, kind_squares=squares[whole] + (number - before[whole]) ** 2)
+    # Number of questions that a subset of each size holds completely.
+    full = np.searchsorted(before, number, side="right") - 1
+    return sums._replace(kind=number, kind_squares=squares[full] + (number - before[full]) ** 2)
 
 
 def _exceeds(candidates: _Beta, limit: float, tail: float) -> Any:
-    """Tell which distributions have a greater quantile than the limit."""
+    """Return which distributions have a greater quantile than the limit."""
     a, b = candidates.parameters
     exceeds = candidates.mean >= limit
     below = ~exceeds

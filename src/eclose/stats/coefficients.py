@@ -1,11 +1,10 @@
-"""How far two or more judges agree, and how far one judge reproduces another.
+"""Coefficients of agreement between judges, and of how well one judge reproduces another.
 
-Every statistic here is a function of one table of counts, and tables add up: the table of a resample is the sum
-of its clusters' tables. So each formula is written once, for a stack of tables, and serves the point estimate
-and every bootstrap alike.
+Each statistic is a function of a table of counts. Tables add up: the table of a resample is the sum of the tables of
+its clusters. So each formula is written once, for a stack of tables, and serves the point estimate and every bootstrap.
 
-In a table of two judges the rows are the first judge (the person, the reference) and the columns the second.
-Binary tables put label 0, the failure, first.
+In a table of two judges the rows are the first judge (the person, the reference) and the columns the second. Binary
+tables have label 0, the failure, first.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from eclose.stats.arrays import Floats, Indices
 
 MISSING = -1
-"""The code of a rating that was not given."""
+"""The code of a missing rating."""
 
 
 class TableStatistic:
-    """A number computed from a table of counts: call it with one table, or ask it ``over`` a stack of them."""
+    """A statistic of a table of counts. Call it with one table, or use ``over`` for a stack of tables."""
 
     def __init__(self, formula: Callable[[Floats], Floats]) -> None:
         self._formula = formula
@@ -36,16 +35,16 @@ class TableStatistic:
         self.__name__ = formula.__name__
 
     def __call__(self, table: ArrayLike) -> float | None:
-        """The statistic of one table; None where it is undefined."""
+        """Return the statistic of one table; None where undefined."""
         return scalar(self._formula(np.asarray(table, float)[np.newaxis])[0])
 
     def over(self, tables: Floats) -> Floats:
-        """The statistic of every table in a stack; NaN where it is undefined."""
+        """Return the statistic of every table in a stack; NaN where undefined."""
         return self._formula(tables)
 
 
 def pair_tables(first: Indices, second: Indices, categories: int) -> Floats:
-    """One table per case from two judges' codes; a case that either judge skipped counts nowhere."""
+    """Return one table per case from the codes of two judges; all zeros where a judge gave no code."""
     tables = np.zeros((len(first), categories, categories))
     both = (first != MISSING) & (second != MISSING)
     tables[np.flatnonzero(both), first[both], second[both]] = 1
@@ -53,81 +52,85 @@ def pair_tables(first: Indices, second: Indices, categories: int) -> Floats:
 
 
 def coincidence_tables(ratings: NDArray[np.intp], categories: int) -> Floats:
-    """Krippendorff's coincidences per case, from a matrix of cases by judges with ``MISSING`` allowed.
+    """Return Krippendorff's coincidences per case, from a matrix of cases by judges with ``MISSING`` allowed.
 
-    A case counts with as many values as it has, each value paired with the others of the case; a case with fewer
-    than two values has no pairs.
+    Each value is paired with the other values of its case, and a case weighs as much as it has values. A case with
+    fewer than two values has no pairs.
     """
     counts = (ratings[:, :, np.newaxis] == np.arange(categories)).sum(axis=1).astype(float)
-    given = counts.sum(axis=1)
+    values = counts.sum(axis=1)
     pairs = counts[:, :, np.newaxis] * counts[:, np.newaxis, :]
     diagonal = np.arange(categories)
+    # A value is not paired with itself.
     pairs[:, diagonal, diagonal] -= counts
-    share = np.where(given > 1, 1 / np.maximum(given - 1, 1), 0)
+    share = np.where(values > 1, 1 / np.maximum(values - 1, 1), 0)
     weighted: Floats = pairs * share[:, np.newaxis, np.newaxis]
     return weighted
 
 
 def _total(tables: Floats) -> Floats:
+    """Return the number of cases of each table."""
     total: Floats = tables.sum(axis=(-2, -1))
     return total
 
 
 def _agreed(tables: Floats) -> Floats:
+    """Return the number of cases in agreement: the diagonal."""
     agreed: Floats = np.trace(tables, axis1=-2, axis2=-1)
     return agreed
 
 
 def _prevalence(tables: Floats) -> Floats:
-    """The share of each category in both judges' labels together."""
+    """Return the share of each category among the labels of both judges."""
     both: Floats = tables.sum(axis=-1) + tables.sum(axis=-2)
     return ratio(both, both.sum(axis=-1, keepdims=True))
 
 
 @TableStatistic
 def raw_agreement(tables: Floats) -> Floats:
-    """The share of cases on which both judges say the same."""
+    """Return the share of cases in which both judges give the same label."""
     return ratio(_agreed(tables), _total(tables))
 
 
 @TableStatistic
 def majority_prevalence(tables: Floats) -> Floats:
-    """The share of the most frequent label among all labels given."""
+    """Return the share of the most frequent label among all labels."""
     prevalence: Floats = _prevalence(tables).max(axis=-1)
     return prevalence
 
 
 def specific_agreement(category: int) -> TableStatistic:
-    """Agreement on one label: how often it is confirmed when one judge gives it."""
+    """Return the statistic of agreement on one label: how often the other judge confirms it."""
 
     def formula(tables: Floats) -> Floats:
-        given = tables[..., category, :].sum(axis=-1) + tables[..., :, category].sum(axis=-1)
-        return ratio(2 * tables[..., category, category], given)
+        uses = tables[..., category, :].sum(axis=-1) + tables[..., :, category].sum(axis=-1)
+        return ratio(2 * tables[..., category, category], uses)
 
     return TableStatistic(formula)
 
 
 @TableStatistic
 def nominal_alpha(tables: Floats) -> Floats:
-    """Krippendorff's alpha for nominal labels, from coincidences; undefined when only one label was ever used.
+    """Return Krippendorff's alpha for nominal labels, from coincidences; undefined when only one label occurs.
 
     A table of two judges becomes coincidences by adding its transpose: ``nominal_alpha(table + table.T)``.
     """
     n = _total(tables)
     marginals = tables.sum(axis=-1)
+    # 1 - observed/expected disagreement, both multiplied by n(n - 1).
     expected = n * n - (marginals * marginals).sum(axis=-1)
     return 1 - ratio((n - 1) * (n - _agreed(tables)), expected)
 
 
 @TableStatistic
 def pair_alpha(tables: Floats) -> Floats:
-    """Krippendorff's alpha of two judges without missing labels."""
+    """Return Krippendorff's alpha of two judges without missing labels."""
     return nominal_alpha.over(tables + np.swapaxes(tables, -2, -1))
 
 
 @TableStatistic
 def cohen_kappa(tables: Floats) -> Floats:
-    """Agreement beyond what the two judges' own label frequencies would give."""
+    """Return Cohen's kappa: agreement beyond what the label frequencies of each judge would give by chance."""
     n = _total(tables)
     by_chance = ratio((tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1), n * n)
     return ratio(raw_agreement.over(tables) - by_chance, 1 - by_chance)
@@ -135,7 +138,7 @@ def cohen_kappa(tables: Floats) -> Floats:
 
 @TableStatistic
 def gwet_ac1(tables: Floats) -> Floats:
-    """Agreement beyond chance, where chance is a coin on the hard cases: steady when nearly all labels are alike."""
+    """Return Gwet's AC1: agreement beyond chance that stays stable when nearly all labels are alike."""
     prevalence = _prevalence(tables)
     categories = tables.shape[-1]
     by_chance = (prevalence * (1 - prevalence)).sum(axis=-1) / max(categories - 1, 1)
@@ -144,26 +147,26 @@ def gwet_ac1(tables: Floats) -> Floats:
 
 @TableStatistic
 def failure_f1(tables: Floats) -> Floats:
-    """F1 of label 0, the failure; undefined when neither judge ever gives it."""
-    found = tables[..., 0, 0]
-    return ratio(2 * found, 2 * found + tables[..., 0, 1] + tables[..., 1, 0])
+    """Return F1 of label 0, the failure; undefined when no judge gives it."""
+    shared = tables[..., 0, 0]
+    return ratio(2 * shared, 2 * shared + tables[..., 0, 1] + tables[..., 1, 0])
 
 
 @TableStatistic
 def failure_precision(tables: Floats) -> Floats:
-    """How many of the second judge's failures the first confirms."""
+    """Return the share of the second judge's failures that the first confirms."""
     return ratio(tables[..., 0, 0], tables[..., :, 0].sum(axis=-1))
 
 
 @TableStatistic
 def failure_recall(tables: Floats) -> Floats:
-    """How many of the first judge's failures the second finds."""
+    """Return the share of the first judge's failures that the second finds."""
     return ratio(tables[..., 0, 0], tables[..., 0, :].sum(axis=-1))
 
 
 @TableStatistic
 def balanced_accuracy(tables: Floats) -> Floats:
-    """The second judge's recall of the first judge's labels, averaged over the two labels."""
+    """Return the second judge's recall of the first judge's labels, averaged over the two labels."""
     recalls = ratio(np.diagonal(tables, axis1=-2, axis2=-1), tables.sum(axis=-1))
     balanced: Floats = recalls.mean(axis=-1)
     return balanced
@@ -171,5 +174,5 @@ def balanced_accuracy(tables: Floats) -> Floats:
 
 @TableStatistic
 def failure_rate_difference(tables: Floats) -> Floats:
-    """The second judge's failure rate minus the first's."""
+    """Return the second judge's failure rate minus the first's."""
     return ratio(tables[..., :, 0].sum(axis=-1) - tables[..., 0, :].sum(axis=-1), _total(tables))

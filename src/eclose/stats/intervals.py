@@ -1,4 +1,4 @@
-"""Intervals around an estimate: Wilson's for a proportion, percentiles for resampled values."""
+"""Intervals of an estimate: Wilson's for a proportion, percentiles for resampled values."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Z_95 = 1.959963984540054
 
 
 class Interval(NamedTuple):
-    """Two ends."""
+    """The two ends of an interval."""
 
     low: float
     high: float
 
 
 class Estimate(NamedTuple):
-    """A value with its interval; None for what is undefined."""
+    """A value with its interval; None where undefined."""
 
     value: float | None
     interval: Interval | None
     undefined: int = 0
-    """In how many resamples the value did not exist; these are left out of the interval."""
+    """Number of resamples without a value; they are not part of the interval."""
 
 
 def wilson(successes: int, trials: int, z: float = Z_95) -> Interval | None:
-    """Wilson score interval of a proportion; None without trials."""
+    """Return the Wilson score interval of a proportion; None without trials."""
     if not 0 <= successes <= trials:
         raise ValueError(f"need 0 <= successes <= trials, got {successes}/{trials}")
     if trials == 0:
@@ -47,7 +47,7 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> Interval | None:
 
 
 def percentile(draws: Floats, level: float = 0.95) -> Interval | None:
-    """Percentile interval of resampled values; undefined ones (NaN) are left out, None when all are."""
+    """Return the percentile interval of the defined values; NaN values are skipped, None when all are NaN."""
     defined = draws[~np.isnan(draws)]
     if defined.size == 0:
         return None
@@ -57,18 +57,18 @@ def percentile(draws: Floats, level: float = 0.95) -> Interval | None:
 
 
 def expanded_level(level: float, freedom: int, inflation: float) -> float:
-    """Return the level to read off resampled values, so that few units give no narrower interval than Student's would.
+    """Return the level at which to read percentiles, so that few units give an interval as wide as Student's.
 
-    Resampled values scatter less than the estimate does, and know the scatter no better than their units can tell
+    Resampled values vary less than the estimate does, and their variance is as uncertain as that of so few units
     (Hesterberg's expanded percentiles).
 
     Args:
-        level: The level that the interval is to have.
-        freedom: Degrees of freedom of the scatter: units less the strata they are drawn from.
-        inflation: The variance of the estimate over that of the resampled values.
+        level: Nominal level of the interval.
+        freedom: Degrees of freedom of the variance: units minus strata.
+        inflation: Variance of the estimate divided by that of the resampled values.
     """
     normal = NormalDist()
     z = normal.inv_cdf((1 + level) / 2)
-    # Student's quantile by the first two terms of its expansion: to 0.004 from ten degrees on.
+    # Student's quantile by two terms of its expansion around the normal one; off by less than 0.004 from 10 degrees on.
     student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     return 2 * normal.cdf(student * sqrt(inflation)) - 1

@@ -1,7 +1,7 @@
-"""How well a score tells failed responses from reliable ones.
+"""How well a score separates failed responses from reliable ones.
 
-A low score means failure; a response scoring strictly below a threshold is flagged (appendix A.5). Each
-statistic takes resampling weights, one row a resample, and gives one value a row; one row of ones is the sample
+A low score means failure: a response that scores strictly below a threshold is flagged (appendix A.5). Functions ending
+in ``_under`` take resampling weights, one row per resample, and return one value per row; a row of ones is the sample
 itself.
 """
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from eclose.stats.arrays import Indices
 
 RETENTION = 0.95
-"""The share of reliable responses a detector must leave alone."""
+"""Share of reliable responses that a detector must leave unflagged."""
 
 
 @dataclass(frozen=True)
-class Scored:
-    """Scores of the responses under study, and which of them are failed and which reliable."""
+class ScoredResponses:
+    """Scores of responses, and which of these failed and which are reliable."""
 
     scores: Floats
     failed: Flags
     reliable: Flags
 
     def __post_init__(self) -> None:
-        """Refuse what no statistic below could mean."""
+        """Raise for a missing score, and for a response that is failed and reliable."""
         if np.isnan(self.scores).any():
             raise ValueError("a score is missing; leave unscored responses out and count them")
         if (self.failed & self.reliable).any():
@@ -43,13 +43,13 @@ class Scored:
         return np.ones((1, len(self.scores)))
 
 
-def auroc(scored: Scored) -> float | None:
-    """The chance that a failed response scores below a reliable one, ties counting half."""
+def auroc(scored: ScoredResponses) -> float | None:
+    """Return the probability that a failed response scores below a reliable one; ties count half."""
     return scalar(auroc_under(scored.ones, scored)[0])
 
 
-def auroc_under(weights: Floats, scored: Scored) -> Floats:
-    """AUROC of every resample."""
+def auroc_under(weights: Floats, scored: ScoredResponses) -> Floats:
+    """Return the AUROC of every resample."""
     order = np.argsort(scored.scores, kind="stable")
     _, starts = np.unique(scored.scores[order], return_index=True)
     drawn = weights[:, order]
@@ -62,28 +62,29 @@ def auroc_under(weights: Floats, scored: Scored) -> Floats:
     return ratio(wins, failed.sum(axis=1) * total[:, 0])
 
 
-def recall_at_retention(scored: Scored, retention: float = RETENTION) -> float | None:
-    """R@95: how many failures are flagged at the highest threshold that leaves 95 % of the reliable alone."""
+def recall_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
+    """Return R@95: the share of failures flagged at the highest threshold that spares 95 % of the reliable."""
     return scalar(recall_at_retention_under(scored.ones, scored, retention)[0])
 
 
-def recall_at_retention_under(weights: Floats, scored: Scored, retention: float = RETENTION) -> Floats:
-    """Recall of every resample, its threshold calibrated on that resample."""
+def recall_at_retention_under(weights: Floats, scored: ScoredResponses, retention: float = RETENTION) -> Floats:
+    """Return the recall of every resample, with the threshold calibrated on that resample."""
     threshold = thresholds(weights, scored.scores, scored.reliable, retention)
     return _flagged_share(weights, scored.scores, scored.failed, threshold)
 
 
-def threshold_at_retention(scored: Scored, retention: float = RETENTION) -> float | None:
-    """The highest observed score that at most 5 % of the reliable score strictly below; None without any."""
+def threshold_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
+    """Return the highest observed score with at most 5 % of the reliable strictly below; None without any."""
     return scalar(thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
 
 
 def thresholds(weights: Floats, scores: Floats, reliable: Flags, retention: float = RETENTION) -> Floats:
-    """The threshold of every resample; NaN where it drew no reliable response."""
+    """Return the threshold of every resample; NaN where it drew no reliable response."""
     if not reliable.any():
         return np.full(len(weights), np.nan)
     values, group = np.unique(scores[reliable], return_inverse=True)
     order = np.argsort(group, kind="stable")
+    # First position of each distinct score among the sorted reliable responses.
     starts = np.searchsorted(group[order], np.arange(len(values)))
     at_value = np.add.reduceat(weights[:, reliable][:, order], starts, axis=1)
     below = np.cumsum(at_value, axis=1) - at_value
@@ -91,30 +92,31 @@ def thresholds(weights: Floats, scores: Floats, reliable: Flags, retention: floa
     # Weights are counts, so comparing in integers keeps "at most 5 %" exact at the boundary.
     spared = Fraction(1) - Fraction(str(retention))
     allowed = below * spared.denominator <= total * spared.numerator
-    # What is allowed is a prefix of the sorted values; its last one is always drawn in the resample.
+    # The allowed values are a prefix of the sorted ones, and its last value is always drawn in the resample.
     chosen = values[np.maximum(allowed.sum(axis=1) - 1, 0)]
     return np.where(total[:, 0] > 0, chosen, np.nan)
 
 
 def _flagged_share(weights: Floats, scores: Floats, among: Flags, threshold: Floats) -> Floats:
-    """The share of a group's weight that scores strictly below each resample's threshold."""
+    """Return the share of a group's weight that scores strictly below the threshold of each resample."""
     ordered = np.argsort(scores[among], kind="stable")
     drawn = weights[:, among][:, ordered]
     reached = np.concatenate([np.zeros((len(drawn), 1)), np.cumsum(drawn, axis=1)], axis=1)
+    # Responses before this position score strictly below the threshold.
     position = np.searchsorted(scores[among][ordered], threshold, side="left")
     flagged = reached[np.arange(len(drawn)), position]
     return np.where(np.isnan(threshold), np.nan, ratio(flagged, reached[:, -1]))
 
 
-class Transfer(NamedTuple):
-    """What thresholds do on questions they were not calibrated on."""
+class TransferRates(NamedTuple):
+    """Rates of thresholds on questions they were not calibrated on."""
 
     false_positive_rate: float | None
     recall: float | None
 
 
 def stratified_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -> Indices:
-    """Deal the questions of each stratum into folds whose sizes differ by at most one."""
+    """Assign the questions of each stratum to folds whose sizes differ by at most one."""
     fold = np.empty(len(strata), np.intp)
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
@@ -122,14 +124,14 @@ def stratified_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generato
     return fold
 
 
-def cross_fitted(scored: Scored, fold: Indices, retention: float = RETENTION) -> Transfer:
-    """Calibrate on all folds but one, flag that one, and pool what was flagged over the folds."""
+def cross_fitted(scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> TransferRates:
+    """Return the rates of flags on each fold with the threshold of all other folds, pooled over folds."""
     fpr, recall = cross_fitted_under(scored.ones, scored, fold, retention)[0]
-    return Transfer(scalar(fpr), scalar(recall))
+    return TransferRates(scalar(fpr), scalar(recall))
 
 
-def cross_fitted_under(weights: Floats, scored: Scored, fold: Indices, retention: float = RETENTION) -> Floats:
-    """False positive rate and recall of every resample, thresholds refitted in it, folds fixed."""
+def cross_fitted_under(weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> Floats:
+    """Return false positive rate and recall of every resample; thresholds are refitted in it, folds are fixed."""
     flagged = np.zeros((len(weights), 2))
     total = np.zeros((len(weights), 2))
     for held_out in np.unique(fold):
@@ -138,7 +140,7 @@ def cross_fitted_under(weights: Floats, scored: Scored, fold: Indices, retention
         for column, group in enumerate((scored.reliable & inside, scored.failed & inside)):
             weight = weights[:, group].sum(axis=1)
             share = _flagged_share(weights, scored.scores, group, threshold)
-            # A fold without members of the group has no share, and adds nothing to either sum.
+            # A fold without members of the group has no share (NaN) and adds nothing to either sum.
             flagged[:, column] += np.where(weight > 0, share * weight, 0)
             total[:, column] += weight
     return ratio(flagged, total)

@@ -1,14 +1,13 @@
-"""Rates that a judge gave to every case, put right by people who looked at a few.
+"""A judge's rate on all cases, corrected by people's labels on a random sample of them.
 
-People label a random sample. How often they find a success among the cases the judge passed, and among those it failed,
-says how to read the judge's labels on all the others. That is the prediction-powered estimate with the weight on the
-judge chosen by the data: a judge that tells nothing leaves the people's own rate.
+The sample says how often people find a hit among the cases that the judge passed, and among those it failed. This is
+the prediction-powered estimate, with the weight of the judge chosen by the data: an uninformative judge leaves the rate
+of the people.
 
-Judges worth using rarely err, so a sample of a hundred may hold no error at all, and an interval that rests on the
-errors seen would then be certain of the judge. Here the chances of all four combinations of labels are drawn from what
-the sample says of them together with four imaginary questions, one of each combination and half the weight of a real
-one (Jeffreys' prior). Questions are drawn, not cases: cases of one question may share their fate. Decision 0021 has the
-reasons.
+Useful judges rarely err, so a sample of a hundred may hold no error, and an interval based on the observed errors would
+be certain of the judge. Here the probabilities of all four combinations of labels are drawn from the sample together
+with four imaginary questions, one per combination, each with half the weight of a real one (Jeffreys' prior). Questions
+are drawn, not cases, since cases of one question are correlated. Decision 0021 has the reasons.
 
 Labels are 1 for a hit, 0 for none and ``MISSING``.
 """
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from eclose.stats.arrays import Flags
 
 DRAWS = 4_000
-"""How many times the chances are drawn for an interval."""
+"""Number of draws for an interval."""
 
 IMAGINARY = 0.5
 """The weight of an imaginary question."""
@@ -36,33 +35,33 @@ IMAGINARY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRate:
-    """A judge's rate, what people found on a sample, and the rate that follows from both."""
+    """A judge's rate, the rate of people on a sample, and the rate that follows from both."""
 
     judged: int
     """Cases with a label of the judge."""
     unjudged: int
     labelled: int
-    """Judged cases that people labelled, too: in this run or, for a rate carried over, in the validation."""
+    """Judged cases that people also labelled: in this run or, for a rate carried over, in the validation."""
     judge: float | None
     """The judge's own rate."""
     human: float | None
     """People's rate on the labelled cases."""
     difference: float | None
-    """The judge's rate and the mean of human minus judge: the judge trusted in full. May leave [0, 1]."""
+    """The judge's rate plus the mean of human minus judge: full trust in the judge. May leave [0, 1]."""
     trust: float | None
-    """The weight that the judge's labels got, between 0 and 1."""
+    """Weight of the judge's labels, between 0 and 1."""
     value: float | None
     """The corrected rate."""
     interval: Interval | None
 
     @property
     def bounds(self) -> Interval | None:
-        """The corrected rate with every unjudged case a miss, and with every one a hit."""
+        """The corrected rate with every unjudged case a miss, and with every unjudged case a hit."""
         return None if self.value is None else self._widened(self.value, self.value)
 
     @property
     def widest(self) -> Interval | None:
-        """The ends of the interval, widened in the same way."""
+        """The ends of the interval, widened by the unjudged cases in the same way."""
         return None if self.interval is None else self._widened(*self.interval)
 
     def _widened(self, low: float, high: float) -> Interval:
@@ -80,39 +79,47 @@ def corrected_rate(
     draws: int = DRAWS,
     level: float = 0.95,
 ) -> CorrectedRate:
-    """The rate of hits among all cases, from the judge's labels on all and people's on a random sample of them.
+    """Return the rate of hits among all cases, from the judge's labels and people's labels on a random sample.
 
-    ``question`` numbers the question of each case. ``weight`` says how many cases a labelled one stands for, where
-    these were not all drawn with the same chance: see ``sampling_weights``. The interval is for the rate of the
-    source the cases come from, and so covers the rate of these very cases, too.
+    The interval is that of the source the cases come from, so it also covers the rate of these very cases.
+
+    Args:
+        judge: The judge's label of each case.
+        human: People's label of each case; ``MISSING`` outside the sample.
+        question: The number of each case's question.
+        rng: Source of the draws.
+        weight: How many cases a labelled one stands for, where cases were not drawn with equal probability; see
+            ``sampling_weights``.
+        draws: Number of draws for the interval.
+        level: Nominal level of the interval.
     """
     weight = np.ones(len(judge)) if weight is None else weight
     sample = _sample(judge, human, question, weight)
     rates = _rates_by_label(sample.cells.sum(axis=0))
-    by_judge = _mean_label(sample.judged.sum(axis=0))
+    judge_rate = _mean_label(sample.judged.sum(axis=0))
     return CorrectedRate(
         judged=int(sample.judged.sum()),
         unjudged=int((judge == MISSING).sum()),
         labelled=sample.labelled,
-        judge=by_judge,
+        judge=judge_rate,
         human=rates.human,
-        difference=None if by_judge is None or rates.human is None else by_judge + rates.human - rates.sampled,
+        difference=None if judge_rate is None or rates.human is None else judge_rate + rates.human - rates.sampled,
         trust=rates.trust,
-        value=(value := None if by_judge is None else rates.corrected(by_judge)),
+        value=(value := None if judge_rate is None else rates.corrected(judge_rate)),
         interval=None if value is None else _around(value, _drawn_rates(sample, rng, draws), sample.questions, level),
     )
 
 
 def sampling_weights(stratum: Indices, labelled: Flags) -> Floats:
-    """How many cases a labelled one stands for, when each stratum was sampled on its own; 0 for one without a label."""
-    sizes, taken = np.bincount(stratum).astype(float), np.bincount(stratum[labelled], minlength=stratum.max() + 1)
-    if (missing := np.flatnonzero((sizes > 0) & (taken == 0))).size:
+    """Return how many cases a labelled one stands for, with each stratum sampled separately; 0 without a label."""
+    sizes, sampled = np.bincount(stratum).astype(float), np.bincount(stratum[labelled], minlength=stratum.max() + 1)
+    if (missing := np.flatnonzero((sizes > 0) & (sampled == 0))).size:
         raise ValueError(f"stratum {missing[0]} has {sizes[missing[0]]:.0f} cases and none of them is labelled")
-    return np.where(labelled, ratio(sizes, taken.astype(float))[stratum], 0)
+    return np.where(labelled, ratio(sizes, sampled.astype(float))[stratum], 0)
 
 
 def _mean_label(counts: Floats) -> float | None:
-    """The rate of hits, from how many there are of each label."""
+    """Return the rate of hits from the counts of both labels; None without any."""
     return scalar(ratio(counts[1:], counts.sum(keepdims=True))[0])
 
 
@@ -153,45 +160,47 @@ def _sample(judge: Indices, human: Indices, question: Indices, weight: Floats) -
 
 
 def _imaginary_size(rare: Indices, question: Indices) -> float:
-    """How many cases of its kind an imaginary question has: as many as a question with a rare case has of them.
+    """Return the number of cases of the imaginary question: the mean count of rare cases in a question that has any.
 
-    One question of which every case is of the kind is added to those seen. So where none was seen the worst is
-    supposed, and what was seen soon outweighs it.
+    One question that consists of rare cases alone is added to the observed ones. Without an observed rare case the
+    worst is assumed, and observed cases soon outweigh it.
     """
-    known, seen = question[rare != MISSING], question[rare == 1]
-    if not known.size:
+    labelled, affected = question[rare != MISSING], question[rare == 1]
+    if not labelled.size:
         return 1.0
-    whole = len(known) / len(np.unique(known))
-    return float((len(seen) + whole) / (len(np.unique(seen)) + 1))
+    mean_size = len(labelled) / len(np.unique(labelled))
+    return float((len(affected) + mean_size) / (len(np.unique(affected)) + 1))
 
 
 class _RatesByLabel(NamedTuple):
-    """What people found on the sample."""
+    """The rates of people on the sample."""
 
     human: float | None
     sampled: float
     """The judge's rate on the sample."""
     trust: float | None
-    """How much more often people find a hit where the judge does; 0 where the judge tells nothing."""
+    """How much more often people find a hit where the judge does; 0 for an uninformative judge."""
 
     def corrected(self, judge: float) -> float | None:
+        """Return the corrected rate, given the judge's rate on all cases."""
         if self.human is None or self.trust is None:
             return None
         return self.human + self.trust * (judge - self.sampled)
 
 
 def _rates_by_label(cells: Floats) -> _RatesByLabel:
+    """Return the rates of people from the weighted counts of the four combinations."""
     total = cells.sum()
     if not total:
         return _RatesByLabel(None, np.nan, None)
     passed, failed = ratio(cells[[3, 1]], cells[[2, 0]] + cells[[3, 1]])
-    # With one label of the judge in the sample there is nothing to compare, and people decide alone.
+    # If the judge gave only one label in the sample, its labels carry no information, and the rate of people stands.
     trust = 0.0 if np.isnan(passed - failed) else max(0.0, float(passed - failed))
     return _RatesByLabel(float(cells[[1, 3]].sum() / total), float(cells[[2, 3]].sum() / total), trust)
 
 
 def _drawn_rates(sample: _Sample, rng: np.random.Generator, draws: int) -> Floats:
-    """Rates of hits: the judge's label first, then people's where the judge gave that label."""
+    """Return drawn rates of hits: the judge's labels first, then people's labels given the judge's."""
     drawn = _drawn_sums(np.hstack([sample.judged, sample.cells]), rng, draws)
     imaginary = sample.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
     judged = drawn[:, :2] + imaginary.reshape(draws, 2, 2).sum(axis=2)
@@ -202,7 +211,7 @@ def _drawn_rates(sample: _Sample, rng: np.random.Generator, draws: int) -> Float
 
 
 def _drawn_sums(tables: Floats, rng: np.random.Generator, draws: int) -> Floats:
-    """Sums over questions, each with a random weight of mean 1 (the Bayesian bootstrap).
+    """Return sums over questions, each with a random weight of mean 1 (the Bayesian bootstrap).
 
     Questions with the same table share a draw of their total weight, so the cost does not grow with their number.
     """
@@ -211,9 +220,9 @@ def _drawn_sums(tables: Floats, rng: np.random.Generator, draws: int) -> Floats:
 
 
 def _around(value: float, drawn: Floats, questions: int, level: float) -> Interval:
-    """The percentile interval, which holds the value in any case: at 0 and 1 the draws come near and do not arrive.
+    """Return the percentile interval, extended to hold the value, which draws approach but do not reach at 0 and 1.
 
-    Draws of n questions scatter less than their mean does, by (n - 1)/(n + 1) in variance.
+    Draws of n questions vary less than their mean does, by (n - 1)/(n + 1) in variance.
     """
     freedom = max(questions - 1, 1)
     interval = percentile(drawn, expanded_level(level, freedom, (freedom + 2) / freedom))
@@ -223,7 +232,7 @@ def _around(value: float, drawn: Floats, questions: int, level: float) -> Interv
 
 @dataclass(frozen=True, slots=True)
 class JudgeErrors:
-    """How a judge's labels compare with people's, question by question, for use on other cases.
+    """How a judge's labels compare with people's, by question, for correcting other cases.
 
     Counts are in the order of the cells: neither sees a hit, people alone, the judge alone, both. Questions with the
     same counts are listed once.
@@ -231,9 +240,9 @@ class JudgeErrors:
 
     counts: tuple[tuple[int, int, int, int], ...]
     questions: tuple[int, ...]
-    """How many questions have these counts."""
+    """Number of questions with each of these counts."""
     imaginary: float
-    """How many cases an imaginary question has."""
+    """Number of cases of an imaginary question."""
 
     @classmethod
     def of(cls, judge: Indices, human: Indices, question: Indices) -> JudgeErrors:
@@ -261,18 +270,18 @@ def carried_over_rate(
     draws: int = DRAWS,
     level: float = 0.95,
 ) -> CorrectedRate:
-    """The rate of hits among cases that nobody labelled, from how the judge erred on others.
+    """Return the rate of hits among unlabelled cases, from the errors of the judge on other cases.
 
-    Supposes that the judge finds a hit, and takes something else for one, as often here as there (Rogan and Gladen).
-    The rate itself may differ between the two. Nothing in the data can tell whether this is so.
+    Assumes that the judge has the same sensitivity and false positive rate here as there (Rogan and Gladen). The rate
+    itself may differ. The data cannot test the assumption.
     """
     by_judge = (judge[:, np.newaxis] == np.arange(2)).astype(float)
-    found = _mean_label(by_judge.sum(axis=0))
-    (_, human), (taken_for_hit, hit_found) = errors.table.sum(axis=1), _recalls(errors.table[np.newaxis])[0]
-    tells = hit_found - taken_for_hit
+    judge_rate = _mean_label(by_judge.sum(axis=0))
+    (_, human_hits), (false_positives, recall) = errors.table.sum(axis=1), _recalls(errors.table[np.newaxis])[0]
+    informedness = recall - false_positives
     value = interval = None
-    if found is not None and tells > 0:
-        value = float(np.clip((found - taken_for_hit) / tells, 0, 1))
+    if judge_rate is not None and informedness > 0:
+        value = float(np.clip((judge_rate - false_positives) / informedness, 0, 1))
         sums = sum_by(question, by_judge, int(question.max()) + 1)
         interval = _around(value, _drawn_carried(sums, errors, rng, draws), sum(errors.questions), level)
     labelled = int(errors.table.sum())
@@ -280,8 +289,8 @@ def carried_over_rate(
         judged=int(by_judge.sum()),
         unjudged=int((judge == MISSING).sum()),
         labelled=labelled,
-        judge=found,
-        human=float(human / labelled) if labelled else None,
+        judge=judge_rate,
+        human=float(human_hits / labelled) if labelled else None,
         difference=None,
         trust=None,
         value=value,
@@ -290,15 +299,16 @@ def carried_over_rate(
 
 
 def _recalls(tables: Floats) -> Floats:
-    """How often the judge sees a hit where people see none, and where they see one."""
+    """Return how often the judge sees a hit where people see none, and where they see one."""
     return ratio(tables[..., 1], tables.sum(axis=-1))
 
 
 def _drawn_carried(judged: Floats, errors: JudgeErrors, rng: np.random.Generator, draws: int) -> Floats:
-    found = _drawn_sums(judged, rng, draws) + rng.standard_gamma(IMAGINARY, (draws, 2))
+    """Return drawn rates of the carried-over correction."""
+    drawn = _drawn_sums(judged, rng, draws) + rng.standard_gamma(IMAGINARY, (draws, 2))
     weights = rng.standard_gamma(np.array(errors.questions, float), (draws, len(errors.questions)))
     cells = weights @ np.array(errors.counts, float)
     cells += errors.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
     recalls = _recalls(np.swapaxes(cells.reshape(draws, 2, 2), 1, 2))
-    rates = ratio(found[:, 1] / found.sum(axis=1) - recalls[:, 0], recalls[:, 1] - recalls[:, 0])
+    rates = ratio(drawn[:, 1] / drawn.sum(axis=1) - recalls[:, 0], recalls[:, 1] - recalls[:, 0])
     return np.clip(rates, 0, 1)

@@ -1,8 +1,7 @@
-"""The one engine of every bootstrap: resampling as weights.
+"""The bootstrap as a matrix of weights.
 
-A resample is a row of counts saying how often each unit was drawn, so a statistic of a thousand resamples is a
-matrix product and not a thousand loops. A ``Design`` says how rows are drawn; what is computed from them is the
-caller's.
+A resample is a row of counts: how often each unit was drawn. A statistic of a thousand resamples is then one matrix
+product instead of a thousand loops. A ``Design`` draws the rows; the caller computes the statistic.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ W = TypeVar("W")
 W_co = TypeVar("W_co", covariant=True)
 
 BLOCK = 256
-"""Resamples held in memory at once. No result depends on it: every stream of draws has a generator of its own."""
+"""Resamples held in memory at once. Results do not depend on it: every stream of draws has its own generator."""
 
 
 class Design(Protocol[W_co]):
-    """How resamples are drawn, and the weights that stand for the sample itself."""
+    """A way to draw resamples, with the weights of the sample itself."""
 
     def original(self) -> W_co:
-        """The weights of the sample as it is: one row."""
+        """Return the weights of the sample itself: one row."""
 
     def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[W_co]:
-        """The weights of the resamples, in blocks of rows."""
+        """Yield the weights of the resamples in blocks of rows."""
 
 
 @dataclass(frozen=True)
 class Replicates:
-    """Point estimates with their resampled values; NaN inside the arrays is an undefined value."""
+    """Point estimates with their resampled values; an undefined value is NaN."""
 
     values: Floats
     """One value per statistic."""
     draws: Floats
-    """One row per resample."""
+    """Resamples by statistics."""
 
     def estimate(self, which: int = 0, level: float = 0.95) -> Estimate:
-        """One statistic with its percentile interval."""
+        """Return one statistic with its percentile interval."""
         return _estimate(self.values[which], self.draws[:, which], level)
 
     def difference(self, first: int, second: int, level: float = 0.95) -> Estimate:
-        """The first minus the second, paired resample by resample."""
+        """Return the first statistic minus the second, paired resample by resample."""
         return _estimate(self.values[first] - self.values[second], self.draws[:, first] - self.draws[:, second], level)
 
     def estimates(self, level: float = 0.95) -> list[Estimate]:
-        """Every statistic with its percentile interval."""
+        """Return every statistic with its percentile interval."""
         return [self.estimate(index, level) for index in range(len(self.values))]
 
 
@@ -66,55 +65,57 @@ def bootstrap(
 ) -> Replicates:
     """Evaluate the sample and its resamples with the same function.
 
-    ``evaluate`` takes a block of weights and gives one row of statistics per resample.
+    ``evaluate`` takes a block of weights and returns one row of statistics per resample.
     """
     draws = [evaluate(block) for block in design.draw(rng, resamples)]
     return Replicates(evaluate(design.original())[0], np.concatenate(draws))
 
 
 def block_sizes(resamples: int) -> Iterator[int]:
-    """Blocks that add up to the number of resamples."""
+    """Yield the sizes of blocks that add up to the number of resamples."""
     for start in range(0, resamples, BLOCK):
         yield min(BLOCK, resamples - start)
 
 
 def draw_counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
-    """Draw ``size`` of ``size`` units with replacement, ``rows`` times: how often each was drawn."""
+    """Draw ``size`` of ``size`` units with replacement, ``rows`` times; return how often each unit was drawn."""
     drawn = rng.integers(size, size=(rows, size))
+    # Each row counts in its own range of numbers, so one bincount serves all rows.
     drawn += np.arange(rows)[:, np.newaxis] * size
     return np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size).astype(float)
 
 
 @dataclass(frozen=True)
 class Strata:
-    """Units drawn with replacement within each stratum. One stratum is the plain bootstrap."""
+    """Units drawn with replacement within each stratum. A single stratum is the plain bootstrap."""
 
     stratum: Indices
-    """The stratum of each unit, numbered from zero."""
+    """Stratum of each unit, numbered from zero."""
 
     @classmethod
     def single(cls, size: int) -> Strata:
-        """All units in one stratum."""
+        """Put all units in one stratum."""
         return cls(np.zeros(size, np.intp))
 
     @property
     def members(self) -> list[Indices]:
-        """The units of each stratum."""
+        """Units of each stratum."""
         return [np.flatnonzero(self.stratum == number) for number in range(int(self.stratum.max(initial=-1)) + 1)]
 
     def original(self) -> Floats:
-        """Every unit once."""
+        """Return each unit once."""
         return np.ones((1, len(self.stratum)))
 
     def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[Floats]:
-        """How often each unit is drawn."""
+        """Yield how often each unit is drawn, in blocks of rows."""
         members = self.members
+        # A stream per stratum: the draws of a stratum do not depend on the block size or on the other strata.
         streams = rng.spawn(len(members))
         for rows in block_sizes(resamples):
             yield self.fill(rows, streams, members)
 
     def fill(self, rows: int, streams: list[np.random.Generator], members: list[Indices]) -> Floats:
-        """One block of rows, each stratum from its own stream."""
+        """Draw one block of rows, each stratum from its own stream."""
         weights = np.zeros((rows, len(self.stratum)))
         for stream, units in zip(streams, members, strict=True):
             weights[:, units] = draw_counts(stream, rows, len(units))

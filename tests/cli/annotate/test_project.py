@@ -71,7 +71,7 @@ def test_what_fails_leaves_nothing(tmp_path, source):
 
 
 def test_nobody_has_two_roles(tmp_path, source):
-    with pytest.raises(SettingError, match="ann: has two roles"):
+    with pytest.raises(SettingError, match="ann: is named for two roles"):
         run("init", tmp_path / "study", source, "--annotators", "ann,bob,cyd,dan", "--screeners", "ann,sue")
 
 

@@ -12,11 +12,11 @@ from tests.diagnosis.report.hostile import PAYLOADS
 
 from eclose.cli.families.lines import WIDTH, family_lines, plain, print_family
 from eclose.core.instance import Passage
-from eclose.diagnosis.report.families.view import show_family
+from eclose.diagnosis.report.families.view import make_family_display
 
 
 def text(family, **options):
-    return "\n".join(plain(line) for line in family_lines(show_family(family), **options))
+    return "\n".join(plain(line) for line in family_lines(make_family_display(family), **options))
 
 
 def test_everything_is_told():
@@ -102,7 +102,7 @@ def test_on_a_terminal_words_are_coloured_and_lines_folded(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    print_family(show_family(full_family()))
+    print_family(make_family_display(full_family()))
     told = capsys.readouterr().out
     assert "\x1b[9;31mArica\x1b[0m \x1b[1;32mIquique\x1b[0m" in told
     assert "[-" not in told
@@ -111,5 +111,5 @@ def test_on_a_terminal_words_are_coloured_and_lines_folded(monkeypatch, capsys):
     assert lines[0] == "family-q"
     # A terminal that knows no style is given marks.
     monkeypatch.setenv("TERM", "dumb")
-    print_family(show_family(full_family()))
+    print_family(make_family_display(full_family()))
     assert "[-Arica-]{+Iquique+}" in capsys.readouterr().out

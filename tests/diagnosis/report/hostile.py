@@ -10,8 +10,8 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
 from eclose.core.response import Response, Source, Trace
 from eclose.diagnosis.diagnose import Case
-from eclose.diagnosis.report.comparison import hold_against
-from eclose.diagnosis.report.context import Against, Notes
+from eclose.diagnosis.report.comparison import compare_with_base
+from eclose.diagnosis.report.context import BaseComparison, ReportContext
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
 
@@ -127,8 +127,8 @@ def hostile_cases() -> list[Case]:
     return [hostile_case(number, text) for number, text in enumerate(PAYLOADS)]
 
 
-def hostile_notes(text: str) -> Notes:
-    return Notes(
+def hostile_notes(text: str) -> ReportContext:
+    return ReportContext(
         title=text,
         corrected={Metric.GAP_RATE: Estimate(0.1, Interval(0.05, 0.2))},
         validation=text,
@@ -138,7 +138,7 @@ def hostile_notes(text: str) -> Notes:
     )
 
 
-def hostile_against(text: str) -> Against:
+def hostile_against(text: str) -> BaseComparison:
     """A comparison in which every text is hostile; judges, passages and the number of questions call for cautions."""
     now = [hostile_case(number, text) for number in range(4)]
     before = [
@@ -150,4 +150,4 @@ def hostile_against(text: str) -> Against:
         for case in now[1:]
     ]
     rng = np.random.default_rng(1)
-    return hold_against(now, before, text, rng=rng, resamples=5, left_out=[(text, text)])
+    return compare_with_base(now, before, text, rng=rng, resamples=5, left_out=[(text, text)])

@@ -14,8 +14,8 @@ from eclose.core.judgment import Criterion, Judgment, StepJudgment, Support
 from eclose.core.response import Source
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import Case, Diagnosis, diagnose_cases
-from eclose.world.faulty.broken_responses import PLANS, Plan, Sabotaged, sabotage
-from eclose.world.make.instances import Item, make_items
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
+from eclose.world.make.instances import WorldItem, make_items
 from eclose.world.oracle.judge import judge
 
 MODELS = {"atlas-70b": 0.78, "atlas-8b": 0.62, "brook-mini": 0.45, "cinder-32b-reasoner": 0.7}
@@ -23,13 +23,13 @@ MODELS = {"atlas-70b": 0.78, "atlas-8b": 0.62, "brook-mini": 0.45, "cinder-32b-r
 BENCHMARKS = {"2wiki": "2wiki", "musique": "musique", "hotpot": "hotpot"}
 
 
-def make_questions(count: int, seed: int = 1) -> list[Item]:
+def make_questions(count: int, seed: int = 1) -> list[WorldItem]:
     """Questions of three kinds in turn."""
     streams = [make_items(profile, seed) for profile in BENCHMARKS]
     return [next(stream) for stream in islice(cycle(streams), count)]
 
 
-def make_cases(items: list[Item], count: int, seed: int = 1) -> list[Case]:
+def make_cases(items: list[WorldItem], count: int, seed: int = 1) -> list[Case]:
     """Responses of several models to the questions, again and again until there are enough."""
     rng = Random(seed)
     cases: list[Case] = []
@@ -40,16 +40,18 @@ def make_cases(items: list[Item], count: int, seed: int = 1) -> list[Case]:
     return cases
 
 
-def _case(item: Item, model: str, number: int, rng: Random) -> Case:
+def _case(item: WorldItem, model: str, number: int, rng: Random) -> Case:
     made = None
     while made is None:
-        made = sabotage(item, Plan() if rng.random() < MODELS[model] else rng.choice(PLANS), f"{number}")
+        made = break_response(
+            item, FailurePlan() if rng.random() < MODELS[model] else rng.choice(FAILURE_PLANS), f"{number}"
+        )
     response = replace(made.response, id=f"{item.instance.id}/{model}/{number}", source=Source(model))
     told = judge(item.instance, made.response)
     return Case(item.instance, response, _enriched(replace(told, response_id=response.id), made, item, rng))
 
 
-def _enriched(told: Judgment, made: Sabotaged, item: Item, rng: Random) -> Judgment:
+def _enriched(told: Judgment, made: BrokenResponse, item: WorldItem, rng: Random) -> Judgment:
     steps = tuple(_quoted(step, text, item) for step, text in zip(told.steps, made.response.trace.texts, strict=True))
     failure = told.verdict.failure_class
     lacking = int(re.sub(r"\D", "", item.instance.id) or 0) % 9 == 4
@@ -77,7 +79,7 @@ def _enriched(told: Judgment, made: Sabotaged, item: Item, rng: Random) -> Judgm
     return told
 
 
-def _quoted(step: StepJudgment, text: str, item: Item) -> StepJudgment:
+def _quoted(step: StepJudgment, text: str, item: WorldItem) -> StepJudgment:
     """A sentence instead of a whole passage, and a reason."""
     reason = None if step.sound is not False else "Nothing before it, and no passage, says so."
     if step.support is None:

@@ -12,15 +12,15 @@ from tests.diagnosis.report.test_explorer_data import unpack
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.instance import Passage
-from eclose.diagnosis.report.comparison import against_sentences, against_tables, hold_against
-from eclose.diagnosis.report.context import Notes
+from eclose.diagnosis.report.comparison import compare_with_base, comparison_sentences, comparison_tables
+from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer_data import make_payload
 from eclose.diagnosis.report.format import signed, signed_range
-from eclose.diagnosis.report.html import page
-from eclose.diagnosis.report.latex import latex
-from eclose.diagnosis.report.markdown import markdown
+from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.latex import render_latex
+from eclose.diagnosis.report.markdown import render_markdown
 from eclose.diagnosis.report.plots.layout import difference_plot
-from eclose.diagnosis.report.to_json import diagnosis_json
+from eclose.diagnosis.report.to_json import render_json
 from eclose.errors import UserError
 from eclose.stats.intervals import Interval
 
@@ -54,7 +54,7 @@ BEFORE = [
 
 
 def held(now=NOW, before=BEFORE, **more):
-    return hold_against(now, before, "runs/base", rng=np.random.default_rng(1), resamples=200, **more)
+    return compare_with_base(now, before, "runs/base", rng=np.random.default_rng(1), resamples=200, **more)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def against():
 
 
 def test_what_moved_and_what_was_left_aside_is_said(against):
-    told = against_sentences(against)
+    told = comparison_sentences(against)
     assert told[0] == "Compared on 6 questions that both runs answer: 6 responses here, 6 there."
     assert (
         told[1]
@@ -79,30 +79,30 @@ def test_what_moved_and_what_was_left_aside_is_said(against):
         "Of 6 pairs of responses 3 stay in their class; 1 became reliable, 1 no longer is, "
         "1 is decided in one run only."
     )
-    assert against_sentences(held(BEFORE, BEFORE))[1] == "No question stands in one run only."
+    assert comparison_sentences(held(BEFORE, BEFORE))[1] == "No question stands in one run only."
 
 
 def test_a_clear_difference_is_called_one():
     many = range(30)
     good, bad = [asked(number) for number in many], [asked(number, closed=False) for number in many]
-    assert ", higher (100.0 % after 0.0 %)." in against_sentences(held(good, bad))[2]
-    assert ", lower (0.0 % after 100.0 %)." in against_sentences(held(bad, good))[2]
+    assert ", higher (100.0 % after 0.0 %)." in comparison_sentences(held(good, bad))[2]
+    assert ", lower (0.0 % after 100.0 %)." in comparison_sentences(held(bad, good))[2]
 
 
 def test_an_undefined_rate_has_no_difference():
     unknown = [asked(0, closed=None, correct=None)]
-    told = against_sentences(held(unknown, [asked(0)]))
+    told = comparison_sentences(held(unknown, [asked(0)]))
     assert told[4] == "Accuracy (Acc): not defined in this run, so there is no difference."
-    rows = {row[0].text: row for row in against_tables(held(unknown, [asked(0)]))[0].rows}
+    rows = {row[0].text: row for row in comparison_tables(held(unknown, [asked(0)]))[0].rows}
     assert rows["Acc"][4].text == "undefined"
     assert rows["LggRisk"][4].text == "undefined"
-    told = json.loads(diagnosis_json(make_diagnosis(NOW), Notes(against=held(unknown, [asked(0)]))))
+    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(against=held(unknown, [asked(0)]))))
     assert told["comparison"]["groups"][0]["differences"]["Acc"]["value"] is None
 
 
 def test_responses_without_a_partner_are_counted():
     twice = [*NOW, asked(1, response="s")]
-    assert against_sentences(held(twice))[5].endswith(
+    assert comparison_sentences(held(twice))[5].endswith(
         "Without a partner: 1 response of this run, 0 of the other; they count in the rates."
     )
 
@@ -127,7 +127,7 @@ def test_one_id_for_two_questions_is_refused():
 
 
 def test_tables_hold_every_difference_and_every_transition(against):
-    differences, transitions = against_tables(against)
+    differences, transitions = comparison_tables(against)
     assert [row[0].text for row in differences.rows] == [
         "Acc", "LSR", "A", "C", "GSR", "TRR", "LGG", "LggShare", "LggRisk"
     ]  # fmt: skip
@@ -142,13 +142,13 @@ def test_tables_hold_every_difference_and_every_transition(against):
         ["all", "3", "1", "1", "1", "6"],
     ]
     both = NOW + [asked(number, benchmark="c") for number in range(3)]
-    by_dataset = against_tables(held(both, both))[1]
+    by_dataset = comparison_tables(held(both, both))[1]
     assert [row[0].text for row in by_dataset.rows] == ["all shared questions", "b", "c"]
     assert {len(row) for row in by_dataset.rows} == {len(by_dataset.heads)}
 
 
 def test_equal_runs_carry_a_mark_and_an_interval():
-    rows = {row[0].text: row for row in against_tables(held(BEFORE, BEFORE))[0].rows}
+    rows = {row[0].text: row for row in comparison_tables(held(BEFORE, BEFORE))[0].rows}
     assert rows["TRR"][4].text == "0.0"
     assert rows["TRR"][4].details[0].startswith("[−")
     assert rows["TRR"][4].details[0].endswith("]*")
@@ -162,7 +162,7 @@ def test_every_transition_leads_to_as_many_responses(against):
         (mask,) = [bits for name, _, bits in columns[facet]["options"] if name == option]
         return {place for place, bits in enumerate(columns[facet]["column"]) if bits & mask}
 
-    linked = [cell for row in against_tables(against)[-1].rows for cell in row if cell.show]
+    linked = [cell for row in comparison_tables(against)[-1].rows for cell in row if cell.show]
     assert len(linked) == 8
     for cell in linked:
         sets = [chosen(*part.split("=")) for part in cell.show.split("&")]
@@ -183,22 +183,22 @@ def test_undecided_for_another_reason_is_no_change():
 
 
 def test_every_format_tells_the_comparison(against):
-    notes, diagnosis = Notes(against=against), make_diagnosis(NOW)
-    made = page(diagnosis, NOW, notes)
+    notes, diagnosis = ReportContext(against=against), make_diagnosis(NOW)
+    made = render_page(diagnosis, NOW, notes)
     assert '<section id="against">' in made
     assert 'href="#before=reliable&amp;outcome=gap_path_deviation">1</a>' in made
-    assert '<section id="against">' not in page(diagnosis, NOW)
-    text = markdown(diagnosis, NOW, notes)
+    assert '<section id="against">' not in render_page(diagnosis, NOW)
+    text = render_markdown(diagnosis, NOW, notes)
     assert "## Against runs/base" in text
     assert "| answer decoupling | 1 | – | – | – | 1 |" in text
-    table = latex(diagnosis, notes)
+    table = render_latex(diagnosis, notes)
     assert r"TRR & 60.0 & 5 & 66.7 & 6 & $-6.7$ & {[" in table
     assert r"\label{tab:transitions}" in table
     assert table.count("{") == table.count("}")
 
 
 def test_json_holds_the_whole_comparison(against):
-    told = json.loads(diagnosis_json(make_diagnosis(NOW), Notes(against=against)))["comparison"]
+    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(against=against)))["comparison"]
     assert list(told) == [
         "against", "cautions", "only_here", "only_there", "groups", "pairs", "transitions", "changed"
     ]  # fmt: skip

@@ -17,11 +17,11 @@ from tests.diagnosis.test_diagnose import FAILS, HOLDS, case
 from eclose.core.instance import Passage
 from eclose.core.judgment import Criterion, StepJudgment, Support
 from eclose.diagnosis.diagnose import broken_link
-from eclose.diagnosis.report.context import Notes
+from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer_data import EVIDENCE_A_CHUNK, RESPONSES_A_CHUNK, make_payload, pack
-from eclose.diagnosis.report.filters import FACETS, OUTCOMES, seen
-from eclose.diagnosis.report.headline import headline
-from eclose.diagnosis.report.summary import flow
+from eclose.diagnosis.report.filters import FACETS, OUTCOMES, derive_facts
+from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.summary import flow_stages
 
 
 def unpack(block):
@@ -147,8 +147,8 @@ def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
         index, _, _ = opened(given_cases)
         diagnosis = make_diagnosis(given_cases, resamples=5)
         columns = {facet["name"]: facet for facet in index["facets"]}
-        told = headline(diagnosis, Notes())
-        lost = [part for stage in flow(diagnosis) for part in (*stage.lost, stage.kept)]
+        told = headline_items(diagnosis, ReportContext())
+        lost = [part for stage in flow_stages(diagnosis) for part in (*stage.lost, stage.kept)]
         linked = [one for one in (*told, *(part for one in told for part in one.parts), *lost) if one.show]
         assert len(linked) > 8
         for one in linked:
@@ -162,7 +162,7 @@ def test_bits_fit_into_a_browsers_integers():
 
 
 def test_every_outcome_has_a_name(cases):
-    assert all(seen(one).outcome in OUTCOMES for one in [*cases, *hostile_cases()])
+    assert all(derive_facts(one).outcome in OUTCOMES for one in [*cases, *hostile_cases()])
 
 
 def test_the_page_is_told_what_each_judge_saw():

@@ -15,18 +15,18 @@ from tests.diagnosis.report.making import MODELS, make_diagnosis, told_by_proces
 from tests.diagnosis.report.test_summary import agreeing, repeated
 from tests.diagnosis.test_diagnose import FAILS, case
 
-from eclose.diagnosis.report.context import NOT_VALIDATED, Notes
+from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.format import one_line, unbroken
-from eclose.diagnosis.report.formats import Written
-from eclose.diagnosis.report.headline import headline
-from eclose.diagnosis.report.junit import junit
+from eclose.diagnosis.report.formats import ReportFormat
+from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.junit import render_junit
 from eclose.diagnosis.report.latex import escape as latex_escape
-from eclose.diagnosis.report.latex import latex
+from eclose.diagnosis.report.latex import render_latex
 from eclose.diagnosis.report.markdown import escape as markdown_escape
-from eclose.diagnosis.report.markdown import markdown
+from eclose.diagnosis.report.markdown import render_markdown
 from eclose.diagnosis.report.plots import figures
-from eclose.diagnosis.report.to_json import diagnosis_json
-from eclose.diagnosis.report.write import write_all
+from eclose.diagnosis.report.to_json import render_json
+from eclose.diagnosis.report.write import write_report
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
 
@@ -81,7 +81,7 @@ def test_a_cell_of_a_markdown_table_holds_any_text(text):
 def test_markdown_keeps_its_tables_whatever_the_names(text):
     def shape(word):
         hostile = [hostile_case(number, word) for number in range(4)]
-        blocks = MARKDOWN.parse(markdown(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word)))
+        blocks = MARKDOWN.parse(render_markdown(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word)))
         assert not any(
             child.type in ("link_open", "image", "html_inline") for b in blocks for child in b.children or ()
         )
@@ -91,15 +91,15 @@ def test_markdown_keeps_its_tables_whatever_the_names(text):
 
 
 def test_markdown_says_what_the_page_says(diagnosis, cases):
-    text = markdown(diagnosis, cases)
+    text = render_markdown(diagnosis, cases)
     assert NOT_VALIDATED.replace(".", "\\.") in text
-    reliable = headline(diagnosis, Notes())[0]
+    reliable = headline_items(diagnosis, ReportContext())[0]
     assert f"**{unbroken(str(reliable.figure))} are reliable** (the judge's own figure, not validated)" in text
     assert f"To the judge {reliable.count} responses" in text
     assert text.index("## The metrics, by model") < text.index("## The metrics, by dataset and model")
     assert not re.search(r"\d %", text)
     assert "## Labels L, A and C together" in text
-    assert text == markdown(diagnosis, cases)
+    assert text == render_markdown(diagnosis, cases)
 
 
 _ALLOWED = re.compile(
@@ -118,14 +118,14 @@ def test_latex_has_no_command_comment_or_column_of_its_values(text):
 def test_latex_keeps_its_rows_whatever_the_names(text):
     def shape(word):
         hostile = [hostile_case(number, word) for number in range(4)]
-        made = latex(make_diagnosis(hostile, resamples=5), hostile_notes(word))
+        made = render_latex(make_diagnosis(hostile, resamples=5), hostile_notes(word))
         return [(line.count(" & "), line.endswith(r" \\")) for line in made.splitlines()]
 
     assert shape(text) == shape("harmless")
 
 
 def test_latex_has_the_papers_columns_and_balanced_braces(diagnosis):
-    text = latex(diagnosis, Notes(corrected={Metric.GAP_RATE: Estimate(0.1, Interval(0.0, 0.2))}))
+    text = render_latex(diagnosis, ReportContext(corrected={Metric.GAP_RATE: Estimate(0.1, Interval(0.0, 0.2))}))
     assert "Dataset & Model & $n$ & Acc & LSR & A & C & GSR & TRR & LGG & LggShare & LggRisk \\\\" in text
     for mark in (r"\toprule", r"\midrule", r"\bottomrule", r"\label{tab:diagnosis}", r"\emph{corrected}"):
         assert mark in text
@@ -143,7 +143,7 @@ def test_latex_has_the_papers_columns_and_balanced_braces(diagnosis):
 
 
 def test_no_table_of_the_latex_is_wider_than_the_text(diagnosis):
-    text = latex(diagnosis)
+    text = render_latex(diagnosis)
     tables = text.split(r"\begin{tabular}")
     assert len(tables) > 3
     fits = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n"
@@ -153,32 +153,32 @@ def test_no_table_of_the_latex_is_wider_than_the_text(diagnosis):
 
 def test_agreement_and_steadiness_are_told_in_every_format():
     asked = [repeated(0, A=(True, False, True)), repeated(1, A=(True, True))]
-    diagnosis, notes = make_diagnosis(asked), Notes(validation="On 40.", agreement=agreeing(4))
-    told = json.loads(diagnosis_json(diagnosis, notes))
+    diagnosis, notes = make_diagnosis(asked), ReportContext(validation="On 40.", agreement=agreeing(4))
+    told = json.loads(render_json(diagnosis, notes))
     a = next(row for row in told["agreement"] if row["label"] == "A")
     assert (a["n"], a["value"], a["misses"], a["false_alarms"]) == (40, 0.9, 4, 0)
     assert told["flips"]["A"] | {"interval": None} == {
         "responses": 2, "flipped": 1, "value": 0.5, "interval": None, "pairs": 4, "differing": 2, "pair_rate": 0.5
     }  # fmt: skip
     assert told["same_family"] == []
-    text = markdown(diagnosis, asked, notes)
+    text = render_markdown(diagnosis, asked, notes)
     assert "least about A (pursues the question)" in text
     assert "## How steady the judge is" in text
     assert "| A | pursues the question | 2 | 1 | 50.0 [" in text
-    tex = latex(diagnosis, notes)
+    tex = render_latex(diagnosis, notes)
     assert r"\label{tab:agreement}" in tex
     assert r"\label{tab:flips}" in tex
     assert not re.search(r"\d \\%", tex)
     properties = {one.get("name"): one.get("value") for one in parsed(asked, notes).findall(".//property")}
     assert properties["flips A"] == "1 of 2 responses got both answers"
     assert "least about A" in properties["validation"]
-    once = latex(make_diagnosis([case()]))
+    once = render_latex(make_diagnosis([case()]))
     assert "tab:flips" not in once
     assert "tab:agreement" not in once
 
 
 def parsed(cases, notes=None):
-    return ElementTree.fromstring(junit(cases, notes).encode())
+    return ElementTree.fromstring(render_junit(cases, notes).encode())
 
 
 def test_junit_has_a_test_for_each_response(cases, diagnosis):
@@ -214,7 +214,7 @@ def test_junit_is_xml_whatever_the_text(text):
 
 
 def test_json_holds_every_rate_with_its_interval(diagnosis):
-    told = json.loads(diagnosis_json(diagnosis, Notes(left_out=[("r", "it was not judged")])))
+    told = json.loads(render_json(diagnosis, ReportContext(left_out=[("r", "it was not judged")])))
     first = told["groups"][0]
     rate = diagnosis.overall.rates[Metric.GAP_RATE]
     assert list(first["rates"]) == [metric.value for metric in Metric]
@@ -233,7 +233,7 @@ def test_json_holds_every_rate_with_its_interval(diagnosis):
 
 
 def test_the_keys_of_the_json_stay(diagnosis):
-    told = json.loads(diagnosis_json(diagnosis))
+    told = json.loads(render_json(diagnosis))
     assert told["format"] == "eclose-diagnosis-1"
     assert list(told) == [
         "format", "title", "about", "stale", "provenance", "judges", "headline", "validation", "validated", "corrected",
@@ -253,7 +253,7 @@ def test_the_keys_of_the_json_stay(diagnosis):
 def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
     hostile = hostile_cases()
     diagnosis = make_diagnosis(hostile, resamples=5)
-    written = [write_all(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")]
+    written = [write_report(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")]
     figures = [
         f"figures/{name}.{kind}"
         for name in ("rates", "metrics", "flow", "failures", "differences")
@@ -268,15 +268,15 @@ def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
 
 def test_only_what_is_asked_for_is_written(tmp_path):
     diagnosis = make_diagnosis([case()], resamples=5)
-    assert list(write_all(diagnosis, [case()], tmp_path, formats=[Written.JSON])) == ["diagnosis.json"]
+    assert list(write_report(diagnosis, [case()], tmp_path, formats=[ReportFormat.JSON])) == ["diagnosis.json"]
     assert [path.name for path in tmp_path.iterdir()] == ["diagnosis.json"]
 
 
 def test_without_matplotlib_everything_else_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
-    written = write_all(make_diagnosis([case()], resamples=5), [case()], tmp_path)
+    written = write_report(make_diagnosis([case()], resamples=5), [case()], tmp_path)
     assert list(written) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"]
-    assert figures.figures_missing().endswith("pip install 'eclose[figures]'")
+    assert figures.explain_missing_figures().endswith("pip install 'eclose[figures]'")
 
 
 @pytest.mark.slow

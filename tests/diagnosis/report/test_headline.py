@@ -12,17 +12,17 @@ from tests.diagnosis.report.test_summary import CORRECTED
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE, Criterion
-from eclose.diagnosis.report.comparison import against_sentences, against_tables, hold_against
-from eclose.diagnosis.report.context import Notes
-from eclose.diagnosis.report.format import Reading, between, percent_span, reading
-from eclose.diagnosis.report.headline import headline
-from eclose.diagnosis.report.html import page
-from eclose.diagnosis.report.latex import latex
-from eclose.diagnosis.report.markdown import markdown
+from eclose.diagnosis.report.comparison import compare_with_base, comparison_sentences, comparison_tables
+from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.format import RateStatus, percent_between, percent_span, rate_status
+from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.latex import render_latex
+from eclose.diagnosis.report.markdown import render_markdown
 from eclose.diagnosis.report.plots.layout import difference_plot, rate_plot
-from eclose.diagnosis.report.summary import cautions
+from eclose.diagnosis.report.summary import caution_sentences
 from eclose.diagnosis.report.table import rate_cell
-from eclose.diagnosis.report.to_json import diagnosis_json
+from eclose.diagnosis.report.to_json import render_json
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
@@ -53,7 +53,7 @@ def visible(html):
 
 
 def test_the_largest_type_says_that_too_little_was_judged(found):
-    reliable, gap, unsound, undecided = headline(found, Notes())
+    reliable, gap, unsound, undecided = headline_items(found, ReportContext())
     for statement in (reliable, gap, unsound):
         assert str(statement.figure) == "too little judged"
         assert statement.lead.startswith("to tell how many ")
@@ -65,15 +65,15 @@ def test_the_largest_type_says_that_too_little_was_judged(found):
 
 
 def test_no_format_gives_the_artefact(found):
-    notes = Notes()
-    html, text = page(found, responses(56), notes), markdown(found, notes=notes)
-    for words in (visible(html), text.replace("\u00a0", " "), latex(found, notes)):
+    notes = ReportContext()
+    html, text = render_page(found, responses(56), notes), render_markdown(found, notes=notes)
+    for words in (visible(html), text.replace("\u00a0", " "), render_latex(found, notes)):
         assert "No response is in the local-global gap" not in words
         assert not re.search(r"0\.0 ?\\?,?\\?% ?\[", words)
         assert "too little judged" in words
     for words in (visible(html), text.replace("\u00a0", " ")):
         assert "between 0.0 % and 46.7 %" in words
-    told = json.loads(diagnosis_json(found, notes))
+    told = json.loads(render_json(found, notes))
     rates = told["groups"][0]["rates"]
     for name in ("TRR", "LGG", "LSR"):
         assert rates[name]["value"] is None
@@ -85,25 +85,29 @@ def test_no_format_gives_the_artefact(found):
 
 
 def test_corrected_rates_say_no_more_than_the_labels_they_rest_on(found):
-    notes = Notes(corrected=CORRECTED, validation="On 40.", validated=True)
-    for statement in headline(found, notes)[:3]:
+    notes = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
+    for statement in headline_items(found, notes)[:3]:
         assert str(statement.figure) == "too little judged"
-    assert "corrected by people" not in visible(page(found, responses(56), notes))
+    assert "corrected by people" not in visible(render_page(found, responses(56), notes))
     assert [dot.label for dot in rate_plot(found, notes).rows[0][2]][1:] == ["too little judged"] * 2
 
 
 def test_the_top_of_a_report_says_what_is_missing_and_why():
-    (caution,) = [one for one in cautions(make_diagnosis(responses(56)), Notes()) if "Too little judged" in one]
+    (caution,) = [
+        one for one in caution_sentences(make_diagnosis(responses(56)), ReportContext()) if "Too little judged" in one
+    ]
     assert caution == (
         "Too little judged: L (every step holds) has no label for 56 of 60 responses: "
         "the reply does not have the requested form (56)."
     )
-    assert not [one for one in cautions(make_diagnosis(responses(12)), Notes()) if "Too little judged" in one]
+    assert not [
+        one for one in caution_sentences(make_diagnosis(responses(12)), ReportContext()) if "Too little judged" in one
+    ]
 
 
 def test_a_few_missing_labels_give_bounds_beside_the_rate_of_the_judged():
     found = make_diagnosis(responses(6))
-    reliable, gap, unsound = headline(found, Notes())[:3]
+    reliable, gap, unsound = headline_items(found, ReportContext())[:3]
     assert str(gap.figure) == "between 36.7 % and 46.7 %"
     assert gap.detail.startswith("Of the 54 of 60 that are judged: 40.7 % [")
     assert gap.whose == "the judge's own figure, not validated"
@@ -116,32 +120,32 @@ def test_a_few_missing_labels_give_bounds_beside_the_rate_of_the_judged():
 
 def test_nothing_to_count_is_not_zero():
     undefined = make_diagnosis([case(number=number) for number in range(3)])
-    assert reading(undefined.overall.rates[Metric.GAP_RISK]) is Reading.UNDEFINED
+    assert rate_status(undefined.overall.rates[Metric.GAP_RISK]) is RateStatus.UNDEFINED
     assert rate_cell(undefined.overall, Metric.GAP_RISK).text == "–"
-    none = headline(undefined, Notes())[1]
+    none = headline_items(undefined, ReportContext())[1]
     assert none.meaning == "No response is in the local-global gap."
     assert str(none.figure).startswith("0.0 % [0.0, ")
     # All of them are sound or not known to be: zero unsound is a bound, not a finding.
-    assert str(headline(make_diagnosis(responses(6)), Notes())[2].figure) != "0.0 %"
+    assert str(headline_items(make_diagnosis(responses(6)), ReportContext())[2].figure) != "0.0 %"
 
 
 @pytest.mark.parametrize(
     ("rate", "told"),
     [
-        (Rate(0, 0), Reading.UNDEFINED),
-        (Rate(3, 10), Reading.RATE),
-        (Rate(3, 80, 20), Reading.BOUNDS),
-        (Rate(3, 79, 21), Reading.TOO_LITTLE),
-        (Rate(0, 0, 4), Reading.TOO_LITTLE),
+        (Rate(0, 0), RateStatus.UNDEFINED),
+        (Rate(3, 10), RateStatus.RATE),
+        (Rate(3, 80, 20), RateStatus.BOUNDS),
+        (Rate(3, 79, 21), RateStatus.TOO_LITTLE),
+        (Rate(0, 0, 4), RateStatus.TOO_LITTLE),
     ],
 )
 def test_the_share_without_a_label_decides_what_is_told(rate, told):
     assert MAX_UNJUDGED_SHARE == 0.2
-    assert reading(rate) is told
+    assert rate_status(rate) is told
 
 
 def test_bounds_that_round_to_one_number_are_one_number():
-    assert between(Interval(0.6381, 0.6382)) == "63.8 %"
+    assert percent_between(Interval(0.6381, 0.6382)) == "63.8 %"
     assert percent_span(Interval(0.6381, 0.6382)) == "63.8"
     assert percent_span(Interval(0.25, 0.5)) == "25.0 to 50.0"
 
@@ -150,10 +154,10 @@ def test_a_comparison_with_too_little_judged_gives_no_difference():
     import numpy as np
 
     base = [case(number=number) for number in range(60)]
-    against = hold_against(responses(56), base, "old", rng=np.random.default_rng(1), resamples=20)
-    told = [one for one in against_sentences(against) if one.startswith(("Reliability", "The local-global gap"))]
+    against = compare_with_base(responses(56), base, "old", rng=np.random.default_rng(1), resamples=20)
+    told = [one for one in comparison_sentences(against) if one.startswith(("Reliability", "The local-global gap"))]
     assert all("too little judged to compare; the difference lies between" in one for one in told)
-    rows = {row[0].text: row for row in against_tables(against)[0].rows}
+    rows = {row[0].text: row for row in comparison_tables(against)[0].rows}
     assert [cell.text for cell in rows["LGG"][2:5]] == ["–", "0.0", "too little judged"]
     labels = {letter: dot.label for letter, _, dot in difference_plot(against.comparison).rows}
     assert labels["LGG"] == "too little judged"
@@ -170,6 +174,6 @@ def test_shares_of_the_gap_have_wilson_intervals_beside_the_clustered_ones():
     assert "W [35.2, 64.8]" in cell.details
     assert "W [35.2, 64.8]" in rate_cell(found.overall, Metric.GAP_RISK).details
     assert not any(line.startswith("W") for line in rate_cell(found.overall, Metric.GAP_RATE).details)
-    assert latex(found).count("W [35.2, 64.8]") == 4  # two rates, for the group and for all
-    rates = json.loads(diagnosis_json(found))["groups"][0]["rates"]
+    assert render_latex(found).count("W [35.2, 64.8]") == 4  # two rates, for the group and for all
+    rates = json.loads(render_json(found))["groups"][0]["rates"]
     assert [round(end, 3) for end in rates["LggShare"]["wilson"]] == [0.352, 0.648]

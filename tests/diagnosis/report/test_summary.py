@@ -12,21 +12,21 @@ from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.judgment import Criterion
 from eclose.core.response import Source
-from eclose.diagnosis.report.context import NOT_VALIDATED, Notes
+from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.format import unbroken
-from eclose.diagnosis.report.headline import headline
-from eclose.diagnosis.report.markdown import markdown
+from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.markdown import render_markdown
 from eclose.diagnosis.report.plots.layout import flow_rows, rate_plot
 from eclose.diagnosis.report.summary import (
     agreement_sentences,
-    cautions,
+    caution_sentences,
     evidence_rates,
     evidence_sentences,
     flip_sentences,
-    flow,
+    flow_stages,
 )
 from eclose.diagnosis.report.table import Cell, all_tables, flips_table, levels, metrics_tables
-from eclose.metrics.judge_agreement import Compared, validation_report
+from eclose.metrics.judge_agreement import ValidationCase, validate_judge
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
 
@@ -52,7 +52,7 @@ def mixed():
 
 
 def test_the_headline_counts_what_was_planted(mixed):
-    told = {one.kind: one for one in headline(mixed, Notes())}
+    told = {one.kind: one for one in headline_items(mixed, ReportContext())}
     assert {kind: one.count for kind, one in told.items()} == {"reliable": 2, "gap": 5, "unsound": 1, "undecided": 1}
     assert {part.kind: part.count for part in told["gap"].parts} == {
         "path_deviation": 1, "incomplete_reasoning": 1, "answer_decoupling": 1, "closure_failure": 1, "undetermined": 1
@@ -68,14 +68,14 @@ def test_the_headline_counts_what_was_planted(mixed):
 
 def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
     for found in (mixed, diagnosis):
-        stages = flow(found)
+        stages = flow_stages(found)
         assert stages[0].total == found.overall.responses
         for stage, following in itertools.pairwise(stages):
             assert stage.kept.count == following.total
         for stage in stages:
             assert stage.kept.count + sum(part.count for part in stage.lost) == stage.total
         assert stages[-1].kept.count == found.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
-    names = [{part.kind: part.count for part in stage.lost} for stage in flow(mixed)]
+    names = [{part.kind: part.count for part in stage.lost} for stage in flow_stages(mixed)]
     assert names == [
         {"unsound": 1},
         {"path_deviation": 1, "undetermined": 1},
@@ -84,14 +84,14 @@ def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
 
 
 def test_bars_of_the_flow_fill_what_they_come_from(diagnosis):
-    rows = flow_rows(flow(diagnosis))
+    rows = flow_rows(flow_stages(diagnosis))
     assert rows[0].reach == 100
     for row in rows:
         assert row.kept.width + sum(part.width for part in row.lost) == pytest.approx(row.reach, abs=0.01)
 
 
 def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
-    plot = rate_plot(diagnosis, Notes())
+    plot = rate_plot(diagnosis, ReportContext())
     assert len(plot.rows) == len(diagnosis.groups) + len(diagnosis.by_model) + len(diagnosis.by_dataset)
     for _, _, dots in plot.rows:
         for dot in dots:
@@ -112,14 +112,14 @@ def test_evidence_is_told_first_and_apart(mixed):
 
 
 def test_a_judge_nobody_checked_is_called_that():
-    assert Notes().trust.startswith(NOT_VALIDATED)
-    assert Notes(validation="91 % agreement on 100 responses").trust == "91 % agreement on 100 responses"
+    assert ReportContext().trust.startswith(NOT_VALIDATED)
+    assert ReportContext(validation="91 % agreement on 100 responses").trust == "91 % agreement on 100 responses"
 
 
 def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
-    told = cautions(
+    told = caution_sentences(
         make_diagnosis([case(correct=False)]),
-        Notes(left_out=[("r9", "it was not judged"), ("r8", "it was not judged")]),
+        ReportContext(left_out=[("r9", "it was not judged"), ("r8", "it was not judged")]),
     )
     assert "Fewer than 20 questions" in told[0]
     assert told[1] == "2 responses left out: it was not judged."
@@ -127,8 +127,8 @@ def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
 
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
-    notes = Notes(corrected=CORRECTED, validation="On 40.", validated=True)
-    _reliable, gap, unsound, _ = headline(mixed, notes)
+    notes = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
+    _reliable, gap, unsound, _ = headline_items(mixed, notes)
     # One of nine is not judged: 8/9 of the corrected rate, and 1/9 more.
     assert str(gap.figure) == "between 44.4 % and 55.6 % [22.2, 77.8]"
     assert gap.whose == "corrected by people's labels"
@@ -147,23 +147,23 @@ def test_the_headline_is_corrected_as_a_whole_or_not_at_all(mixed):
     """The judge's own parts beside a corrected whole do not add up."""
     for missing in CORRECTED:
         some = {metric: estimate for metric, estimate in CORRECTED.items() if metric is not missing}
-        told = headline(mixed, Notes(corrected=some, validation="On 40.", validated=True))[:3]
+        told = headline_items(mixed, ReportContext(corrected=some, validation="On 40.", validated=True))[:3]
         assert {(one.whose, one.beside) for one in told} == {("the judge's own figure, not corrected", "")}
 
 
 def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
     """The corrected total in the place of the judge's own exceeded both of its parts."""
     rows = evidence_rates(mixed)
-    own = headline(mixed, Notes())[0]
+    own = headline_items(mixed, ReportContext())[0]
     assert rows[-1][2] == str(own.figure)
-    page = markdown(mixed, notes=Notes(corrected=CORRECTED, validation="On 40.", validated=True))
+    page = render_markdown(mixed, notes=ReportContext(corrected=CORRECTED, validation="On 40.", validated=True))
     evidence = page[page.index("First: is the evidence enough") : page.index("Then: of")]
     assert "the judge's own figures, not corrected" in evidence
     assert "All together (9 responses): reliable **between 22.2" in evidence.replace("\u00a0", " ")
 
 
 def test_without_a_validation_every_figure_is_called_the_judges_own(mixed):
-    told = headline(mixed, Notes())[:3]
+    told = headline_items(mixed, ReportContext())[:3]
     assert {one.whose for one in told} == {"the judge's own figure, not validated"}
     assert [one.beside for one in told] == ["", "", ""]
 
@@ -172,37 +172,37 @@ def test_models_come_before_datasets_and_pairs(diagnosis, mixed):
     assert [(name, len(groups)) for name, groups in levels(diagnosis)] == [
         ("by model", 4), ("by dataset", 3), ("by dataset and model", 12)
     ]  # fmt: skip
-    assert [name for name, _ in rate_plot(diagnosis, Notes()).sections] == [
+    assert [name for name, _ in rate_plot(diagnosis, ReportContext()).sections] == [
         "", "by model", "by dataset", "by dataset and model"
     ]  # fmt: skip
-    tables = metrics_tables(diagnosis, Notes())
+    tables = metrics_tables(diagnosis, ReportContext())
     assert [table.key for table in tables] == ["metrics", "metrics-by-dataset", "metrics-by-dataset-and-model"]
     assert [row[0].text for row in tables[0].rows if row[1].text][1:] == sorted(MODELS)
     # One dataset and one model: there is nothing to hold against anything.
     assert [name for name, _ in levels(mixed)] == ["by dataset and model"]
-    assert [name for name, _ in rate_plot(mixed, Notes()).sections] == [""]
+    assert [name for name, _ in rate_plot(mixed, ReportContext()).sections] == [""]
 
 
 def agreeing(wrong, number=40):
     """A judge against people who see a gap in ``wrong`` answers more than it does."""
     good, missed = case().verdict, replace(case().verdict, aligned=False)
-    compared = [Compared(f"q{n}", "b", good, missed if n < wrong else good) for n in range(number)]
-    return tuple(validation_report(compared, rng=np.random.default_rng(1), resamples=50).overall.rows.values())
+    compared = [ValidationCase(f"q{n}", "b", good, missed if n < wrong else good) for n in range(number)]
+    return tuple(validate_judge(compared, rng=np.random.default_rng(1), resamples=50).overall.rows.values())
 
 
 def test_how_far_the_judge_agrees_with_people_is_told_by_label():
-    least, each = agreement_sentences(Notes(agreement=agreeing(4)))
+    least, each = agreement_sentences(ReportContext(agreement=agreeing(4)))
     assert least.startswith("It agrees with them least about A (pursues the question): 90.0 % [")
     assert least.endswith("] of 40 responses.")
     assert each.startswith("Agreement by label: L 100.0 % [9")
     # A judge that was always right may still err: the interval does not end where it begins.
     assert each.count(", 100.0]") == 4
-    table = {table.key: table for table in all_tables(make_diagnosis([case()]), Notes(agreement=agreeing(4)))}
+    table = {table.key: table for table in all_tables(make_diagnosis([case()]), ReportContext(agreement=agreeing(4)))}
     rows = {row[0].text: [cell.text for cell in row] for row in table["agreement"].rows}
     assert rows["A"][1:6] == ["pursues the question", "40", "90.0", "4", "0"]
     assert rows["TRR"][1] == "reliability"
-    assert agreement_sentences(Notes()) == ()
-    assert "agreement" not in {table.key for table in all_tables(make_diagnosis([case()]), Notes())}
+    assert agreement_sentences(ReportContext()) == ()
+    assert "agreement" not in {table.key for table in all_tables(make_diagnosis([case()]), ReportContext())}
 
 
 def repeated(number, **votes):
@@ -230,9 +230,9 @@ def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
 def test_a_judge_of_the_models_own_family_is_a_caution():
     own = replace(case(), response=replace(case().response, source=Source("qwen/qwen3-8b")))
     own = replace(own, judgment=replace(own.judgment, judge="openai/qwen2.5-72b"))
-    told = cautions(make_diagnosis([own]), Notes())
+    told = caution_sentences(make_diagnosis([own]), ReportContext())
     assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in one for one in told)
-    assert not any("family" in one for one in cautions(make_diagnosis([case()]), Notes()))
+    assert not any("family" in one for one in caution_sentences(make_diagnosis([case()]), ReportContext()))
 
 
 def test_no_number_is_parted_from_its_unit():
@@ -241,7 +241,7 @@ def test_no_number_is_parted_from_its_unit():
 
 
 def test_tables_hold_every_metric_and_every_count(mixed):
-    tables = {table.key: table for table in all_tables(mixed, Notes())}
+    tables = {table.key: table for table in all_tables(mixed, ReportContext())}
     assert tables["metrics"].heads == (
         "group", "responses", "Acc", "LSR", "A", "C", "GSR", "TRR", "LGG", "LggShare", "LggRisk"
     )  # fmt: skip

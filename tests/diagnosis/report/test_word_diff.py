@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.diagnosis.report.word_diff import Mark, added, counterparts, diff_words, is_changed, likeness, unmarked
+from eclose.diagnosis.report.word_diff import (
+    DiffMark,
+    diff_words,
+    is_changed,
+    mark_new,
+    mark_same,
+    match_counterparts,
+    word_overlap,
+)
 
-MARKS = {Mark.SAME: "{}", Mark.OLD: "[-{}-]", Mark.NEW: "{{+{}+}}"}
+MARKS = {DiffMark.SAME: "{}", DiffMark.OLD: "[-{}-]", DiffMark.NEW: "{{+{}+}}"}
 
 
 def marked(old, new):
@@ -54,8 +62,8 @@ TEXTS = st.lists(st.sampled_from([*"ab é.-'", "word", "Wörter", "\n", "東", "
 @given(TEXTS, TEXTS)
 def test_both_texts_are_in_the_difference(old, new):
     pieces = diff_words(old, new)
-    assert "".join(piece.text for piece in pieces if piece.mark is not Mark.NEW) == old
-    assert "".join(piece.text for piece in pieces if piece.mark is not Mark.OLD) == new
+    assert "".join(piece.text for piece in pieces if piece.mark is not DiffMark.NEW) == old
+    assert "".join(piece.text for piece in pieces if piece.mark is not DiffMark.OLD) == new
     assert all(piece.text for piece in pieces)
     assert is_changed(pieces) is (old != new)
     # No two neighbours of one kind.
@@ -66,19 +74,19 @@ def test_a_long_text_with_two_changes_far_apart_is_compared_quickly_and_well():
     text = " ".join(f"the word {number} of it" for number in range(1_000))
     changed = text.replace("word 10 ", "name 10 ").replace("word 990 ", "name 990 ")
     pieces = diff_words(text, changed)
-    assert [piece.text for piece in pieces if piece.mark is Mark.OLD] == ["word", "word"]
+    assert [piece.text for piece in pieces if piece.mark is DiffMark.OLD] == ["word", "word"]
 
 
 def test_texts_that_are_not_compared():
-    assert [piece.mark for piece in unmarked("x")] == [Mark.SAME]
-    assert [piece.mark for piece in added("x")] == [Mark.NEW]
-    assert unmarked("") == added("") == ()
+    assert [piece.mark for piece in mark_same("x")] == [DiffMark.SAME]
+    assert [piece.mark for piece in mark_new("x")] == [DiffMark.NEW]
+    assert mark_same("") == mark_new("") == ()
 
 
 def test_likeness_counts_shared_words():
-    assert likeness("born in Arica", "Born in Lima") == 4 / 6
-    assert likeness("a", "b") == likeness("", "") == 0
-    assert likeness("a a b", "a a b") == 1
+    assert word_overlap("born in Arica", "Born in Lima") == 4 / 6
+    assert word_overlap("a", "b") == word_overlap("", "") == 0
+    assert word_overlap("a a b", "a a b") == 1
 
 
 @pytest.mark.parametrize(
@@ -100,7 +108,7 @@ def test_likeness_counts_shared_words():
     ],
 )
 def test_counterparts(old, new, wanted):
-    found = counterparts(old, new)
+    found = match_counterparts(old, new)
     if wanted == [0, None]:
         assert sorted(found, key=str) == [0, None]
     else:

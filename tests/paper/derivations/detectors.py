@@ -7,7 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from eclose.stats.ranking import Scored, recall_at_retention
+from eclose.stats.ranking import ScoredResponses, recall_at_retention
 
 from ..printed import Cell, Derivation, Resolver, Span, cell, consistent, derived, number, percent, statements
 from .diagnosis import CLASSES, group_size
@@ -28,7 +28,7 @@ def gap_recall(detector: str) -> float:
     failing = np.repeat([0.2, 0.8], [sum(flagged), sum(sizes) - sum(flagged)])
     passing = np.repeat([0.2, 0.8], [reliable // 20, reliable - reliable // 20])
     failed = np.repeat([True, False], [len(failing), len(passing)])
-    return percent(recall_at_retention(Scored(np.concatenate([failing, passing]), failed, ~failed)))
+    return percent(recall_at_retention(ScoredResponses(np.concatenate([failing, passing]), failed, ~failed)))
 
 
 def gap_mean(table: str, column: str) -> Span:

@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.metrics.rates import Composition, Metric, composition, rates
+from eclose.metrics.rates import Composition, Metric, compute_rates, count_composition
 from eclose.stats.rates import Rate
 
 from ..printed import Cell, Derivation, Resolver, derived, percent, said, statements, whole
@@ -61,12 +61,12 @@ def responses() -> list[Verdict]:
 
 @cache
 def diagnosed() -> dict[Metric, Rate]:
-    return rates(responses())
+    return compute_rates(responses())
 
 
 @cache
 def composed() -> Composition:
-    return composition(responses())
+    return count_composition(responses())
 
 
 def value(metric: Metric) -> float:

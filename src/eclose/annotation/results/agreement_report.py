@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.annotation.forms import Kind
-from eclose.annotation.results.adjudication_report import Adjudication, adjudication_of, screening_adjudication_of
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.results.adjudication_report import (
+    AdjudicationCounts,
+    count_adjudication,
+    count_screening_adjudication,
+)
 from eclose.metrics.agreement import (
     AgreementRow,
-    JudgedBySeveral,
-    ScreenedBySeveral,
+    AnnotatedResponse,
+    ScreenedQuestion,
     ScreeningAgreement,
-    agreement_report,
-    screening_report,
+    measure_agreement,
+    measure_screening,
 )
 from eclose.metrics.summary import UNKNOWN
 
@@ -43,7 +47,7 @@ class ResponseAgreement:
     people: int
     """The most who judged one response."""
     rows: tuple[AgreementRow, ...]
-    adjudication: Adjudication
+    adjudication: AdjudicationCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,11 @@ class QuestionAgreement:
     people: int
     overall: ScreeningAgreement
     datasets: Mapping[str, ScreeningAgreement]
-    adjudication: Adjudication
+    adjudication: AdjudicationCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AgreementReport:
     """All of it."""
 
     seed: int
@@ -69,9 +73,9 @@ class Report:
     screening: QuestionAgreement | None
 
 
-def report(told: Told, *, seed: int = 42, resamples: int = 2_000) -> Report:
+def report_agreement(told: Told, *, seed: int = 42, resamples: int = 2_000) -> AgreementReport:
     """Count everything; the same seed gives the same intervals."""
-    return Report(
+    return AgreementReport(
         seed,
         resamples,
         _responses(told, seed, resamples) if told.responses else None,
@@ -81,7 +85,7 @@ def report(told: Told, *, seed: int = 42, resamples: int = 2_000) -> Report:
 
 def _responses(told: Told, seed: int, resamples: int) -> ResponseAgreement:
     cases = [
-        JudgedBySeveral(one.question_id, one.first, one.kind is Kind.RESPONSE)
+        AnnotatedResponse(one.question_id, one.first, one.kind is TaskKind.RESPONSE)
         for one in told.responses
         if len(one.said) > 1
     ]
@@ -90,32 +94,32 @@ def _responses(told: Told, seed: int, resamples: int) -> ResponseAgreement:
         len(cases),
         len({case.question_id for case in cases}),
         max((len(case.judgments) for case in cases), default=0),
-        tuple(agreement_report(cases, rng=np.random.default_rng(seed), resamples=resamples)),
-        adjudication_of(told.responses),
+        tuple(measure_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
+        count_adjudication(told.responses),
     )
 
 
 def _screening(told: Told, seed: int, resamples: int) -> QuestionAgreement:
-    cases = [ScreenedBySeveral(one.benchmark or UNKNOWN, one.first) for one in told.questions if len(one.said) > 1]
-    found = screening_report(cases, rng=np.random.default_rng(seed), resamples=resamples)
+    cases = [ScreenedQuestion(one.benchmark or UNKNOWN, one.first) for one in told.questions if len(one.said) > 1]
+    found = measure_screening(cases, rng=np.random.default_rng(seed), resamples=resamples)
     return QuestionAgreement(
         len(told.questions),
         len(cases),
         max((len(case.screenings) for case in cases), default=0),
         found.overall,
         found.datasets,
-        screening_adjudication_of(told.questions),
+        count_screening_adjudication(told.questions),
     )
 
 
-def undefined(row: AgreementRow) -> str | None:
+def undefined_reason(row: AgreementRow) -> str | None:
     """Why there is no alpha; None where there is one."""
     if row.alpha.value is not None:
         return None
     return UNANIMOUS if row.n else NOTHING
 
 
-def plain(found: Report) -> dict[str, Any]:
+def to_json(found: AgreementReport) -> dict[str, Any]:
     """As JSON: what is undefined is null, with the reason beside it."""
     told: dict[str, Any] = {"settings": {"seed": found.seed, "resamples": found.resamples}}
     if (one := found.responses) is not None:
@@ -139,7 +143,7 @@ def plain(found: Report) -> dict[str, Any]:
     return told
 
 
-def _plain_adjudication(found: Adjudication) -> dict[str, Any]:
+def _plain_adjudication(found: AdjudicationCounts) -> dict[str, Any]:
     return {**asdict(found), "waiting": found.waiting}
 
 
@@ -157,7 +161,7 @@ def _plain_row(row: AgreementRow) -> dict[str, Any]:
         "n": row.n,
         "majority": row.majority,
         "raw": estimate(row.raw),
-        "alpha": {**estimate(row.alpha), "undefined": undefined(row)},
+        "alpha": {**estimate(row.alpha), "undefined": undefined_reason(row)},
         "specific": row.specific,
         "ac1": row.ac1,
     }

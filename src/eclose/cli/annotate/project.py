@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.benchmarks.layouts import Format
+from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.annotate import results
 from eclose.cli.shared.output import plural, print_table, say
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.assignment.assign import Spread
+    from eclose.annotation.assignment.assign import CountRange
     from eclose.annotation.dashboard import PersonRow
-    from eclose.annotation.setup import Begun, Crew
+    from eclose.annotation.setup import Crew, ProjectStart
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -79,7 +79,7 @@ def init(
     database: Annotated[
         str | None, typer.Option(metavar="URL", help="A PostgreSQL database for many people; else a file.")
     ] = None,
-    layout: Annotated[Format, typer.Option("--format", help="The layout of the records.")] = Format.AUTO,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
     port: Port = PORT,
     public_url: PublicUrl = None,
 ) -> None:
@@ -88,15 +88,15 @@ def init(
     Prints one link for each person, with which they choose a password. Work begins with: eclose annotate serve
     """
     from eclose.annotation import setup
-    from eclose.annotation.project import Settings, create
-    from eclose.annotation.web.serve import address
+    from eclose.annotation.project import ProjectSettings, create_project
+    from eclose.annotation.web.serve import server_url
 
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is None:
-        fill = _responses(responses, folder, instances, layout)
+        add_material = _responses(responses, folder, instances, layout)
     else:
-        fill, crew = _audited(audit, responses, crew)
-    settings = Settings(
+        add_material, crew = _audited(audit, responses, crew)
+    settings = ProjectSettings(
         name or folder.resolve().name,
         seed,
         hide_evidence=hide_evidence,
@@ -105,20 +105,22 @@ def init(
     )
 
     def begin(connection: Connection) -> None:
-        say(f"{folder}: {fill(connection)}")
-        _say_begun(setup.take_on(connection, settings, crew), folder, address(public_url, port))
+        say(f"{folder}: {add_material(connection)}")
+        _say_begun(setup.invite_and_assign(connection, settings, crew), folder, server_url(public_url, port))
 
-    create(folder, settings, database, begin).close()
+    create_project(folder, settings, database, begin).close()
 
 
-def _responses(given: Path | None, folder: Path, instances: Path | None, layout: Format) -> Callable[[Connection], str]:
+def _responses(
+    given: Path | None, folder: Path, instances: Path | None, layout: RecordLayout
+) -> Callable[[Connection], str]:
     """What puts responses in, and says how many."""
-    from eclose.annotation.setup import fill
+    from eclose.annotation.setup import add_material
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.errors import SettingError
     from eclose.judging.inputs import find_sources
-    from eclose.store.records.jsonl import read
+    from eclose.store.records.jsonl import read_records
 
     if given is None:
         raise SettingError(
@@ -127,7 +129,9 @@ def _responses(given: Path | None, folder: Path, instances: Path | None, layout:
     sources = find_sources(given, folder / "material", instances, layout)
 
     def put(connection: Connection) -> str:
-        counts = fill(connection, read(sources.instances, Instance), read(sources.responses, Response))
+        counts = add_material(
+            connection, read_records(sources.instances, Instance), read_records(sources.responses, Response)
+        )
         return f"{plural(counts[0], 'question')}, {plural(counts[1], 'response')}"
 
     return put
@@ -137,8 +141,8 @@ def _audited(audit: Path, responses: Path | None, crew: Crew) -> tuple[Callable[
     """What puts the families of an audit in, and who looks at them."""
     from dataclasses import replace
 
-    from eclose.annotation.forms import Kind
-    from eclose.annotation.setup import fill_with_families
+    from eclose.annotation.forms import TaskKind
+    from eclose.annotation.setup import add_family_material
     from eclose.construction.audit.sample import read_key
     from eclose.errors import SettingError
 
@@ -150,10 +154,10 @@ def _audited(audit: Path, responses: Path | None, crew: Crew) -> tuple[Callable[
         raise SettingError(f"--annotators: this sample has forms for {asked}, and {len(crew.annotators)} are named.")
 
     def put(connection: Connection) -> str:
-        count = fill_with_families(connection, ((item.forms, item.shown) for item in key.items))
+        count = add_family_material(connection, ((item.forms, item.shown) for item in key.items))
         return plural(count, "family", "families")
 
-    return put, replace(crew, kind=Kind.FAMILY)
+    return put, replace(crew, kind=TaskKind.FAMILY)
 
 
 @app.command()
@@ -175,13 +179,13 @@ def assign(
     """
     from eclose.annotation import setup
     from eclose.annotation.project import open_project
-    from eclose.annotation.web.serve import address
+    from eclose.annotation.web.serve import server_url
 
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
     project = open_project(folder)
     with project.writing() as connection:
-        _say_begun(setup.take_on(connection, project.settings, crew), folder, address(public_url, port))
-    project.note_head()
+        _say_begun(setup.invite_and_assign(connection, project.settings, crew), folder, server_url(public_url, port))
+    project.record_head()
     project.close()
 
 
@@ -196,27 +200,27 @@ def invite(
 ) -> None:
     """A new link for somebody: another lead or adjudicator, or one who lost their password."""
     from eclose.annotation.project import open_project
-    from eclose.annotation.setup import invite_anew
-    from eclose.annotation.web.serve import address
+    from eclose.annotation import setup
+    from eclose.annotation.web.serve import server_url
 
     project = open_project(folder)
     with project.writing() as connection:
-        taken = invite_anew(connection, name, role or None)
-    project.note_head()
+        taken = setup.invite(connection, name, role or None)
+    project.record_head()
     project.close()
-    say(f"{taken.person.name} ({taken.person.role}): {address(public_url, port)}/invitation/{taken.token}")
+    say(f"{taken.person.name} ({taken.person.role}): {server_url(public_url, port)}/invitation/{taken.token}")
 
 
 @app.command()
 def serve(folder: Folder, *, port: Port = PORT, public_url: PublicUrl = None) -> None:
     """Answer on this machine until stopped with Ctrl+C. Others reach it through a proxy that speaks TLS."""
     from eclose.annotation.project import open_project
-    from eclose.annotation.web.dependencies import House
+    from eclose.annotation.web.dependencies import ServerState
     from eclose.annotation.web.serve import serve as serve_house
 
     project = open_project(folder)
     try:
-        serve_house(House(project), port=port, public_url=public_url, ready=lambda url: say(f"{folder}: {url}"))
+        serve_house(ServerState(project), port=port, public_url=public_url, ready=lambda url: say(f"{folder}: {url}"))
     finally:
         project.close()
 
@@ -226,13 +230,13 @@ def status(folder: Folder) -> None:
     """Who is how far, and what waits. Never a label."""
     from eclose.annotation import dashboard
     from eclose.annotation.project import open_project
-    from eclose.annotation.reopening import requests
+    from eclose.annotation.reopening import list_requests
 
     project = open_project(folder)
     with project.reading() as connection:
-        people, queues, asked = dashboard.people(connection), dashboard.queues(connection), requests(connection)
+        people, queues, asked = dashboard.read_people(connection), dashboard.read_queues(connection), list_requests(connection)
     project.close()
-    rows = [[one.name, one.role, _joined(one), f"{one.done:,}", f"{one.total:,}"] for one in people]
+    rows = [[one.name, one.role, _joined(one), f"{one.finished:,}", f"{one.total:,}"] for one in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)
     if queues:
         typer.echo()
@@ -250,8 +254,8 @@ def verify_audit(folder: Folder) -> None:
 
     project = open_project(folder)
     with project.reading() as connection:
-        problems = list(audit_log.problems(connection, project.head))
-        count = audit_log.last(connection).seq
+        problems = list(audit_log.verify_log(connection, project.head))
+        count = audit_log.last_event(connection).seq
     project.close()
     for problem in problems:
         say(f"{folder}: {problem}")
@@ -270,7 +274,7 @@ def _crew(
     *,
     short: bool,
 ) -> Crew:
-    from eclose.annotation.forms import Kind
+    from eclose.annotation.forms import TaskKind
     from eclose.annotation.setup import Crew
 
     return Crew(
@@ -280,7 +284,7 @@ def _crew(
         screening_adjudicators=_names(screening_adjudicators),
         leads=_names(lead),
         per_response=per_response,
-        kind=Kind.SHORT if short else Kind.RESPONSE,
+        kind=TaskKind.SHORT if short else TaskKind.RESPONSE,
     )
 
 
@@ -288,21 +292,21 @@ def _names(given: str) -> list[str]:
     return [name for part in given.split(",") if (name := part.strip())]
 
 
-def _say_begun(begun: Begun, folder: Path, where: str) -> None:
+def _say_begun(begun: ProjectStart, folder: Path, where: str) -> None:
     for kind, made in begun.assignments:
         found = made.summary()
         each, shared = _spread(found.load_spread), _spread(found.group_spread)
         say(f"{kind}: {plural(len(made.tasks), 'task')}, {each} for each of {len(made.annotators)}")
         if 1 < made.per_response < len(made.annotators):
             say(f"  every {made.per_response} of them share {shared}")
-    if begun.taken:
+    if begun.invitees:
         say("Links with which people choose a password, each good for one use within 7 days:")
-    for one in begun.taken:
+    for one in begun.invitees:
         say(f"  {one.person.name} ({one.person.role}): {where}/invitation/{one.token}")
     say(f"Then: eclose annotate serve {folder}")
 
 
-def _spread(found: Spread) -> str:
+def _spread(found: CountRange) -> str:
     return f"{found.least:,}" if found.least == found.most else f"{found.least:,} to {found.most:,}"
 
 

@@ -1,4 +1,4 @@
-"""``eclose annotate agree``, ``export`` and ``import``: what came of annotation."""
+"""``eclose annotate agree``, ``export_annotations`` and ``import``: what came of annotation."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, Format
+from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, ExportFormat
 from eclose.cli.shared.output import plural, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eclose.annotation.results.agreement_report import Report
+    from eclose.annotation.results.agreement_report import AgreementReport
     from eclose.annotation.results.annotations import Told
-    from eclose.annotation.results.export import Exported
-    from eclose.annotation.results.tables import Table
+    from eclose.annotation.results.export import ExportResult
+    from eclose.annotation.results.tables import AgreementTable
     from eclose.protocol.auditing import Form
 
 Seed = Annotated[int, typer.Option(min=0, help="For the intervals.")]
@@ -26,7 +26,7 @@ Judge = Annotated[str, typer.Option(help="The judge that the settled judgments a
 
 
 Layouts = Annotated[
-    list[Format] | None,
+    list[ExportFormat] | None,
     typer.Option("--format", help="May be given several times.  [default: jsonl]", show_default=False),
 ]
 
@@ -54,15 +54,15 @@ def agree(
     specific  agreement on the majority and on the minority label
     AC1       Gwet's, where nearly all labels are alike; always in --json
     """
-    from eclose.annotation.results.agreement_report import plain, report
-    from eclose.annotation.results.tables import tables
+    from eclose.annotation.results.agreement_report import report_agreement, to_json
+    from eclose.annotation.results.tables import build_tables
 
-    found = report(_told(project), seed=seed, resamples=resamples)
-    made = tables(found)
+    found = report_agreement(_told(project), seed=seed, resamples=resamples)
+    made = build_tables(found)
     if out is not None:
         _write(out, found, made)
     if as_json:
-        typer.echo(json.dumps(plain(found), allow_nan=False))
+        typer.echo(json.dumps(to_json(found), allow_nan=False))
         return
     for number, table in enumerate(made):
         if number:
@@ -93,9 +93,9 @@ def _told(place: Path) -> Told:
         project.close()
 
 
-def _write(out: Path, found: Report, made: Sequence[Table]) -> None:
+def _write(out: Path, found: AgreementReport, made: Sequence[AgreementTable]) -> None:
     from eclose.annotation.results.agreement_formats import latex, markdown
-    from eclose.annotation.results.agreement_report import plain
+    from eclose.annotation.results.agreement_report import to_json
     from eclose.errors import SettingError
     from eclose.store.records.atomic import AtomicFile
 
@@ -103,7 +103,7 @@ def _write(out: Path, found: Report, made: Sequence[Table]) -> None:
         raise SettingError(f"{out}: let its name end in .json, .md or .tex.")
     texts = {".md": markdown, ".tex": latex}
     text = (
-        texts[out.suffix](made) if out.suffix in texts else json.dumps(plain(found), indent=1, allow_nan=False) + "\n"
+        texts[out.suffix](made) if out.suffix in texts else json.dumps(to_json(found), indent=1, allow_nan=False) + "\n"
     )
     with AtomicFile(out) as file:
         file.write(text.encode())
@@ -138,10 +138,10 @@ def export(
     With csv or parquet, the same as flat tables: labels, annotations, steps, screening. In csv no text is a formula.
     A folder that holds other labels is never overwritten.
     """
-    from eclose.annotation.audit_log import append
-    from eclose.annotation.family_audit import filled_forms
-    from eclose.annotation.project import LEAD, guidelines, open_project
-    from eclose.annotation.results.export import export as write_export
+    from eclose.annotation.audit_log import append_event
+    from eclose.annotation.family_audit import read_filled_forms
+    from eclose.annotation.project import LEAD, guideline_hashes, open_project
+    from eclose.annotation.results.export import export_annotations as write_export
     from eclose.annotation.results.label_studio import WARNING
     from eclose.annotation.results.project_annotations import material, told
 
@@ -149,7 +149,7 @@ def export(
     try:
         with opened.reading() as connection:
             said, shown = told(connection, names=names), material(connection)
-            audited = filled_forms(connection)
+            audited = read_filled_forms(connection)
         if audited:
             _write_forms(out, audited)
             return
@@ -157,17 +157,19 @@ def export(
             said,
             out,
             stage="annotate export",
-            settings={"project": opened.settings.name, "names": names, "guidelines": guidelines()},
+            settings={"project": opened.settings.name, "names": names, "guidelines": guideline_hashes()},
             material=shown,
             judge=judge,
-            formats=layouts or [Format.JSONL],
+            formats=layouts or [ExportFormat.JSONL],
             for_label_studio=label_studio,
         )
         if not done.again:
             # Whoever has the files knows who said what of which model: that is for the log.
             with opened.writing() as connection:
-                append(connection, LEAD, "exported", detail={"files": dict(done.manifest.outputs), "names": names})
-            opened.note_head()
+                append_event(
+                    connection, LEAD, "exported", detail={"files": dict(done.manifest.outputs), "names": names}
+                )
+            opened.record_head()
     finally:
         opened.close()
     _say_exported(out, done)
@@ -189,7 +191,7 @@ def _write_forms(out: Path, audited: Mapping[int, Sequence[Form]]) -> None:
     say("Then: eclose families audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
 
 
-def _say_exported(out: Path, done: Exported) -> None:
+def _say_exported(out: Path, done: ExportResult) -> None:
     for noun, counts in done.manifest.funnel.items():
         left = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(counts.rejected.items()))
         still = f", {counts.received - counts.accepted:,} open ({left})" if left else ""
@@ -236,21 +238,21 @@ def import_labels(
     Writes the files that export writes; annotations.jsonl of an export comes back as it was. Rows that cannot be used
     are told all at once, and nothing is written.
     """
-    from eclose.annotation.results.export import export as write_export
-    from eclose.annotation.results.import_labels import read_labels, read_material
-    from eclose.store.runs.manifest import file_hashes
+    from eclose.annotation.results.export import export_annotations as write_export
+    from eclose.annotation.results.import_labels import read_labels, read_run_material
+    from eclose.store.runs.manifest import hash_files
 
-    shown = None if run is None else read_material(run)
+    shown = None if run is None else read_run_material(run)
     found = read_labels(files, columns=_columns(column or []), run=shown, per_response=per_response)
     done = write_export(
         found.told,
         out,
         stage="annotate import",
         settings={"columns": sorted(column or []), "per_response": per_response},
-        inputs=file_hashes(files),
+        inputs=hash_files(files),
         material=shown,
         judge=judge,
-        formats=layouts or [Format.JSONL],
+        formats=layouts or [ExportFormat.JSONL],
     )
     if found.skipped:
         say(f"{plural(found.skipped, 'annotation')} without labels, passed over by whoever was asked")

@@ -13,7 +13,7 @@ from eclose.cli.families.show import show
 from eclose.cli.families.validate import validate
 from eclose.cli.shared.output import QUARANTINED, counted, say, say_written
 from eclose.protocol.response_prompt import Order
-from eclose.training.trl_rows import Edits
+from eclose.training.trl_rows import EditChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,8 +52,8 @@ def export(
         typer.Option("--out", "-o", help="JSON Lines to write, packed if the name ends in .gz; for datasets a folder."),
     ],
     edits: Annotated[
-        Edits, typer.Option(help="The evidence edit of the switch test, or all that a family has.")
-    ] = Edits.FIRST,
+        EditChoice, typer.Option(help="The evidence edit of the switch test, or all that a family has.")
+    ] = EditChoice.FIRST,
     demonstrations: Annotated[int, typer.Option(min=0, help="Worked examples in the prompt.")] = 2,
     order: Annotated[Order, typer.Option(help="What comes first in the prompt.")] = Order.EVIDENCE_FIRST,
     force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
@@ -107,13 +107,13 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
     return QUARANTINED if counts.quarantined else 0
 
 
-def _rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: Edits) -> Iterator[ReadRecord[Any]]:
+def _rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:
     """The rows of each family in turn; what is no family is passed on as it is."""
     from eclose.store.records.families import scan_families
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.training.trl_rows import preference_rows, sft_rows
+    from eclose.training.trl_rows import make_preference_rows, make_sft_rows
 
-    write = sft_rows if layout is RowFormat.TRL_SFT else preference_rows
+    write = make_sft_rows if layout is RowFormat.TRL_SFT else make_preference_rows
     for record in scan_families(path):
         if record.value is None:
             yield record

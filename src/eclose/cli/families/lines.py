@@ -14,32 +14,32 @@ import typer
 from eclose.cli.shared.output import plural, printable
 from eclose.diagnosis.report.families.findings import BAD, GOOD
 from eclose.diagnosis.report.families.view import GOLD
-from eclose.diagnosis.report.word_diff import Mark, is_changed, unmarked
+from eclose.diagnosis.report.word_diff import DiffMark, is_changed, mark_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rich.console import Console
 
-    from eclose.diagnosis.report.families.findings import ShownFinding, ShownJudgement, ShownPart
+    from eclose.diagnosis.report.families.findings import FindingDisplay, FindingPart, JudgementDisplay
     from eclose.diagnosis.report.families.view import (
-        Reference,
-        ShownChange,
-        ShownFamily,
-        ShownPassage,
-        ShownStep,
-        ShownView,
+        ChangeDisplay,
+        FamilyDisplay,
+        PassageDisplay,
+        PassageReference,
+        StepDisplay,
+        ViewDisplay,
     )
-    from eclose.diagnosis.report.word_diff import Words
+    from eclose.diagnosis.report.word_diff import MarkedText
 
 WIDTH = 100
 """Wider lines are hard to read."""
 
 HEAD, SOFT = "head", "soft"
-_MARKS: dict[str, str] = {Mark.OLD: "[-{}-]", Mark.NEW: "{{+{}+}}"}
+_MARKS: dict[str, str] = {DiffMark.OLD: "[-{}-]", DiffMark.NEW: "{{+{}+}}"}
 _COLOURS: dict[str, str] = {
-    Mark.OLD: "red strike",
-    Mark.NEW: "bold green",
+    DiffMark.OLD: "red strike",
+    DiffMark.NEW: "bold green",
     GOOD: "green",
     BAD: "bold red",
     HEAD: "bold",
@@ -60,7 +60,7 @@ class Line(NamedTuple):
     """Of the label."""
 
 
-def print_family(family: ShownFamily, *, everything: bool = False) -> None:
+def print_family(family: FamilyDisplay, *, everything: bool = False) -> None:
     """Print it all; the passages that do not matter in full only when asked for."""
     from rich.console import Console
 
@@ -89,7 +89,7 @@ def _print_styled(console: Console, line: Line) -> None:
     before = ""
     for part, kind in line.spans:
         # Beside each other the two would read as one word.
-        text.append(" " if (before, kind) == (Mark.OLD, Mark.NEW) else "")
+        text.append(" " if (before, kind) == (DiffMark.OLD, DiffMark.NEW) else "")
         text.append(printable(part), _COLOURS.get(kind, ""))
         before = kind
     folded = Table.grid()
@@ -103,7 +103,7 @@ def _print_styled(console: Console, line: Line) -> None:
 # --- what is told, in order ----------------------------------------------------------------------------------------
 
 
-def family_lines(family: ShownFamily, *, everything: bool = False) -> Iterator[Line]:
+def family_lines(family: FamilyDisplay, *, everything: bool = False) -> Iterator[Line]:
     """All of a family, paragraph by paragraph."""
     yield _line(0, "", (family.id, HEAD))
     yield _line(0, "", (" · ".join(f"{name} {value}" for name, value in family.facts), SOFT))
@@ -129,9 +129,9 @@ def _line(indent: int, label: str = "", *spans: tuple[str, str], style: str = ""
     return Line(indent, label, spans, style)
 
 
-def _text(indent: int, label: str, words: Words, *, quiet: bool = False) -> Iterator[Line]:
+def _text(indent: int, label: str, words: MarkedText, *, quiet: bool = False) -> Iterator[Line]:
     """A text of a record."""
-    spans = ((piece.text, SOFT if quiet and piece.mark is Mark.SAME else piece.mark) for piece in words)
+    spans = ((piece.text, SOFT if quiet and piece.mark is DiffMark.SAME else piece.mark) for piece in words)
     return _broken(indent, label, spans)
 
 
@@ -148,7 +148,7 @@ def _broken(indent: int, label: str, spans: Iterable[tuple[str, str]]) -> Iterat
             yield Line(indent, label if number == 0 else " " * len(label), shown, SOFT)
 
 
-def _view(view: ShownView) -> Iterator[Line]:
+def _view(view: ViewDisplay) -> Iterator[Line]:
     yield _line(0, "", (view.name, HEAD))
     if view.change is not None:
         yield from _change(view.change)
@@ -164,7 +164,7 @@ def _view(view: ShownView) -> Iterator[Line]:
     yield _line(2, "Support   ", (_listed(view.support) or "none", ""), style=SOFT)
 
 
-def _change(change: ShownChange) -> Iterator[Line]:
+def _change(change: ChangeDisplay) -> Iterator[Line]:
     if change.passage is not None:
         yield _line(2, "Changed   ", (str(change.passage), ""), style=SOFT)
     elif change.component:
@@ -172,14 +172,14 @@ def _change(change: ShownChange) -> Iterator[Line]:
     if not change.told:
         yield _line(12, "", ("which claim it is about is not told", SOFT))
     if change.claim:
-        yield from _text(12, "claim: ", unmarked(change.claim))
+        yield from _text(12, "claim: ", mark_same(change.claim))
     for one in change.replacements:
-        yield _line(12, "", (one.old, Mark.OLD), (" became ", SOFT), (one.new, Mark.NEW))
+        yield _line(12, "", (one.old, DiffMark.OLD), (" became ", SOFT), (one.new, DiffMark.NEW))
     for kept in change.keep:
         yield _line(12, "kept: ", (kept, ""), style=SOFT)
 
 
-def _step(step: ShownStep, *, quiet: bool) -> Iterator[Line]:
+def _step(step: StepDisplay, *, quiet: bool) -> Iterator[Line]:
     quiet = quiet and step.taken_over
     yield from _text(2, f"{step.number}. ", step.words, quiet=quiet)
     told = [f"rests on {resting(step)}"] if step.known else []
@@ -191,17 +191,17 @@ def _step(step: ShownStep, *, quiet: bool) -> Iterator[Line]:
         yield _line(5, "", (" · ".join(told), SOFT))
 
 
-def resting(step: ShownStep) -> str:
+def resting(step: StepDisplay) -> str:
     """What a step rests on, in words."""
     parts = [*map(str, step.passages), *(f"step {number}" for number in step.premises)]
     return ", ".join(parts) or "nothing that is named"
 
 
-def _listed(references: Iterable[Reference]) -> str:
+def _listed(references: Iterable[PassageReference]) -> str:
     return ", ".join(map(str, references))
 
 
-def _passages(family: ShownFamily, *, everything: bool) -> Iterator[Line]:
+def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[Line]:
     if family.matter:
         yield _line(0)
         yield _line(0, "", ("Passages that matter", HEAD))
@@ -215,10 +215,10 @@ def _passages(family: ShownFamily, *, everything: bool) -> Iterator[Line]:
     for passage in others:
         yield _line(2, f"[{passage.index}] ", (passage.title, ""))
         if everything:
-            yield from _text(6, "", unmarked(passage.text))
+            yield from _text(6, "", mark_same(passage.text))
 
 
-def _passage(passage: ShownPassage) -> Iterator[Line]:
+def _passage(passage: PassageDisplay) -> Iterator[Line]:
     yield _line(2, f"[{passage.index}] ", (passage.title, HEAD), (f"  {' · '.join(passage.notes)}", SOFT))
     for version in passage.versions:
         label = f"{version.view}: " if len(passage.versions) > 1 else ""
@@ -226,10 +226,10 @@ def _passage(passage: ShownPassage) -> Iterator[Line]:
             yield from _text(6, f"{label}title: ", version.title)
         yield from _text(6, label, version.text)
     if not passage.versions:
-        yield from _text(6, "", unmarked(passage.text))
+        yield from _text(6, "", mark_same(passage.text))
 
 
-def _finding(finding: ShownFinding) -> Iterator[Line]:
+def _finding(finding: FindingDisplay) -> Iterator[Line]:
     verdict = ("nothing against it", GOOD)
     if finding.objections:
         verdict = (f"against it: {', '.join(finding.objections)}", BAD)
@@ -240,7 +240,7 @@ def _finding(finding: ShownFinding) -> Iterator[Line]:
         yield from _part(part)
 
 
-def _part(part: ShownPart) -> Iterator[Line]:
+def _part(part: FindingPart) -> Iterator[Line]:
     spans: list[tuple[str, str]] = []
     for judgement in part.judgements:
         spans += [*([(", ", "")] if spans else ()), *_judged(judgement)]
@@ -249,6 +249,6 @@ def _part(part: ShownPart) -> Iterator[Line]:
     return _broken(6, f"{part.name}: " if part.name else "", spans)
 
 
-def _judged(judgement: ShownJudgement) -> Iterator[tuple[str, str]]:
+def _judged(judgement: JudgementDisplay) -> Iterator[tuple[str, str]]:
     yield f"{judgement.name} ", ""
     yield judgement.said, judgement.tone

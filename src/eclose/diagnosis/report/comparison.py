@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from eclose.cases import LeftOut, refuse_other_questions
 from eclose.core.verdict import TraceGroup
-from eclose.diagnosis.compare import KINDS, GroupComparison, Kind, RunComparison, compare_rows
-from eclose.diagnosis.report.context import Against
-from eclose.diagnosis.report.filters import kind_name, kind_words
+from eclose.diagnosis.compare import RESPONSE_CLASSES, GroupComparison, ResponseClass, RunComparison, compare_rows
+from eclose.diagnosis.report.context import BaseComparison
+from eclose.diagnosis.report.filters import class_name, class_words
 from eclose.diagnosis.report.format import (
     DASH,
     METRIC_WORDS,
     TOO_LITTLE,
-    Reading,
+    RateStatus,
     group_name,
     percent,
     plural,
-    reading,
+    rate_status,
     signed,
     signed_range,
 )
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from eclose.core.instance import Passage
-    from eclose.diagnosis.compare import Difference
+    from eclose.diagnosis.compare import RateDifference
     from eclose.diagnosis.diagnose import Case
     from eclose.stats.rates import Rate
 
 
-def hold_against(
+def compare_with_base(
     cases: Sequence[Case],
     base: Sequence[Case],
     name: str,
@@ -45,11 +45,11 @@ def hold_against(
     rng: np.random.Generator,
     resamples: int = 2_000,
     left_out: Sequence[LeftOut] = (),
-) -> Against:
+) -> BaseComparison:
     """Compare the cases of two runs; ``left_out`` is what makes no case in the other one."""
     refuse_other_questions(cases, base)
     found = compare_rows([case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples)
-    return Against(name, found, tuple(_cautions(cases, base, found, left_out)))
+    return BaseComparison(name, found, tuple(_cautions(cases, base, found, left_out)))
 
 
 def _cautions(
@@ -87,11 +87,11 @@ def _passages(cases: Sequence[Case]) -> dict[tuple[str | None, str], set[tuple[P
     return found
 
 
-TOLD = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.ACCURACY)
+HIGHLIGHTED_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.ACCURACY)
 """The rates whose difference is told in words."""
 
 
-def against_sentences(against: Against) -> tuple[str, ...]:
+def comparison_sentences(against: BaseComparison) -> tuple[str, ...]:
     """What was compared, what moved, and who changed."""
     found = against.comparison
     overall = found.overall
@@ -99,7 +99,7 @@ def against_sentences(against: Against) -> tuple[str, ...]:
         f"Compared on {plural(overall.questions, 'question')} that both runs answer: "
         f"{plural(overall.run_responses, 'response')} here, {overall.base_responses:,} there."
     )
-    moved = (_moved(metric, overall.differences[metric]) for metric in TOLD)
+    moved = (_moved(metric, overall.differences[metric]) for metric in HIGHLIGHTED_METRICS)
     return (compared, _alone(found), *moved, _changes(found))
 
 
@@ -113,7 +113,7 @@ def _alone(found: RunComparison) -> str:
     return f"Left aside: {'; '.join(told)}." if told else "No question stands in one run only."
 
 
-def _moved(metric: Metric, difference: Difference) -> str:
+def _moved(metric: Metric, difference: RateDifference) -> str:
     name = METRIC_WORDS[metric][0]
     name = name[0].upper() + name[1:]
     estimate = difference.estimate
@@ -134,17 +134,17 @@ def _moved(metric: Metric, difference: Difference) -> str:
     return f"{name} ({metric.value}): {figure}, {verdict} ({values})."
 
 
-def _too_little(difference: Difference) -> bool:
-    return Reading.TOO_LITTLE in (reading(difference.run), reading(difference.base))
+def _too_little(difference: RateDifference) -> bool:
+    return RateStatus.TOO_LITTLE in (rate_status(difference.run), rate_status(difference.base))
 
 
-def _open_difference(difference: Difference) -> str:
+def _open_difference(difference: RateDifference) -> str:
     if difference.bounds is None:
         return ""
     return f"; the difference lies between {signed(difference.bounds.low)} and {signed(difference.bounds.high)} points"
 
 
-def _undefined(difference: Difference) -> str:
+def _undefined(difference: RateDifference) -> str:
     lacking = [name for name, rate in (("this run", difference.run), ("the other run", difference.base)) if not rate.n]
     return " and ".join(lacking)
 
@@ -165,11 +165,11 @@ def _changes(found: RunComparison) -> str:
     return told
 
 
-def _count(found: RunComparison, wanted: Callable[[Kind, Kind], bool]) -> int:
+def _count(found: RunComparison, wanted: Callable[[ResponseClass, ResponseClass], bool]) -> int:
     return sum(count for (old, new), count in found.transitions.items() if wanted(old, new))
 
 
-def against_tables(against: Against) -> tuple[Table, ...]:
+def comparison_tables(against: BaseComparison) -> tuple[Table, ...]:
     """Every rate's difference, the same by dataset where there are several, and who changed class."""
     found = against.comparison
     tables = [_difference_table(found.overall)]
@@ -203,11 +203,11 @@ def _difference_table(overall: GroupComparison) -> Table:
 
 
 def _rate_cell(rate: Rate) -> Cell:
-    value = DASH if reading(rate) is Reading.TOO_LITTLE else percent(rate.value)
+    value = DASH if rate_status(rate) is RateStatus.TOO_LITTLE else percent(rate.value)
     return Cell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
 
 
-def _moved_cell(difference: Difference) -> Cell:
+def _moved_cell(difference: RateDifference) -> Cell:
     estimate = difference.estimate
     if estimate.value is None:
         return Cell("undefined")
@@ -217,7 +217,7 @@ def _moved_cell(difference: Difference) -> Cell:
     return Cell(signed(estimate.value), (f"{signed_range(estimate.interval)}{marks}",))
 
 
-def _bounds(difference: Difference) -> str:
+def _bounds(difference: RateDifference) -> str:
     if difference.bounds is None or not (difference.run.unjudged or difference.base.unjudged):
         return DASH
     return f"{signed(difference.bounds.low)} to {signed(difference.bounds.high)}"
@@ -238,29 +238,29 @@ def _dataset_table(groups: Sequence[GroupComparison]) -> Table:
 
 def _transition_table(found: RunComparison) -> Table:
     """Rows: what a response was. Columns: what it is. Only classes that occur."""
-    was = [kind for kind in KINDS if any(old == kind for old, _ in found.transitions)]
-    now = [kind for kind in KINDS if any(new == kind for _, new in found.transitions)]
-    rows = [(Cell(kind_words(old)), *(_transition(found, old, new) for new in now), _was(found, old)) for old in was]
+    was = [kind for kind in RESPONSE_CLASSES if any(old == kind for old, _ in found.transitions)]
+    now = [kind for kind in RESPONSE_CLASSES if any(new == kind for _, new in found.transitions)]
+    rows = [(Cell(class_words(old)), *(_transition(found, old, new) for new in now), _was(found, old)) for old in was]
     rows.append((Cell("all"), *(_is(found, new) for new in now), Cell(f"{len(found.pairs):,}")))
     note = (
         "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners "
         "where they have one id, else where they are the only ones of one model and seed, or the only ones at all."
     )
-    heads = ("was", *(kind_words(kind) for kind in now), "all")
+    heads = ("was", *(class_words(kind) for kind in now), "all")
     return Table("transitions", "Which class responses went to", heads, tuple(rows), note)
 
 
-def _transition(found: RunComparison, old: Kind, new: Kind) -> Cell:
+def _transition(found: RunComparison, old: ResponseClass, new: ResponseClass) -> Cell:
     if not (count := found.transitions.get((old, new), 0)):
         return Cell(DASH)
-    return Cell(f"{count:,}", show=f"before={kind_name(old)}&outcome={kind_name(new)}")
+    return Cell(f"{count:,}", show=f"before={class_name(old)}&outcome={class_name(new)}")
 
 
-def _was(found: RunComparison, old: Kind) -> Cell:
+def _was(found: RunComparison, old: ResponseClass) -> Cell:
     total = _count(found, lambda kind, _: kind == old)
-    return Cell(f"{total:,}", show=f"before={kind_name(old)}")
+    return Cell(f"{total:,}", show=f"before={class_name(old)}")
 
 
-def _is(found: RunComparison, new: Kind) -> Cell:
+def _is(found: RunComparison, new: ResponseClass) -> Cell:
     """No link: responses without a partner would be shown as well."""
     return Cell(f"{_count(found, lambda _, kind: kind == new):,}")

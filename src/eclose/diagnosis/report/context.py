@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
-from eclose.diagnosis.report.filters import NO_PARTNER, kind_name
+from eclose.diagnosis.report.filters import NO_PARTNER, class_name
 from eclose.metrics.judge_agreement import LabelRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
@@ -21,7 +21,7 @@ NOT_VALIDATED = "This judge has not been validated against people on your data"
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class BaseComparison:
     """The other run's name, the comparison with it, and what to bear in mind."""
 
     name: str
@@ -30,12 +30,12 @@ class Against:
 
     def before(self, cases: Sequence[Case]) -> dict[str, str]:
         """What the partner of each response of the run is, by its id."""
-        known = {pair.run.response_id: kind_name(pair.kinds[0]) for pair in self.comparison.pairs}
+        known = {pair.run.response_id: class_name(pair.kinds[0]) for pair in self.comparison.pairs}
         return {case.response.id: known.get(case.response.id, NO_PARTNER) for case in cases}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notes:
+class ReportContext:
     """All of it optional; without a validation every format says that there is none."""
 
     title: str = "Which responses are unreliable, and why"
@@ -57,7 +57,7 @@ class Notes:
     """Whether manifests say what the judgments were made from; None for cases that come from no folder."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Where the figures come from: a run, a date, a version."""
-    against: Against | None = None
+    against: BaseComparison | None = None
     """Another run that this one is held against."""
 
     @property
@@ -78,7 +78,7 @@ class Notes:
         return dict(sorted(Counter(reason for _, reason in self.left_out).items()))
 
 
-def with_correction(notes: Notes, correction: Correction) -> Notes:
+def add_correction(notes: ReportContext, correction: Correction) -> ReportContext:
     """Return the notes with the corrected rates of a run and a sentence on the labels behind them."""
     from eclose.judging.rate_correction import MIN_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
 

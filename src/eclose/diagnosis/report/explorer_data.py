@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
 from eclose.diagnosis.diagnose import broken_link
-from eclose.diagnosis.report.filters import OUTCOMES, Seen, differing_votes, facet_columns, group_of, seen
+from eclose.diagnosis.report.filters import (
+    OUTCOMES,
+    ResponseFacts,
+    derive_facts,
+    differing_votes,
+    facet_columns,
+    group_value,
+)
 from eclose.diagnosis.report.format import CODE_WORDS, CRITERION_WORDS
 from eclose.protocol import disclosure
 
@@ -47,7 +54,7 @@ _FIELD_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
+class ExplorerPayload:
     """Blocks of letters and digits for a page."""
 
     index: str
@@ -55,12 +62,12 @@ class Payload:
     evidence: tuple[str, ...]
 
 
-def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> Payload:
+def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> ExplorerPayload:
     """Everything the explorer shows; ``before`` tells by id what a response's partner in another run is."""
     shared = _Shared()
     places = [shared.question(case.instance) for case in cases]
-    return Payload(
-        pack(_index([seen(case, (before or {}).get(case.response.id, "")) for case in cases], places, shared)),
+    return ExplorerPayload(
+        pack(_index([derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases], places, shared)),
         tuple(pack([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_A_CHUNK)),
         tuple(pack([_passages(one) for one in chunk]) for chunk in _chunks(list(shared.evidences), EVIDENCE_A_CHUNK)),
     )
@@ -84,9 +91,9 @@ class _Shared:
         return self.questions.setdefault(instance, len(self.questions))
 
 
-def _index(looked: Sequence[Seen], places: Sequence[int], shared: _Shared) -> dict[str, Any]:
+def _index(looked: Sequence[ResponseFacts], places: Sequence[int], shared: _Shared) -> dict[str, Any]:
     cases = [one.case for one in looked]
-    benchmarks, models = (_Names(group_of(case, by) for case in cases) for by in ("benchmark", "model"))
+    benchmarks, models = (_Names(group_value(case, by) for case in cases) for by in ("benchmark", "model"))
     judges = _Names(case.judgment.judge for case in cases)
     outcomes = list(OUTCOMES)
     return {
@@ -134,9 +141,9 @@ def _criteria() -> list[list[Any]]:
     }
     made: list[list[Any]] = []
     for name, kind in _SHOWN.items():
-        seen = {field.name for field in fields(kind)}
-        shown = [told for field, told in _FIELD_WORDS.items() if field in seen]
-        hidden = [told for field, told in _FIELD_WORDS.items() if field not in seen]
+        fields_shown = {field.name for field in fields(kind)}
+        shown = [told for field, told in _FIELD_WORDS.items() if field in fields_shown]
+        hidden = [told for field, told in _FIELD_WORDS.items() if field not in fields_shown]
         made.append([name, words[name], shown, hidden])
     return made
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.judgment import Criterion, Judgment, LocalFailure
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.diagnosis.compare import KINDS, Kind
+from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass
 from eclose.diagnosis.diagnose import Case, Evidence
 from eclose.diagnosis.report.format import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
 from eclose.metrics.summary import GROUPINGS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ResponseFacts:
     """A response with what follows from its labels, worked out once."""
 
     case: Case
@@ -29,16 +29,16 @@ class Seen:
     unjudged: frozenset[Criterion]
     codes: frozenset[LocalFailure | None]
     before: str = ""
-    """What its partner in another run is, by the names of ``kind_name``; empty where there is no other run."""
+    """What its partner in another run is, by the names of ``class_name``; empty where there is no other run."""
 
 
-def seen(case: Case, before: str = "") -> Seen:
+def derive_facts(case: Case, before: str = "") -> ResponseFacts:
     """Work it out."""
     verdict = case.verdict
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
     codes = frozenset(step.failure for step in case.judgment.steps)
-    return Seen(case, verdict, _outcome(verdict), case.matched, unjudged, codes, before)
+    return ResponseFacts(case, verdict, _outcome(verdict), case.matched, unjudged, codes, before)
 
 
 def _outcome(verdict: Verdict) -> str:
@@ -72,7 +72,7 @@ NO_PARTNER = "none"
 """Of a response that has no partner in the other run."""
 
 
-def kind_name(kind: Kind) -> str:
+def class_name(kind: ResponseClass) -> str:
     """The name of a class in a link: that of the outcome, with all undecided ones together."""
     if kind is None:
         return "undecided"
@@ -81,18 +81,18 @@ def kind_name(kind: Kind) -> str:
     return "unsound" if kind is TraceGroup.LOCALLY_UNSOUND else "reliable"
 
 
-def kind_words(kind: Kind) -> str:
+def class_words(kind: ResponseClass) -> str:
     """The class in words."""
-    return "undecided" if kind is None else OUTCOMES[kind_name(kind)]
+    return "undecided" if kind is None else OUTCOMES[class_name(kind)]
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class FacetOption:
     """One choice: the name it has in a link, what it is called, and whether a response belongs to it."""
 
     name: str
     label: str
-    holds: Callable[[Seen], bool]
+    holds: Callable[[ResponseFacts], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +101,36 @@ class Facet:
 
     name: str
     label: str
-    options: tuple[Option, ...]
+    options: tuple[FacetOption, ...]
 
-    def bits(self, one: Seen) -> int:
+    def bits(self, one: ResponseFacts) -> int:
         """Which options hold of a response."""
         return sum(1 << place for place, option in enumerate(self.options) if option.holds(one))
 
 
-def _by_outcome(name: str, label: str) -> Option:
-    return Option(name, label, lambda one: one.outcome == name)
+def _by_outcome(name: str, label: str) -> FacetOption:
+    return FacetOption(name, label, lambda one: one.outcome == name)
 
 
-def _by_link(failure: FailureClass) -> Option:
-    return Option(str(failure), FAILURE_WORDS[failure][0], lambda one: one.verdict.failure_class is failure)
+def _by_link(failure: FailureClass) -> FacetOption:
+    return FacetOption(str(failure), FAILURE_WORDS[failure][0], lambda one: one.verdict.failure_class is failure)
 
 
-def _by_code(code: LocalFailure) -> Option:
-    return Option(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda one: code in one.codes)
+def _by_code(code: LocalFailure) -> FacetOption:
+    return FacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda one: code in one.codes)
 
 
-def _by_evidence(kind: Evidence) -> Option:
-    return Option(str(kind), str(kind), lambda one: one.case.evidence is kind)
+def _by_evidence(kind: Evidence) -> FacetOption:
+    return FacetOption(str(kind), str(kind), lambda one: one.case.evidence is kind)
 
 
-def _by_open(criterion: Criterion) -> Option:
+def _by_open(criterion: Criterion) -> FacetOption:
     label = f"{criterion.value}: {CRITERION_WORDS[criterion]}"
-    return Option(criterion.value, label, lambda one: criterion in one.unjudged)
+    return FacetOption(criterion.value, label, lambda one: criterion in one.unjudged)
 
 
-def _by_before(name: str, label: str) -> Option:
-    return Option(name, label, lambda one: one.before == name)
+def _by_before(name: str, label: str) -> FacetOption:
+    return FacetOption(name, label, lambda one: one.before == name)
 
 
 def _class(outcome: str) -> str:
@@ -138,20 +138,20 @@ def _class(outcome: str) -> str:
     return "undecided" if outcome.startswith("undecided_") else outcome
 
 
-def _changed(one: Seen) -> bool:
+def _changed(one: ResponseFacts) -> bool:
     return one.before not in ("", NO_PARTNER, _class(one.outcome))
 
 
-def _disagrees(one: Seen) -> bool:
+def _disagrees(one: ResponseFacts) -> bool:
     known = one.matched is not None and one.verdict.correct is not None
     return known and one.matched is not one.verdict.correct
 
 
-def _lucky(one: Seen) -> bool:
+def _lucky(one: ResponseFacts) -> bool:
     return one.verdict.correct is True and one.verdict.globally_sufficient is False
 
 
-def _empty(one: Seen) -> bool:
+def _empty(one: ResponseFacts) -> bool:
     return not any(step.substantive for step in one.case.judgment.steps)
 
 
@@ -163,48 +163,48 @@ def differing_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
 FACETS: tuple[Facet, ...] = (
     Facet("outcome", "Outcome", (
         _by_outcome("reliable", "reliable"),
-        Option("gap", "in the gap, any kind", lambda one: bool(one.verdict.in_gap)),
+        FacetOption("gap", "in the gap, any kind", lambda one: bool(one.verdict.in_gap)),
         *(_by_outcome(f"gap_{failure}", f"in the gap: {FAILURE_WORDS[failure][0]}") for failure in FailureClass),
         _by_outcome("unsound", "an unsound step"),
-        Option("undecided", "undecided, any reason", lambda one: one.verdict.trace_group is None),
+        FacetOption("undecided", "undecided, any reason", lambda one: one.verdict.trace_group is None),
         *(_by_outcome(f"undecided_{one.value}", f"undecided: {one.value} not judged") for one in _CHAIN),
     )),
     Facet("before", "In the other run", (
-        Option("changed", "another class than here", _changed),
-        *(_by_before(kind_name(kind), f"in the gap: {kind_words(kind)}" if isinstance(kind, FailureClass)
-                     else kind_words(kind)) for kind in KINDS),
+        FacetOption("changed", "another class than here", _changed),
+        *(_by_before(class_name(kind), f"in the gap: {class_words(kind)}" if isinstance(kind, FailureClass)
+                     else class_words(kind)) for kind in RESPONSE_CLASSES),
         _by_before(NO_PARTNER, "no partner"),
     )),
     Facet("link", "First broken link", tuple(map(_by_link, FailureClass))),
     Facet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),
     Facet("evidence", "Evidence", tuple(map(_by_evidence, Evidence))),
     Facet("answer", "Answer", (
-        Option("correct", "correct", lambda one: one.verdict.correct is True),
-        Option("wrong", "wrong", lambda one: one.verdict.correct is False),
-        Option("unjudged", "not judged", lambda one: one.verdict.correct is None),
-        Option("none", "none submitted", lambda one: one.case.response.answer is None),
+        FacetOption("correct", "correct", lambda one: one.verdict.correct is True),
+        FacetOption("wrong", "wrong", lambda one: one.verdict.correct is False),
+        FacetOption("unjudged", "not judged", lambda one: one.verdict.correct is None),
+        FacetOption("none", "none submitted", lambda one: one.case.response.answer is None),
     )),
     Facet("unjudged", "Not judged", (
-        Option("any", "anything", lambda one: bool(one.unjudged)), *map(_by_open, Criterion),
+        FacetOption("any", "anything", lambda one: bool(one.unjudged)), *map(_by_open, Criterion),
     )),
     Facet("look", "Worth a look", (
-        Option("inconsistent", "everything holds, yet wrong", lambda one: one.verdict.inconsistent),
-        Option("disagree", "judge and matching disagree", _disagrees),
-        Option("lucky", "correct, though the whole fails", _lucky),
-        Option("flipped", "the judge said both", lambda one: bool(differing_votes(one.case.judgment))),
-        Option("steps", "no substantive step", _empty),
-        Option("lines", "several answer lines", lambda one: one.case.response.answer_lines > 1),
-        Option("cut", "cut off", lambda one: one.case.response.cut_off),
+        FacetOption("inconsistent", "everything holds, yet wrong", lambda one: one.verdict.inconsistent),
+        FacetOption("disagree", "judge and matching disagree", _disagrees),
+        FacetOption("lucky", "correct, though the whole fails", _lucky),
+        FacetOption("flipped", "the judge said both", lambda one: bool(differing_votes(one.case.judgment))),
+        FacetOption("steps", "no substantive step", _empty),
+        FacetOption("lines", "several answer lines", lambda one: one.case.response.answer_lines > 1),
+        FacetOption("cut", "cut off", lambda one: one.case.response.cut_off),
     )),
 )  # fmt: skip
 
 
-def group_of(case: Case, by: str) -> str:
+def group_value(case: Case, by: str) -> str:
     """The dataset or model of a response, as the tables call it."""
     return GROUPINGS[by](case.row)
 
 
-def facet_columns(looked: Sequence[Seen]) -> list[dict[str, Any]]:
+def facet_columns(looked: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
     """Each facet with its options and a number for each response; facets that divide nothing are left out."""
     made = []
     for facet in FACETS:

@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from eclose.core.invisible_chars import visible
+from eclose.core.invisible_chars import reveal_invisible
 from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, Criterion, LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import Evidence
@@ -106,7 +106,7 @@ def reason_words(reason: str) -> str:
 
 def one_line(text: str) -> str:
     """The visible text on a single line."""
-    return " ".join(visible(text).split())
+    return " ".join(reveal_invisible(text).split())
 
 
 def percent(value: float | None) -> str:
@@ -125,13 +125,13 @@ def percent_span(interval: Interval) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def between(interval: Interval) -> str:
+def percent_between(interval: Interval) -> str:
     """``between 22.2 % and 33.3 %``; one number where both ends are written alike."""
     low, high = percent(interval.low), percent(interval.high)
     return f"{low} %" if low == high else f"between {low} % and {high} %"
 
 
-class Reading(StrEnum):
+class RateStatus(StrEnum):
     """What may be told of a rate, given the responses without a label."""
 
     RATE = "rate"
@@ -148,14 +148,14 @@ TOO_LITTLE = "too little judged"
 UNDEFINED = "not defined"
 
 
-def reading(rate: Rate) -> Reading:
+def rate_status(rate: Rate) -> RateStatus:
     """Return what may be told of a rate."""
     if not rate.n + rate.unjudged:
-        return Reading.UNDEFINED
+        return RateStatus.UNDEFINED
     if not rate.unjudged:
-        return Reading.RATE
+        return RateStatus.RATE
     share = rate.unjudged / (rate.n + rate.unjudged)
-    return Reading.TOO_LITTLE if share > MAX_UNJUDGED_SHARE else Reading.BOUNDS
+    return RateStatus.TOO_LITTLE if share > MAX_UNJUDGED_SHARE else RateStatus.BOUNDS
 
 
 def widened(rate: Rate, low: float, high: float) -> Interval:
@@ -200,7 +200,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def label_mark(label: Label) -> str:
+def format_label(label: Label) -> str:
     """``1``, ``0``, or a dash for what was not judged."""
     return DASH if label is None else str(int(label))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Written(StrEnum):
+class ReportFormat(StrEnum):
     """The files of a report, by kind."""
 
     HTML = "html"

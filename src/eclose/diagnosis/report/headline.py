@@ -13,13 +13,13 @@ from eclose.diagnosis.report.format import (
     FAILURE_WORDS,
     TOO_LITTLE,
     UNDEFINED,
-    Reading,
-    between,
+    RateStatus,
     complement,
     percent,
+    percent_between,
     percent_range,
     plural,
-    reading,
+    rate_status,
     widened,
 )
 from eclose.metrics.rates import Metric
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Notes
+    from eclose.diagnosis.report.context import ReportContext
     from eclose.metrics.summary import GroupSummary
     from eclose.stats.intervals import Interval
 
 
-class Figure(NamedTuple):
+class RateText(NamedTuple):
     """A percentage with its interval, in words."""
 
     value: str
@@ -47,14 +47,14 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class HeadlineItem:
     """One finding: how many, how certain, and what it means."""
 
     kind: str
     """What the finding is of; pages colour by it."""
     count: int
     lead: str
-    figure: Figure
+    figure: RateText
     """The figure in the largest type: corrected where labels of people correct it, else as the judge sees it."""
     meaning: str
     beside: str = ""
@@ -67,7 +67,7 @@ class Statement:
     """The explorer's filter that shows these responses."""
     least: bool = False
     """Whether the count is only a lower bound, as labels are missing."""
-    parts: tuple[Statement, ...] = ()
+    parts: tuple[HeadlineItem, ...] = ()
 
     @property
     def counted(self) -> str:
@@ -81,16 +81,16 @@ HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL
 """The rates of the headline. They are parts of one whole, so all of them are corrected or none."""
 
 
-def headline(diagnosis: Diagnosis, notes: Notes) -> tuple[Statement, ...]:
+def headline_items(diagnosis: Diagnosis, notes: ReportContext) -> tuple[HeadlineItem, ...]:
     """Return the statements on reliable, gap, unsound and undecided responses."""
     statements = [_reliable(diagnosis, notes), _gap(diagnosis, notes), _unsound(diagnosis, notes)]
     if undecided := diagnosis.overall.composition.groups.get(None, 0):
         statements.append(
-            Statement(
+            HeadlineItem(
                 kind="undecided",
                 count=undecided,
                 lead="is undecided" if undecided == 1 else "are undecided",
-                figure=Figure(f"{percent(undecided / diagnosis.overall.responses)} %"),
+                figure=RateText(f"{percent(undecided / diagnosis.overall.responses)} %"),
                 meaning="A label that would tell which of these is missing. The figures above show what is left open.",
                 show="outcome=undecided",
             )
@@ -98,7 +98,7 @@ def headline(diagnosis: Diagnosis, notes: Notes) -> tuple[Statement, ...]:
     return tuple(statements)
 
 
-def headline_corrections(notes: Notes) -> Mapping[Metric, Estimate]:
+def headline_corrections(notes: ReportContext) -> Mapping[Metric, Estimate]:
     """Return the corrected rates of the headline: all of them, or none where one is missing."""
     corrected = notes.corrected or {}
     return {metric: corrected[metric] for metric in HEADLINE_METRICS if set(HEADLINE_METRICS) <= set(corrected)}
@@ -112,7 +112,7 @@ class _Share(NamedTuple):
     corrected: Estimate | None
 
     @classmethod
-    def of(cls, diagnosis: Diagnosis, notes: Notes, metric: Metric) -> _Share:
+    def of(cls, diagnosis: Diagnosis, notes: ReportContext, metric: Metric) -> _Share:
         overall = diagnosis.overall
         return cls(overall.rates[metric], overall.estimates[metric], headline_corrections(notes).get(metric))
 
@@ -122,12 +122,14 @@ class _Share(NamedTuple):
         rate = Rate(self.rate.n - self.rate.hits, self.rate.n, self.rate.unjudged)
         return _Share(rate, _opposite(self.judged), self.corrected and _opposite(self.corrected))
 
-    def statement(self, kind: str, notes: Notes, lead: tuple[str, str], meaning: str, **more: Any) -> Statement:
+    def statement(
+        self, kind: str, notes: ReportContext, lead: tuple[str, str], meaning: str, **more: Any
+    ) -> HeadlineItem:
         """Return the statement; ``lead`` is for one response and for several."""
-        rate, figure = self.rate, figure_of(self.rate, self.judged.interval)
-        too_little = reading(rate) is Reading.TOO_LITTLE
-        corrected = corrected_figure(rate, self.corrected)
-        return Statement(
+        rate, figure = self.rate, rate_text(self.rate, self.judged.interval)
+        too_little = rate_status(rate) is RateStatus.TOO_LITTLE
+        corrected = corrected_rate_text(rate, self.corrected)
+        return HeadlineItem(
             kind=kind,
             count=rate.hits,
             lead=f"to tell how many {lead[1]}" if too_little else lead[0 if rate.hits == 1 else 1],
@@ -147,19 +149,19 @@ def _opposite(estimate: Estimate) -> Estimate:
     return Estimate(None if value is None else 1 - value, complement(interval), undefined)
 
 
-def _whose(notes: Notes, *, corrected: bool) -> str:
+def _whose(notes: ReportContext, *, corrected: bool) -> str:
     if corrected:
         return CORRECTED
     return f"{JUDGED}, {'not corrected' if notes.validated else 'not validated'}"
 
 
-def _reliable(diagnosis: Diagnosis, notes: Notes) -> Statement:
+def _reliable(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
     share = _Share.of(diagnosis, notes, Metric.TRACE_RELIABILITY_RATE)
     meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
     return share.statement("reliable", notes, ("is reliable", "are reliable"), meaning, show="outcome=reliable")
 
 
-def _gap(diagnosis: Diagnosis, notes: Notes) -> Statement:
+def _gap(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
     share = _Share.of(diagnosis, notes, Metric.GAP_RATE)
     rate = share.rate
     if rate.hits:
@@ -170,11 +172,11 @@ def _gap(diagnosis: Diagnosis, notes: Notes) -> Statement:
     else:
         meaning = "No response is in the local-global gap."
     parts = tuple(
-        Statement(
+        HeadlineItem(
             kind=str(failure),
             count=count,
             lead=FAILURE_WORDS[failure][0],
-            figure=Figure(f"{percent(count / rate.hits)} % of them"),
+            figure=RateText(f"{percent(count / rate.hits)} % of them"),
             meaning=FAILURE_WORDS[failure][1],
             show=f"outcome=gap_{failure}",
         )
@@ -184,50 +186,50 @@ def _gap(diagnosis: Diagnosis, notes: Notes) -> Statement:
     return share.statement("gap", notes, lead, meaning, show="outcome=gap", parts=parts)
 
 
-def _unsound(diagnosis: Diagnosis, notes: Notes) -> Statement:
+def _unsound(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
     share = _Share.of(diagnosis, notes, Metric.LOCAL_SOUNDNESS_RATE).complement
     meaning = "At least one step is not supported by the passages, or does not follow."
     lead = "contains an unsound step", "contain an unsound step"
     return share.statement("unsound", notes, lead, meaning, show="outcome=unsound")
 
 
-def figure_of(rate: Rate, interval: Interval | None) -> Figure:
+def rate_text(rate: Rate, interval: Interval | None) -> RateText:
     """Return a rate as it may be told: with its interval, as bounds, as too little judged, or as not defined."""
-    match reading(rate):
-        case Reading.RATE:
-            return plain_figure(rate.value, interval)
-        case Reading.BOUNDS:
+    match rate_status(rate):
+        case RateStatus.RATE:
+            return value_text(rate.value, interval)
+        case RateStatus.BOUNDS:
             assert rate.bounds is not None
-            return Figure(between(rate.bounds))
-        case Reading.TOO_LITTLE:
-            return Figure(TOO_LITTLE)
-    return Figure(UNDEFINED)
+            return RateText(percent_between(rate.bounds))
+        case RateStatus.TOO_LITTLE:
+            return RateText(TOO_LITTLE)
+    return RateText(UNDEFINED)
 
 
-def plain_figure(value: float | None, interval: Interval | None) -> Figure:
+def value_text(value: float | None, interval: Interval | None) -> RateText:
     """Return a value with its interval, whatever it rests on."""
-    return Figure(UNDEFINED) if value is None else Figure(f"{percent(value)} %", percent_range(interval))
+    return RateText(UNDEFINED) if value is None else RateText(f"{percent(value)} %", percent_range(interval))
 
 
-def group_figure(group: GroupSummary, metric: Metric) -> Figure:
+def group_rate_text(group: GroupSummary, metric: Metric) -> RateText:
     """Return a rate of a group as it may be told."""
-    return figure_of(group.rates[metric], group.estimates[metric].interval)
+    return rate_text(group.rates[metric], group.estimates[metric].interval)
 
 
-def corrected_figure(rate: Rate, corrected: Estimate | None) -> Figure | None:
+def corrected_rate_text(rate: Rate, corrected: Estimate | None) -> RateText | None:
     """Return the corrected figure; where labels are missing, its bounds with the interval widened by them."""
-    if corrected is None or corrected.value is None or reading(rate) not in (Reading.RATE, Reading.BOUNDS):
+    if corrected is None or corrected.value is None or rate_status(rate) not in (RateStatus.RATE, RateStatus.BOUNDS):
         return None
     if not rate.unjudged:
-        return plain_figure(*corrected[:2])
+        return value_text(*corrected[:2])
     interval = None if corrected.interval is None else widened(rate, *corrected.interval)
-    return Figure(between(widened(rate, corrected.value, corrected.value)), percent_range(interval))
+    return RateText(percent_between(widened(rate, corrected.value, corrected.value)), percent_range(interval))
 
 
 def _detail(rate: Rate, judged: Estimate) -> str:
     if rate.bounds is None or not rate.unjudged:
         return ""
     counts = f"{rate.n:,} of {rate.n + rate.unjudged:,}"
-    if reading(rate) is Reading.TOO_LITTLE:
-        return f"{counts} judged: {between(rate.bounds)}, whatever the others are"
-    return f"Of the {counts} that are judged: {plain_figure(*judged[:2])}"
+    if rate_status(rate) is RateStatus.TOO_LITTLE:
+        return f"{counts} judged: {percent_between(rate.bounds)}, whatever the others are"
+    return f"Of the {counts} that are judged: {value_text(*judged[:2])}"

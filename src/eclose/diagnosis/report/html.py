@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.report.comparison import against_sentences, against_tables
-from eclose.diagnosis.report.context import NOT_VALIDATED, Notes
+from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
+from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer_data import make_payload
-from eclose.diagnosis.report.headline import headline
+from eclose.diagnosis.report.headline import headline_items
 from eclose.diagnosis.report.html_template import page_text, source_hash, template
 from eclose.diagnosis.report.plots.layout import composition_bars, difference_plot, flow_rows, rate_plot
 from eclose.diagnosis.report.summary import (
     EVIDENCE_NOTE,
     agreement_figures,
     agreement_sentences,
-    cautions,
+    caution_sentences,
     evidence_rates,
     evidence_sentences,
     flip_sentences,
-    flow,
+    flow_stages,
 )
 from eclose.diagnosis.report.table import all_tables, glossary
 
@@ -38,33 +38,35 @@ POLICY = (
 """What the page may do. The last two make a script that writes markup fail instead of being trusted."""
 
 
-def page(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes | None = None, *, policy: bool = True) -> str:
+def render_page(
+    diagnosis: Diagnosis, cases: Sequence[Case], notes: ReportContext | None = None, *, policy: bool = True
+) -> str:
     """The whole page. Without its policy it must be just as safe; tests open it that way too."""
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only reports need
 
-    notes = notes or Notes()
+    notes = notes or ReportContext()
     script, style = page_text("explorer.js"), page_text("page.css")
     html: str = template("page.html").render(
         diagnosis=diagnosis,
         notes=notes,
         validated=notes.validated,
         not_validated=NOT_VALIDATED,
-        headline=headline(diagnosis, notes),
+        headline=headline_items(diagnosis, notes),
         evidence=evidence_sentences(diagnosis),
         evidence_rates=evidence_rates(diagnosis),
         evidence_note=EVIDENCE_NOTE if notes.corrected else "",
-        cautions=cautions(diagnosis, notes),
+        cautions=caution_sentences(diagnosis, notes),
         agreement=agreement_sentences(notes)[:1],
         agreements=agreement_figures(notes),
         flips=flip_sentences(diagnosis),
-        flow=flow_rows(flow(diagnosis)),
+        flow=flow_rows(flow_stages(diagnosis)),
         rates=rate_plot(diagnosis, notes),
         compositions=composition_bars(diagnosis),
         tables=all_tables(diagnosis, notes),
         glossary=tuple(glossary()),
         against=notes.against,
-        against_told=against_sentences(notes.against) if notes.against else (),
-        against_tables=against_tables(notes.against) if notes.against else (),
+        against_told=comparison_sentences(notes.against) if notes.against else (),
+        against_tables=comparison_tables(notes.against) if notes.against else (),
         differences=difference_plot(notes.against.comparison) if notes.against else None,
         payload=make_payload(cases, notes.against.before(cases) if notes.against else None),
         policy=POLICY.format(script=source_hash(script), style=source_hash(style)) if policy else "",

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from eclose.core.invisible_chars import visible
+from eclose.core.invisible_chars import reveal_invisible
 from eclose.diagnosis.report.format import unbroken
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def template(name: str) -> Template:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: unbroken(visible(value)) if type(value) is str else value,
+        finalize=lambda value: unbroken(reveal_invisible(value)) if type(value) is str else value,
     )
     environment.filters["thousands"] = "{:,}".format
     environment.filters["edges"] = _edges

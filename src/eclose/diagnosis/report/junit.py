@@ -7,13 +7,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from eclose.core.invisible_chars import visible
+from eclose.core.invisible_chars import reveal_invisible
 from eclose.diagnosis.diagnose import broken_link
-from eclose.diagnosis.report.context import Notes
-from eclose.diagnosis.report.filters import OUTCOMES, Seen, group_of, seen
+from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.filters import OUTCOMES, ResponseFacts, derive_facts, group_value
 from eclose.diagnosis.report.format import plural
 from eclose.diagnosis.report.summary import agreement_sentences
-from eclose.metrics.repeat_consistency import flips
+from eclose.metrics.repeat_consistency import count_flips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(cases: Sequence[Case], notes: Notes | None = None) -> str:
+def render_junit(cases: Sequence[Case], notes: ReportContext | None = None) -> str:
     """The XML document: a suite for each dataset and model, a failure for each response that is not reliable."""
-    notes = notes or Notes()
-    suites: dict[tuple[str, str], list[Seen]] = defaultdict(list)
+    notes = notes or ReportContext()
+    suites: dict[tuple[str, str], list[ResponseFacts]] = defaultdict(list)
     for case in cases:
-        suites[group_of(case, "benchmark"), group_of(case, "model")].append(seen(case))
+        suites[group_value(case, "benchmark"), group_value(case, "model")].append(derive_facts(case))
     tests, failures, skipped = _counts([one for suite in suites.values() for one in suite])
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     name = f"{notes.title} (stale judgments)" if notes.stale else notes.title
@@ -39,12 +39,12 @@ def junit(cases: Sequence[Case], notes: Notes | None = None) -> str:
     return "\n".join([*lines, "</testsuites>", ""])
 
 
-def _counts(suite: Sequence[Seen]) -> tuple[int, int, int]:
+def _counts(suite: Sequence[ResponseFacts]) -> tuple[int, int, int]:
     labels = [one.verdict.reliable for one in suite]
     return len(labels), labels.count(False), labels.count(None)
 
 
-def _suite(benchmark: str, model: str, suite: Sequence[Seen], notes: Notes) -> Iterator[str]:
+def _suite(benchmark: str, model: str, suite: Sequence[ResponseFacts], notes: ReportContext) -> Iterator[str]:
     tests, failures, skipped = _counts(suite)
     name = f"{benchmark} / {model}"
     yield (f'<testsuite name={_attribute(name)} tests="{tests}" failures="{failures}" errors="0" skipped="{skipped}">')
@@ -54,18 +54,18 @@ def _suite(benchmark: str, model: str, suite: Sequence[Seen], notes: Notes) -> I
     yield "</testsuite>"
 
 
-def _properties(suite: Sequence[Seen], notes: Notes) -> Iterator[str]:
+def _properties(suite: Sequence[ResponseFacts], notes: ReportContext) -> Iterator[str]:
     """How far to trust the judge of a suite: against people, and against itself where it was asked again."""
     for sentence in notes.stale_told:
         yield f'<property name="stale" value={_attribute(sentence)}/>'
     validation = " ".join((notes.trust, *agreement_sentences(notes)))
     yield f'<property name="validation" value={_attribute(validation)}/>'
-    for name, one in flips(each.case.judgment for each in suite).items():
+    for name, one in count_flips(each.case.judgment for each in suite).items():
         told = f"{one.flipped:,} of {plural(one.responses, 'response')} got both answers"
         yield f'<property name="flips {name}" value={_attribute(told)}/>'
 
 
-def _test(classname: str, one: Seen) -> Iterator[str]:
+def _test(classname: str, one: ResponseFacts) -> Iterator[str]:
     opened = f"<testcase classname={_attribute(classname)} name={_attribute(one.case.response.id)}"
     if one.verdict.reliable:
         yield f"{opened}/>"
@@ -104,4 +104,4 @@ def _text(text: str) -> str:
 
 
 def _xml(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", visible(text))
+    return _NOT_XML.sub("\ufffd", reveal_invisible(text))

@@ -7,18 +7,18 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
-from eclose.diagnosis.report.comparison import against_tables
-from eclose.diagnosis.report.context import Notes
+from eclose.diagnosis.report.comparison import comparison_tables
+from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.format import (
     CODE_WORDS,
     FAILURE_WORDS,
     TOO_LITTLE,
-    Reading,
+    RateStatus,
     one_line,
     percent,
     percent_range,
     percent_span,
-    reading,
+    rate_status,
     signed,
 )
 from eclose.diagnosis.report.summary import agreement_sentences
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Against
+    from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.table import Table
     from eclose.metrics.rates import Metric
     from eclose.metrics.summary import GroupSummary
@@ -72,9 +72,9 @@ def escape(text: str) -> str:
     return _EACH.sub(lambda found: _SPECIAL[found[0]], plain)
 
 
-def latex(diagnosis: Diagnosis, notes: Notes | None = None) -> str:
+def render_latex(diagnosis: Diagnosis, notes: ReportContext | None = None) -> str:
     """The metrics by dataset and model, failure classes, codes of unsound steps, and a run against another."""
-    notes = notes or Notes()
+    notes = notes or ReportContext()
     tables = [_main(diagnosis, notes), _failures(diagnosis), _codes(diagnosis)]
     tables += [_told(agreement_table(notes)), _told(flips_table(diagnosis))]
     if notes.against:
@@ -88,7 +88,7 @@ NEEDS = r"% Needs \usepackage[T1]{fontenc} and the packages textcomp, booktabs a
 TABULAR_END = "\\bottomrule\n\\end{tabular}}"
 # A number and its percent sign stay on one line.
 _UNIT = re.compile(r"(?<=\d) (?=\\%)")
-_WITH_VALUE = (Reading.RATE, Reading.BOUNDS)
+_WITH_VALUE = (RateStatus.RATE, RateStatus.BOUNDS)
 _MAIN_CAPTION = (
     r"Rates in percent, with 95\,\% intervals over questions beneath; the last two with their denominators and "
     "Wilson intervals (W). "
@@ -99,7 +99,7 @@ _BOUNDS_CAPTION = (
 )
 
 
-def _main(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
+def _main(diagnosis: Diagnosis, notes: ReportContext) -> Iterator[str]:
     heads = ["Dataset", "Model", "$n$", *(metric.value for metric in SHOWN_METRICS)]
     yield from _opening("llr" + "r" * len(SHOWN_METRICS), heads)
     for number, summary in enumerate(diagnosis.by_model):
@@ -139,24 +139,24 @@ def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
     yield _row(["", "", "", *(_beneath(summary, metric) for metric in SHOWN_METRICS)])
     if any(summary.rates[metric].n for metric in CONDITIONAL):
         wilson = {metric: f"W {percent_range(summary.rates[metric].wilson)}" for metric in CONDITIONAL}
-        shown = {metric: text for metric, text in wilson.items() if reading(summary.rates[metric]) in _WITH_VALUE}
+        shown = {metric: text for metric, text in wilson.items() if rate_status(summary.rates[metric]) in _WITH_VALUE}
         yield _row(["", "", "", *(_small(shown.get(metric, "")) for metric in SHOWN_METRICS)])
 
 
 def _beneath(summary: GroupSummary, metric: Metric) -> str:
     """The interval; where labels are missing, the rate of the judged with it, or that too little was judged."""
     rate, interval = summary.rates[metric], percent_range(summary.estimates[metric].interval)
-    match reading(rate):
-        case Reading.BOUNDS:
+    match rate_status(rate):
+        case RateStatus.BOUNDS:
             return _small(f"{percent(rate.value)} {interval}".rstrip())
-        case Reading.TOO_LITTLE:
+        case RateStatus.TOO_LITTLE:
             return _small(TOO_LITTLE)
     return _small(interval)
 
 
 def _value(summary: GroupSummary, metric: Metric) -> str:
     rate = summary.rates[metric]
-    told = metric in CONDITIONAL and rate.n and reading(rate) in _WITH_VALUE
+    told = metric in CONDITIONAL and rate.n and rate_status(rate) in _WITH_VALUE
     among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if told else ""
     return (_number(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)) + among
 
@@ -191,7 +191,7 @@ def _codes(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _closing("Unsound steps by their primary reason.", "tab:codes")
 
 
-def _differences(against: Against) -> Iterator[str]:
+def _differences(against: BaseComparison) -> Iterator[str]:
     heads = ["Rate", "This run", "$n$", "The other run", "$n$", "Difference", r"95\,\% interval"]
     yield from _opening("lrrrrrr", heads)
     overall = against.comparison.overall
@@ -212,8 +212,8 @@ def _signed(value: float | None) -> str:
     return f"${signed(value).replace('−', '-')}$"
 
 
-def _transitions(against: Against) -> Iterator[str]:
-    table = against_tables(against)[-1]
+def _transitions(against: BaseComparison) -> Iterator[str]:
+    table = comparison_tables(against)[-1]
     yield from _cells(table, "l" + "r" * (len(table.heads) - 1))
     caption = f"Responses by their class in {against.name} (rows) and in this run (columns)."
     yield from _closing(escape(caption), "tab:transitions")

@@ -11,19 +11,19 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.diagnose import broken_link
-from eclose.diagnosis.report.comparison import against_sentences, against_tables
-from eclose.diagnosis.report.context import Notes
-from eclose.diagnosis.report.filters import OUTCOMES, seen
+from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
+from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.filters import OUTCOMES, derive_facts
 from eclose.diagnosis.report.format import one_line, plural, unbroken
-from eclose.diagnosis.report.headline import headline
+from eclose.diagnosis.report.headline import headline_items
 from eclose.diagnosis.report.summary import (
     EVIDENCE_NOTE,
     agreement_sentences,
-    cautions,
+    caution_sentences,
     evidence_rates,
     evidence_sentences,
     flip_sentences,
-    flow,
+    flow_stages,
 )
 from eclose.diagnosis.report.table import Cell, Table, all_tables, glossary
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.diagnosis.diagnose import Case, Diagnosis
-    from eclose.diagnosis.report.context import Against
-    from eclose.diagnosis.report.headline import Statement
-    from eclose.diagnosis.report.summary import Stage
+    from eclose.diagnosis.report.context import BaseComparison
+    from eclose.diagnosis.report.headline import HeadlineItem
+    from eclose.diagnosis.report.summary import FlowStage
 
 NAMED = 10
 """How many failing responses are told one by one."""
@@ -55,12 +55,12 @@ def own(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
-def markdown(diagnosis: Diagnosis, cases: Sequence[Case] = (), notes: Notes | None = None) -> str:
+def render_markdown(diagnosis: Diagnosis, cases: Sequence[Case] = (), notes: ReportContext | None = None) -> str:
     """The whole report, without the explorer: its tables and the first few responses that fail."""
-    return unbroken("\n".join(_lines(diagnosis, cases, notes or Notes()))) + "\n"
+    return unbroken("\n".join(_lines(diagnosis, cases, notes or ReportContext()))) + "\n"
 
 
-def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterator[str]:
+def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: ReportContext) -> Iterator[str]:
     overall = diagnosis.overall
     judges = ", ".join(map(escape, diagnosis.judges))
     yield f"# {escape(notes.title)}"
@@ -73,7 +73,7 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     yield f"> **Validation.** {' '.join(map(escape, (notes.trust, *agreement_sentences(notes))))}"
     for told in flip_sentences(diagnosis):
         yield f">\n> {escape(told)}"
-    for told in cautions(diagnosis, notes):
+    for told in caution_sentences(diagnosis, notes):
         yield f">\n> {escape(told)}"
     yield "\n## First: is the evidence enough?\n"
     yield " ".join(evidence_sentences(diagnosis))
@@ -83,12 +83,12 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     if notes.corrected:
         yield f"\n{EVIDENCE_NOTE}"
     yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
-    for statement in headline(diagnosis, notes):
+    for statement in headline_items(diagnosis, notes):
         yield from _statement(statement)
     own_rates = " All other counts and rates are the judge's own." if notes.corrected else ""
     yield f"\nBrackets are 95 % intervals; questions are resampled, not responses.{own_rates}"
     yield "\n## Where responses are lost\n"
-    for stage in flow(diagnosis):
+    for stage in flow_stages(diagnosis):
         yield _stage(stage)
     if notes.against:
         yield from _against(notes.against)
@@ -104,17 +104,17 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
             yield f"- {escape(name)}: {escape(told)}"
 
 
-def _against(against: Against) -> Iterator[str]:
+def _against(against: BaseComparison) -> Iterator[str]:
     yield f"\n## Against {escape(against.name)}\n"
     for told in against.cautions:
         yield f"> {escape(told)}\n"
-    for told in against_sentences(against):
+    for told in comparison_sentences(against):
         yield f"- {escape(told)}"
-    for table in against_tables(against):
+    for table in comparison_tables(against):
         yield from _table(table, "###")
 
 
-def _statement(statement: Statement) -> Iterator[str]:
+def _statement(statement: HeadlineItem) -> Iterator[str]:
     whose = f" ({statement.whose})" if statement.whose else ""
     yield f"- **{statement.figure} {statement.lead}**{whose}. {statement.meaning}"
     judged = f"{statement.beside}: " if statement.beside else "To the judge " if statement.whose else ""
@@ -125,7 +125,7 @@ def _statement(statement: Statement) -> Iterator[str]:
         yield f"  - {statement.detail}"
 
 
-def _stage(stage: Stage) -> str:
+def _stage(stage: FlowStage) -> str:
     lost = ", ".join(f"{part.count:,} {part.name}" for part in stage.lost) or "none lost"
     return f"- {stage.asked} {stage.kept.count:,} of {stage.total:,} {stage.kept.name} ({lost})."
 
@@ -151,7 +151,7 @@ def _examples(cases: Sequence[Case]) -> Iterator[str]:
         return
     yield f"\n## Responses that fail: {min(NAMED, len(failing))} of {len(failing):,}\n"
     for case in failing[:NAMED]:
-        outcome = OUTCOMES[seen(case).outcome]
+        outcome = OUTCOMES[derive_facts(case).outcome]
         yield f"- {escape(_short(case.response.id))} ({outcome}): {escape(_short(broken_link(case)))}"
 
 

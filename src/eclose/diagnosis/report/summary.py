@@ -16,22 +16,22 @@ from eclose.diagnosis.report.format import (
     plural,
     reason_words,
 )
-from eclose.diagnosis.report.headline import Figure, group_figure, plain_figure
-from eclose.metrics.judge_agreement import DIRECT, JudgedLabel
+from eclose.diagnosis.report.headline import RateText, group_rate_text, value_text
+from eclose.metrics.judge_agreement import DIRECT_LABELS, JudgedLabel
 from eclose.metrics.rates import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Notes
+    from eclose.diagnosis.report.context import ReportContext
 
 FEW_QUESTIONS = 20
 """Below this, no interval over questions deserves its name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FlowPart:
     """Some responses of a stage: those that go on, or those lost to one reason."""
 
     kind: str
@@ -41,13 +41,13 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class FlowStage:
     """One test of the chain, and what becomes of the responses that come to it."""
 
     asked: str
     total: int
-    kept: Part
-    lost: tuple[Part, ...]
+    kept: FlowPart
+    lost: tuple[FlowPart, ...]
 
 
 def evidence_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -81,8 +81,8 @@ def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...
         (
             name,
             plural(group.responses, "response"),
-            str(group_figure(group, Metric.TRACE_RELIABILITY_RATE)),
-            str(group_figure(group, Metric.GAP_RATE)),
+            str(group_rate_text(group, Metric.TRACE_RELIABILITY_RATE)),
+            str(group_rate_text(group, Metric.GAP_RATE)),
         )
         for name, group in (*groups, ("All together", diagnosis.overall))
     )
@@ -94,14 +94,14 @@ EVIDENCE_NOTE = (
 _EVIDENCE_LEADS = {**EVIDENCE_WORDS, Evidence.UNJUDGED: "this was not judged"}
 
 
-def agreement_figures(notes: Notes) -> dict[JudgedLabel, Figure]:
+def agreement_figures(notes: ReportContext) -> dict[JudgedLabel, RateText]:
     """How far the judge agrees with people about each label it gives, where both gave some."""
     return {
-        row.label: plain_figure(*agreement_of(row)[:2]) for row in notes.agreement if row.label in DIRECT and row.n
+        row.label: value_text(*agreement_of(row)[:2]) for row in notes.agreement if row.label in DIRECT_LABELS and row.n
     }  # fmt: skip
 
 
-def agreement_sentences(notes: Notes) -> tuple[str, ...]:
+def agreement_sentences(notes: ReportContext) -> tuple[str, ...]:
     """About which label the judge agrees with people the least, and how far about each."""
     if not (figures := agreement_figures(notes)):
         return ()
@@ -121,12 +121,12 @@ def flip_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
         return ("The judge was asked more than once and said the same each time.",)
     name, worst = max(found.items(), key=lambda one: one[1].rate or 0)
     of = f"{worst.flipped:,} of {plural(worst.responses, 'response')}"
-    figure = plain_figure(worst.rate, worst.interval)
+    figure = value_text(worst.rate, worst.interval)
     about = LABEL_WORDS[name] if name == EVIDENCE else f"{name} ({LABEL_WORDS[name]})"
     return (f"The judge was asked more than once. It is least steady about {about}: {of} got both answers, {figure}.",)
 
 
-def cautions(diagnosis: Diagnosis, notes: Notes) -> tuple[str, ...]:
+def caution_sentences(diagnosis: Diagnosis, notes: ReportContext) -> tuple[str, ...]:
     """What a reader must know before believing a figure."""
     return tuple(_cautions(diagnosis, notes))
 
@@ -151,7 +151,7 @@ def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[str]:
             yield f"Too little judged: {label} has no label for {missing:,} of {plural(total, 'response')}: {listed}."
 
 
-def _cautions(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
+def _cautions(diagnosis: Diagnosis, notes: ReportContext) -> Iterator[str]:
     yield from _unjudged_cautions(diagnosis)
     if diagnosis.overall.questions < FEW_QUESTIONS:
         yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
@@ -170,7 +170,7 @@ def _cautions(diagnosis: Diagnosis, notes: Notes) -> Iterator[str]:
         )
 
 
-def flow(diagnosis: Diagnosis) -> tuple[Stage, ...]:
+def flow_stages(diagnosis: Diagnosis) -> tuple[FlowStage, ...]:
     """From all responses to the reliable ones, with every loss named."""
     joint = diagnosis.joint
     gap = diagnosis.overall.composition.gap_failures
@@ -182,25 +182,25 @@ def flow(diagnosis: Diagnosis) -> tuple[Stage, ...]:
     reliable = count(True, True, True)
     closing = (FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING, FailureClass.CLOSURE_FAILURE)
     return (
-        _stage("Does every step hold?", total, Part("sound", "hold step by step", sound), [
-            Part("unsound", "an unsound step", count(False), "outcome=unsound"),
-            Part("undecided", "not judged", count(None), "outcome=undecided_L"),
+        _stage("Does every step hold?", total, FlowPart("sound", "hold step by step", sound), [
+            FlowPart("unsound", "an unsound step", count(False), "outcome=unsound"),
+            FlowPart("undecided", "not judged", count(None), "outcome=undecided_L"),
         ]),
-        _stage("Does the reasoning pursue the question?", sound, Part("sound", "pursue it as well", aligned), [
+        _stage("Does the reasoning pursue the question?", sound, FlowPart("sound", "pursue it as well", aligned), [
             _lost(FailureClass.PATH_DEVIATION, count(True, False)),
             _lost(FailureClass.UNDETERMINED, count(True, None, False)),
-            Part("undecided", "not judged", count(True, None) - count(True, None, False), "outcome=undecided_A"),
+            FlowPart("undecided", "not judged", count(True, None) - count(True, None, False), "outcome=undecided_A"),
         ]),
-        _stage("Does it establish the submitted answer?", aligned, Part("reliable", "are reliable", reliable), [
+        _stage("Does it establish the submitted answer?", aligned, FlowPart("reliable", "are reliable", reliable), [
             *(_lost(failure, gap.get(failure, 0)) for failure in closing),
-            Part("undecided", "not judged", count(True, True, None), "outcome=undecided_C"),
+            FlowPart("undecided", "not judged", count(True, True, None), "outcome=undecided_C"),
         ]),
     )  # fmt: skip
 
 
-def _lost(failure: FailureClass, count: int) -> Part:
-    return Part(str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}")
+def _lost(failure: FailureClass, count: int) -> FlowPart:
+    return FlowPart(str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}")
 
 
-def _stage(asked: str, total: int, kept: Part, lost: list[Part]) -> Stage:
-    return Stage(asked, total, kept, tuple(part for part in lost if part.count))
+def _stage(asked: str, total: int, kept: FlowPart, lost: list[FlowPart]) -> FlowStage:
+    return FlowStage(asked, total, kept, tuple(part for part in lost if part.count))

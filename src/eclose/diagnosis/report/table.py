@@ -14,19 +14,19 @@ from eclose.diagnosis.report.format import (
     LABEL_WORDS,
     METRIC_WORDS,
     TOO_LITTLE,
-    Reading,
+    RateStatus,
     agreement_of,
+    format_label,
     group_name,
-    label_mark,
     percent,
     percent_range,
     percent_span,
     plural,
-    reading,
+    rate_status,
     reason_words,
     widened,
 )
-from eclose.metrics.judge_agreement import RATES
+from eclose.metrics.judge_agreement import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Notes
+    from eclose.diagnosis.report.context import ReportContext
     from eclose.metrics.summary import GroupSummary
     from eclose.stats.rates import Rate
 
@@ -67,7 +67,7 @@ class Table:
     note: str = ""
 
 
-def all_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
+def all_tables(diagnosis: Diagnosis, notes: ReportContext) -> tuple[Table, ...]:
     """Every table, in reading order; those with nothing in them are left out."""
     made = (
         *metrics_tables(diagnosis, notes),
@@ -90,10 +90,10 @@ def rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
     interval = percent_range(estimate.interval) if estimate.interval else ""
     wilson = f"W {percent_range(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
-    match reading(rate):
-        case Reading.BOUNDS:
+    match rate_status(rate):
+        case RateStatus.BOUNDS:
             lines = [f"{percent(rate.value)} {interval}", wilson, counted]
-        case Reading.TOO_LITTLE:
+        case RateStatus.TOO_LITTLE:
             lines = [TOO_LITTLE, counted]
         case _:
             lines = [interval, wilson, counted]
@@ -131,7 +131,7 @@ def levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], 
     return tuple((name, groups) for name, groups in found if groups)
 
 
-def metrics_tables(diagnosis: Diagnosis, notes: Notes) -> tuple[Table, ...]:
+def metrics_tables(diagnosis: Diagnosis, notes: ReportContext) -> tuple[Table, ...]:
     """The metrics of the paper: all together with the first kind of groups, then a table for each further kind."""
     (first, groups), *others = levels(diagnosis)
     rows = (*_overall_rows(diagnosis, notes), *map(_group_row, groups))
@@ -149,7 +149,7 @@ CORRECTED_NOTE = (
 )
 
 
-def _overall_rows(diagnosis: Diagnosis, notes: Notes) -> Iterator[tuple[Cell, ...]]:
+def _overall_rows(diagnosis: Diagnosis, notes: ReportContext) -> Iterator[tuple[Cell, ...]]:
     if notes.corrected:
         yield corrected_row(diagnosis.overall, notes)
     yield _summary_row("all, the judge alone" if notes.corrected else "all responses", diagnosis.overall)
@@ -159,7 +159,7 @@ def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
     return _summary_row(group_name(summary.group), summary)
 
 
-def corrected_row(overall: GroupSummary, notes: Notes) -> tuple[Cell, ...]:
+def corrected_row(overall: GroupSummary, notes: ReportContext) -> tuple[Cell, ...]:
     """Return the row of corrected rates, as bounds where labels of the judge are missing."""
     corrected = notes.corrected or {}
     cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in SHOWN_METRICS)
@@ -169,11 +169,11 @@ def corrected_row(overall: GroupSummary, notes: Notes) -> tuple[Cell, ...]:
 def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
     if corrected is None or corrected.value is None or corrected.interval is None:
         return Cell(DASH)
-    match reading(rate):
-        case Reading.BOUNDS:
+    match rate_status(rate):
+        case RateStatus.BOUNDS:
             span = widened(rate, corrected.value, corrected.value)
             return Cell(percent_span(span), (percent_range(widened(rate, *corrected.interval)),))
-        case Reading.TOO_LITTLE:
+        case RateStatus.TOO_LITTLE:
             return Cell(TOO_LITTLE)
     return Cell(percent(corrected.value), (percent_range(corrected.interval),))
 
@@ -203,7 +203,7 @@ def _failure_table(diagnosis: Diagnosis) -> Table:
 def _joint_table(diagnosis: Diagnosis) -> Table:
     total = sum(diagnosis.joint.values())
     rows = tuple(
-        (*(Cell(label_mark(label)) for label in labels), Cell(f"{count:,}"), Cell(percent(count / total)))
+        (*(Cell(format_label(label)) for label in labels), Cell(f"{count:,}"), Cell(percent(count / total)))
         for labels, count in sorted(diagnosis.joint.items(), key=lambda one: tuple(map(_label_rank, one[0])))
     )
     note = "1: yes, 0: no, –: not judged. 1 1 1 is reliable; 1 with a 0 behind it is the gap."
@@ -266,12 +266,12 @@ def _unjudged_table(diagnosis: Diagnosis) -> Table:
     return Table("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
 
 
-def agreement_table(notes: Notes) -> Table:
+def agreement_table(notes: ReportContext) -> Table:
     """The judge against people, label by label."""
     rows = tuple(
         (
             Cell(row.label.value),
-            Cell(LABEL_WORDS.get(row.label) or METRIC_WORDS[RATES[row.label]][0]),
+            Cell(LABEL_WORDS.get(row.label) or METRIC_WORDS[LABEL_METRICS[row.label]][0]),
             Cell(f"{row.n:,}"),
             _estimate_cell(agreement_of(row)),
             Cell(f"{row.misses:,}"),

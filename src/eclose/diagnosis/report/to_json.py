@@ -7,21 +7,21 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Evidence
-from eclose.diagnosis.report.context import Notes
-from eclose.diagnosis.report.filters import kind_name
-from eclose.diagnosis.report.format import Reading, agreement_of, reading
-from eclose.diagnosis.report.headline import headline
+from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.filters import class_name
+from eclose.diagnosis.report.format import RateStatus, agreement_of, rate_status
+from eclose.diagnosis.report.headline import headline_items
 from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from eclose.diagnosis.compare import Alone, Difference, GroupComparison, Pair
+    from eclose.diagnosis.compare import GroupComparison, RateDifference, ResponsePair, UnsharedCounts
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Against
-    from eclose.diagnosis.report.headline import Statement
+    from eclose.diagnosis.report.context import BaseComparison
+    from eclose.diagnosis.report.headline import HeadlineItem
     from eclose.metrics.judge_agreement import LabelRow
     from eclose.metrics.rates import Metric
-    from eclose.metrics.repeat_consistency import Flips
+    from eclose.metrics.repeat_consistency import FlipCounts
     from eclose.metrics.summary import GroupSummary
     from eclose.stats.intervals import Interval
     from eclose.stats.rates import Rate
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 FORMAT = "eclose-diagnosis-1"
 
 
-def diagnosis_json(diagnosis: Diagnosis, notes: Notes | None = None) -> str:
+def render_json(diagnosis: Diagnosis, notes: ReportContext | None = None) -> str:
     """One JSON object, in ASCII, with a line break at its end."""
-    return json.dumps(plain(diagnosis, notes or Notes()), indent=1) + "\n"
+    return json.dumps(to_plain(diagnosis, notes or ReportContext()), indent=1) + "\n"
 
 
-def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
+def to_plain(diagnosis: Diagnosis, notes: ReportContext) -> dict[str, Any]:
     """The same as plain values."""
     return {
         "format": FORMAT,
@@ -43,7 +43,7 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
         "stale": list(notes.stale),
         "provenance": None if notes.checked is None else "checked" if notes.checked else "unchecked",
         "judges": list(diagnosis.judges),
-        "headline": [_headline(statement) for statement in headline(diagnosis, notes)],
+        "headline": [_headline(statement) for statement in headline_items(diagnosis, notes)],
         "validation": notes.validation,
         "validated": notes.validated,
         "corrected": None
@@ -78,7 +78,7 @@ def plain(diagnosis: Diagnosis, notes: Notes) -> dict[str, Any]:
     }
 
 
-def _headline(statement: Statement) -> dict[str, Any]:
+def _headline(statement: HeadlineItem) -> dict[str, Any]:
     return {
         "kind": statement.kind,
         "figure": str(statement.figure),
@@ -101,7 +101,7 @@ def _agreement(row: LabelRow) -> dict[str, Any]:
     }
 
 
-def _flips(one: Flips) -> dict[str, Any]:
+def _flips(one: FlipCounts) -> dict[str, Any]:
     return {
         "responses": one.responses,
         "flipped": one.flipped,
@@ -130,12 +130,12 @@ def _group(summary: GroupSummary, benchmark: str | None = None, model: str | Non
 def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
     """A rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of what was."""
     rate, interval = summary.rates[metric], summary.estimates[metric].interval
-    told = reading(rate)
+    told = rate_status(rate)
     return {
         "hits": rate.hits,
         "n": rate.n,
         "unjudged": rate.unjudged,
-        **_estimate(summary.estimates[metric] if told is not Reading.TOO_LITTLE else Estimate(None, None)),
+        **_estimate(summary.estimates[metric] if told is not RateStatus.TOO_LITTLE else Estimate(None, None)),
         "method": None if interval is None else INTERVAL_METHOD,
         "bounds": _ends(rate.bounds),
         "reading": str(told),
@@ -144,7 +144,7 @@ def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
     }
 
 
-def _comparison(against: Against) -> dict[str, Any]:
+def _comparison(against: BaseComparison) -> dict[str, Any]:
     found = against.comparison
     return {
         "against": against.name,
@@ -154,14 +154,14 @@ def _comparison(against: Against) -> dict[str, Any]:
         "groups": [_compared(group) for group in found.groups],
         "pairs": len(found.pairs),
         "transitions": [
-            {"before": kind_name(old), "after": kind_name(new), "responses": count}
+            {"before": class_name(old), "after": class_name(new), "responses": count}
             for (old, new), count in found.transitions.items()
         ],
         "changed": [_changed(pair) for pair in found.changed],
     }
 
 
-def _alone(alone: Alone) -> dict[str, int]:
+def _alone(alone: UnsharedCounts) -> dict[str, int]:
     return {
         "questions": alone.questions,
         "responses": alone.responses,
@@ -179,7 +179,7 @@ def _compared(group: GroupComparison) -> dict[str, Any]:
     }
 
 
-def _difference(one: Difference) -> dict[str, Any]:
+def _difference(one: RateDifference) -> dict[str, Any]:
     return {
         "here": _counts(one.run),
         "there": _counts(one.base),
@@ -193,15 +193,15 @@ def _counts(rate: Rate) -> dict[str, Any]:
     return {"hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged, "value": rate.value}
 
 
-def _changed(pair: Pair) -> dict[str, Any]:
+def _changed(pair: ResponsePair) -> dict[str, Any]:
     before, after = pair.kinds
     return {
         "benchmark": pair.run.benchmark,
         "question": pair.run.instance_id,
         "response": pair.run.response_id,
         "response_there": pair.base.response_id,
-        "before": kind_name(before),
-        "after": kind_name(after),
+        "before": class_name(before),
+        "after": class_name(after),
     }
 
 

@@ -8,13 +8,13 @@ from enum import StrEnum
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from eclose.core.text_match import Place, is_whole
+from eclose.core.text_match import TextSpan, is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
-class Mark(StrEnum):
+class DiffMark(StrEnum):
     """What happened to a stretch of text."""
 
     SAME = "same"
@@ -23,14 +23,14 @@ class Mark(StrEnum):
     NEW = "new"
 
 
-class Piece(NamedTuple):
+class DiffPiece(NamedTuple):
     """A stretch of text, and what happened to it."""
 
     text: str
-    mark: Mark = Mark.SAME
+    mark: DiffMark = DiffMark.SAME
 
 
-Words: TypeAlias = tuple[Piece, ...]
+MarkedText: TypeAlias = tuple[DiffPiece, ...]
 """A text in pieces, old words before the new ones that took their place."""
 
 
@@ -42,17 +42,17 @@ class _Change(NamedTuple):
     new: str
 
 
-def unmarked(text: str) -> Words:
+def mark_same(text: str) -> MarkedText:
     """The text as it is."""
-    return (Piece(text),) if text else ()
+    return (DiffPiece(text),) if text else ()
 
 
-def added(text: str) -> Words:
+def mark_new(text: str) -> MarkedText:
     """A text that is new as a whole."""
-    return (Piece(text, Mark.NEW),) if text else ()
+    return (DiffPiece(text, DiffMark.NEW),) if text else ()
 
 
-def diff_words(old: str, new: str) -> Words:
+def diff_words(old: str, new: str) -> MarkedText:
     """The new text with the words that are gone and the words that took their place.
 
     >>> [f"{piece.mark}: {piece.text}" for piece in diff_words("born in Arica.", "born in Lima.")]
@@ -60,31 +60,31 @@ def diff_words(old: str, new: str) -> Words:
     """
     before, behind = _shared_ends(old, new)
     changes = _changes(_words(old[before : len(old) - behind]), _words(new[before : len(new) - behind]))
-    pieces = [Piece(old[:before])]
+    pieces = [DiffPiece(old[:before])]
     for same, gone, came in _gathered(_gathered(changes, _is_blank), _is_little):
-        pieces += [Piece(same), Piece(gone, Mark.OLD), Piece(came, Mark.NEW)]
-    pieces.append(Piece(old[len(old) - behind :]))
+        pieces += [DiffPiece(same), DiffPiece(gone, DiffMark.OLD), DiffPiece(came, DiffMark.NEW)]
+    pieces.append(DiffPiece(old[len(old) - behind :]))
     return tuple(_joined(pieces))
 
 
-def is_changed(words: Words) -> bool:
+def is_changed(words: MarkedText) -> bool:
     """Whether any word is gone or new."""
-    return any(piece.mark is not Mark.SAME for piece in words)
+    return any(piece.mark is not DiffMark.SAME for piece in words)
 
 
-def likeness(one: str, other: str) -> float:
+def word_overlap(one: str, other: str) -> float:
     """How many words two texts share, of all that they have: 1 for the same words, 0 for none."""
     ours, theirs = (Counter(filter(str.strip, _words(text.casefold()))) for text in (one, other))
     return 2 * (ours & theirs).total() / max(1, ours.total() + theirs.total())
 
 
-def counterparts(old: Sequence[str], new: Sequence[str], *, least: float = 0.5) -> list[int | None]:
+def match_counterparts(old: Sequence[str], new: Sequence[str], *, least: float = 0.5) -> list[int | None]:
     """For each new text the place of the old one that it stands for, in order and each at most once.
 
     Of all such pairings the one in which the paired texts are most alike; texts less alike than ``least`` are no pair.
     """
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    alike = [[likeness(one, other) for other in new] for one in old]
+    alike = [[word_overlap(one, other) for other in new] for one in old]
     for i, row in enumerate(alike):
         for j, value in enumerate(row):
             paired = best[i][j] + value if value >= least else 0.0
@@ -120,7 +120,7 @@ def _shared(one: str, other: str) -> int:
 
 def _parts(text: str, at: int) -> bool:
     """Whether a word may end, and another begin, at this point."""
-    return is_whole(text, Place(at, at))
+    return is_whole(text, TextSpan(at, at))
 
 
 def _words(text: str) -> list[str]:
@@ -164,14 +164,14 @@ def _is_little(before: _Change, change: _Change) -> bool:
     return 3 * len(change.same.split()) <= min(sizes)
 
 
-def _joined(pieces: list[Piece]) -> Iterator[Piece]:
+def _joined(pieces: list[DiffPiece]) -> Iterator[DiffPiece]:
     """Without the empty ones, and neighbours of one kind as one."""
-    text, mark = "", Mark.SAME
+    text, mark = "", DiffMark.SAME
     for piece in pieces:
         if piece.text and piece.mark is not mark:
             if text:
-                yield Piece(text, mark)
+                yield DiffPiece(text, mark)
             text, mark = "", piece.mark
         text += piece.text
     if text:
-        yield Piece(text, mark)
+        yield DiffPiece(text, mark)

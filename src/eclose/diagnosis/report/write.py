@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.report.context import Notes
-from eclose.diagnosis.report.formats import Written
-from eclose.diagnosis.report.html import page
-from eclose.diagnosis.report.junit import junit
-from eclose.diagnosis.report.latex import latex
-from eclose.diagnosis.report.markdown import markdown
-from eclose.diagnosis.report.plots.figures import figures, figures_missing
-from eclose.diagnosis.report.to_json import diagnosis_json
+from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.formats import ReportFormat
+from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.junit import render_junit
+from eclose.diagnosis.report.latex import render_latex
+from eclose.diagnosis.report.markdown import render_markdown
+from eclose.diagnosis.report.plots.figures import draw_figures, explain_missing_figures
+from eclose.diagnosis.report.to_json import render_json
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -24,28 +24,28 @@ FIGURES = "figures"
 """A folder within the report's."""
 
 
-def write_all(
+def write_report(
     diagnosis: Diagnosis,
     cases: Sequence[Case],
     folder: Path | str,
-    notes: Notes | None = None,
-    formats: Collection[Written] = tuple(Written),
+    notes: ReportContext | None = None,
+    formats: Collection[ReportFormat] = tuple(ReportFormat),
 ) -> dict[str, Path]:
     """The page, Markdown, JSON, JUnit XML, LaTeX and figures, by the names of their files.
 
-    Figures are left out without matplotlib; ``figures_missing`` says so in a sentence.
+    Figures are left out without matplotlib; ``explain_missing_figures`` says so in a sentence.
     """
-    notes = notes or Notes()
-    texts: dict[Written, tuple[str, Callable[[], str]]] = {
-        Written.HTML: ("report.html", lambda: page(diagnosis, cases, notes)),
-        Written.MARKDOWN: ("report.md", lambda: markdown(diagnosis, cases, notes)),
-        Written.JSON: ("diagnosis.json", lambda: diagnosis_json(diagnosis, notes)),
-        Written.JUNIT: ("junit.xml", lambda: junit(cases, notes)),
-        Written.LATEX: ("tables.tex", lambda: latex(diagnosis, notes)),
+    notes = notes or ReportContext()
+    texts: dict[ReportFormat, tuple[str, Callable[[], str]]] = {
+        ReportFormat.HTML: ("report.html", lambda: render_page(diagnosis, cases, notes)),
+        ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown(diagnosis, cases, notes)),
+        ReportFormat.JSON: ("diagnosis.json", lambda: render_json(diagnosis, notes)),
+        ReportFormat.JUNIT: ("junit.xml", lambda: render_junit(cases, notes)),
+        ReportFormat.LATEX: ("tables.tex", lambda: render_latex(diagnosis, notes)),
     }
     files = {name: make().encode() for kind, (name, make) in texts.items() if kind in formats}
-    if Written.FIGURES in formats and figures_missing() is None:
-        files |= {f"{FIGURES}/{name}": data for name, data in figures(diagnosis, notes).items()}
+    if ReportFormat.FIGURES in formats and explain_missing_figures() is None:
+        files |= {f"{FIGURES}/{name}": data for name, data in draw_figures(diagnosis, notes).items()}
     written = {}
     for name, data in files.items():
         written[name] = Path(folder) / name

@@ -13,10 +13,10 @@ from eclose.core.edits import Replacement
 from eclose.core.family import (
     EvidenceEdit,
     Family,
-    Finding,
+    FamilyFinding,
+    FamilyProvenance,
     Intervention,
     ProofStep,
-    Provenance,
     QuestionEdit,
     View,
     ViewKind,
@@ -34,7 +34,7 @@ SOUND = {Role.VERIFY_TARGET: 3, Role.VERIFY_EVIDENCE: 3, Role.VERIFY_QUESTION: 2
 """How many steps each was to judge."""
 
 
-def finding(role: Role, judge: str = "house/judge", *, again: bool = False, **other: object) -> Finding:
+def finding(role: Role, judge: str = "house/judge", *, again: bool = False, **other: object) -> FamilyFinding:
     """What somebody said who had nothing against it, but for what is given."""
     said = good(role) | other
     if (steps := SOUND.get(role)) and SOUND_KEY not in other:
@@ -63,7 +63,9 @@ def full_family() -> Family:
     assert isinstance(first, EvidenceEdit)
     assert isinstance(second, EvidenceEdit)
     source = replace(SOURCE, benchmark="harbours", kind="bridge", hops=2, aliases=("Arica, Chile",))
-    provenance = Provenance("maker/large", "house/judge", "sha256:0123", {"target": 1, "evidence": 2}, "house/second")
+    provenance = FamilyProvenance(
+        "maker/large", "house/judge", "sha256:0123", {"target": 1, "evidence": 2}, "house/second"
+    )
     question = question_edit(GOLD, QUESTION)
     return Family("family-q", source, GOLD, (first, second), question, FINDINGS, provenance)
 
@@ -85,6 +87,6 @@ def hostile_family(number: int, text: str) -> Family:
         gold,
         (EvidenceEdit(swapped, text, 1, change),),
         QuestionEdit(asked, text),
-        (Finding(text, text, said, (text,)), Finding(Role.SCREEN_SEED, text, said)),
-        Provenance(text, text, text, {text: 1}, text),
+        (FamilyFinding(text, text, said, (text,)), FamilyFinding(Role.SCREEN_SEED, text, said)),
+        FamilyProvenance(text, text, text, {text: 1}, text),
     )

@@ -8,8 +8,8 @@ import pytest
 from tests.construction.test_check_replies import JUDGING
 from tests.diagnosis.report.families.family_making import FINDINGS, SOUND, finding, full_family
 
-from eclose.core.family import Finding
-from eclose.diagnosis.report.families.findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, shown_findings
+from eclose.core.family import FamilyFinding
+from eclose.diagnosis.report.families.findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, display_findings
 from eclose.protocol.acceptance import WANTED
 from eclose.protocol.construction import SCHEMAS, Role
 
@@ -17,7 +17,7 @@ EDITS = ("Evidence-CF 1", "Evidence-CF 2")
 
 
 def shown(*findings, edits=EDITS):
-    return shown_findings(replace(full_family(), findings=findings), edits)
+    return display_findings(replace(full_family(), findings=findings), edits)
 
 
 def leaves(value):
@@ -82,7 +82,7 @@ def test_a_reply_of_another_shape_is_shown_all_the_same():
         "fine": True, "score": 0.5, "list": ["a", 1], "empty": {}, "nothing": None, "reason": ["one", "two"],
         "part": {"deep": {"deeper": {"x": "y"}}}, "mixed": [1, {"a": 2}], "entries": [{"a": True}, {"a": False}],
     }  # fmt: skip
-    (told,) = shown(Finding("my_check", "somebody", said, ("fine",)))
+    (told,) = shown(FamilyFinding("my_check", "somebody", said, ("fine",)))
     assert (told.role, told.told, told.of) == ("my_check", "my_check", "")
     first = {one.name: (one.said, one.tone) for one in told.parts[0].judgements}
     assert first == {
@@ -98,10 +98,10 @@ def test_what_is_nested_deeply_is_shown_as_it_is():
     said = {"x": 1}
     for _ in range(150):
         said = {"in": said}
-    (told,) = shown(Finding("odd", "somebody", said))
+    (told,) = shown(FamilyFinding("odd", "somebody", said))
     assert told.parts[-1].judgements[0].said.count("in") > 130
 
 
 def test_a_finding_without_anything_is_no_finding_of_parts():
-    (told,) = shown(Finding("odd", "somebody", {}))
+    (told,) = shown(FamilyFinding("odd", "somebody", {}))
     assert told.parts == ()

@@ -14,16 +14,16 @@ from tests.diagnosis.report.test_browser import DESKTOP, PHONE, assert_calm, wat
 from tests.diagnosis.report.test_looks import COLOURS, contrast
 from tests.diagnosis.report.test_page import Skeleton
 
-from eclose.diagnosis.report.families import page as module
-from eclose.diagnosis.report.families.page import family_page
-from eclose.diagnosis.report.families.view import show_family
+from eclose.diagnosis.report import html_template as module
+from eclose.diagnosis.report.families.page import render_family_page
+from eclose.diagnosis.report.families.view import make_family_display
 from eclose.diagnosis.report.html_template import source_hash
 
 TEXTS = files(module.__package__) / "texts"
 
 
 def page(*families, told="2 families", **options):
-    return family_page([show_family(family) for family in families], name="runs/x", told=told, **options)
+    return render_family_page([make_family_display(family) for family in families], name="runs/x", told=told, **options)
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,8 @@ def test_hostile_text_adds_no_element_and_no_attribute(payload):
     """
     shapes = []
     for word in (payload, "harmless"):
-        shown = [replace(show_family(hostile_family(number, word)), failures=(word,)) for number in range(2)]
-        made = family_page(shown, name=word, told=word)
+        shown = [replace(make_family_display(hostile_family(number, word)), failures=(word,)) for number in range(2)]
+        made = render_family_page(shown, name=word, told=word)
         made.encode()
         elements = [(tag, sorted(attributes)) for tag, attributes in Skeleton(made).elements]
         shapes.append([one for one in elements if one not in (("del", []), ("ins", []))])

@@ -9,10 +9,10 @@ from tests.diagnosis.report.families.family_making import full_family, hostile_f
 
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
-from eclose.diagnosis.report.families.view import Reference, show_family, view_names
-from eclose.diagnosis.report.word_diff import Mark
+from eclose.diagnosis.report.families.view import PassageReference, make_family_display, view_names
+from eclose.diagnosis.report.word_diff import DiffMark
 
-MARKS = {Mark.SAME: "{}", Mark.OLD: "[-{}-]", Mark.NEW: "{{+{}+}}"}
+MARKS = {DiffMark.SAME: "{}", DiffMark.OLD: "[-{}-]", DiffMark.NEW: "{{+{}+}}"}
 
 
 def marked(words):
@@ -21,7 +21,7 @@ def marked(words):
 
 @pytest.fixture(scope="module")
 def shown():
-    return show_family(full_family())
+    return make_family_display(full_family())
 
 
 def test_views_come_in_order_and_edits_are_numbered_where_there_are_several(shown):
@@ -30,13 +30,16 @@ def test_views_come_in_order_and_edits_are_numbered_where_there_are_several(show
     one = replace(family, evidence_edits=family.evidence_edits[:1])
     assert view_names(one) == ("Gold", "Evidence-CF", "Question-CF")
     assert view_names(replace(family, evidence_edits=())) == ("Gold", "Question-CF")
-    assert [view.name for view in show_family(replace(family, evidence_edits=())).views] == ["Gold", "Question-CF"]
+    assert [view.name for view in make_family_display(replace(family, evidence_edits=())).views] == [
+        "Gold",
+        "Question-CF",
+    ]
 
 
 def test_gold_is_unmarked(shown):
     gold = shown.views[0]
     words = [gold.question, gold.answer, *(step.words for step in gold.steps)]
-    assert all(piece.mark is Mark.SAME for text in words for piece in text)
+    assert all(piece.mark is DiffMark.SAME for text in words for piece in text)
     assert (gold.change, gold.left_out) == (None, ())
 
 
@@ -65,10 +68,14 @@ def test_a_step_is_held_against_its_counterpart_wherever_that_stands(shown):
 
 def test_every_step_says_what_it_rests_on(shown):
     steps = shown.views[0].steps
-    assert [step.passages for step in steps] == [(Reference(0, "Blue Harbour"),), (Reference(2, "Ana Ruiz"),), ()]
+    assert [step.passages for step in steps] == [
+        (PassageReference(0, "Blue Harbour"),),
+        (PassageReference(2, "Ana Ruiz"),),
+        (),
+    ]
     assert [step.premises for step in steps] == [(), (), (1, 2)]
     family = full_family()
-    unknown = show_family(replace(family, gold=replace(family.gold, proof=())))
+    unknown = make_family_display(replace(family, gold=replace(family.gold, proof=())))
     assert not any(step.known for step in unknown.views[0].steps)
 
 
@@ -88,7 +95,7 @@ def test_a_passage_that_is_edited_but_supports_nothing_matters_too():
     gold = replace(family.gold, support_ids=("b",))
     edits = tuple(replace(edit, view=replace(edit.view, support_ids=("b",))) for edit in family.evidence_edits)
     asked = replace(family.question_edit, view=replace(family.question_edit.view, support_ids=()))
-    shown = show_family(replace(family, gold=gold, evidence_edits=edits, question_edit=asked))
+    shown = make_family_display(replace(family, gold=gold, evidence_edits=edits, question_edit=asked))
     assert [one.index for one in shown.matter] == [0, 1, 2]
     assert [one.notes for one in shown.matter] == [
         ("changed in Evidence-CF 2",),
@@ -101,7 +108,9 @@ def test_passages_that_come_or_go_are_shown():
     family = full_family()
     edit = family.question_edit
     evidence = (*edit.view.evidence[1:], Passage("new", "Newcomer", "Nobody knew it."))
-    shown = show_family(replace(family, question_edit=replace(edit, view=replace(edit.view, evidence=evidence))))
+    shown = make_family_display(
+        replace(family, question_edit=replace(edit, view=replace(edit.view, evidence=evidence)))
+    )
     assert "not in Question-CF" in shown.passages[0].notes
     assert (shown.passages[-1].title, shown.passages[-1].notes) == ("Newcomer", ("only in Question-CF",))
     assert any("same_evidence" in failure for failure in shown.failures)
@@ -115,7 +124,7 @@ def test_how_a_passage_was_changed_is_told_where_it_is_known(shown):
     assert shown.views[3].change.component == "the relation"
     family = full_family()
     silent = tuple(replace(edit, intervention=None) for edit in family.evidence_edits)
-    assert show_family(replace(family, evidence_edits=silent)).views[1].change.told is False
+    assert make_family_display(replace(family, evidence_edits=silent)).views[1].change.told is False
 
 
 def test_origin_and_provenance(shown):
@@ -128,24 +137,24 @@ def test_origin_and_provenance(shown):
         "attempts": "target 1, evidence 2", "guidelines": "sha256:0123",
     }  # fmt: skip
     family = full_family()
-    elsewhere = show_family(replace(family, provenance=None, source=replace(family.source, benchmark=None)))
+    elsewhere = make_family_display(replace(family, provenance=None, source=replace(family.source, benchmark=None)))
     assert elsewhere.provenance == ()
     assert dict(elsewhere.facts)["dataset"] == "unknown"
-    once = show_family(replace(family, provenance=replace(family.provenance, reverifier=None)))
+    once = make_family_display(replace(family, provenance=replace(family.provenance, reverifier=None)))
     assert dict(once.provenance)["verified again by"] == "nobody"
 
 
 def test_what_fails_a_gate_is_shown_with_the_reason():
     family = full_family()
-    assert show_family(family).failures == ()
+    assert make_family_display(family).failures == ()
     broken = replace(family, gold=replace(family.gold, trace=Trace(()), answer="Lima"))
-    shown = show_family(broken)
+    shown = make_family_display(broken)
     assert any("gold_answer" in failure for failure in shown.failures)
     assert shown.views[0].steps == ()
     assert all(step.counterpart is None for step in shown.views[1].steps)
 
 
 def test_names_that_are_no_passage_are_kept():
-    shown = show_family(hostile_family(1, "odd"))
+    shown = make_family_display(hostile_family(1, "odd"))
     assert str(shown.views[1].support[1]) == "[?] x"
-    assert shown.views[0].steps[0].passages[1] == Reference(None, "odd 1")
+    assert shown.views[0].steps[0].passages[1] == PassageReference(None, "odd 1")

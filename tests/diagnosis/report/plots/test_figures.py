@@ -13,9 +13,9 @@ from tests.diagnosis.report.test_comparison import BEFORE, NOW, held
 from tests.diagnosis.test_diagnose import case
 
 from eclose.core.response import Source
-from eclose.diagnosis.report.context import Notes
+from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.plots import figures as module
-from eclose.diagnosis.report.plots.figures import figures
+from eclose.diagnosis.report.plots.figures import draw_figures
 from eclose.diagnosis.report.plots.layout import (
     PANEL_METRICS,
     composition_bars,
@@ -24,7 +24,7 @@ from eclose.diagnosis.report.plots.layout import (
     metric_panels,
     rate_plot,
 )
-from eclose.diagnosis.report.summary import flow
+from eclose.diagnosis.report.summary import flow_stages
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -32,9 +32,9 @@ matplotlib = pytest.importorskip("matplotlib")
 def drawn(diagnosis, against):
     """The figures before they are written."""
     return {
-        "rates": module._rates(rate_plot(diagnosis, Notes())),
+        "rates": module._rates(rate_plot(diagnosis, ReportContext())),
         "metrics": module._metrics(metric_panels(diagnosis)),
-        "flow": module._flow(flow_rows(flow(diagnosis))),
+        "flow": module._flow(flow_rows(flow_stages(diagnosis))),
         "failures": module._compositions(composition_bars(diagnosis)),
         "differences": module._differences(difference_plot(against.comparison), against.name),
     }
@@ -77,10 +77,10 @@ def test_long_names_and_large_numbers_leave_room():
 def test_figures_say_what_the_page_says(diagnosis):
     made = drawn(diagnosis, held())
     told = {name: " ".join(one.get_text() for one in words(figure)) for name, figure in made.items()}
-    for name, responses, dots in rate_plot(diagnosis, Notes()).rows:
+    for name, responses, dots in rate_plot(diagnosis, ReportContext()).rows:
         assert f"{name}  ({responses:,})" in told["rates"]
         assert all(dot.label in told["rates"] for dot in dots)
-    for row in flow_rows(flow(diagnosis)):
+    for row in flow_rows(flow_stages(diagnosis)):
         assert f"{row.kept.count:,} {row.kept.name} ({row.kept.share} %)" in told["flow"]
         for part in row.lost:
             assert f"{part.name}: {part.count:,} ({part.share} %)" in told["flow"]
@@ -127,15 +127,15 @@ def test_one_model_or_one_dataset_is_pooled_once():
 
 
 def test_what_is_not_there_is_not_drawn():
-    found = figures(make_diagnosis([case()], resamples=5), Notes())
+    found = draw_figures(make_diagnosis([case()], resamples=5), ReportContext())
     assert list(found) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
-    assert "differences.pdf" in figures(make_diagnosis(NOW, resamples=5), Notes(against=held(NOW, BEFORE)))
+    assert "differences.pdf" in draw_figures(make_diagnosis(NOW, resamples=5), ReportContext(against=held(NOW, BEFORE)))
 
 
 @pytest.mark.parametrize("text", PAYLOADS[::16], ids=range(len(PAYLOADS[::16])))
 def test_no_name_says_more_than_a_name(text):
     hostile = [hostile_case(number, text) for number in range(4)]
-    found = figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
+    found = draw_figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
     for name, data in found.items():
         if name.endswith(".svg"):
             kinds = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(data).iter()}
@@ -148,7 +148,7 @@ def test_no_name_says_more_than_a_name(text):
 
 def test_a_dollar_sign_is_a_dollar_sign():
     odd = [hostile_case(number, r"$\frac{$") for number in range(3)]
-    assert figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
+    assert draw_figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
 
 
 @pytest.mark.slow
@@ -164,5 +164,5 @@ def test_bytes_do_not_depend_on_the_process():
 
 
 def test_there_is_no_date_in_a_figure(diagnosis):
-    for data in figures(diagnosis, Notes()).values():
+    for data in draw_figures(diagnosis, ReportContext()).values():
         assert not re.search(rb"CreationDate|dc:date|20\d\d-\d\d-\d\dT", data)

@@ -18,7 +18,7 @@ from eclose.protocol.construction import Role
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.core.family import Family, Finding
+    from eclose.core.family import Family, FamilyFinding
 
 ROLE_WORDS: Mapping[str, str] = {
     Role.SCREEN_SEED: "Can the source be built on?",
@@ -84,7 +84,7 @@ _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ShownJudgement:
+class JudgementDisplay:
     """One answer out of a reply."""
 
     name: str
@@ -95,17 +95,17 @@ class ShownJudgement:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPart:
+class FindingPart:
     """The judgements that share a reason."""
 
     name: str
     """Empty for what was said of the whole."""
-    judgements: tuple[ShownJudgement, ...]
+    judgements: tuple[JudgementDisplay, ...]
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownFinding:
+class FindingDisplay:
     """What one of them said."""
 
     role: str
@@ -116,7 +116,7 @@ class ShownFinding:
     """The view that was judged, or which of several findings this is; empty where there is only one."""
     again: bool
     objections: tuple[str, ...]
-    parts: tuple[ShownPart, ...]
+    parts: tuple[FindingPart, ...]
 
     @property
     def judgements(self) -> int:
@@ -124,7 +124,7 @@ class ShownFinding:
         return sum(len(part.judgements) for part in self.parts)
 
 
-def shown_findings(family: Family, edits: Sequence[str]) -> tuple[ShownFinding, ...]:
+def display_findings(family: Family, edits: Sequence[str]) -> tuple[FindingDisplay, ...]:
     """Everything that was said, in order. ``edits`` are the names of the views with edited evidence."""
     counts = Counter((finding.role, finding.again) for finding in family.findings)
     seen: Counter[tuple[str, bool]] = Counter()
@@ -136,29 +136,29 @@ def shown_findings(family: Family, edits: Sequence[str]) -> tuple[ShownFinding, 
     return tuple(shown)
 
 
-def _whose(finding: Finding, number: int, count: int, edits: Sequence[str]) -> str:
+def _whose(finding: FamilyFinding, number: int, count: int, edits: Sequence[str]) -> str:
     """Which view a finding is about, where it is about one; else which of several it is."""
     if finding.edit is not None and finding.edit < len(edits):
         return edits[finding.edit]
     return f"{number} of {count}" if count > 1 else ""
 
 
-def _shown(finding: Finding, of: str) -> ShownFinding:
+def _shown(finding: FamilyFinding, of: str) -> FindingDisplay:
     told = ROLE_WORDS.get(finding.role, finding.role)
     parts = tuple(_parts(finding, finding.said))
-    return ShownFinding(finding.role, told, finding.judge, of, finding.again, finding.objections, parts)
+    return FindingDisplay(finding.role, told, finding.judge, of, finding.again, finding.objections, parts)
 
 
 def _parts(
-    finding: Finding, said: Mapping[str, Any], path: tuple[str, ...] = (), name: str = ""
-) -> Iterator[ShownPart]:
+    finding: FamilyFinding, said: Mapping[str, Any], path: tuple[str, ...] = (), name: str = ""
+) -> Iterator[FindingPart]:
     """What a reply says itself, then what its parts say."""
     inner = {key: value for key, value in said.items() if len(path) < _DEEPEST and _has_parts(value)}
     # The id of a step is in its name already.
     own = {key: value for key, value in said.items() if key not in {*inner, "reason"} and not (key == "id" and name)}
     if own or "reason" in said:
         answers = tuple(_judgement(finding, (*path, key), value) for key, value in own.items())
-        yield ShownPart(name or ".".join(path), answers, _text(said.get("reason", "")))
+        yield FindingPart(name or ".".join(path), answers, _text(said.get("reason", "")))
     for key, value in inner.items():
         if isinstance(value, Mapping):
             yield from _parts(finding, value, (*path, key))
@@ -179,15 +179,15 @@ def _entry(key: str) -> str:
     return "step" if key == "steps" else key
 
 
-def _judgement(finding: Finding, path: tuple[str, ...], value: Any) -> ShownJudgement:
+def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> JudgementDisplay:
     name = ".".join(path)
     told = JUDGEMENT_WORDS.get((finding.role, name), "")
     if finding.role in ROLE_WORDS and path == (SOUNDNESS, "steps", "sound"):
-        return ShownJudgement("sound", _text(value), GOOD if value is True else BAD, _SOUND)
-    return ShownJudgement(path[-1], _text(value), _tone(finding, name, value), told)
+        return JudgementDisplay("sound", _text(value), GOOD if value is True else BAD, _SOUND)
+    return JudgementDisplay(path[-1], _text(value), _tone(finding, name, value), told)
 
 
-def _tone(finding: Finding, name: str, value: Any) -> str:
+def _tone(finding: FamilyFinding, name: str, value: Any) -> str:
     wanted = WANTED[Role(finding.role)].get(name) if finding.role in ROLE_WORDS else None
     if name in finding.objections or (wanted is not None and value is not wanted):
         return BAD

@@ -12,13 +12,13 @@ from eclose.diagnosis.report.html_template import page_text, source_hash, templa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.diagnosis.report.families.view import ShownFamily
+    from eclose.diagnosis.report.families.view import FamilyDisplay
 
 POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 """What the page may do. No script is allowed, since it has none."""
 
 
-def family_page(families: Sequence[ShownFamily], *, name: str, told: str, policy: bool = True) -> str:
+def render_family_page(families: Sequence[FamilyDisplay], *, name: str, told: str, policy: bool = True) -> str:
     """The whole page. ``name`` says where the families are from, ``told`` which of them these are.
 
     Without its policy it must be just as safe; tests open it that way too.

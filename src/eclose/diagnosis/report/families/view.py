@@ -11,20 +11,27 @@ from typing import TYPE_CHECKING
 
 from eclose.core.edits import Replacement
 from eclose.core.gates import check_family
-from eclose.diagnosis.report.families.findings import ShownFinding, shown_findings
-from eclose.diagnosis.report.word_diff import Words, added, counterparts, diff_words, is_changed, unmarked
+from eclose.diagnosis.report.families.findings import FindingDisplay, display_findings
+from eclose.diagnosis.report.word_diff import (
+    MarkedText,
+    diff_words,
+    is_changed,
+    mark_new,
+    mark_same,
+    match_counterparts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.core.family import EvidenceEdit, Family, Provenance, QuestionEdit, View
+    from eclose.core.family import EvidenceEdit, Family, FamilyProvenance, QuestionEdit, View
     from eclose.core.instance import Passage
 
 GOLD, EVIDENCE, QUESTION = "Gold", "Evidence-CF", "Question-CF"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class PassageReference:
     """A passage that somebody names: its index among the passages, as models see it, and its title."""
 
     index: int | None
@@ -37,14 +44,14 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownStep:
+class StepDisplay:
     """One step, and what it rests on."""
 
     number: int
-    words: Words
+    words: MarkedText
     counterpart: int | None
     """The number of the step of Gold that it stands for; None for a step of its own."""
-    passages: tuple[Reference, ...]
+    passages: tuple[PassageReference, ...]
     premises: tuple[int, ...]
     """Numbers of earlier steps."""
     known: bool
@@ -58,10 +65,10 @@ class ShownStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownChange:
+class ChangeDisplay:
     """What was done to make a view."""
 
-    passage: Reference | None = None
+    passage: PassageReference | None = None
     claim: str = ""
     replacements: tuple[Replacement, ...] = ()
     keep: tuple[str, ...] = ()
@@ -72,31 +79,31 @@ class ShownChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownView:
+class ViewDisplay:
     """One view."""
 
     name: str
-    question: Words
-    steps: tuple[ShownStep, ...]
-    answer: Words
-    support: tuple[Reference, ...]
+    question: MarkedText
+    steps: tuple[StepDisplay, ...]
+    answer: MarkedText
+    support: tuple[PassageReference, ...]
     left_out: tuple[int, ...] = ()
     """Numbers of the steps of Gold that have no counterpart here."""
-    change: ShownChange | None = None
+    change: ChangeDisplay | None = None
     """None for Gold."""
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class PassageVersion:
     """A passage as it stands in some view, held against Gold."""
 
     view: str
-    title: Words
-    text: Words
+    title: MarkedText
+    text: MarkedText
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPassage:
+class PassageDisplay:
     """A passage, once, with what is different elsewhere."""
 
     index: int
@@ -104,7 +111,7 @@ class ShownPassage:
     text: str
     notes: tuple[str, ...]
     """Which views rest on it, and where it was changed."""
-    versions: tuple[Version, ...] = ()
+    versions: tuple[PassageVersion, ...] = ()
     """Where it differs from Gold; none where it is the same everywhere."""
 
     @property
@@ -114,32 +121,32 @@ class ShownPassage:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownFamily:
+class FamilyDisplay:
     """All that is shown of a family."""
 
     id: str
     facts: tuple[tuple[str, str], ...]
     """Where it comes from: name and value."""
-    views: tuple[ShownView, ...]
-    passages: tuple[ShownPassage, ...]
-    findings: tuple[ShownFinding, ...]
+    views: tuple[ViewDisplay, ...]
+    passages: tuple[PassageDisplay, ...]
+    findings: tuple[FindingDisplay, ...]
     provenance: tuple[tuple[str, str], ...]
     """Who built it and who checked it; empty for a family made elsewhere."""
     failures: tuple[str, ...]
     """Gates that it fails."""
 
     @property
-    def matter(self) -> tuple[ShownPassage, ...]:
+    def matter(self) -> tuple[PassageDisplay, ...]:
         """The passages that matter."""
         return tuple(passage for passage in self.passages if passage.matters)
 
     @property
-    def others(self) -> tuple[ShownPassage, ...]:
+    def others(self) -> tuple[PassageDisplay, ...]:
         """The other passages."""
         return tuple(passage for passage in self.passages if not passage.matters)
 
 
-def show_family(family: Family) -> ShownFamily:
+def make_family_display(family: Family) -> FamilyDisplay:
     """Everything about a family, ready to be read."""
     names = view_names(family)
     edits, question = family.evidence_edits, family.question_edit
@@ -151,12 +158,12 @@ def show_family(family: Family) -> ShownFamily:
         ),
         _view(QUESTION, question.view, family.gold, _question_change(question)),
     )
-    return ShownFamily(
+    return FamilyDisplay(
         family.id,
         tuple(_facts(family)),
         views,
         tuple(_passages(family, names)),
-        shown_findings(family, names[1:-1]),
+        display_findings(family, names[1:-1]),
         tuple(_provenance(family.provenance)) if family.provenance else (),
         tuple(map(str, check_family(family))),
     )
@@ -182,7 +189,7 @@ def _facts(family: Family) -> Iterator[tuple[str, str]]:
         yield "also accepted", " · ".join(source.aliases)
 
 
-def _provenance(told: Provenance) -> Iterator[tuple[str, str]]:
+def _provenance(told: FamilyProvenance) -> Iterator[tuple[str, str]]:
     yield "constructor", told.constructor
     yield "verifier", told.verifier
     yield "verified again by", told.reverifier if told.reverifier is not None else "nobody"
@@ -194,26 +201,26 @@ def _provenance(told: Provenance) -> Iterator[tuple[str, str]]:
 
 
 def _view(
-    name: str, view: View, gold: View | None, change: ShownChange | None = None, first: int | None = None
-) -> ShownView:
+    name: str, view: View, gold: View | None, change: ChangeDisplay | None = None, first: int | None = None
+) -> ViewDisplay:
     ours, theirs = view.trace.texts, gold.trace.texts if gold else ()
-    pairs = counterparts(theirs, ours) if gold else list(range(len(ours)))
+    pairs = match_counterparts(theirs, ours) if gold else list(range(len(ours)))
     steps = (_step(view, place, theirs, pair, first if gold else None) for place, pair in enumerate(pairs))
-    return ShownView(
+    return ViewDisplay(
         name,
-        diff_words(gold.question, view.question) if gold else unmarked(view.question),
+        diff_words(gold.question, view.question) if gold else mark_same(view.question),
         tuple(steps),
-        diff_words(gold.answer, view.answer) if gold else unmarked(view.answer),
+        diff_words(gold.answer, view.answer) if gold else mark_same(view.answer),
         _references(view.evidence, view.support_ids),
         tuple(number for number in range(1, len(theirs) + 1) if number - 1 not in pairs),
         change,
     )
 
 
-def _step(view: View, place: int, gold: Sequence[str], pair: int | None, first: int | None) -> ShownStep:
+def _step(view: View, place: int, gold: Sequence[str], pair: int | None, first: int | None) -> StepDisplay:
     text = view.trace.texts[place]
     known = place < len(view.proof)
-    return ShownStep(
+    return StepDisplay(
         place + 1,
         _held_against(gold, text, pair),
         None if pair is None else pair + 1,
@@ -224,36 +231,37 @@ def _step(view: View, place: int, gold: Sequence[str], pair: int | None, first: 
     )
 
 
-def _held_against(gold: Sequence[str], text: str, pair: int | None) -> Words:
+def _held_against(gold: Sequence[str], text: str, pair: int | None) -> MarkedText:
     if pair is None:
-        return added(text)
-    return diff_words(gold[pair], text) if gold else unmarked(text)
+        return mark_new(text)
+    return diff_words(gold[pair], text) if gold else mark_same(text)
 
 
-def _evidence_change(edit: EvidenceEdit) -> ShownChange:
+def _evidence_change(edit: EvidenceEdit) -> ChangeDisplay:
     (passage,) = _references(edit.view.evidence, (edit.passage_id,))
     told = edit.intervention
     if told is None:
-        return ShownChange(passage, told=False)
-    return ShownChange(passage, told.claim, told.replacements, told.keep)
+        return ChangeDisplay(passage, told=False)
+    return ChangeDisplay(passage, told.claim, told.replacements, told.keep)
 
 
-def _question_change(edit: QuestionEdit) -> ShownChange:
-    return ShownChange(component=edit.component or "")
+def _question_change(edit: QuestionEdit) -> ChangeDisplay:
+    return ChangeDisplay(component=edit.component or "")
 
 
-def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[Reference, ...]:
+def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[PassageReference, ...]:
     """The passages with these ids; an id that is none of theirs is kept as it is."""
     places = {passage.id: index for index, passage in reversed(list(enumerate(evidence)))}
     return tuple(
-        Reference(places[id_], evidence[places[id_]].title) if id_ in places else Reference(None, id_) for id_ in ids
+        PassageReference(places[id_], evidence[places[id_]].title) if id_ in places else PassageReference(None, id_)
+        for id_ in ids
     )
 
 
 # The passages.
 
 
-def _passages(family: Family, names: Sequence[str]) -> Iterator[ShownPassage]:
+def _passages(family: Family, names: Sequence[str]) -> Iterator[PassageDisplay]:
     """Those of Gold in their order, then those that only other views have."""
     views = tuple(zip(names, family.views, strict=True))
     for index, passage in enumerate(family.gold.evidence):
@@ -262,11 +270,11 @@ def _passages(family: Family, names: Sequence[str]) -> Iterator[ShownPassage]:
     for name, view in views[1:]:
         for index, passage in enumerate(view.evidence):
             if passage.id not in known:
-                version = Version(name, added(passage.title), added(passage.text))
-                yield ShownPassage(index, passage.title, passage.text, (f"only in {name}",), (version,))
+                version = PassageVersion(name, mark_new(passage.title), mark_new(passage.text))
+                yield PassageDisplay(index, passage.title, passage.text, (f"only in {name}",), (version,))
 
 
-def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) -> ShownPassage:
+def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) -> PassageDisplay:
     versions, absent = [], []
     for name, view in views[1:]:
         other = next((one for one in view.evidence if one.id == passage.id), None)
@@ -274,7 +282,7 @@ def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) ->
             absent.append(name)
         elif other != passage:
             title = diff_words(passage.title, other.title)
-            versions.append(Version(name, title, diff_words(passage.text, other.text)))
+            versions.append(PassageVersion(name, title, diff_words(passage.text, other.text)))
     supported = [name for name, view in views if passage.id in view.support_ids]
     everywhere = len(supported) == len(views)
     notes = (
@@ -282,4 +290,4 @@ def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) ->
         *([f"changed in {', '.join(version.view for version in versions)}"] if versions else ()),
         *([f"not in {', '.join(absent)}"] if absent else ()),
     )
-    return ShownPassage(index, passage.title, passage.text, notes, tuple(versions))
+    return PassageDisplay(index, passage.title, passage.text, notes, tuple(versions))

@@ -20,7 +20,7 @@ from eclose.diagnosis.report.plots.layout import (
     metric_panels,
     rate_plot,
 )
-from eclose.diagnosis.report.summary import flow
+from eclose.diagnosis.report.summary import flow_stages
 from eclose.diagnosis.report.table import CONDITIONAL
 
 if TYPE_CHECKING:
@@ -30,8 +30,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Notes
-    from eclose.diagnosis.report.plots.layout import Axis, Bars, DifferencePlot, Dot, FlowRow, Panel, RatePlot, Segment
+    from eclose.diagnosis.report.context import ReportContext
+    from eclose.diagnosis.report.plots.layout import (
+        Axis,
+        BarChart,
+        BarSegment,
+        DifferencePlot,
+        Dot,
+        FlowRow,
+        Panel,
+        RatePlot,
+    )
 
 WIDTH = 7.0
 """Inches: the text of a page."""
@@ -73,19 +82,19 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def figures_missing() -> str | None:
+def explain_missing_figures() -> str | None:
     """Why no figures can be drawn; None where they can."""
     if find_spec("matplotlib") is not None:
         return None
     return "no figures are written: they need matplotlib. Run: pip install 'eclose[figures]'"
 
 
-def figures(diagnosis: Diagnosis, notes: Notes) -> dict[str, bytes]:
+def draw_figures(diagnosis: Diagnosis, notes: ReportContext) -> dict[str, bytes]:
     """Every figure in both formats, by the name of its file. What there is nothing to draw of is left out."""
     drawn: dict[str, Callable[[], Figure]] = {
         "rates": lambda: _rates(rate_plot(diagnosis, notes)),
         "metrics": lambda: _metrics(metric_panels(diagnosis)),
-        "flow": lambda: _flow(flow_rows(flow(diagnosis))),
+        "flow": lambda: _flow(flow_rows(flow_stages(diagnosis))),
     }
     if compositions := composition_bars(diagnosis):
         drawn["failures"] = lambda: _compositions(compositions)
@@ -94,7 +103,7 @@ def figures(diagnosis: Diagnosis, notes: Notes) -> dict[str, bytes]:
     return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _written(draw, notes).items()}
 
 
-def _written(draw: Callable[[], Figure], notes: Notes) -> dict[str, bytes]:
+def _written(draw: Callable[[], Figure], notes: ReportContext) -> dict[str, bytes]:
     """Draw a figure in both formats; where judgments are stale, that stands above it."""
     import warnings  # noqa: PLC0415
 
@@ -271,7 +280,7 @@ def _bar(axes: Axes, row: int, kind: str, start: float, width: float) -> None:
               linewidth=0.5, hatch=hatch)  # fmt: skip
 
 
-def _losses(axes: Axes, row: int, lost: Sequence[Segment]) -> None:
+def _losses(axes: Axes, row: int, lost: Sequence[BarSegment]) -> None:
     """Beside a bar, each loss with a patch of its colour."""
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
@@ -286,7 +295,7 @@ def _losses(axes: Axes, row: int, lost: Sequence[Segment]) -> None:
         axes.text(104.6, at, f"{part.name}: {part.count:,} ({part.share} %)", va="center", fontsize=7)
 
 
-def _compositions(compositions: Sequence[Bars]) -> Figure:
+def _compositions(compositions: Sequence[BarChart]) -> Figure:
     """How failures are made up: of the whole within the gap, and of single steps."""
     most = max(len(one.bars) for one in compositions)
     made, columns = _figure(0.6 + 0.26 * most, len(compositions))

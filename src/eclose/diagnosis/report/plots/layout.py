@@ -11,12 +11,12 @@ from eclose.diagnosis.report.format import (
     FAILURE_WORDS,
     METRIC_WORDS,
     TOO_LITTLE,
-    Reading,
+    RateStatus,
     group_name,
     percent,
     percent_range,
     percent_span,
-    reading,
+    rate_status,
     signed,
     signed_range,
     widened,
@@ -27,10 +27,10 @@ from eclose.metrics.rates import MAIN_METRICS, Metric
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eclose.diagnosis.compare import Difference, RunComparison
+    from eclose.diagnosis.compare import RateDifference, RunComparison
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import Notes
-    from eclose.diagnosis.report.summary import Part, Stage
+    from eclose.diagnosis.report.context import ReportContext
+    from eclose.diagnosis.report.summary import FlowPart, FlowStage
     from eclose.metrics.summary import GroupSummary
     from eclose.stats.intervals import Estimate, Interval
     from eclose.stats.rates import Rate
@@ -40,7 +40,7 @@ _SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class BarSegment:
     """A stretch of a bar."""
 
     kind: str
@@ -62,19 +62,19 @@ class FlowRow:
 
     asked: str
     total: int
-    kept: Segment
-    lost: tuple[Segment, ...]
+    kept: BarSegment
+    lost: tuple[BarSegment, ...]
     reach: float
     """How far those come that are asked."""
 
 
-def flow_rows(stages: Sequence[Stage]) -> tuple[FlowRow, ...]:
+def flow_rows(stages: Sequence[FlowStage]) -> tuple[FlowRow, ...]:
     """Bars on one scale: all responses are a full width."""
     whole = max(stages[0].total, 1)
     return tuple(_flow_row(stage, whole) for stage in stages)
 
 
-def _flow_row(stage: Stage, whole: int) -> FlowRow:
+def _flow_row(stage: FlowStage, whole: int) -> FlowRow:
     start, segments = 0.0, []
     for part in (stage.kept, *stage.lost):
         segments.append(_segment(part, start, whole))
@@ -82,8 +82,8 @@ def _flow_row(stage: Stage, whole: int) -> FlowRow:
     return FlowRow(stage.asked, stage.total, segments[0], tuple(segments[1:]), _place(stage.total / whole))
 
 
-def _segment(part: Part, start: float, whole: int) -> Segment:
-    return Segment(part.kind, part.name, part.count, _place(start / 100), _place(part.count / whole), part.show)
+def _segment(part: FlowPart, start: float, whole: int) -> BarSegment:
+    return BarSegment(part.kind, part.name, part.count, _place(start / 100), _place(part.count / whole), part.show)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class RatePlot:
         return "Rates, all together and by group" if len(self.sections) > 1 else "Rates"
 
 
-def rate_plot(diagnosis: Diagnosis, notes: Notes) -> RatePlot:
+def rate_plot(diagnosis: Diagnosis, notes: ReportContext) -> RatePlot:
     """Dots and whiskers. A single group says what all together say, so it is not drawn twice."""
     kinds = levels(diagnosis) if len(diagnosis.groups) > 2 else ()
     groups = [diagnosis.overall, *(group for _, some in kinds for group in some)]
@@ -172,7 +172,7 @@ def _scale(groups: Sequence[GroupSummary], metric: Metric, corrected: Estimate |
 def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> Dot:
     if estimate is None or estimate.value is None or estimate.interval is None:
         return Dot(DASH, "", 0, None, None, None)
-    if reading(rate) is Reading.TOO_LITTLE:
+    if rate_status(rate) is RateStatus.TOO_LITTLE:
         return Dot(TOO_LITTLE, "", 0, None, None, None)
     if not rate.unjudged:
         label, interval, band = percent(estimate.value), estimate.interval, None
@@ -193,7 +193,7 @@ def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
         label, band = percent(rate.value), None
     else:
         label, band = percent_span(rate.bounds), _span(rate.bounds, scale)
-    if reading(rate) is Reading.TOO_LITTLE:
+    if rate_status(rate) is RateStatus.TOO_LITTLE:
         return Dot(TOO_LITTLE, "", rate.n, None, None, band)
     return Dot(
         label,
@@ -260,11 +260,11 @@ def difference_plot(comparison: RunComparison) -> DifferencePlot:
     return DifferencePlot(f"{100 * scale:.0f}", rows)
 
 
-def _difference_dot(difference: Difference, scale: float) -> Dot:
+def _difference_dot(difference: RateDifference, scale: float) -> Dot:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
         return Dot("undefined", "", 0, None, None, None)
-    if Reading.TOO_LITTLE in (reading(difference.run), reading(difference.base)):
+    if RateStatus.TOO_LITTLE in (rate_status(difference.run), rate_status(difference.base)):
         return Dot(TOO_LITTLE, "", 0, None, None, None)
     places = [_place((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
     whisker = places[1], places[2]
@@ -276,15 +276,15 @@ def _place(share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class BarChart:
     """How a whole is made up, as one bar for each part."""
 
     title: str
     total: int
-    bars: tuple[Segment, ...]
+    bars: tuple[BarSegment, ...]
 
 
-def composition_bars(diagnosis: Diagnosis) -> tuple[Bars, ...]:
+def composition_bars(diagnosis: Diagnosis) -> tuple[BarChart, ...]:
     """The failure classes of the gap, and the codes of unsound steps."""
     gap = diagnosis.overall.composition.gap_failures
     failures = {(str(one), FAILURE_WORDS[one][0], f"outcome=gap_{one}"): count for one, count in gap.items()}
@@ -296,9 +296,9 @@ def composition_bars(diagnosis: Diagnosis) -> tuple[Bars, ...]:
     return tuple(bars for bars in made if bars.bars)
 
 
-def _bars(title: str, counts: Mapping[tuple[str, str, str], int]) -> Bars:
+def _bars(title: str, counts: Mapping[tuple[str, str, str], int]) -> BarChart:
     total = sum(counts.values())
     made = (
-        Segment(kind, name, count, 0.0, _place(count / total), show) for (kind, name, show), count in counts.items()
+        BarSegment(kind, name, count, 0.0, _place(count / total), show) for (kind, name, show), count in counts.items()
     )
-    return Bars(title, total, tuple(made))
+    return BarChart(title, total, tuple(made))
