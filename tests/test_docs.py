@@ -26,7 +26,8 @@ def test_examples_in_docstrings(name):
         pytest.importorskip("inspect_ai")
     module = importlib.import_module(name)
     assert module.__doc__, f"{name} does not say what it is for"
-    assert doctest.testmod(module).failed == 0
+    if name not in eclose._HOMES:  # examples of the public interface run in test_api.py, beside a server
+        assert doctest.testmod(module).failed == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

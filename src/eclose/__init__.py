@@ -1,6 +1,6 @@
 """Measure and close the local-global gap in multi-hop reasoning.
 
-Importing this package imports nothing else: each name below is loaded when it is first used.
+The names below are the public interface. Each is loaded when it is first used, so importing the package is cheap.
 """
 
 from __future__ import annotations
@@ -11,65 +11,137 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from eclose.core.answers import match, match_any, normalize
-    from eclose.core.edges import Comparison, Direction, Edge, Margin
+    from eclose.api import aconstruct, aevaluate, agenerate, ajudge, construct, evaluate, generate, judge, resolve
+    from eclose.benchmarks.layouts import RecordLayout
+    from eclose.calls.client import CallSettings
+    from eclose.calls.run import RunResult
+    from eclose.construction.settings import ConstructSettings
+    from eclose.core.answers import match_answer, match_any_answer, normalize_answer
+    from eclose.core.edges import Comparison, Direction, Edge
     from eclose.core.family import EvidenceEdit, Family, QuestionEdit, View, ViewKind
     from eclose.core.gates import check_family
     from eclose.core.instance import Instance, Passage
     from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, StepJudgment
-    from eclose.core.parse_trace import read_log, read_response
+    from eclose.core.parse_trace import parse_agent_log, parse_response
     from eclose.core.response import Response, Step, Trace, parse_completion
     from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
+    from eclose.diagnosis.report.context import BaseComparison
+    from eclose.diagnosis.report.formats import ReportFormat
+    from eclose.diagnosis.results import MetricRate, Rates, Results, compare, diagnose
+    from eclose.diagnosis.run_gate import GateResult, gate
     from eclose.errors import EcloseError, RecordError, SettingError, UserError
+    from eclose.generation import GenerateSettings, SourceLabels
+    from eclose.judging.settings import JudgeSettings
+    from eclose.testing import assert_reliable
+    from eclose.training.api import SwitchResult, SwitchSettings, select, switch_test, train
+    from eclose.training.run import TrainingResult
+    from eclose.training.select import Selection
 
 _HOMES = {
-    "eclose.core.answers": ("match", "match_any", "normalize"),
-    "eclose.core.edges": ("Comparison", "Direction", "Edge", "Margin"),
+    "eclose.api": (
+        "aconstruct",
+        "aevaluate",
+        "agenerate",
+        "ajudge",
+        "construct",
+        "evaluate",
+        "generate",
+        "judge",
+        "resolve",
+    ),
+    "eclose.benchmarks.layouts": ("RecordLayout",),
+    "eclose.calls.client": ("CallSettings",),
+    "eclose.calls.run": ("RunResult",),
+    "eclose.construction.settings": ("ConstructSettings",),
+    "eclose.core.answers": ("match_answer", "match_any_answer", "normalize_answer"),
+    "eclose.core.edges": ("Comparison", "Direction", "Edge"),
     "eclose.core.family": ("EvidenceEdit", "Family", "QuestionEdit", "View", "ViewKind"),
     "eclose.core.gates": ("check_family",),
     "eclose.core.instance": ("Instance", "Passage"),
     "eclose.core.judgment": ("Ineligibility", "Judgment", "LocalFailure", "StepJudgment"),
-    "eclose.core.parse_trace": ("read_log", "read_response"),
+    "eclose.core.parse_trace": ("parse_agent_log", "parse_response"),
     "eclose.core.response": ("Response", "Step", "Trace", "parse_completion"),
     "eclose.core.verdict": ("FailureClass", "SettledVerdict", "TraceGroup", "Verdict"),
+    "eclose.diagnosis.report.context": ("BaseComparison",),
+    "eclose.diagnosis.report.formats": ("ReportFormat",),
+    "eclose.diagnosis.results": ("MetricRate", "Rates", "Results", "compare", "diagnose"),
+    "eclose.diagnosis.run_gate": ("GateResult", "gate"),
     "eclose.errors": ("EcloseError", "RecordError", "SettingError", "UserError"),
+    "eclose.generation": ("GenerateSettings", "SourceLabels"),
+    "eclose.judging.settings": ("JudgeSettings",),
+    "eclose.testing": ("assert_reliable",),
+    "eclose.training.api": ("SwitchResult", "SwitchSettings", "select", "switch_test", "train"),
+    "eclose.training.run": ("TrainingResult",),
+    "eclose.training.select": ("Selection",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "BaseComparison",
+    "CallSettings",
     "Comparison",
+    "ConstructSettings",
     "Direction",
     "EcloseError",
     "Edge",
     "EvidenceEdit",
     "FailureClass",
     "Family",
+    "GateResult",
+    "GenerateSettings",
     "Ineligibility",
     "Instance",
+    "JudgeSettings",
     "Judgment",
     "LocalFailure",
-    "Margin",
+    "MetricRate",
     "Passage",
     "QuestionEdit",
+    "Rates",
     "RecordError",
+    "RecordLayout",
+    "ReportFormat",
     "Response",
+    "Results",
+    "RunResult",
+    "Selection",
     "SettingError",
     "SettledVerdict",
+    "SourceLabels",
     "Step",
     "StepJudgment",
+    "SwitchResult",
+    "SwitchSettings",
     "Trace",
     "TraceGroup",
+    "TrainingResult",
     "UserError",
     "Verdict",
     "View",
     "ViewKind",
+    "aconstruct",
+    "aevaluate",
+    "agenerate",
+    "ajudge",
+    "assert_reliable",
     "check_family",
-    "match",
-    "match_any",
-    "normalize",
+    "compare",
+    "construct",
+    "diagnose",
+    "evaluate",
+    "gate",
+    "generate",
+    "judge",
+    "match_answer",
+    "match_any_answer",
+    "normalize_answer",
+    "parse_agent_log",
     "parse_completion",
-    "read_log",
-    "read_response",
+    "parse_response",
+    "resolve",
+    "select",
+    "switch_test",
+    "train",
 ]
 
 

@@ -132,9 +132,10 @@ def evaluate(
         SettingError: A setting is wrong or missing.
 
     Example:
-        >>> results = eclose.evaluate("demo/plain", judge=server, out="judged")
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> results = eclose.evaluate("run", judge=server, calls=free)
         >>> len(results), sorted(results.rates)[:3]
-        (300, ['A', 'Acc', 'C'])
+        (60, ['A', 'Acc', 'C'])
     """
     return run_coroutine(
         aevaluate(
@@ -210,8 +211,9 @@ def judge(
         UserError: The judge cannot be reached.
 
     Example:
-        >>> case = eclose.diagnose("demo/plain").cases[0]
-        >>> eclose.judge(case.instance, case.response, judge=server).response_id == case.response.id
+        >>> case = eclose.diagnose("demo").cases[0]
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
         True
     """
     return run_coroutine(
@@ -320,8 +322,10 @@ def generate(
         SettingError: A setting is wrong or contradicts the adapter's recipe.
 
     Example:
-        >>> settings = eclose.GenerateSettings(limit=3)
-        >>> result = eclose.generate("demo/plain/instances.jsonl", model=server, out="answers", settings=settings)
+        >>> settings, free = eclose.GenerateSettings(limit=3), eclose.CallSettings(unpriced=True)
+        >>> result = eclose.generate(
+        ...     "demo/instances.jsonl", model=server, out="answers", settings=settings, calls=free
+        ... )
         >>> result.manifest.counts.accepted
         3
     """
@@ -414,7 +418,10 @@ def construct(
         SettingError: A setting is wrong.
 
     Example:
-        >>> result = eclose.construct("sources.jsonl", constructor=server, verifier=server, out="families", limit=2)
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> result = eclose.construct(
+        ...     "sources.jsonl", constructor=server, verifier=server, out="families", limit=2, calls=free
+        ... )
         >>> result.manifest.counts.received
         2
     """

@@ -304,7 +304,7 @@ def compare(
         UserError: The runs share no question, or one id stands for two questions.
     """
     results = diagnose(run, against=base, seed=seed, resamples=resamples, allow_stale=allow_stale)
-    comparison = results.context.against
+    comparison = results.context.base
     assert comparison is not None
     return comparison
 
@@ -342,7 +342,7 @@ def _compared(
     comparison = compare_with_base(cases, base.cases, name, rng=rng, resamples=resamples, left_out=base.left_out)
     stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.stale))
     rejected = {**context.rejected, **{f"{name}/{file}": reasons for file, reasons in base.rejected.items()}}
-    return replace(context, against=comparison, stale=stale, rejected=rejected)
+    return replace(context, base=comparison, stale=stale, rejected=rejected)
 
 
 def _corrected(

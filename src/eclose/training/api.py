@@ -13,20 +13,20 @@ from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_setting, read_recipe, same_weights
 from eclose.protocol.response_prompt import Order, ResponsePrompt
-from eclose.store.records.counts import Counts, Tally
+from eclose.store.records.counts import Counts, RecordCounter
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_file
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.store.runs.step import RunStep
 from eclose.training.switch_test import (
     BACKBONE,
-    Contrast,
+    SwitchContrast,
     FamilySwitch,
     SwitchRates,
-    contrasts,
+    compare_systems,
     default_device,
     score_switches,
-    switch_rates,
+    summarise_switches,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
     from eclose.training.run import TrainingResult
-    from eclose.training.select import Adaptable, Origin, Selection
+    from eclose.training.select import AdaptableModel, TrainingOrigin, Selection
 
 
 def require_torch(purpose: str) -> None:
@@ -101,9 +101,9 @@ def read_families(path: Path) -> tuple[list[Family], Counts]:
     Raises:
         UserError: The file holds no usable family.
     """
-    counter, families = Tally(), []
+    counter, families = RecordCounter(), []
     for record in scan_families(path):
-        counter.note(record)
+        counter.add(record)
         if record.value is not None:
             families.append(record.value)
     if not families:
@@ -158,14 +158,14 @@ def select(
 
 
 def _load(
-    origin: Origin, engine: str, run: Path, batch_tokens: int, on_replies: Callable[[int, int], None]
-) -> Adaptable:
+    origin: TrainingOrigin, engine: str, run: Path, batch_tokens: int, on_replies: Callable[[int, int], None]
+) -> AdaptableModel:
     """Load the base model once; checkpoints are put on it as adapters."""
     if engine == "vllm":
         from eclose.models.local.vllm_model import VllmModel, adapter_rank  # noqa: PLC0415 - an extra
-        from eclose.training.checkpoints import find_candidates  # noqa: PLC0415
+        from eclose.training.checkpoints import find_checkpoints  # noqa: PLC0415
 
-        rank = max(adapter_rank(candidate.folder) for candidate in find_candidates(run)[0])
+        rank = max(adapter_rank(candidate.folder) for candidate in find_checkpoints(run)[0])
         return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
     require_torch("generating")
     from eclose.models.local.transformers_model import LocalModel  # noqa: PLC0415 - imports torch
@@ -219,7 +219,7 @@ class SwitchResult:
     rows: list[FamilySwitch]
     counts: Counts
     rates: Sequence[SwitchRates]
-    contrasts: Mapping[str, Mapping[Edge, Contrast]]
+    compare_systems: Mapping[str, Mapping[Edge, SwitchContrast]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     step: RunStep | None = None
     again: bool = False
@@ -272,11 +272,11 @@ def switch_test(
     rows, counts, again = _collect(path, records) if out is None else _write(step, records, force=force)
     if not counts.received:
         raise UserError(f"{path}: holds no family. Check that this is the file you meant.")
-    compared = contrasts(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
+    compared = compare_systems(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
     return SwitchResult(
         rows,
         counts,
-        switch_rates(rows),
+        summarise_switches(rows),
         compared,
         identity | {"resamples": resamples, "seed": seed},
         None if out is None else step,
@@ -340,7 +340,7 @@ def _write(
     step: RunStep, records: Iterator[ReadRecord[FamilySwitch]], *, force: bool
 ) -> tuple[list[FamilySwitch], Counts, bool]:
     """Write the rows and read them back; read them alone where the same step was finished before."""
-    manifest = step.finished(force=force)
+    manifest = step.claim(force=force)
     counts = manifest.counts if manifest else step.write(records)
     return list(read_records(step.out, FamilySwitch)), counts, manifest is not None
 
@@ -348,9 +348,9 @@ def _write(
 def _collect(path: Path, records: Iterator[ReadRecord[FamilySwitch]]) -> tuple[list[FamilySwitch], Counts, bool]:
     """Collect the rows in memory."""
     require_file(path)
-    counter, rows = Tally(), []
+    counter, rows = RecordCounter(), []
     for record in records:
-        counter.note(record)
+        counter.add(record)
         if record.value is not None:
             rows.append(record.value)
     return rows, counter.counts(), False
