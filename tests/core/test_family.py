@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from eclose import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind, check_family
-from eclose.core.family import Finding, ProofStep
+from eclose.core.family import FamilyFinding, ProofStep
 from eclose.core.gates import Gate
 
 EVIDENCE = (
@@ -159,10 +159,10 @@ def test_a_failure_is_a_sentence():
 
 
 def test_an_edit_knows_where_its_passage_stands():
-    assert EDIT.place == 1
+    assert EDIT.passage_index == 1
 
 
 def test_a_finding_without_objections_is_an_acceptance():
-    said = Finding("verify_target", "house/judge", {"valid": True})
+    said = FamilyFinding("verify_target", "house/judge", {"valid": True})
     assert said.accepted
     assert not replace(said, objections=("valid",)).accepted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eclose.core.invisible_chars import visible
+from eclose.core.invisible_chars import reveal_invisible
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from eclose.core.invisible_chars import visible
     ],
 )
 def test_characters_that_act_unseen_are_named(text, shown):
-    assert visible(text) == shown
+    assert reveal_invisible(text) == shown

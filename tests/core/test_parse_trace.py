@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from eclose.core import parse_trace
 from eclose.core.instance import Instance, Passage
-from eclose.core.parse_trace import read, read_log, read_response, read_text, read_trajectory, with_observations
-from eclose.core.response import Incomplete, Source, Trace
+from eclose.core.parse_trace import (
+    add_observations,
+    parse,
+    parse_agent_log,
+    parse_response,
+    parse_text,
+    parse_trajectory,
+)
+from eclose.core.response import IncompleteReason, Source, Trace
 from eclose.errors import RecordError
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
@@ -33,62 +40,62 @@ LOG = "Thought: who?\nAction: search[x]\nObservation: Ada built it.\nAnswer: no\
     ],
 )
 def test_a_text_that_says_which_part_is_the_answer(text, answer):
-    found = read_text(text)
+    found = parse_text(text)
     assert (found.trace.texts, found.answer, found.answer_lines, found.notes) == (STEPS, answer, 1, ())
 
 
 def test_the_first_answer_line_counts_and_a_final_one_before_any_other():
-    found = read_text("One.\nFinal answer: a\nTwo.\nFinal answer: b")
+    found = parse_text("One.\nFinal answer: a\nTwo.\nFinal answer: b")
     assert (found.answer, found.answer_lines, found.notes) == ("a", 2, (parse_trace.TEXT_BEHIND,))
-    assert read_text("One.\nAnswer: a\nTwo.\nFinal answer: b").answer == "b"
+    assert parse_text("One.\nAnswer: a\nTwo.\nFinal answer: b").answer == "b"
 
 
 def test_an_answer_may_stand_below_its_line():
-    found = read_text("One.\n**Final answer:**\n\nLund,\nSweden\n")
+    found = parse_text("One.\n**Final answer:**\n\nLund,\nSweden\n")
     assert (found.answer, found.notes) == ("Lund,\nSweden", (parse_trace.ANSWER_BELOW,))
-    assert read_response("q", "One.\nFinal answer:\n").incomplete is Incomplete.EMPTY_ANSWER
+    assert parse_response("q", "One.\nFinal answer:\n").incomplete is IncompleteReason.EMPTY_ANSWER
 
 
 @pytest.mark.parametrize(
     "last", ["So the answer is: Lund.", "The final answer is Lund", "Therefore, the answer is **Lund**."]
 )
 def test_a_last_sentence_may_name_the_answer_and_that_is_noted(last):
-    found = read_text(f"{PROSE} {last}")
+    found = parse_text(f"{PROSE} {last}")
     assert (found.trace.texts, found.answer, found.answer_lines) == (STEPS, "Lund", 1)
     assert found.notes == (parse_trace.ANSWER_SENTENCE,)
 
 
 @pytest.mark.parametrize("text", ["Lund", "The answer is Lund.", "She was born in Lund."])
 def test_one_sentence_is_an_answer_alone(text):
-    found = read_text(text)
+    found = parse_text(text)
     assert (found.trace, found.answer, found.answer_lines, found.notes) == (Trace(()), text, 0, ())
 
 
 @pytest.mark.parametrize("text", [PROSE, NUMBERED.strip(), f"The answer is Lund. {PROSE}"])
 def test_several_sentences_without_an_answer_line_are_all_answer_and_that_is_noted(text):
-    found = read_text(text)
+    found = parse_text(text)
     assert (found.trace, found.answer, found.answer_lines) == (Trace(()), text, 0)
     assert found.notes == (parse_trace.ALL_ANSWER,)
 
 
 def test_what_is_said_comes_before_what_was_thought():
-    found = read_text(f"<think>Hm. So what?</think>\n{NUMBERED}Final answer: Lund")
+    found = parse_text(f"<think>Hm. So what?</think>\n{NUMBERED}Final answer: Lund")
     assert (found.trace.texts, found.notes) == (STEPS, (parse_trace.THINKING_LEFT_OUT,))
 
 
 def test_thinking_without_a_word_after_it_has_no_answer():
-    assert read_text(f"<think>{PROSE}</think>\n").answer is None
+    assert parse_text(f"<think>{PROSE}</think>\n").answer is None
 
 
 def test_of_a_log_the_last_answer_line_counts():
-    found = read_text(f"{LOG}Final Answer: Ada")
+    found = parse_text(f"{LOG}Final Answer: Ada")
     assert (found.trace.texts, found.answer) == (("who?", "Ada."), "Ada")
     assert found.observations == ("Ada built it.",)
-    assert read_text(f"{LOG}Answer: Ada").answer == "Ada"
+    assert parse_text(f"{LOG}Answer: Ada").answer == "Ada"
 
 
 def test_a_log_without_an_answer_has_none():
-    found = read_text("Thought: who?\nObservation: Ada built it.")
+    found = parse_text("Thought: who?\nObservation: Ada built it.")
     assert (found.trace.texts, found.answer, found.answer_lines) == (("who?",), None, 0)
 
 
@@ -106,42 +113,42 @@ def test_a_log_without_an_answer_has_none():
     ],
 )
 def test_a_trace_of_its_own_in_any_shape(trace):
-    response = read_response("q1", trace, "Lund is it. Yes.")
+    response = parse_response("q1", trace, "Lund is it. Yes.")
     assert (response.trace.texts, response.answer, response.answer_lines) == (STEPS, "Lund is it. Yes.", 1)
     assert response.completion is None
     assert response.id.startswith("q1-")
-    assert response.id != read_response("q1", trace, "Malmö").id
+    assert response.id != parse_response("q1", trace, "Malmö").id
 
 
 def test_id_and_source_may_be_given():
-    response = read_response("q1", PROSE, "Lund", id="r1", source=Source("m"))
+    response = parse_response("q1", PROSE, "Lund", id="r1", source=Source("m"))
     assert (response.id, response.source) == ("r1", Source("m"))
 
 
 def test_a_text_that_holds_both_is_kept():
     text = f"{PROSE}\nAnswer: Lund"
-    response = read_response("q1", text)
+    response = parse_response("q1", text)
     assert (response.trace.texts, response.answer, response.completion) == (STEPS, "Lund", text)
 
 
 def test_an_answer_line_within_the_trace_is_no_step():
-    found = read(f"{PROSE}\nFinal answer: Lund", "In Lund.")
+    found = parse(f"{PROSE}\nFinal answer: Lund", "In Lund.")
     assert (found.trace.texts, found.answer, found.notes) == (STEPS, "In Lund.", (parse_trace.ANSWER_IN_TRACE,))
 
 
 def test_a_blank_trace_is_none():
-    assert read("  ", PROSE) == read([], PROSE) == read([{"text": " "}], PROSE) == read_text(PROSE)
+    assert parse("  ", PROSE) == parse([], PROSE) == parse([{"text": " "}], PROSE) == parse_text(PROSE)
 
 
 def test_the_answer_may_have_its_line_and_the_same_trace_but_no_other():
-    assert read(PROSE, f"{NUMBERED}Final answer: Lund").answer == "Lund"
-    assert read(PROSE, "Final answer: Lund").answer == "Lund"
+    assert parse(PROSE, f"{NUMBERED}Final answer: Lund").answer == "Lund"
+    assert parse(PROSE, "Final answer: Lund").answer == "Lund"
     with pytest.raises(RecordError, match="another before the answer line of the response"):
-        read(PROSE, "It rained.\nFinal answer: Lund")
+        parse(PROSE, "It rained.\nFinal answer: Lund")
 
 
 def test_a_list_may_be_without_an_answer():
-    assert read(list(STEPS)) == parse_trace.Reading(Trace.of(*STEPS), None)
+    assert parse(list(STEPS)) == parse_trace.ParsedResponse(Trace.of(*STEPS), None)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +162,7 @@ def test_a_list_may_be_without_an_answer():
 )
 def test_what_is_no_trace_is_refused(trace, problem):
     with pytest.raises(RecordError, match=problem):
-        read(trace, "Lund")
+        parse(trace, "Lund")
 
 
 def test_what_an_agent_was_told_is_evidence():
@@ -164,15 +171,17 @@ def test_what_an_agent_was_told_is_evidence():
         {"role": "tool", "content": "She was born in Lund."},
         {"type": "observation", "text": " "},
     ]
-    found = read(items, "Lund")
+    found = parse(items, "Lund")
     assert (found.trace.texts, found.observations) == (("who?",), ("Ada built it.", "She was born in Lund."))
-    with pytest.raises(RecordError, match=r"2 observations, which are evidence\. Give read_log its instance"):
-        read_response("q1", items, "Lund")
+    with pytest.raises(
+        RecordError, match=r"2 observations, which are evidence\. Call parse_agent_log with the instance"
+    ):
+        parse_response("q1", items, "Lund")
 
 
 def test_a_log_comes_back_with_its_instance():
     instance = Instance("q1", "Who?", (Passage("0", "", "Ada  built it."),))
-    seen, response = read_log(
+    seen, response = parse_agent_log(
         instance, [{"observation": "It stands."}, {"observation": "Ada built it."}, "Ada."], "Ada"
     )
     assert [(passage.id, passage.title, passage.text) for passage in seen.evidence[1:]] == [
@@ -184,19 +193,19 @@ def test_a_log_comes_back_with_its_instance():
 
 def test_evidence_that_is_known_makes_no_other_instance():
     instance = Instance("q1", "Who?", (Passage("0", "", "Ada built it."),))
-    assert with_observations(instance, ["Ada\nbuilt it."]) is instance
-    assert with_observations(Instance("", "Who?", ()), ["a", "a "]).evidence == (
+    assert add_observations(instance, ["Ada\nbuilt it."]) is instance
+    assert add_observations(Instance("", "Who?", ()), ["a", "a "]).evidence == (
         Passage("observation-1", "Observation 1 of the agent", "a "),
     )
 
 
 def test_a_trajectory_goes_on_in_its_last_message():
     items = [{"type": "ai", "content": "Let me see."}, {"type": "tool", "content": "Ada built it."}]
-    found = read_trajectory(items, "So it was Ada.\nFinal answer: Ada")
+    found = parse_trajectory(items, "So it was Ada.\nFinal answer: Ada")
     assert (found.trace.texts, found.answer) == (("Let me see.", "So it was Ada."), "Ada")
-    assert read_trajectory(items, "It was Ada. Yes.").answer == "It was Ada. Yes."
-    assert read_trajectory(items, " ").answer is None
-    bare = read_trajectory(items[1:], "It was Ada. Yes.")
+    assert parse_trajectory(items, "It was Ada. Yes.").answer == "It was Ada. Yes."
+    assert parse_trajectory(items, " ").answer is None
+    bare = parse_trajectory(items[1:], "It was Ada. Yes.")
     assert (bare.trace, bare.observations, bare.notes) == (Trace(()), ("Ada built it.",), (parse_trace.ALL_ANSWER,))
 
 
@@ -206,6 +215,6 @@ LINES = ["Ada.", "she left", "Answer: x", "Final answer:", "1. One.", "Thought: 
 @given(st.lists(st.sampled_from([*LINES, "</think>", "So the answer is y."]), max_size=8))
 def test_every_text_can_be_read_and_nothing_is_made_up(lines):
     text = "\n".join(lines)
-    found = read_text(text)
+    found = parse_text(text)
     for piece in (*found.trace.texts, *found.observations, found.answer or ""):
         assert " ".join(piece.split()) in " ".join(text.split())

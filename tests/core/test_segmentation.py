@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.segmentation import Shape, segment, segment_list, sentences
+from eclose.core.segmentation import TraceShape, segment, segment_list
+from eclose.core.sentences import split_sentences
 
 
 @pytest.mark.parametrize(
@@ -34,17 +35,17 @@ from eclose.core.segmentation import Shape, segment, segment_list, sentences
     ],
 )  # fmt: skip
 def test_sentences(text, found):
-    assert sentences(text) == found
+    assert split_sentences(text) == found
 
 
 @given(st.text(alphabet=st.sampled_from("abAB.!?…\"'”( )1I\u00e9"), max_size=60))
 def test_nothing_is_lost_or_made_up(text):
-    assert "".join("".join(sentences(text)).split()) == "".join(text.split())
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 
 
 def test_numbered_lines_are_steps_as_they_are_and_a_line_without_a_number_goes_on():
     found = segment("1. Ana directed it. It is a film.\n   A good one.\n2. She was born in Arica.\n")
-    assert found.shape is Shape.LINES
+    assert found.shape is TraceShape.LINES
     assert found.trace.texts == ("Ana directed it. It is a film. A good one.", "She was born in Arica.")
 
 
@@ -54,7 +55,7 @@ def test_numbered_lines_are_steps_as_they_are_and_a_line_without_a_number_goes_o
 )
 def test_other_lists_are_lists_too(mark):
     found = segment(f"{mark}One.\n{mark}Two.")
-    assert (found.shape, found.trace.texts) == (Shape.LINES, ("One.", "Two."))
+    assert (found.shape, found.trace.texts) == (TraceShape.LINES, ("One.", "Two."))
 
 
 def test_words_before_a_list_are_a_step_of_their_own():
@@ -63,7 +64,7 @@ def test_words_before_a_list_are_a_step_of_their_own():
 
 def test_prose_is_cut_into_sentences():
     found = segment("Blue Harbour was directed by Ana Ruiz. She was born in Arica.\n\nSo the answer is Arica.")
-    assert found.shape is Shape.PROSE
+    assert found.shape is TraceShape.PROSE
     assert len(found.trace) == 3
 
 
@@ -78,7 +79,7 @@ Observation 2: Ana Ruiz was born in Arica.
 Thought 3: So it is Arica.
 Final Answer: Arica"""
     found = segment(log)
-    assert found.shape is Shape.AGENT
+    assert found.shape is TraceShape.AGENT
     assert found.trace.texts == (
         "I must find the director.",
         "Then her birthplace.",
@@ -92,13 +93,13 @@ Final Answer: Arica"""
 
 
 def test_no_trace_is_no_trace():
-    assert segment(" \n ").shape is Shape.EMPTY
+    assert segment(" \n ").shape is TraceShape.EMPTY
     assert len(segment("").trace) == 0
 
 
 def test_numbers_that_count_from_one_make_a_list_however_long_its_items_are():
     found = segment("1. Ada\n   built it\n   long ago.\n   So they say.\n2. She left.\n   Then.\n   And then.")
-    assert found.shape is Shape.LINES
+    assert found.shape is TraceShape.LINES
     assert found.trace.texts == ("Ada built it long ago. So they say.", "She left. Then. And then.")
 
 
@@ -111,7 +112,7 @@ def test_a_list_may_have_one_item(text):
     "text", ["In 1843\n1. FC Köln did not exist.", "7. That is so.", "1926 was warm.", "- 3 is less."]
 )
 def test_one_number_does_not_make_a_list(text):
-    assert segment(text).shape is Shape.PROSE
+    assert segment(text).shape is TraceShape.PROSE
 
 
 def test_a_paragraph_behind_a_list_is_no_part_of_its_last_item():
@@ -144,20 +145,20 @@ def test_labels_of_a_log_may_be_adorned_and_its_question_is_no_thought():
 
 
 def test_an_observation_alone_is_a_word_like_any_other():
-    assert segment("Observation: it rained. It was wet.").shape is Shape.PROSE
+    assert segment("Observation: it rained. It was wet.").shape is TraceShape.PROSE
 
 
 def test_a_list_of_texts_is_a_trace_as_it_is():
     found = segment_list(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
-    assert (found.shape, found.trace.texts) == (Shape.LINES, ("Ada built it. She did.", "She was born in Lund."))
+    assert (found.shape, found.trace.texts) == (TraceShape.LINES, ("Ada built it. She did.", "She was born in Lund."))
     assert segment_list(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
     assert segment_list(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
-    assert segment_list([" ", ""]).shape is segment_list([]).shape is Shape.EMPTY
+    assert segment_list([" ", ""]).shape is segment_list([]).shape is TraceShape.EMPTY
 
 
 def test_a_list_of_texts_may_be_a_log():
     found = segment_list(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
-    assert (found.shape, found.trace.texts, found.observations) == (Shape.AGENT, ("who?", "Ada."), ("Ada.",))
+    assert (found.shape, found.trace.texts, found.observations) == (TraceShape.AGENT, ("who?", "Ada."), ("Ada.",))
 
 
 lines = st.sampled_from(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.growth import grows_in_proportion
 
-from eclose.core.sentences import sentences
+from eclose.core.sentences import split_sentences
 
 # Sentences are parted by " | ".
 CASES = [
@@ -59,7 +59,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_where_sentences_end(case):
-    assert sentences(case.replace(" | ", " ")) == case.split(" | ")
+    assert split_sentences(case.replace(" | ", " ")) == case.split(" | ")
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_where_sentences_end(case):
     ["艾达建造了它。|她出生在隆德！|真的吗？|是的。", "彼は「来た。見た。」と言った。|そして去った。"],
 )
 def test_scripts_that_leave_no_gap(case):
-    assert sentences(case.replace("|", "")) == case.split("|")
+    assert split_sentences(case.replace("|", "")) == case.split("|")
 
 
 @pytest.mark.parametrize(("sign", "closing"), ["()", "“”", '""'])
 def test_what_is_never_closed_or_only_pages_later_holds_nothing_together(sign, closing):
     text = f"He saw {sign}one thing. " + "Then he left. " * 60
-    assert len(sentences(text)) == len(sentences(f"{text}It was{closing} odd.")) - 1 == 61
+    assert len(split_sentences(text)) == len(split_sentences(f"{text}It was{closing} odd.")) - 1 == 61
 
 
 def test_a_parenthesis_holds_no_page_together_though_others_are_closed_in_it():
-    assert len(sentences("Ada ((left. ) " + "( He left. ) " * 60)) == 2
+    assert len(split_sentences("Ada ((left. ) " + "( He left. ) " * 60)) == 2
 
 
 pieces = st.sampled_from(
@@ -88,7 +88,7 @@ pieces = st.sampled_from(
 
 @given(st.one_of(st.lists(pieces, max_size=30).map(" ".join), st.lists(pieces, max_size=30).map("".join), st.text()))
 def test_nothing_is_lost_or_made_up_and_every_sentence_is_a_piece(text):
-    found = sentences(text)
+    found = split_sentences(text)
     assert "".join("".join(found).split()) == "".join(text.split())
     place = 0
     for sentence in found:
@@ -101,4 +101,4 @@ def test_nothing_is_lost_or_made_up_and_every_sentence_is_a_piece(text):
     [(".", 50_000), ("a. ", 20_000), ("x (( A. ) ( A. ) (", 3_000), ("隆。", 20_000), ('x "A. B. ', 5_000)],
 )
 def test_time_grows_with_the_text_alone(part, repeats):
-    assert grows_in_proportion(sentences, part, repeats)
+    assert grows_in_proportion(split_sentences, part, repeats)

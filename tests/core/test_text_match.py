@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.growth import grows_in_proportion
 
-from eclose.core.text_match import Place, is_whole, same_spelled, spelled, verbatim
+from eclose.core.text_match import TextSpan, find_spellings, find_verbatim, is_whole, same_spelling
 
 # The word in braces is whole in its text.
 WHOLE = [
@@ -30,7 +30,7 @@ PART = [
 
 def place_of(marked):
     start, end = marked.index("{"), marked.index("}")
-    return marked.replace("{", "").replace("}", ""), Place(start, end - 1)
+    return marked.replace("{", "").replace("}", ""), TextSpan(start, end - 1)
 
 
 @pytest.mark.parametrize("marked", WHOLE)
@@ -44,9 +44,9 @@ def test_part(marked):
 
 
 def test_overlapping_places_are_all_found():
-    assert list(verbatim("aaa", "aa")) == [Place(0, 2), Place(1, 3)]
-    assert Place(0, 2).meets(Place(1, 3))
-    assert not Place(0, 2).meets(Place(2, 3))
+    assert list(find_verbatim("aaa", "aa")) == [TextSpan(0, 2), TextSpan(1, 3)]
+    assert TextSpan(0, 2).overlaps(TextSpan(1, 3))
+    assert not TextSpan(0, 2).overlaps(TextSpan(2, 3))
 
 
 # The old value, a text, and what of the text is the old value.
@@ -98,28 +98,30 @@ SPELLED = [
 
 @pytest.mark.parametrize("old, text, expected", SPELLED, ids=[f"{old} in {text}" for old, text, _ in SPELLED])
 def test_spelled(old, text, expected):
-    assert [text[place.start : place.end] for place in spelled(text, old)] == expected
+    assert [text[place.start : place.end] for place in find_spellings(text, old)] == expected
 
 
 def test_same_spelled():
-    assert same_spelled("U.S.", "US")
-    assert same_spelled("3 May 1930", "1930-05-03")
-    assert not same_spelled("3 May 1930", "3 May 1931")
-    assert not same_spelled("?", "!")
+    assert same_spelling("U.S.", "US")
+    assert same_spelling("3 May 1930", "1930-05-03")
+    assert not same_spelling("3 May 1930", "3 May 1931")
+    assert not same_spelling("?", "!")
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=30))
 def test_a_text_is_found_in_its_own_normal_forms(text):
     forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
-    assert same_spelled(*forms) or not list(spelled(text, text))
+    assert same_spelling(*forms) or not list(find_spellings(text, text))
 
 
 @given(st.text(max_size=60), st.text(max_size=4))
 def test_places_lie_in_the_text_and_follow_each_other(text, old):
-    places = list(spelled(text, old))
+    places = list(find_spellings(text, old))
     assert all(0 <= place.start < place.end <= len(text) for place in places)
     assert places == sorted(places)
 
 
 def test_a_long_text_takes_time_in_proportion():
-    assert grows_in_proportion(lambda text: list(spelled(text, "Ada Ada Ada Bo")), "Ada Ada 1930–31 e\u0301 ", 2_000)
+    assert grows_in_proportion(
+        lambda text: list(find_spellings(text, "Ada Ada Ada Bo")), "Ada Ada 1930–31 e\u0301 ", 2_000
+    )

@@ -1,1 +1,1 @@
-"""What things are: frozen values, standard library only."""
+"""Domain values and deterministic rules; they use the standard library only."""

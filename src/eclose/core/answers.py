@@ -1,7 +1,7 @@
-"""When two answers count as the same without a judge: the deterministic matcher of appendix D.5.3.
+"""Answer matching without a judge: the deterministic matcher of appendix D.5.3.
 
-It forgives case, punctuation, articles and a surrounding phrase. It knows no synonyms and, being made for
-English, no letters beyond ASCII.
+The matcher ignores case, punctuation, articles and a surrounding phrase. It has no synonyms, and letters beyond ASCII
+count as punctuation, because the rule was written for English.
 """
 
 from __future__ import annotations
@@ -12,33 +12,64 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LABEL = re.compile(r"^\s*final answer:", re.IGNORECASE)
-_OTHER = re.compile(r"[^a-z0-9\s]")
+_ANSWER_LABEL = re.compile(r"^\s*final answer:", re.IGNORECASE)
+_PUNCTUATION = re.compile(r"[^a-z0-9\s]")
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
-def normalize(answer: str) -> tuple[str, ...]:
-    """N(a): the tokens that matter. Empty when nothing is left.
+def normalize_answer(answer: str) -> tuple[str, ...]:
+    """Return the tokens of an answer that count for matching; N(a) in the paper.
 
-    >>> normalize("Final answer: The 'Moonstruck' (film)")
+    Args:
+        answer: The answer as it was submitted; a leading ``Final answer:`` is dropped.
+
+    Returns:
+        Lowercase tokens without punctuation and articles; empty where no token remains.
+
+    >>> normalize_answer("Final answer: The 'Moonstruck' (film)")
     ('moonstruck', 'film')
     """
-    text = _OTHER.sub(" ", _LABEL.sub("", answer).lower())
+    # Punctuation becomes a blank rather than nothing: "God's" gives the two tokens "god" and "s".
+    text = _PUNCTUATION.sub(" ", _ANSWER_LABEL.sub("", answer).lower())
     return tuple(token for token in text.split() if token not in _ARTICLES)
 
 
 def contains_span(tokens: tuple[str, ...], span: tuple[str, ...]) -> bool:
-    """Whether the span stands in the tokens, whole and unbroken. An empty span stands nowhere."""
+    """Return whether the tokens contain the span unbroken; an empty span is contained in nothing."""
     size = len(span)
     return bool(size) and any(tokens[start : start + size] == span for start in range(len(tokens) - size + 1))
 
 
-def match(answer: str, reference: str) -> bool:
-    """Whether one answer, normalised, is a span of the other."""
-    ours, theirs = normalize(answer), normalize(reference)
-    return contains_span(ours, theirs) or contains_span(theirs, ours)
+def match_answer(answer: str, reference: str) -> bool:
+    """Return whether one of the two answers, normalised, is a span of the other.
+
+    Args:
+        answer: The submitted answer.
+        reference: The reference answer. The rule is symmetric: swapping the two changes nothing.
+
+    Returns:
+        True where they match; False where either has no token after normalisation.
+
+    >>> match_answer("the New York Yankees", "Yankees")
+    True
+    >>> match_answer("GDR", "East Germany")
+    False
+    """
+    submitted, expected = normalize_answer(answer), normalize_answer(reference)
+    return contains_span(submitted, expected) or contains_span(expected, submitted)
 
 
-def match_any(answer: str, accepted: Iterable[str]) -> bool:
-    """Whether the answer matches one of several. The paper takes aliases for checkpoint selection only."""
-    return any(match(answer, reference) for reference in accepted)
+def match_any_answer(answer: str, accepted: Iterable[str]) -> bool:
+    """Return whether the answer matches at least one accepted answer; the paper does so for checkpoint selection only.
+
+    Args:
+        answer: The submitted answer.
+        accepted: The reference and its aliases.
+
+    Returns:
+        True where ``match_answer`` holds for one of them; False for an empty collection.
+
+    >>> match_any_answer("GDR", ["East Germany", "GDR"])
+    True
+    """
+    return any(match_answer(answer, reference) for reference in accepted)

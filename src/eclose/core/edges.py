@@ -1,7 +1,7 @@
-"""The three dependencies a reliable response rests on, and the six comparisons that test them.
+"""The three dependencies of a reliable response, and the six comparisons that test them (appendix D.3).
 
-A comparison says: under this input, this output is to be preferred to that one. Training sums them, the switch
-test counts them; both read the same table.
+A comparison states which of two outputs a model should prefer under a given input. Training sums the six comparisons
+and the switch test counts them; both use the table in this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class Edge(StrEnum):
-    """One dependency of a response."""
+    """A dependency inside a response that an edit of the input should carry through.
+
+    >>> [edge.value for edge in Edge]
+    ['S', 'T', 'C']
+    """
 
     SUPPORT = "S"
     """Evidence to the first affected step."""
@@ -29,7 +33,11 @@ class Edge(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which of the two paired inputs is given."""
+    """The input under which a comparison is made: the original or its counterfactual.
+
+    >>> Direction("c") is Direction.COUNTERFACTUAL
+    True
+    """
 
     ORIGINAL = "o"
     COUNTERFACTUAL = "c"
@@ -37,38 +45,47 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Under this input, prefer the output of one view to that of another.
+    """A preference: under one input, the output of one view is better than the output of another.
 
-    The input is named by the views it takes its parts from. What is compared follows from the edge: a step, a
-    trace or an answer.
+    The input is described by the views that its parts come from. The compared output follows from the edge: a step for
+    S, a trace for T, an answer for C.
+
+    >>> from eclose.core.edges import COMPARISONS
+    >>> first = COMPARISONS[0]
+    >>> first.edge.name, first.preferred.value, first.dispreferred.value
+    ('SUPPORT', 'Gold', 'Evidence-CF')
     """
 
     edge: Edge
     direction: Direction
     question: ViewKind
+    """View that the question comes from."""
     evidence: ViewKind
+    """View that the passages come from."""
     trace: ViewKind | None
-    """The view whose trace is given: its shared prefix for S, all of it for C, nothing for T."""
+    """View whose trace is part of the input: its shared prefix for S, the full trace for C; None for T."""
     preferred: ViewKind
     dispreferred: ViewKind
 
 
-def _comparison(edge: Edge, direction: Direction) -> Comparison:
-    gold = ViewKind.GOLD
-    other = ViewKind.QUESTION_CF if edge is Edge.ALIGNMENT else ViewKind.EVIDENCE_CF
-    given, missed = (gold, other) if direction is Direction.ORIGINAL else (other, gold)
+def _build_comparison(edge: Edge, direction: Direction) -> Comparison:
+    # T compares across the question edit, S and C across the evidence edit.
+    counterfactual = ViewKind.QUESTION_CF if edge is Edge.ALIGNMENT else ViewKind.EVIDENCE_CF
+    pair = (ViewKind.GOLD, counterfactual)
+    preferred, dispreferred = pair if direction is Direction.ORIGINAL else pair[::-1]
     return Comparison(
         edge,
         direction,
-        question=given if edge is Edge.ALIGNMENT else gold,
-        evidence=given if edge is Edge.SUPPORT else gold,
-        trace={Edge.SUPPORT: gold, Edge.ALIGNMENT: None, Edge.CLOSURE: given}[edge],
-        preferred=given,
-        dispreferred=missed,
+        # Only the part that the edge starts from follows the direction; all others stay those of the gold view.
+        question=preferred if edge is Edge.ALIGNMENT else ViewKind.GOLD,
+        evidence=preferred if edge is Edge.SUPPORT else ViewKind.GOLD,
+        trace={Edge.SUPPORT: ViewKind.GOLD, Edge.ALIGNMENT: None, Edge.CLOSURE: preferred}[edge],
+        preferred=preferred,
+        dispreferred=dispreferred,
     )
 
 
-COMPARISONS: tuple[Comparison, ...] = tuple(_comparison(*pair) for pair in product(Edge, Direction))
+COMPARISONS: tuple[Comparison, ...] = tuple(_build_comparison(*pair) for pair in product(Edge, Direction))
 """The six comparisons of E-Closure (appendix D.3): S.o, S.c, T.o, T.c, C.o, C.c."""
 
 
@@ -77,21 +94,11 @@ def margin_weights(
     directions: Iterable[Direction] = tuple(Direction),
     total: float = 1.0,
 ) -> dict[tuple[Edge, Direction], float]:
-    """Kept comparisons share the total equally, so every variant spends the same weight."""
-    kept = list(product(edges, directions))
-    return {pair: total / len(kept) for pair in kept}
+    """Divide the total weight equally among the selected comparisons, so that every ablation spends the same weight."""
+    pairs = list(product(edges, directions))
+    return {pair: total / len(pairs) for pair in pairs}
 
 
-@dataclass(frozen=True, slots=True)
-class Margin:
-    """The score difference of a comparison, with its weight and target in training."""
-
-    comparison: Comparison
-    value: float
-    weight: float = 1 / 6
-    target: float = 0.5
-
-
-def switched(values: Mapping[Direction, float]) -> bool:
-    """Whether the preference follows the input both ways. A tie is a failure (appendix D.7.1)."""
+def preference_switches(values: Mapping[Direction, float]) -> bool:
+    """Return whether the preference follows the input in both directions; a tie counts as failure (appendix D.7.1)."""
     return all(values[direction] > 0 for direction in Direction)

@@ -1,7 +1,7 @@
-"""Which of a family's evidence edits is taken: the first of a fixed order to test, a drawn one to train.
+"""Selection of one evidence edit of a family: a fixed one for tests, a drawn one for training.
 
-Both follow from the family alone, never from the place of an edit in a file or from what was drawn before. So every
-checkpoint is tested on the same edit, and training resumes with the choices it would have made.
+Both depend on the family alone, not on the order of a file or on earlier draws. Every checkpoint is therefore tested on
+the same edit, and resumed training draws what an uninterrupted run would have drawn.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from eclose.core.family import EvidenceEdit, Family
 
 
-def fixed_edit(family: Family) -> EvidenceEdit:
-    """The first edit by passage identifier and serialised content (appendix D.7.1)."""
-    return _ordered(family)[0]
+def select_fixed_edit(family: Family) -> EvidenceEdit:
+    """Return the first edit by passage identifier and serialised content (appendix D.7.1)."""
+    return _sort_edits(family)[0]
 
 
-def drawn_edit(family: Family, seed: int, epoch: int) -> EvidenceEdit:
-    """One edit, uniformly: a pure hash of seed, epoch and family."""
-    edits = _ordered(family)
-    # A salt of its own, so that the choice says nothing about a data order ranked by the same parts.
+def draw_edit(family: Family, seed: int, epoch: int) -> EvidenceEdit:
+    """Return an edit drawn uniformly, as a pure function of seed, epoch and family id."""
+    edits = _sort_edits(family)
+    # The first part is a salt: without it the draw would correlate with a data order ranked by the same parts.
     return edits[int(hash_rank("evidence edit", seed, epoch, family.id), 16) % len(edits)]
 
 
-def _ordered(family: Family) -> list[EvidenceEdit]:
+def _sort_edits(family: Family) -> list[EvidenceEdit]:
     if not family.evidence_edits:
-        raise UserError(f"family {family.id!r} has no evidence edit. Leave it out: there is nothing to choose from.")
+        raise UserError(f"family {family.id!r} has no evidence edit, so none can be selected. Leave the family out.")
     return sorted(family.evidence_edits, key=lambda edit: (edit.passage_id, canonical_json(asdict(edit))))

@@ -1,8 +1,8 @@
-"""Words of a passage are replaced by other words, and nothing else changes.
+"""Replacement of words in a passage, leaving every other byte unchanged.
 
-An editor names words as they stand and what takes their place; code does the rest, so every byte outside the named
-words stays by construction. A repeat of the old value in another spelling is found and refused rather than left to
-contradict the edit. Whether the edited claim makes sense is for judges.
+An editor names words as they are written and the words that replace them; code applies the edit. An occurrence of the
+old value in another spelling is detected and the edit refused, because it would contradict the new value. Whether the
+edited claim makes sense is left to judges.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from eclose.core.instance import Passage
-from eclose.core.text_match import Place, is_whole, same_spelled, spelled, verbatim
+from eclose.core.text_match import TextSpan, find_spellings, find_verbatim, is_whole, same_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
 class EditProblem(StrEnum):
-    """Why an edit is refused, as it is counted in a funnel."""
+    """The reasons for which an edit is refused; a funnel counts by them."""
 
     NOTHING_ASKED = "nothing_asked"
     EMPTY = "empty"
@@ -38,208 +38,221 @@ class EditProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditFailure:
-    """One thing that is wrong with an edit, in a sentence that can be told to whoever asked for it."""
+    """A problem of an edit, with a sentence that names the words in question."""
 
     problem: EditProblem
     detail: str
 
     def __str__(self) -> str:
-        """A sentence for a log."""
+        """Return problem and sentence as one line."""
         return f"{self.problem.value}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)
-class EditRefused:
-    """Everything that is wrong with an edit; nothing was changed."""
+class RefusedEdit:
+    """All problems of an edit that was not applied."""
 
     failures: tuple[EditFailure, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Words as they stand in a passage, and what takes their place."""
+    """Words as they are written in a passage, and the words that replace them."""
 
     old: str
     new: str
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One replaced stretch: where it stood in the old text, and where its successor stands in the new one."""
+class TextChange:
+    """A replaced span: its position in the old text, and the position of the new words in the new text."""
 
-    before: Place
-    after: Place
+    before: TextSpan
+    after: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
-    """The new text and what changed in it, from left to right."""
+class EditedText:
+    """The new text with its changes from left to right."""
 
     text: str
-    changes: tuple[Change, ...]
+    changes: tuple[TextChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EditedPassage:
-    """The new passage, with the id and the title of the old one, and what changed in its text."""
+    """The new passage, with id and title of the old one, and the changes of its text."""
 
     passage: Passage
-    changes: tuple[Change, ...]
+    changes: tuple[TextChange, ...]
 
 
-def edit_text(text: str, replacements: Sequence[Replacement], keep: Sequence[str] = ()) -> Edited | EditRefused:
+def edit_text(text: str, replacements: Sequence[Replacement], keep: Sequence[str] = ()) -> EditedText | RefusedEdit:
     """Replace every whole-word occurrence of each old text at once, except inside the texts to keep.
 
-    Where one old text contains another ("Ada Byron", "Byron"), the longer one counts.
+    Where one old text contains another ("Ada Byron", "Byron"), the longer one is replaced.
 
     >>> edit_text("Ann met Bo. Bo's dog bit Ann.", [Replacement("Ann", "Bo"), Replacement("Bo", "Ann")]).text
     "Bo met Ann. Ann's dog bit Bo."
     """
-    if failures := tuple(_asked_wrongly(replacements, keep)):
-        return EditRefused(failures)
-    kept = [place for part in keep for place in verbatim(text, part)]
-    found = {one: _free(text, one.old, kept) for one in replacements}
-    chosen = sorted((place, one.new) for one, places in found.items() for place in _longest(places, found))
-    failures = (*_absent(text, found, keep), *_conflicts(text, [place for place, _ in chosen], kept))
+    if failures := tuple(_check_request(replacements, keep)):
+        return RefusedEdit(failures)
+    protected = [span for part in keep for span in find_verbatim(text, part)]
+    # All spans are located in the old text before anything is replaced: only so can two names be swapped.
+    spans = {replacement: _find_replaceable(text, replacement.old, protected) for replacement in replacements}
+    chosen = sorted(
+        (span, replacement.new) for replacement, candidates in spans.items() for span in _drop_nested(candidates, spans)
+    )
+    failures = (*_check_presence(text, spans, keep), *_check_overlaps(text, [span for span, _ in chosen], protected))
     if failures:
-        return EditRefused(failures)
-    edited = _rewritten(text, chosen)
-    failures = tuple(_merged(edited))
-    return EditRefused(failures) if failures else edited
+        return RefusedEdit(failures)
+    edited = _apply(text, chosen)
+    failures = tuple(_check_boundaries(edited))
+    return RefusedEdit(failures) if failures else edited
 
 
 def edit_passage(
     passage: Passage, replacements: Sequence[Replacement], keep: Sequence[str] = ()
-) -> EditedPassage | EditRefused:
-    """Edit the text of a passage; refused where its title or a repeat in another spelling would contradict it.
+) -> EditedPassage | RefusedEdit:
+    """Edit the text of a passage; refuse where its title, or the old value in another spelling, would contradict it.
 
-    A text to keep may stand in the title alone.
+    A text to keep may occur in the title alone.
     """
-    in_text = [part for part in keep if part in passage.text or part not in passage.title]
-    edited = edit_text(passage.text, replacements, in_text)
-    failures = [*_same_value(replacements), *_in_title(passage.title, replacements, keep)]
-    if isinstance(edited, EditRefused):
-        return EditRefused((*edited.failures, *failures))
-    kept = [_moved(place, edited.changes) for part in in_text for place in verbatim(passage.text, part)]
-    for one in replacements:
-        for place in left_over(edited, one.old):
-            if not any(place.within(other) for other in kept):
-                still = f"{one.old!r} still stands there as {_shown(edited.text, place)}"
-                failures.append(EditFailure(EditProblem.LEFT_OVER, still))
+    keep_in_text = [part for part in keep if part in passage.text or part not in passage.title]
+    edited = edit_text(passage.text, replacements, keep_in_text)
+    failures = [*_check_values(replacements), *_check_title(passage.title, replacements, keep)]
+    if isinstance(edited, RefusedEdit):
+        return RefusedEdit((*edited.failures, *failures))
+    protected = [_shift(span, edited.changes) for part in keep_in_text for span in find_verbatim(passage.text, part)]
+    for replacement in replacements:
+        for span in find_leftovers(edited, replacement.old):
+            if not any(span.is_within(other) for other in protected):
+                detail = f"{replacement.old!r} is left in the text as {_quote(edited.text, span)}"
+                failures.append(EditFailure(EditProblem.LEFT_OVER, detail))
     if failures:
-        return EditRefused(tuple(failures))
+        return RefusedEdit(tuple(failures))
     return EditedPassage(replace(passage, text=edited.text), edited.changes)
 
 
-def left_over(edited: Edited, old: str) -> tuple[Place, ...]:
-    """Where the old value is still in the new text, in whatever spelling.
+def find_leftovers(edited: EditedText, old: str) -> tuple[TextSpan, ...]:
+    """Return the spans of the new text that still contain the old value, in any spelling.
 
-    Forgiven are case, accents, punctuation, spaces and hyphens, normal forms, the order within a date, and digits for
-    number words up to 99. What a replacement itself wrote is not looked at. A place is one of the new text.
+    Spellings may differ in case, accents, punctuation, spaces and hyphens, Unicode normal form, the order within a
+    date, and digits for number words up to 99. Words that the edit itself inserted are skipped.
     """
-    written = [change.after for change in edited.changes]
-    return tuple(place for place in spelled(edited.text, old) if not any(place.within(other) for other in written))
+    inserted = [change.after for change in edited.changes]
+    return tuple(
+        span for span in find_spellings(edited.text, old) if not any(span.is_within(other) for other in inserted)
+    )
 
 
-# What is wrong with an edit.
+# Problems of an edit.
 
 
-def _asked_wrongly(replacements: Sequence[Replacement], keep: Sequence[str]) -> Iterator[EditFailure]:
+def _check_request(replacements: Sequence[Replacement], keep: Sequence[str]) -> Iterator[EditFailure]:
+    """Yield the problems that are visible without a text."""
     if not replacements:
         yield EditFailure(EditProblem.NOTHING_ASKED, "there is no replacement")
-    seen: set[str] = set()
-    for one in replacements:
-        if not one.old.strip() or not one.new.strip():
-            yield EditFailure(EditProblem.EMPTY, f"{one.old!r} cannot become {one.new!r}: one of them is blank")
-        elif one.old == one.new:
-            yield EditFailure(EditProblem.UNCHANGED, f"{one.old!r} would stay as it is")
-        if one.old in seen:
-            yield EditFailure(EditProblem.NAMED_TWICE, f"{one.old!r} is replaced more than once")
-        seen.add(one.old)
+    olds: set[str] = set()
+    for old, new in ((replacement.old, replacement.new) for replacement in replacements):
+        if not old.strip() or not new.strip():
+            yield EditFailure(EditProblem.EMPTY, f"{old!r} cannot become {new!r}: a blank text is not allowed")
+        elif old == new:
+            yield EditFailure(EditProblem.UNCHANGED, f"{old!r} would stay as it is")
+        if old in olds:
+            yield EditFailure(EditProblem.NAMED_TWICE, f"{old!r} is replaced more than once")
+        olds.add(old)
     if not all(part.strip() for part in keep):
         yield EditFailure(EditProblem.EMPTY, "a text to keep is blank")
 
 
-def _absent(text: str, found: dict[Replacement, list[Place]], keep: Sequence[str]) -> Iterator[EditFailure]:
-    for one, places in found.items():
-        if _longest(places, found):
+def _check_presence(text: str, spans: dict[Replacement, list[TextSpan]], keep: Sequence[str]) -> Iterator[EditFailure]:
+    """Yield old texts that have no replaceable occurrence, with the reason, and texts to keep that are missing."""
+    for replacement, candidates in spans.items():
+        old = replacement.old
+        if _drop_nested(candidates, spans):
             continue
-        if one.old not in text:
-            other = next((f", but {_shown(text, place)} does" for place in spelled(text, one.old)), "")
-            yield EditFailure(EditProblem.NOT_FOUND, f"{one.old!r} does not stand in the text{other}")
-        elif places:
-            yield EditFailure(EditProblem.OVERLAP, f"{one.old!r} stands only inside longer words to replace")
-        elif any(is_whole(text, place) for place in verbatim(text, one.old)):
-            yield EditFailure(EditProblem.ALL_KEPT, f"{one.old!r} stands only inside texts to keep")
+        if old not in text:
+            hint = next((f", but {_quote(text, span)} does" for span in find_spellings(text, old)), "")
+            yield EditFailure(EditProblem.NOT_FOUND, f"{old!r} does not occur in the text{hint}")
+        elif candidates:
+            yield EditFailure(EditProblem.OVERLAP, f"{old!r} occurs only inside longer words to replace")
+        elif any(is_whole(text, span) for span in find_verbatim(text, old)):
+            yield EditFailure(EditProblem.ALL_KEPT, f"{old!r} occurs only inside texts to keep")
         else:
-            yield EditFailure(EditProblem.INSIDE_A_WORD, f"{one.old!r} is only part of a longer word")
+            yield EditFailure(EditProblem.INSIDE_A_WORD, f"{old!r} is only part of a longer word")
     for part in keep:
         if part not in text:
-            yield EditFailure(EditProblem.KEPT_NOT_FOUND, f"{part!r}, to be kept, does not stand in the text")
+            yield EditFailure(EditProblem.KEPT_NOT_FOUND, f"{part!r}, to be kept, does not occur in the text")
 
 
-def _conflicts(text: str, chosen: list[Place], kept: list[Place]) -> Iterator[EditFailure]:
-    for one, other in pairwise(chosen):
-        if one.meets(other):
-            both = _shown(text, Place(one.start, other.end))
+def _check_overlaps(text: str, chosen: list[TextSpan], protected: list[TextSpan]) -> Iterator[EditFailure]:
+    # ``chosen`` is sorted, so overlapping replacements are neighbours.
+    for span, following in pairwise(chosen):
+        if span.overlaps(following):
+            both = _quote(text, TextSpan(span.start, following.end))
             yield EditFailure(EditProblem.OVERLAP, f"two replacements meet in {both}")
-    for place in chosen:
-        if any(place.meets(other) for other in kept):
-            yield EditFailure(EditProblem.OVERLAP, f"only a part of {_shown(text, place)} is to be kept")
+    for span in chosen:
+        if any(span.overlaps(other) for other in protected):
+            yield EditFailure(EditProblem.OVERLAP, f"only a part of {_quote(text, span)} is to be kept")
 
 
-def _merged(edited: Edited) -> Iterator[EditFailure]:
+def _check_boundaries(edited: EditedText) -> Iterator[EditFailure]:
+    """Yield inserted words that merge with their neighbours into a longer word."""
     for change in edited.changes:
         if not is_whole(edited.text, change.after):
-            shown = _shown(edited.text, change.after)
-            yield EditFailure(EditProblem.RUNS_TOGETHER, f"{shown} runs together with what stands beside it")
+            merged = _quote(edited.text, change.after)
+            yield EditFailure(EditProblem.RUNS_TOGETHER, f"{merged} runs together with the text beside it")
 
 
-def _same_value(replacements: Sequence[Replacement]) -> Iterator[EditFailure]:
-    for one in replacements:
-        if one.old != one.new and same_spelled(one.old, one.new):
-            yield EditFailure(EditProblem.UNCHANGED, f"{one.new!r} is {one.old!r} in another spelling")
+def _check_values(replacements: Sequence[Replacement]) -> Iterator[EditFailure]:
+    """Yield replacements that only respell a value."""
+    for old, new in ((replacement.old, replacement.new) for replacement in replacements):
+        if old != new and same_spelling(old, new):
+            yield EditFailure(EditProblem.UNCHANGED, f"{new!r} is {old!r} in another spelling")
 
 
-def _in_title(title: str, replacements: Sequence[Replacement], keep: Sequence[str]) -> Iterator[EditFailure]:
-    kept = [place for part in keep if part for place in verbatim(title, part)]
-    for one in replacements:
-        if any(not any(place.within(other) for other in kept) for place in spelled(title, one.old)):
-            yield EditFailure(EditProblem.IN_TITLE, f"{one.old!r} stands in the title {title!r}")
+def _check_title(title: str, replacements: Sequence[Replacement], keep: Sequence[str]) -> Iterator[EditFailure]:
+    protected = [span for part in keep if part for span in find_verbatim(title, part)]
+    for replacement in replacements:
+        spans = find_spellings(title, replacement.old)
+        if any(not any(span.is_within(other) for other in protected) for span in spans):
+            yield EditFailure(EditProblem.IN_TITLE, f"{replacement.old!r} occurs in the title {title!r}")
 
 
-# Where words stand.
+# Positions of words.
 
 
-def _free(text: str, old: str, kept: list[Place]) -> list[Place]:
-    """The places where the old text stands as whole words and is not to be kept."""
-    whole = (place for place in verbatim(text, old) if is_whole(text, place))
-    return [place for place in whole if not any(place.within(other) for other in kept)]
+def _find_replaceable(text: str, old: str, protected: list[TextSpan]) -> list[TextSpan]:
+    """Return the spans where the old text is a whole word outside the protected spans."""
+    spans = (span for span in find_verbatim(text, old) if is_whole(text, span))
+    return [span for span in spans if not any(span.is_within(other) for other in protected)]
 
 
-def _longest(places: list[Place], found: dict[Replacement, list[Place]]) -> list[Place]:
-    """The places that are not inside a longer text to replace."""
-    everything = [place for some in found.values() for place in some]
-    return [one for one in places if not any(one.within(other) and one != other for other in everything)]
+def _drop_nested(candidates: list[TextSpan], spans: dict[Replacement, list[TextSpan]]) -> list[TextSpan]:
+    """Return the candidates that lie inside no longer text to replace."""
+    replaceable = [span for group in spans.values() for span in group]
+    return [span for span in candidates if not any(span.is_within(other) and span != other for other in replaceable)]
 
 
-def _rewritten(text: str, chosen: list[tuple[Place, str]]) -> Edited:
-    pieces, changes, done, size = [], [], 0, 0
-    for place, new in chosen:
-        size += place.start - done
-        changes.append(Change(place, Place(size, size + len(new))))
-        pieces += [text[done : place.start], new]
-        size, done = size + len(new), place.end
-    return Edited("".join([*pieces, text[done:]]), tuple(changes))
+def _apply(text: str, chosen: list[tuple[TextSpan, str]]) -> EditedText:
+    # ``copied`` counts characters of the old text, ``size`` characters of the new one.
+    pieces, changes, copied, size = [], [], 0, 0
+    for span, new in chosen:
+        size += span.start - copied
+        changes.append(TextChange(span, TextSpan(size, size + len(new))))
+        pieces += [text[copied : span.start], new]
+        size, copied = size + len(new), span.end
+    return EditedText("".join([*pieces, text[copied:]]), tuple(changes))
 
 
-def _moved(place: Place, changes: tuple[Change, ...]) -> Place:
-    """Where a place that was left alone stands in the new text."""
-    before = [change for change in changes if change.before.end <= place.start]
-    shift = before[-1].after.end - before[-1].before.end if before else 0
-    return Place(place.start + shift, place.end + shift)
+def _shift(span: TextSpan, changes: tuple[TextChange, ...]) -> TextSpan:
+    """Return the position in the new text of a span that no change touches."""
+    preceding = [change for change in changes if change.before.end <= span.start]
+    shift = preceding[-1].after.end - preceding[-1].before.end if preceding else 0
+    return TextSpan(span.start + shift, span.end + shift)
 
 
-def _shown(text: str, place: Place) -> str:
-    """A place with some words around it, for a message."""
-    return repr(text[max(0, place.start - 20) : place.end + 20])
+def _quote(text: str, span: TextSpan) -> str:
+    """Return the span with 20 characters of context on either side, quoted for a message."""
+    return repr(text[max(0, span.start - 20) : span.end + 20])

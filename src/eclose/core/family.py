@@ -1,6 +1,6 @@
-"""One source question with its three supported views and the edits between them.
+"""Counterfactual families: a source question, its three supported views, and the edits between them.
 
-The values only. Which relations must hold between the views is in ``gates``.
+The module holds values only; the relations that must hold between the views are checked in ``gates``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class ViewKind(StrEnum):
-    """The three views of a family."""
+    """The three kinds of view in a family.
+
+    >>> [kind.value for kind in ViewKind]
+    ['Gold', 'Evidence-CF', 'Question-CF']
+    """
 
     GOLD = "Gold"
     EVIDENCE_CF = "Evidence-CF"
@@ -28,16 +32,23 @@ class ViewKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """What one step of a trace rests on: one node of the proof graph with its incoming edges."""
+    """The premises of one step: a node of the proof graph with its incoming edges."""
 
     passage_ids: tuple[str, ...] = ()
     premises: tuple[int, ...] = ()
-    """Earlier steps, counted from zero."""
+    """Indices of earlier steps, counted from zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A supported question, evidence and response: an input together with what it warrants."""
+    """A question and evidence together with a response that they support.
+
+    >>> from eclose import Passage, Trace
+    >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck.")
+    >>> trace = Trace.of("Norman Jewison directed Moonstruck.")
+    >>> View(ViewKind.GOLD, "Who directed Moonstruck?", (passage,), trace, "Norman Jewison", ("p1",)).answer
+    'Norman Jewison'
+    """
 
     kind: ViewKind
     question: str
@@ -45,103 +56,131 @@ class View:
     trace: Trace
     answer: str
     support_ids: tuple[str, ...]
-    """E: the passages that warrant the answer."""
+    """E: ids of the passages that warrant the answer."""
     proof: tuple[ProofStep, ...] = ()
-    """One node per step; empty where no proof graph is known."""
+    """One node per step; empty where there is no proof graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intervention:
-    """How a passage was changed: words for words."""
+    """The replacement of words by which a passage was edited."""
 
     claim: str
-    """The sentence that was changed, as it stood."""
+    """The original sentence that was changed."""
     replacements: tuple[Replacement, ...]
     keep: tuple[str, ...] = ()
-    """Where the same words mean something else, and stayed."""
+    """Texts that contain the same words in another sense and were left as they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one screen or verifier said of one part of a family."""
+class FamilyFinding:
+    """The reply of one screen or verifier about one part of a family."""
 
     role: str
     judge: str
     said: Mapping[str, Any]
-    """The reply, as it came."""
+    """The reply, unchanged."""
     objections: tuple[str, ...] = ()
-    """The judgements that did not come out as wanted; none where the part was accepted."""
+    """Names of the judgements that failed an acceptance condition; empty where the part was accepted."""
     again: bool = False
-    """Whether it was said of the finished family, once more, and not on the way to it."""
+    """Whether the finished family was checked a second time, rather than a candidate during construction."""
     edit: int | None = None
-    """Which edit of the evidence it was said of, counted from zero; None for what concerns no single one."""
+    """Index of the evidence edit that was checked, counted from zero; None for other parts."""
 
     @property
     def accepted(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether there is no objection."""
         return not self.objections
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceEdit:
-    """One claim of one passage changed, and the response that follows from it."""
+    """An edit of one claim in one passage, with the response that the edited evidence supports.
+
+    >>> from eclose import Passage, Trace
+    >>> passages = (Passage("p1", "Lund", "Lund is in Sweden."), Passage("p2", "Ada", "Ada was born in Oslo."))
+    >>> trace = Trace.of("Ada was born in Oslo.")
+    >>> view = View(ViewKind.EVIDENCE_CF, "Where was Ada born?", passages, trace, "Oslo", ("p2",))
+    >>> EvidenceEdit(view, "p2", first_affected_step=0).passage_index
+    1
+    """
 
     view: View
     passage_id: str
-    """The edited passage e."""
+    """Id of the edited passage e."""
     first_affected_step: int
-    """t(e), counted from zero: the first step whose warrant depends on the edit."""
+    """t(e): index of the first step whose warrant depends on the edit, counted from zero."""
     intervention: Intervention | None = None
-    """None where the family was made elsewhere and nobody says."""
+    """None for families from other tools that do not record it."""
 
     @property
-    def place(self) -> int:
-        """Where the edited passage stands."""
+    def passage_index(self) -> int:
+        """Index of the edited passage, counted from zero."""
         return [passage.id for passage in self.view.evidence].index(self.passage_id)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionEdit:
-    """Another target asked of the same evidence, and the response that follows."""
+    """An edited question on the same evidence, with the response that answers it.
+
+    >>> from eclose import Passage, Trace
+    >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck in 1987.")
+    >>> trace = Trace.of("Moonstruck was directed in 1987.")
+    >>> view = View(ViewKind.QUESTION_CF, "When was Moonstruck directed?", (passage,), trace, "1987", ("p1",))
+    >>> QuestionEdit(view, component="director to year").view.answer
+    '1987'
+    """
 
     view: View
     component: str | None = None
-    """What was changed in the question, in a few words."""
+    """Description of the change in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
-    """Who built a family and who checked it."""
+class FamilyProvenance:
+    """The models that built and checked a family."""
 
     constructor: str
     verifier: str
     guidelines: str
-    """The hash of everything that they were told."""
+    """Hash of all prompt texts used in construction."""
     attempts: Mapping[str, int]
-    """How often each part was tried; a part that took several was chosen among them."""
+    """Number of attempts by part; more than one means selection among candidates."""
     reverifier: str | None = None
-    """Who checked the finished family once more; None where nobody did."""
+    """Model that checked the finished family a second time; None where it was checked once."""
     setbacks: tuple[str, ...] = ()
-    """What was said against candidates that were left out: of earlier attempts, and edits that did not hold."""
+    """Objections to rejected candidates: earlier attempts, and evidence edits that were dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A source with its verified response, at least one evidence edit and exactly one question edit."""
+    """A source with its verified response, at least one evidence edit and exactly one question edit.
+
+    Values are not checked on construction; ``check_family`` lists every rule that a family breaks.
+
+    >>> from eclose import Instance, Passage, Trace, check_family
+    >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck in 1987.")
+    >>> source = Instance("q1", "Who directed Moonstruck?", (passage,), "Norman Jewison")
+    >>> trace = Trace.of("Norman Jewison directed Moonstruck.")
+    >>> gold = View(ViewKind.GOLD, source.question, source.evidence, trace, "Norman Jewison", ("p1",))
+    >>> family = Family("f1", source, gold, (), QuestionEdit(gold))
+    >>> [failure.detail for failure in check_family(family)][:2]
+    ['fewer than two supporting passages', 'there is no evidence edit']
+    """
 
     id: str
     source: Instance
     gold: View
     evidence_edits: tuple[EvidenceEdit, ...]
     question_edit: QuestionEdit
-    findings: tuple[Finding, ...] = ()
-    """What screens and verifiers said; empty for families made elsewhere."""
-    provenance: Provenance | None = None
-    """None for families made elsewhere."""
+    findings: tuple[FamilyFinding, ...] = ()
+    """Replies of screens and verifiers; empty for families from other tools."""
+    provenance: FamilyProvenance | None = None
+    """None for families from other tools."""
 
     @property
     def views(self) -> Iterator[View]:
-        """Gold first, then every evidence edit, then the question edit."""
+        """The gold view, the view of every evidence edit, and the view of the question edit, in this order."""
         yield self.gold
         yield from (edit.view for edit in self.evidence_edits)
         yield self.question_edit.view

@@ -1,7 +1,6 @@
-"""The deterministic gates H of appendix B: what code can check of a family without understanding a word of it.
+"""The deterministic gates H of appendix B: checks of a family's structure that need no language model.
 
-Semantic properties (soundness, alignment, closure, uniqueness) are for judges. A gate answers with a reason,
-never with silence.
+Semantic properties (soundness, alignment, closure, uniqueness) are left to judges. Every failed gate gives a reason.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import contains_span, match_any, normalize
+from eclose.core.answers import contains_span, match_any_answer, normalize_answer
 from eclose.core.family import ViewKind
 from eclose.core.response import parse_completion
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Gate(StrEnum):
-    """The name of each check, as it is counted in a funnel."""
+    """The names of the checks, by which a funnel counts failures."""
 
     WELL_FORMED = "well_formed"
     IDENTIFIER_MEMBERSHIP = "identifier_membership"
@@ -43,28 +42,41 @@ class Gate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateFailure:
-    """One gate a family did not pass, and why."""
+    """A gate that a family failed, with the reason."""
 
     gate: Gate
     where: str
-    """Which part of the family: ``gold``, ``evidence edit 1``, ``question edit``."""
+    """Part of the family: ``family``, ``gold``, ``evidence edit 1``, ``question edit``."""
     detail: str
 
     def __str__(self) -> str:
-        """A sentence for a log."""
+        """Return part, gate and reason as one line."""
         return f"{self.where}: {self.gate.value}: {self.detail}"
 
 
 def check_family(family: Family) -> tuple[GateFailure, ...]:
-    """Every gate the family fails; empty when it passes all of them."""
-    return tuple(_failures(family))
+    """Return every gate that the family fails.
+
+    Args:
+        family: A family from any source; nothing about it is assumed.
+
+    Returns:
+        The failures of the gold view, then of each evidence edit, then of the question edit; empty where all pass.
+
+    >>> from eclose import Family, Instance, QuestionEdit, Trace, View, ViewKind
+    >>> source = Instance("q1", "Who directed Moonstruck?", (), "Norman Jewison")
+    >>> gold = View(ViewKind.GOLD, source.question, (), Trace.of("Jewison did."), "Norman Jewison", ())
+    >>> print(check_family(Family("f1", source, gold, (), QuestionEdit(gold)))[0])
+    gold: well_formed: there is no supporting passage
+    """
+    return tuple(_find_failures(family))
 
 
 MINIMUM_SUPPORT = 2
-"""Supporting passages of a source, and so of its original response (appendix B.2). Edited views need one."""
+"""Smallest number of supporting passages of a source and its gold view (appendix B.2); edited views need one."""
 
 
-def _failures(family: Family) -> Iterator[GateFailure]:
+def _find_failures(family: Family) -> Iterator[GateFailure]:
     source, gold = family.source, family.gold
     yield from check_gold(source, gold)
     if not family.evidence_edits:
@@ -75,8 +87,8 @@ def _failures(family: Family) -> Iterator[GateFailure]:
 
 
 def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[GateFailure]:
-    """Yield what the original response fails."""
-    yield from _view(gold, ViewKind.GOLD, where)
+    """Yield the gates that the original response fails."""
+    yield from _check_view(gold, ViewKind.GOLD, where)
     if len(set(gold.support_ids)) < MINIMUM_SUPPORT:
         yield GateFailure(Gate.WELL_FORMED, where, "fewer than two supporting passages")
     for number, node in enumerate(gold.proof, start=1):
@@ -84,7 +96,7 @@ def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[Ga
             yield GateFailure(Gate.WELL_FORMED, where, f"step {number} rests on no passage and no earlier step")
     if gold.question != source.question or gold.evidence != source.evidence:
         yield GateFailure(Gate.GOLD_INPUT, where, "question or evidence differs from the source")
-    if not match_any(gold.answer, source.accepted_answers):
+    if not match_any_answer(gold.answer, source.accepted_answers):
         yield GateFailure(
             Gate.GOLD_ANSWER,
             where,
@@ -95,59 +107,58 @@ def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[Ga
 def check_evidence_edit(
     source: Instance, gold: View, edit: EvidenceEdit, where: str = "evidence edit"
 ) -> Iterator[GateFailure]:
-    """Yield what one edit of the evidence fails."""
+    """Yield the gates that an evidence edit fails."""
     view = edit.view
-    yield from _view(view, ViewKind.EVIDENCE_CF, where)
+    yield from _check_view(view, ViewKind.EVIDENCE_CF, where)
     if view.question != gold.question:
         yield GateFailure(Gate.SAME_QUESTION, where, "the question changed too")
-    yield from _edited_passage(gold, edit, where)
-    yield from _divergence(gold, edit, where)
-    yield from _changed_answer(source, gold, view, where)
+    yield from _check_edited_passage(gold, edit, where)
+    yield from _check_divergence(gold, edit, where)
+    yield from _check_changed_answer(source, gold, view, where)
 
 
 def check_question_edit(
     source: Instance, gold: View, edit: QuestionEdit, where: str = "question edit"
 ) -> Iterator[GateFailure]:
-    """Yield what the edit of the question fails."""
+    """Yield the gates that the question edit fails."""
     view = edit.view
-    yield from _view(view, ViewKind.QUESTION_CF, where)
+    yield from _check_view(view, ViewKind.QUESTION_CF, where)
     if view.evidence != gold.evidence:
         yield GateFailure(Gate.SAME_EVIDENCE, where, "the evidence changed too")
-    if normalize(view.question) == normalize(gold.question):
+    if normalize_answer(view.question) == normalize_answer(gold.question):
         yield GateFailure(Gate.QUESTION_CHANGED, where, "the question asks the same in the same words")
-    if _leaks(view, gold):
+    if _leaks_answer(view, gold):
         yield GateFailure(Gate.NO_ANSWER_LEAK, where, f"the edited question names its answer {view.answer!r}")
-    yield from _changed_answer(source, gold, view, where)
+    yield from _check_changed_answer(source, gold, view, where)
 
 
-def _leaks(view: View, gold: View) -> bool:
-    """Whether the edit wrote the answer into the question.
-
-    A candidate that the original question already offers ("…, Please Give or Moonstruck?") is no leak, nor is a
-    yes or no.
-    """
-    answer = normalize(view.answer)
+def _leaks_answer(view: View, gold: View) -> bool:
+    """Return whether the edit wrote the answer into the question."""
+    # A choice question names its candidates from the start ("…, Please Give or Moonstruck?"), and "no" occurs in many
+    # questions: neither gives the answer away.
+    answer = normalize_answer(view.answer)
     return (
         answer not in {("yes",), ("no",)}
-        and contains_span(normalize(view.question), answer)
-        and not contains_span(normalize(gold.question), answer)
+        and contains_span(normalize_answer(view.question), answer)
+        and not contains_span(normalize_answer(gold.question), answer)
     )
 
 
-def _view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
-    """Yield what is wrong with the structure of one view: schema, steps, identifiers, proof graph."""
+def _check_view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
+    """Yield the structural errors of one view: kind, texts, steps, identifiers, proof graph."""
 
     def broken(detail: str) -> GateFailure:
         return GateFailure(Gate.WELL_FORMED, where, detail)
 
     if view.kind is not kind:
-        yield broken(f"the view says it is {view.kind.value}")
+        yield broken(f"the kind of the view is {view.kind.value} and should be {kind.value}")
     if not view.question.strip():
         yield broken("the question is empty")
-    if not normalize(view.answer):
+    if not normalize_answer(view.answer):
         yield broken(f"nothing is left of the answer {view.answer!r} once it is normalised")
     if not view.trace.steps:
         yield broken("the trace has no step")
+    # Training writes views as completions, so a view must survive being parsed: no line break or answer line in a step.
     completion = f"{view.trace.numbered}Final answer: {view.answer}"
     parsed = parse_completion(completion)
     if view.trace.steps and (parsed.trace, parsed.answer) != (view.trace, view.answer):
@@ -160,24 +171,25 @@ def _view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
     if view.proof and len(view.proof) != len(view.trace):
         yield broken(f"{len(view.proof)} proof nodes for {len(view.trace)} steps")
     for number, node in enumerate(view.proof):
+        # Premises point backwards only, so the proof graph has no cycle.
         if any(not 0 <= premise < number for premise in node.premises):
             yield broken(f"step {number + 1} rests on a step that does not precede it")
-    yield from _identifiers(view, where)
+    yield from _check_identifiers(view, where)
 
 
-def _identifiers(view: View, where: str) -> Iterator[GateFailure]:
-    """Yield ids that name no passage, and steps that rest on passages outside the view's own support.
+def _check_identifiers(view: View, where: str) -> Iterator[GateFailure]:
+    """Yield unknown passage ids, and steps that rest on passages outside the support of the view.
 
     The support of the original response is E (appendix B.3). An edit may lead to other passages, so each edited view
-    has a support of its own.
+    lists a separate support.
     """
 
     def broken(detail: str) -> GateFailure:
         return GateFailure(Gate.IDENTIFIER_MEMBERSHIP, where, detail)
 
     ids = {passage.id for passage in view.evidence}
-    named = {*view.support_ids, *(id_ for node in view.proof for id_ in node.passage_ids)}
-    if unknown := sorted(named - ids):
+    cited = {*view.support_ids, *(id_ for node in view.proof for id_ in node.passage_ids)}
+    if unknown := sorted(cited - ids):
         yield broken(f"no such passage: {', '.join(unknown)}")
     for number, node in enumerate(view.proof, start=1):
         for id_ in node.passage_ids:
@@ -185,8 +197,9 @@ def _identifiers(view: View, where: str) -> Iterator[GateFailure]:
                 yield broken(f"step {number} rests on passage {id_}, which is not a supporting passage")
 
 
-def _edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
-    """Exactly one passage differs, it is the named one, and only its text does."""
+def _check_edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
+    """Yield a failure unless exactly one passage differs, in its text alone, and is the one that the edit names."""
+    # zip_longest pairs a missing passage with None, so an added or removed passage counts as a difference.
     pairs = list(zip_longest(gold.evidence, edit.view.evidence))
     changed = [(before, after) for before, after in pairs if before != after]
     if len(changed) != 1:
@@ -204,19 +217,19 @@ def _edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterator[Gate
         yield GateFailure(Gate.EDIT_IN_SUPPORT, where, f"passage {edit.passage_id} is not a supporting passage")
 
 
-def _divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
-    """The traces agree up to the first affected step and differ at it."""
-    ours, theirs, first = gold.trace.steps, edit.view.trace.steps, edit.first_affected_step
-    if not 0 <= first < min(len(ours), len(theirs)):
+def _check_divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
+    """Yield a failure unless the traces agree before the first affected step and differ at it."""
+    original, edited, first = gold.trace.steps, edit.view.trace.steps, edit.first_affected_step
+    if not 0 <= first < min(len(original), len(edited)):
         yield GateFailure(Gate.FIRST_DIVERGENCE, where, f"step {first + 1} does not exist in both traces")
         return
-    if ours[:first] != theirs[:first]:
+    if original[:first] != edited[:first]:
         yield GateFailure(Gate.SHARED_PREFIX, where, f"the traces differ before step {first + 1}")
-    if ours[first] == theirs[first]:
+    if original[first] == edited[first]:
         yield GateFailure(Gate.FIRST_DIVERGENCE, where, f"step {first + 1} is the same in both traces")
 
 
-def _changed_answer(source: Instance, gold: View, view: View, where: str) -> Iterator[GateFailure]:
-    """The edited answer must not pass for the original one, or nothing downstream can tell them apart."""
-    if match_any(view.answer, (gold.answer, *source.accepted_answers)):
+def _check_changed_answer(source: Instance, gold: View, view: View, where: str) -> Iterator[GateFailure]:
+    """Yield a failure where the edited answer matches the original answer or an alias."""
+    if match_any_answer(view.answer, (gold.answer, *source.accepted_answers)):
         yield GateFailure(Gate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias")

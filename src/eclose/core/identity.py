@@ -1,4 +1,4 @@
-"""What makes two things the same: canonical JSON, content hashes, and orders and splits that follow from them."""
+"""Canonical JSON, content hashes, and the orders and splits that follow from hashes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ SPLIT_SALT = "eclose-split-v1"
 
 
 def canonical_json(value: object) -> str:
-    """One spelling for equal values: sorted keys, no blanks, no NaN."""
+    """Return the one spelling shared by equal values: sorted keys, no blanks, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical_bytes(value: object) -> bytes:
-    """The same as it is hashed and kept; lone surrogates too, for files hold them."""
+    """Return canonical JSON as it is hashed and stored."""
+    # Benchmark files contain lone surrogates, which plain UTF-8 refuses.
     return canonical_json(value).encode("utf-8", "surrogatepass")
 
 
 def content_hash(value: object) -> str:
-    """Tagged hash of canonical JSON; the tag lets the algorithm change one day."""
-    return hash_of(canonical_bytes(value))
+    """Return the hash of canonical JSON, tagged with its algorithm."""
+    return hash_canonical_bytes(canonical_bytes(value))
 
 
-def hash_of(spelled: bytes) -> str:
-    """The content hash of a value that is spelled canonically already."""
-    return "sha256:" + hashlib.sha256(spelled).hexdigest()
+def hash_canonical_bytes(data: bytes) -> str:
+    """Return the content hash of a value that is canonical JSON already."""
+    # The tag leaves room for another algorithm beside hashes that are stored in files.
+    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def hash_rank(*parts: str | int) -> str:
-    """A place in an order that depends on the parts alone, the same on every machine and in every run."""
+    """Return a sort key that depends on the parts alone: the same on every machine and in every run."""
     return hashlib.sha256(canonical_bytes(parts)).hexdigest()
 
 
@@ -57,17 +59,19 @@ def hash_split(
     fraction: Fraction | float = Fraction(1, 10),
     salt: str = SPLIT_SALT,
 ) -> Split[T]:
-    """Rank items within their stratum by SHA-256; the first tenth is for development (appendix B.6).
+    """Rank the items of each stratum by SHA-256 and take the first tenth for development (appendix B.6).
 
-    The size of each part is rounded to the nearest integer, halves up. Adding an item moves at most the items
-    at the boundary, and no item's place depends on the order of the input.
+    The size of each part is rounded to the nearest integer, halves up. The order of the input has no influence, and
+    adding an item moves at most the items at the boundary.
     """
     strata: defaultdict[str, list[T]] = defaultdict(list)
     for item in items:
         strata[stratum(item)].append(item)
     split: Split[T] = Split([], [])
     for name, members in sorted(strata.items()):
+        # The identity breaks ties, so two items of one hash keep an order that is independent of the input.
         members.sort(key=lambda item: (hash_rank(salt, name, identity(item)), identity(item)))
+        # Exact fractions, so that halves round up whatever the size.
         size = floor(Fraction(fraction) * len(members) + Fraction(1, 2))
         split.development.extend(members[:size])
         split.train.extend(members[size:])

@@ -1,4 +1,4 @@
-"""What is asked: a question, the passages given with it, and the reference answer if there is one."""
+"""A question with its passages and, where known, its reference answer."""
 
 from __future__ import annotations
 
@@ -8,30 +8,43 @@ from functools import cached_property
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One piece of evidence. Its place in the instance is its original index."""
+    """A titled piece of evidence; prompts number passages by their position in the instance.
+
+    >>> Passage("p1", "Moonstruck", "Moonstruck is a film by Norman Jewison.").title
+    'Moonstruck'
+    """
 
     id: str
+    """Unique within its instance."""
     title: str
     text: str
 
 
+# Without slots: ``cached_property`` needs the instance dictionary.
 @dataclass(frozen=True)
 class Instance:
-    """A question with its evidence; the tuple (q, D, a*) of the paper."""
+    """A question with its evidence; the tuple (q, D, a*) of the paper.
+
+    >>> passage = Passage("p1", "Moonstruck", "Moonstruck is a film by Norman Jewison.")
+    >>> instance = Instance("q1", "Who directed Moonstruck?", (passage,), "Norman Jewison", aliases=("Jewison",))
+    >>> instance.accepted_answers
+    ('Norman Jewison', 'Jewison')
+    """
 
     id: str
     question: str
     evidence: tuple[Passage, ...]
     reference_answer: str | None = None
-    """None where no reference exists: a test split, or a user's own traffic."""
+    """None where no reference exists, as in a test split or in production traffic."""
     aliases: tuple[str, ...] = ()
-    """Other accepted answers, without the reference itself."""
+    """Further accepted answers, without the reference itself."""
     benchmark: str | None = None
     support_ids: tuple[str, ...] | None = None
-    """Passages the benchmark marks as supporting; None where it does not say."""
+    """Ids of the passages that the benchmark marks as supporting; None where it marks none."""
     kind: str | None = None
-    """The benchmark's own question type, such as ``bridge`` or ``compositional``."""
+    """Question type as the benchmark names it, such as ``bridge`` or ``compositional``."""
     hops: int | None = None
+    """Number of reasoning steps by the benchmark's count."""
 
     @cached_property
     def passage_ids(self) -> frozenset[str]:
@@ -45,5 +58,5 @@ class Instance:
 
     @property
     def context_words(self) -> int:
-        """Whitespace-delimited words of all passage texts."""
+        """Number of whitespace-separated words in all passage texts."""
         return sum(len(passage.text.split()) for passage in self.evidence)

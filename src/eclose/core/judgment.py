@@ -1,6 +1,6 @@
-"""What one judge said of one response, step by step, and the reason codes a judge may give.
+"""The judgment of one response by one judge, step by step, and the reason codes of judges.
 
-A judgment is one opinion, of a person or a model. What is settled after adjudication is a ``Verdict``.
+A judgment is the opinion of one person or model. The labels after adjudication are a ``Verdict``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class LocalFailure(StrEnum):
-    """The primary reason why a step is unsound. The judge names one; the paper ranks none above another."""
+    """The primary reason why a step is unsound; a judge names exactly one, and the paper defines no precedence.
+
+    >>> LocalFailure("L2").name
+    'INVALID_INFERENCE'
+    """
 
     UNSUPPORTED_CONTENT = "L1"
     INVALID_INFERENCE = "L2"
@@ -28,7 +32,11 @@ class LocalFailure(StrEnum):
 
 
 class Ineligibility(StrEnum):
-    """The primary reason why a question cannot be used to study reasoning."""
+    """The primary reason why a question cannot be used to study reasoning.
+
+    >>> Ineligibility("N4").name
+    'ILL_POSED'
+    """
 
     MISSING_EVIDENCE = "N1"
     MISSING_LINK = "N2"
@@ -37,7 +45,7 @@ class Ineligibility(StrEnum):
     INCOMPATIBLE_REFERENCE = "N5"
 
 
-# An ill-posed question makes the other four unanswerable, so it is asked first (appendix A.3.1).
+# An ill-posed question makes the other four codes meaningless, so it precedes them (appendix A.3.1).
 INELIGIBILITY_PRECEDENCE = (
     Ineligibility.ILL_POSED,
     Ineligibility.MISSING_EVIDENCE,
@@ -47,69 +55,75 @@ INELIGIBILITY_PRECEDENCE = (
 )
 
 
-def primary_ineligibility(applying: Iterable[Ineligibility]) -> Ineligibility | None:
-    """The one reason to report when several apply; None when none does."""
-    return min(applying, key=INELIGIBILITY_PRECEDENCE.index, default=None)
+def primary_ineligibility(codes: Iterable[Ineligibility]) -> Ineligibility | None:
+    """Return the code to report where several apply; None where none applies."""
+    return min(codes, key=INELIGIBILITY_PRECEDENCE.index, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """What one judge said of a question, before any response was seen."""
+    """The screening of a question by one judge, who has seen no response to it."""
 
     id: str
-    """The question's."""
+    """Id of the question."""
     judge: str
     eligible: Label = None
-    """Whether the question can be used to study reasoning; None where the judge could not be brought to say."""
+    """Whether the question can be used to study reasoning; None where the judge gave no usable reply."""
     code: Ineligibility | None = None
-    """Why it cannot."""
+    """Why an ineligible question is ineligible."""
     reason: str | None = None
-    """In the judge's words; or why there is no label."""
+    """Reason in the judge's words, or why the label is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Where a step finds its support: a passage by its index, and words that stand in it."""
+    """The support of a step: a passage, and a quotation from it."""
 
     passage_index: int
+    """Counted from zero, in the order of the instance."""
     quote: str
 
 
 @dataclass(frozen=True, slots=True)
 class StepJudgment:
-    """One step: does it carry the reasoning, and does it hold?"""
+    """The judgment of one step: whether it is substantive, and if so whether it is sound.
+
+    >>> StepJudgment(substantive=True, sound=False, failure=LocalFailure.INVALID_INFERENCE).failure.value
+    'L2'
+    """
 
     substantive: Label
+    """Whether the step carries reasoning that must hold."""
     sound: Label = None
-    """Stays None for a step that is not substantive: the question does not arise."""
+    """None for a step that is not substantive."""
     failure: LocalFailure | None = None
     support: Support | None = None
     reason: str | None = None
-    """In the judge's words."""
+    """Reason in the judge's words."""
 
 
 WHOLE_TRACE = "one decision for the whole trace"
-"""Why there is nothing about single steps: all of them were judged as if they were one."""
+"""Reason of every step where one label was given for all steps together."""
 NO_TRACE = "there is no trace"
 NO_ANSWER = "no answer was submitted"
 NO_REFERENCE = "there is no reference answer"
 REFERENCE_FREE = "judged without the reference"
 REPETITIONS_DISAGREE = "the repetitions disagree"
 NEVER_ASKED = frozenset({NO_REFERENCE, REFERENCE_FREE})
-"""Why a criterion has no label though no judge failed: nobody wanted one."""
+"""Reasons for a missing label that are no failure of the judge: the label was not requested."""
 
 
 MAX_UNJUDGED_SHARE = 0.2
-"""Largest share of responses without a label for which a rate is still given; beyond it, too little was judged."""
+"""Largest share of responses without a label for which a rate is still reported."""
 
 
 def reason_kind(reason: str) -> str:
-    """Return the kind of a reason for a missing label: what stands before the details."""
+    """Return the kind of a reason for a missing label, without the details after the colon."""
     return reason.partition(": ")[0]
 
 
 class Criterion(StrEnum):
-    """The five things a judge decides of a response."""
+    """The five criteria by which a judge labels a response."""
 
     LOCAL_SOUNDNESS = "L"
     ALIGNMENT = "A"
@@ -119,12 +133,18 @@ class Criterion(StrEnum):
 
 
 EVIDENCE = "evidence"
-"""What is decided beside the five: whether the passages settle the question."""
+"""Name of the sixth label beside the five criteria: whether the passages settle the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """What one judge said of one response."""
+    """The judgment of one response by one judge.
+
+    >>> steps = (StepJudgment(substantive=True, sound=True), StepJudgment(substantive=False))
+    >>> judgment = Judgment("r1", "openai/gpt-5-mini", steps, aligned=True, closed=False)
+    >>> judgment.locally_sound, judgment.verdict.in_gap
+    (True, True)
+    """
 
     response_id: str
     judge: str
@@ -134,39 +154,39 @@ class Judgment:
     complete: Label = None
     correct: Label = None
     unjudged: Mapping[Criterion, str] = field(default_factory=dict)
-    """Why a criterion has no label."""
+    """Reason for every missing label, by criterion."""
     reasons: Mapping[Criterion, str] = field(default_factory=dict)
-    """Why a criterion has the label it has, in the judge's words."""
+    """Reason for a label in the judge's words, by criterion."""
     pursued: str | None = None
-    """The question that the trace really answers, in the judge's words."""
+    """Question that the trace answers, in the judge's words."""
     established: str | None = None
-    """The answer that the trace really establishes, in the judge's words."""
+    """Answer that the trace establishes, in the judge's words."""
     evidence_sufficient: Label = None
-    """Whether the passages settle the question, whatever was made of them."""
+    """Whether the passages settle the question, independently of the response."""
     missing_evidence: str | None = None
-    """What they do not tell, in the judge's words."""
+    """Information that the passages lack, in the judge's words."""
     votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
-    """Of a judge that was asked several times: what it said each time, by criterion and ``evidence``."""
+    """Labels of a judge that was asked several times, in order, by criterion and ``evidence``."""
 
     def label(self, name: str) -> Label:
-        """One of the five labels by its criterion, or ``evidence``."""
+        """Return the label of a criterion, or of ``evidence``."""
         return self.evidence_sufficient if name == EVIDENCE else getattr(self.verdict, _FIELDS[Criterion(name)])
 
     @property
     def stepwise(self) -> bool:
-        """Whether each step was judged by itself, and not all of them together."""
+        """Whether each step has a label of its own."""
         return all(step.reason != WHOLE_TRACE for step in self.steps)
 
     @property
     def locally_sound(self) -> Label:
-        """L: every substantive step is sound. A trace without one is sound by the empty product."""
+        """L: whether every substantive step is sound; true for a trace without substantive steps."""
         if Criterion.LOCAL_SOUNDNESS in self.unjudged:
             return None
         return conjunction(implication(step.substantive, step.sound) for step in self.steps)
 
     @property
     def verdict(self) -> Verdict:
-        """The five labels, as this judge sees them."""
+        """The five labels of this judge."""
         return Verdict(
             locally_sound=self.locally_sound,
             aligned=self.aligned,

@@ -1,13 +1,13 @@
-"""Whether two models are of one family, by their names: a judge may be kind to its own kin.
+"""Comparison of model families by name, because a judge may favour models of its own family.
 
-A name says who made a model, not what it was trained on. This is enough for a warning, and for nothing more.
+A name tells who published a model, not what it was trained on, so the result supports a warning and no more.
 """
 
 from __future__ import annotations
 
 import re
 
-# Each family by what its models are called. Distilled and fine-tuned models belong to every family they name.
+# Families by the names of their models. Distilled and fine-tuned models belong to every family in their name.
 _FAMILIES = {
     "OpenAI": r"(?:chat)?gpt(?!-?(?:neo|j\b))|o[1-9](?=$|-)|davinci|codex",
     "Claude": r"claude",
@@ -37,9 +37,9 @@ _FAMILIES = {
     "StableLM": r"stablelm",
     "EleutherAI": r"gpt-?(?:neo|j\b)|pythia",
 }
-# A family's name begins a word: "dolphin3" holds no Phi. Digits may follow at once: "qwen3", "llama2".
-_KNOWN = {family: re.compile(rf"(?<![a-z0-9])(?:{names})") for family, names in _FAMILIES.items()}
-# What tells versions of one model apart: its size, date, quantisation and kind of training.
+# A family name starts a word: "dolphin3" is no Phi. Digits may follow directly: "qwen3", "llama2".
+_PATTERNS = {family: re.compile(rf"(?<![a-z0-9])(?:{names})") for family, names in _FAMILIES.items()}
+# Parts of a name that distinguish versions of one model: size, date, quantisation, kind of training.
 _VERSION = re.compile(
     r"""\d+(?:\.\d+)?[bm](?:-?a\d+b)? | 20\d\d-?\d\d-?\d\d | \d{4} | v?\d+(?:\.\d+)*
       | gguf | ggml | awq | gptq | exl2 | mlx | bnb | [48]bit | int[48] | u?fp?(?:4|8|16|32) | bf16
@@ -50,7 +50,7 @@ _QUANTISED = re.compile(r"(?<![a-z0-9])i?q\d(?:_[a-z0-9]+)*$")
 
 
 def same_family(judge_name: str, source: str | None) -> bool:
-    """Whether a judge is of the family of the model whose responses it judges; False where that is not known.
+    """Return whether a judge and the model whose responses it judges are of one family; False for an unknown source.
 
     >>> same_family("openai/gpt-5-mini", "azure/gpt-4o-2024-08-06")
     True
@@ -59,22 +59,22 @@ def same_family(judge_name: str, source: str | None) -> bool:
     """
     if source is None or not source.strip():
         return False
-    judge, judged = _model(judge_name), _model(source)
+    judge, judged = _bare_model_name(judge_name), _bare_model_name(source)
     return bool(_families(judge) & _families(judged)) or _stem(judge) == _stem(judged)
 
 
-def _model(name: str) -> str:
-    """The model alone: without its provider, its adapter, the hash of its weights and the end of its file's name."""
+def _bare_model_name(name: str) -> str:
+    """Return the name without provider, adapter, hash of the weights and file extension."""
     bare = name.strip().lower().partition("@")[0].partition("+")[0].rstrip("/")
     return bare.rpartition("/")[2].removesuffix(".gguf")
 
 
 def _families(model: str) -> frozenset[str]:
-    # A provider's path may come with dots: "us.anthropic.claude-3-5-haiku".
-    return frozenset(family for family, names in _KNOWN.items() if names.search(model.replace(".", "-")))
+    # Some providers separate their path by dots: "us.anthropic.claude-3-5-haiku".
+    return frozenset(family for family, pattern in _PATTERNS.items() if pattern.search(model.replace(".", "-")))
 
 
 def _stem(model: str) -> str:
-    """What is left of a name nobody knows without its version; all of it if it is nothing else."""
+    """Return the name of an unlisted model without version parts; the full name where nothing else remains."""
     words = re.split(r"[-_:\s]", _QUANTISED.sub("", model))
     return "-".join(word for word in words if word and not _VERSION.fullmatch(word)) or model

@@ -1,7 +1,7 @@
-"""What a system wrote -> a trace, an answer, and the evidence an agent gathered on its way.
+"""Parsing of responses that other systems wrote: trace, answer, and the evidence that an agent gathered.
 
-For texts that were not written to our prompt. Where a text does not say what is reasoning and what is answer, it is all
-answer, and a note says so: nothing is guessed in silence.
+The texts follow no fixed prompt. Where a text does not separate reasoning from answer, all of it is answer. Every such
+decision is recorded in a note.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TypeAlias
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace, parse_completion
-from eclose.core.segmentation import Segmented, Shape, segment, segment_list
+from eclose.core.segmentation import SegmentedTrace, TraceShape, segment, segment_list
 from eclose.errors import RecordError
 
-Told: TypeAlias = str | Sequence[str | Mapping[str, object]]
+TraceInput: TypeAlias = str | Sequence[str | Mapping[str, object]]
 """A trace as a text, or as a list of texts or of objects with a text."""
 
 OBSERVATIONS_ADDED = "observations of an agent taken as evidence"
@@ -33,97 +33,135 @@ _NAMED_ANSWER = re.compile(
     r"^(?:(?:so|thus|hence|therefore),?\s+)?the\s+(?:final\s+|correct\s+)?answer\s+is\s*:?\s+(?P<answer>\S.*)$",
     re.IGNORECASE | re.DOTALL,
 )
-_THINKING = re.compile(r"^\s*(?:<think(?:ing)?>)?(?P<thinking>.*?)</think(?:ing)?>(?P<said>.*)$", re.DOTALL)
-_TOOLS = frozenset({"tool", "function", "observation"})
-_SPEAKERS = frozenset({"ai", "assistant"})
+_THINKING = re.compile(r"^\s*(?:<think(?:ing)?>)?(?P<thinking>.*?)</think(?:ing)?>(?P<reply>.*)$", re.DOTALL)
+# Roles and types of messages, as OpenAI, LangChain and other agent frameworks name them.
+_TOOL_ROLES = frozenset({"tool", "function", "observation"})
+_MODEL_ROLES = frozenset({"ai", "assistant"})
 _STEP_KEYS = ("text", "step", "content")
 _SHAPE = "write a text, or an object with a text under text, step, content, thought or observation"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A response taken apart."""
+class ParsedResponse:
+    """The parts of a response."""
 
     trace: Trace
     answer: str | None
     answer_lines: int = 0
+    """Number of answer lines; 0 where no line marks the answer."""
     observations: tuple[str, ...] = ()
+    """Outputs of an agent's tools, in order."""
     notes: tuple[str, ...] = ()
-    """What was decided on the way, in words that can be counted."""
+    """Decisions of the parser, from the constants of this module, so that they can be counted."""
 
 
-def read_response(
+def parse_response(
     instance_id: str,
-    trace: Told,
+    trace: TraceInput,
     answer: str | None = None,
     *,
     id: str | None = None,  # noqa: A002
     source: Source | None = None,
 ) -> Response:
-    """A response out of a trace in any shape and an answer; without an answer, the trace has to name it.
+    """Build a response from a trace in any layout and its answer.
 
-    >>> read_response("q1", "Ada Rowe built the bridge. She was born in Lund.", "Lund").trace.texts
+    Args:
+        instance_id: Id of the instance that the response answers.
+        trace: The trace as a text, a list of texts, or a list of objects with a text.
+        answer: The submitted answer; None where the trace names it.
+        id: Id of the response; by default derived from the texts, so that several responses to one question differ.
+        source: Origin of the response.
+
+    Returns:
+        The response with one step per line, list item or sentence.
+
+    Raises:
+        RecordError: The trace is the log of an agent with observations, which are evidence and need
+            ``parse_agent_log``; or an item of it has no text.
+
+    >>> parse_response("q1", "Ada Rowe built the bridge. She was born in Lund.", "Lund").trace.texts
     ('Ada Rowe built the bridge.', 'She was born in Lund.')
-    >>> read_response("q1", ["Ada Rowe built the bridge.", "She was born in Lund."], "Lund").answer
+    >>> parse_response("q1", ["Ada Rowe built the bridge.", "She was born in Lund."], "Lund").answer
     'Lund'
-    >>> read_response("q1", "Ada Rowe built the bridge.\\nFinal answer: Lund").answer
+    >>> parse_response("q1", "Ada Rowe built the bridge.\\nFinal answer: Lund").answer
     'Lund'
-
-    What an agent was told by its tools is evidence. A log with observations therefore needs ``read_log``.
     """
-    reading = read(trace, answer)
-    if reading.observations:
+    parsed = parse(trace, answer)
+    if parsed.observations:
         raise RecordError(
-            f"trace: is the log of an agent with {len(reading.observations)} observations, which are evidence. "
-            "Give read_log its instance, and it returns both with the evidence complete."
+            f"trace: is the log of an agent with {len(parsed.observations)} observations, which are evidence. "
+            "Call parse_agent_log with the instance: it returns the instance with the observations added."
         )
-    return to_response(reading, instance_id, trace, answer, id=id, source=source)
+    return build_response(parsed, instance_id, trace, answer, id=id, source=source)
 
 
-def read_log(
+def parse_agent_log(
     instance: Instance,
-    trace: Told,
+    trace: TraceInput,
     answer: str | None = None,
     *,
     id: str | None = None,  # noqa: A002
     source: Source | None = None,
 ) -> tuple[Instance, Response]:
-    """The same for the log of an agent: the instance with what was observed as further passages, and the response."""
-    reading = read(trace, answer)
-    seen = with_observations(instance, reading.observations)
-    return seen, to_response(reading, seen.id, trace, answer, id=id, source=source)
+    """Build an instance and a response from the log of an agent.
+
+    Args:
+        instance: The question with the evidence that was given from the start.
+        trace: The log as a text, a list of texts, or a list of messages.
+        answer: The submitted answer; None where the log names it.
+        id: Id of the response; by default derived from the texts.
+        source: Origin of the response.
+
+    Returns:
+        The instance with the observations as further passages, and the response to it.
+
+    Raises:
+        RecordError: An item of the log has no text, or is a message of the user.
+
+    >>> from eclose import Instance
+    >>> log = [{"thought": "I need her birthplace."}, {"observation": "Ada was born in Lund."}]
+    >>> instance, response = parse_agent_log(Instance("q1", "Where was Ada born?", ()), log, "Lund")
+    >>> instance.evidence[0].text, response.trace.texts
+    ('Ada was born in Lund.', ('I need her birthplace.',))
+    """
+    parsed = parse(trace, answer)
+    complete = add_observations(instance, parsed.observations)
+    return complete, build_response(parsed, complete.id, trace, answer, id=id, source=source)
 
 
-def to_response(
-    reading: Reading,
+def build_response(
+    parsed: ParsedResponse,
     instance_id: str,
     *texts: object,
     id: str | None = None,  # noqa: A002
     source: Source | None = None,
 ) -> Response:
-    """The response, named after the texts it was read from so that several responses to one question stay apart."""
-    told = [text for text in texts if text is not None]
-    named = content_hash(told[0] if len(told) == 1 else told).removeprefix("sha256:")[:8]
-    parted = bool(reading.answer_lines or reading.trace.steps)
-    whole = told[0] if len(told) == 1 and isinstance(told[0], str) and parted else None
+    """Return the response, with an id derived from the original texts unless one is passed."""
+    originals = [text for text in texts if text is not None]
+    digest = content_hash(originals[0] if len(originals) == 1 else originals).removeprefix("sha256:")[:8]
+    # A single text with a recognised trace or answer line is the completion; a bare answer is not.
+    is_completion = len(originals) == 1 and bool(parsed.answer_lines or parsed.trace.steps)
+    completion = originals[0] if is_completion and isinstance(originals[0], str) else None
     return Response(
-        id or f"{instance_id}-{named}",
+        id or f"{instance_id}-{digest}",
         instance_id,
-        reading.trace,
-        reading.answer,
+        parsed.trace,
+        parsed.answer,
         source,
-        completion=whole,
-        answer_lines=reading.answer_lines,
+        completion=completion,
+        answer_lines=parsed.answer_lines,
     )
 
 
-def with_observations(instance: Instance, observations: Sequence[str]) -> Instance:
-    """The instance with what an agent observed as its last passages, without what it has already.
+def add_observations(instance: Instance, observations: Sequence[str]) -> Instance:
+    """Return the instance with new observations as its last passages.
 
-    Other evidence makes another instance, so the id says which observations these were.
+    Other evidence makes another instance, so a hash of the observations is appended to the id. Observations that repeat
+    a passage are dropped.
     """
-    known = {_plain(passage.text) for passage in instance.evidence}
-    new = list({_plain(text): text for text in observations if _plain(text) not in known}.values())
+    existing = {_collapse_blanks(passage.text) for passage in instance.evidence}
+    by_text = {_collapse_blanks(text): text for text in observations}
+    new = [text for collapsed, text in by_text.items() if collapsed not in existing]
     if not new:
         return instance
     passages = (
@@ -134,76 +172,84 @@ def with_observations(instance: Instance, observations: Sequence[str]) -> Instan
     return replace(instance, id=instance.id and f"{instance.id}-{digest}", evidence=(*instance.evidence, *passages))
 
 
-def read(trace: Told, answer: str | None = None) -> Reading:
-    """A trace and an answer, or a text that holds both."""
+def parse(trace: TraceInput, answer: str | None = None) -> ParsedResponse:
+    """Parse a trace and an answer, or a text that holds both."""
     if answer is None and isinstance(trace, str):
-        return read_text(trace)
-    found, note = _segmented(trace)
+        return parse_text(trace)
+    segmented, note = _segment_trace(trace)
     notes = (note,) if note else ()
     if answer is None:
-        return Reading(found.trace, None, 0, found.observations, notes)
-    if found.shape is Shape.EMPTY:
-        return read_text(answer)
-    said = _split(answer)
-    own = segment(said.before).trace
-    if own.steps and own != found.trace:
+        return ParsedResponse(segmented.trace, None, 0, segmented.observations, notes)
+    if segmented.shape is TraceShape.EMPTY:
+        return parse_text(answer)
+    split = _split(answer)
+    repeated = segment(split.before).trace
+    if repeated.steps and repeated != segmented.trace:
         raise RecordError(
             "trace: there is a trace here, and another before the answer line of the response. Keep one of them."
         )
-    return Reading(found.trace, said.answer, max(1, said.lines), found.observations, (*notes, *said.notes))
+    return ParsedResponse(
+        segmented.trace, split.answer, max(1, split.lines), segmented.observations, (*notes, *split.notes)
+    )
 
 
-def read_trajectory(items: Sequence[str | Mapping[str, object]], last: str | None) -> Reading:
-    """What an agent said and was told, one by one, and its last message; a trace before its answer line goes on."""
-    found, _ = _segmented(items)
+def parse_trajectory(items: Sequence[str | Mapping[str, object]], last: str | None) -> ParsedResponse:
+    """Parse the messages and observations of an agent in order, and its last message.
+
+    Reasoning before the answer line of the last message continues the trace.
+    """
+    segmented, _ = _segment_trace(items)
     if last is None or not last.strip():
-        return Reading(found.trace, None, 0, found.observations)
-    if not found.trace.steps:
-        said = read_text(last)
-        return replace(said, observations=(*found.observations, *said.observations))
+        return ParsedResponse(segmented.trace, None, 0, segmented.observations)
+    if not segmented.trace.steps:
+        parsed = parse_text(last)
+        return replace(parsed, observations=(*segmented.observations, *parsed.observations))
     split = _split(last)
-    own = segment(split.before)
-    trace = Trace((*found.trace.steps, *own.trace.steps))
-    return Reading(trace, split.answer, max(1, split.lines), (*found.observations, *own.observations), split.notes)
+    closing = segment(split.before)
+    trace = Trace((*segmented.trace.steps, *closing.trace.steps))
+    observations = (*segmented.observations, *closing.observations)
+    return ParsedResponse(trace, split.answer, max(1, split.lines), observations, split.notes)
 
 
-def read_text(text: str) -> Reading:
-    """A text that holds trace and answer, or an answer alone."""
-    thinking, said = _thinking(text)
-    split = _split(said)
-    found = segment(split.before)
+def parse_text(text: str) -> ParsedResponse:
+    """Parse a text that holds a trace and an answer, or an answer alone."""
+    thinking, reply = _split_thinking(text)
+    split = _split(reply)
+    segmented = segment(split.before)
     if split.lines:
         notes = split.notes
-        if thinking and found.trace.steps:
+        # A reasoning model that writes a trace in its reply stands by that trace, not by its thinking.
+        if thinking and segmented.trace.steps:
             notes = (*notes, THINKING_LEFT_OUT)
         elif thinking:
-            found = segment(thinking)
-        return Reading(found.trace, split.answer, split.lines, found.observations, notes)
+            segmented = segment(thinking)
+        return ParsedResponse(segmented.trace, split.answer, split.lines, segmented.observations, notes)
     if thinking:
-        found = segment(thinking)
-        return Reading(found.trace, said.strip() or None, 1, found.observations)
-    return _without_a_line(said)
+        segmented = segment(thinking)
+        return ParsedResponse(segmented.trace, reply.strip() or None, 1, segmented.observations)
+    return _parse_unmarked(reply)
 
 
-def _without_a_line(text: str) -> Reading:
-    """No line says which part is the answer: an agent's log has none, a last sentence may name it, or all is answer."""
-    found = segment(text)
-    if found.shape is Shape.AGENT:
-        return Reading(found.trace, None, 0, found.observations)
-    *before, last = found.trace.texts or ("",)
-    if before and (named := _NAMED_ANSWER.match(last)):
-        answer = named["answer"].strip().removesuffix(".").strip("*_ ") or None
-        return Reading(Trace.of(*before), answer, 1, notes=(ANSWER_SENTENCE,))
-    return Reading(Trace(()), text.strip() or None, 0, notes=(ALL_ANSWER,) if before else ())
+def _parse_unmarked(text: str) -> ParsedResponse:
+    """Parse a text without an answer line: the log of an agent, a last sentence that names the answer, or an answer."""
+    segmented = segment(text)
+    if segmented.shape is TraceShape.AGENT:
+        return ParsedResponse(segmented.trace, None, 0, segmented.observations)
+    *before, last = segmented.trace.texts or ("",)
+    if before and (match := _NAMED_ANSWER.match(last)):
+        answer = match["answer"].strip().removesuffix(".").strip("*_ ") or None
+        return ParsedResponse(Trace.of(*before), answer, 1, notes=(ANSWER_SENTENCE,))
+    return ParsedResponse(Trace(()), text.strip() or None, 0, notes=(ALL_ANSWER,) if before else ())
 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """A text cut at its answer line; without one, all of it is both."""
+    """A text split at its answer line; without one, all of it is answer."""
 
     before: str
     answer: str | None
     lines: int
+    """Number of answer lines."""
     notes: tuple[str, ...] = ()
 
 
@@ -213,62 +259,65 @@ def _split(text: str) -> _Split:
     marked = final or [number for number, line in enumerate(lines) if _PLAIN_ANSWER.match(line)]
     if not marked:
         return _Split("", text.strip() or None, 0)
-    # The first one counts, as in the paper. In a log an observation may hold others, so there it is the last.
-    place = marked[-1] if segment(text).shape is Shape.AGENT else marked[0]
-    line = _PLAIN_ANSWER.sub(r"\1final \2", lines[place])
-    answer, behind = parse_completion(line).answer, "\n".join(lines[place + 1 :]).strip()
-    notes = (TEXT_BEHIND if answer else ANSWER_BELOW,) if behind else ()
-    return _Split("\n".join(lines[:place]), answer or behind or None, len(marked), notes)
+    # The first answer line is submitted, as in the paper. In a log, observations may contain others before the last.
+    index = marked[-1] if segment(text).shape is TraceShape.AGENT else marked[0]
+    line = _PLAIN_ANSWER.sub(r"\1final \2", lines[index])
+    answer, below = parse_completion(line).answer, "\n".join(lines[index + 1 :]).strip()
+    notes = (TEXT_BEHIND if answer else ANSWER_BELOW,) if below else ()
+    return _Split("\n".join(lines[:index]), answer or below or None, len(marked), notes)
 
 
-def _thinking(text: str) -> tuple[str, str]:
-    """The thinking of a reasoning model, which it sets apart by a tag, and what it said."""
+def _split_thinking(text: str) -> tuple[str, str]:
+    """Return the tagged thinking of a reasoning model and its reply; the thinking is empty without a tag."""
     match = _THINKING.match(text)
-    return (match["thinking"].strip(), match["said"]) if match else ("", text)
+    return (match["thinking"].strip(), match["reply"]) if match else ("", text)
 
 
-def _segmented(trace: Told) -> tuple[Segmented, str | None]:
-    """The steps of a trace without its answer line, and a note where there was one."""
+def _segment_trace(trace: TraceInput) -> tuple[SegmentedTrace, str | None]:
+    """Return the steps of a trace without its answer line, and a note where one was dropped."""
     if isinstance(trace, str):
-        split = _split(_untagged(trace))
-        return (segment(split.before), ANSWER_IN_TRACE) if split.lines else (segment(_untagged(trace)), None)
+        text = _drop_thinking_tags(trace)
+        split = _split(text)
+        return (segment(split.before), ANSWER_IN_TRACE) if split.lines else (segment(text), None)
     if all(isinstance(item, str) for item in trace):
         return segment_list([str(item) for item in trace]), None
-    parts = [_part(item, number) for number, item in enumerate(trace)]
+    parts = [_segment_item(item, number) for number, item in enumerate(trace)]
     steps = Trace(tuple(step for part in parts for step in part.trace.steps))
-    observations = tuple(told for part in parts for told in part.observations)
-    shape = Shape.AGENT if observations else Shape.LINES if steps.steps else Shape.EMPTY
-    return Segmented(shape, steps, observations), None
+    observations = tuple(text for part in parts for text in part.observations)
+    shape = TraceShape.AGENT if observations else TraceShape.LINES if steps.steps else TraceShape.EMPTY
+    return SegmentedTrace(shape, steps, observations), None
 
 
-def _untagged(text: str) -> str:
-    thinking, said = _thinking(text)
-    return f"{thinking}\n{said}" if thinking else text
+def _drop_thinking_tags(text: str) -> str:
+    thinking, reply = _split_thinking(text)
+    return f"{thinking}\n{reply}" if thinking else text
 
 
-def _part(item: object, number: int) -> Segmented:
-    """One item of a list: a step as it is, thoughts or a message by their sentences, observations as evidence."""
+def _segment_item(item: object, number: int) -> SegmentedTrace:
+    """Segment one item: a step stays one step, thoughts and messages are split, observations are evidence."""
     if isinstance(item, str):
         return segment_list([item])
     if not isinstance(item, Mapping):
         raise RecordError(f"trace[{number}]: is no text; {_SHAPE}")
-    speaker = str(item.get("role") or item.get("type") or "").lower()
-    thought, observed = _text(item, ("thought",), number), _text(item, ("observation",), number)
-    step = _text(item, _STEP_KEYS, number)
-    if speaker in ("user", "human", "system"):
-        raise RecordError(f"trace[{number}]: is a message of the {speaker}, which is no step of a trace; leave it out")
-    if step is not None and speaker in _TOOLS:
-        step, observed = None, step
-    if thought is None and observed is None and step is None:
-        if speaker in _SPEAKERS or item.get("action") is not None:
-            return Segmented(Shape.EMPTY, Trace(()))
+    role = str(item.get("role") or item.get("type") or "").lower()
+    thought, observation = _get_text(item, ("thought",), number), _get_text(item, ("observation",), number)
+    step = _get_text(item, _STEP_KEYS, number)
+    if role in ("user", "human", "system"):
+        raise RecordError(f"trace[{number}]: is a message of the {role}, which is no step of a trace; leave it out")
+    if step is not None and role in _TOOL_ROLES:
+        step, observation = None, step
+    if thought is None and observation is None and step is None:
+        # A message that only calls a tool has no text and is no step.
+        if role in _MODEL_ROLES or item.get("action") is not None:
+            return SegmentedTrace(TraceShape.EMPTY, Trace(()))
         raise RecordError(f"trace[{number}]: has no text; {_SHAPE}")
-    spoken = segment(step or "") if speaker in _SPEAKERS else segment_list([step or ""])
-    steps = (*segment(thought or "").trace.steps, *spoken.trace.steps)
-    return Segmented(Shape.AGENT, Trace(steps), (observed.strip(),) if observed and observed.strip() else ())
+    message = segment(step or "") if role in _MODEL_ROLES else segment_list([step or ""])
+    steps = (*segment(thought or "").trace.steps, *message.trace.steps)
+    observations = (observation.strip(),) if observation and observation.strip() else ()
+    return SegmentedTrace(TraceShape.AGENT, Trace(steps), observations)
 
 
-def _text(item: Mapping[str, object], keys: Sequence[str], number: int) -> str | None:
+def _get_text(item: Mapping[str, object], keys: Sequence[str], number: int) -> str | None:
     key = next((key for key in keys if item.get(key) is not None), None)
     if key is None:
         return None
@@ -278,5 +327,5 @@ def _text(item: Mapping[str, object], keys: Sequence[str], number: int) -> str |
     return value
 
 
-def _plain(text: str) -> str:
+def _collapse_blanks(text: str) -> str:
     return " ".join(text.split())

@@ -1,7 +1,4 @@
-"""What a model said: a trace of steps and a submitted answer, read out of its raw completion.
-
-Knows the layout of a completion, nothing of prompts, models or judgements.
-"""
+"""Responses: a trace of steps and a submitted answer, parsed from the raw completion of a model."""
 
 from __future__ import annotations
 
@@ -12,99 +9,117 @@ from enum import StrEnum
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 # A list number needs its punctuation and a gap after it: "1926 was warm" and "3.5 million" keep their numbers.
 _STEP_NUMBER = re.compile(r"^\(?\d{1,3}[.):](?=\s|$)\s*")
-# Chat models like to number or embolden the marker; the decoration is layout, not answer.
+# Chat models often number or embolden the marker; the decoration is no part of the answer.
 _ANSWER_LINE = re.compile(
-    r"^[\s>#]*(?:\(?\d{1,3}[.):]\s+)?(?P<emphasis>[*_]{0,3})final answer\s*(?P<inner>[*_]{0,3})\s*:\s*(?P<rest>.*)$",
+    r"^[\s>#]*(?:\(?\d{1,3}[.):]\s+)?(?P<emphasis>[*_]{0,3})final answer\s*(?P<inner>[*_]{0,3})\s*:\s*(?P<answer>.*)$",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of reasoning, without its number."""
+    """One line of reasoning, without its number.
+
+    >>> Step("Jewison directed Moonstruck.").text
+    'Jewison directed Moonstruck.'
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The ordered steps of a response; the submitted answer is not one of them."""
+    """The ordered steps of a response, without the submitted answer.
+
+    >>> trace = Trace.of("Jewison directed it.", "He was born in 1926.")
+    >>> len(trace)
+    2
+    >>> print(trace.numbered, end="")
+    1. Jewison directed it.
+    2. He was born in 1926.
+    """
 
     steps: tuple[Step, ...]
 
     @classmethod
     def of(cls, *texts: str) -> Trace:
-        """A trace from the texts of its steps."""
+        """Build a trace from the texts of its steps."""
         return cls(tuple(Step(text) for text in texts))
 
     @classmethod
-    def read(cls, text: str) -> Trace:
-        """Every non-empty line is a step; a leading list number is removed."""
+    def from_lines(cls, text: str) -> Trace:
+        """Build a trace from the non-empty lines of a text, without their list numbers."""
         lines = (_STEP_NUMBER.sub("", line.strip()) for line in _LINE_BREAK.split(text))
         return cls.of(*(line for line in lines if line))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of every step."""
+        """The texts of the steps."""
         return tuple(step.text for step in self.steps)
 
     @property
     def numbered(self) -> str:
-        """One numbered line per step, as a model is asked to write it."""
+        """One numbered line per step, as prompts request it."""
         return "".join(f"{number}. {step.text}\n" for number, step in enumerate(self.steps, start=1))
 
     def __len__(self) -> int:
-        """The number of steps."""
+        """Return the number of steps."""
         return len(self.steps)
 
 
-class Incomplete(StrEnum):
-    """Why a completion yields no submitted answer; the first that applies."""
+class IncompleteReason(StrEnum):
+    """The first reason that applies for which a completion has no submitted answer."""
 
     EMPTY = "empty"
-    """The model wrote nothing."""
+    """The completion is blank."""
     EMPTY_ANSWER = "empty_answer"
-    """There is an answer line, and nothing on it."""
+    """The answer line is blank behind its marker."""
     CUT_OFF = "cut_off"
-    """It ran into the limit of new tokens before its answer line was finished."""
+    """The limit of new tokens was reached before the answer line was complete."""
     NO_ANSWER_LINE = "no_answer_line"
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A raw completion taken apart."""
+    """A parsed completion."""
 
     text: str
     trace: Trace
     answer: str | None
     """None for an incomplete generation."""
     answer_lines: int
-    """How many answer lines there are: the first one counts, more than one is worth a look."""
+    """Number of answer lines; the first is the submitted one."""
     cut_off: bool = False
-    """Whether it ran into the limit of new tokens."""
+    """Whether the limit of new tokens was reached."""
 
     @property
-    def incomplete(self) -> Incomplete | None:
-        """Why there is no answer; None when there is one."""
+    def incomplete(self) -> IncompleteReason | None:
+        """Why the answer is missing; None where it is present."""
         return _why_incomplete(self.text, self.answer, self.answer_lines, self.cut_off)
 
 
-def _why_incomplete(text: str | None, answer: str | None, answer_lines: int, cut_off: bool) -> Incomplete | None:
+def _why_incomplete(text: str | None, answer: str | None, answer_lines: int, cut_off: bool) -> IncompleteReason | None:
     if answer is not None:
         return None
     if text is not None and not text.strip():
-        return Incomplete.EMPTY
+        return IncompleteReason.EMPTY
     if answer_lines:
-        return Incomplete.EMPTY_ANSWER
-    return Incomplete.CUT_OFF if cut_off else Incomplete.NO_ANSWER_LINE
+        return IncompleteReason.EMPTY_ANSWER
+    return IncompleteReason.CUT_OFF if cut_off else IncompleteReason.NO_ANSWER_LINE
 
 
 def parse_completion(text: str, *, cut_off: bool = False) -> Completion:
     """Split a completion at its first ``Final answer:`` line.
 
-    What precedes the line is the trace, the rest of that line is the submitted answer. Text after the line
-    belongs to neither; it stays in ``Completion.text``. The last line of a completion that was cut off is not
-    finished, so it is neither a step nor an answer: "New Yo" might match one.
+    The lines before it are the trace, and the text behind its marker is the submitted answer. Later text belongs to
+    neither and stays in ``Completion.text``.
+
+    Args:
+        text: The raw completion.
+        cut_off: Whether the completion reached the limit of new tokens. Its last line is then unfinished and dropped.
+
+    Returns:
+        The trace and the answer, which is None where there is no answer line or nothing on it.
 
     >>> parsed = parse_completion("1. Jewison directed it.\\n2. He was born in 1926.\\nFinal answer: 1926")
     >>> parsed.trace.texts, parsed.answer
@@ -112,43 +127,49 @@ def parse_completion(text: str, *, cut_off: bool = False) -> Completion:
     """
     lines = _LINE_BREAK.split(text)
     if cut_off:
+        # A truncated "Final answer: New Yo" would be a wrong answer, or match a right one by chance.
         lines.pop()
-    found = [(number, match) for number, line in enumerate(lines) if (match := _ANSWER_LINE.match(line))]
-    if not found:
-        return Completion(text, Trace.read("\n".join(lines)), answer=None, answer_lines=0, cut_off=cut_off)
-    number, first = found[0]
+    matches = [(number, match) for number, line in enumerate(lines) if (match := _ANSWER_LINE.match(line))]
+    if not matches:
+        return Completion(text, Trace.from_lines("\n".join(lines)), answer=None, answer_lines=0, cut_off=cut_off)
+    number, first = matches[0]
     return Completion(
         text,
-        Trace.read("\n".join(lines[:number])),
-        answer=_submitted(first) or None,
-        answer_lines=len(found),
+        Trace.from_lines("\n".join(lines[:number])),
+        answer=_extract_answer(first) or None,
+        answer_lines=len(matches),
         cut_off=cut_off,
     )
 
 
-def _submitted(answer_line: re.Match[str]) -> str:
-    """The answer on its line, freed of the emphasis that was opened around the marker."""
-    opened, closed, rest = answer_line["emphasis"], answer_line["inner"], answer_line["rest"].strip()
-    if opened and not closed:
+def _extract_answer(answer_line: re.Match[str]) -> str:
+    """Return the answer on its line, without emphasis that was opened before the marker."""
+    opening, closing, answer = answer_line["emphasis"], answer_line["inner"], answer_line["answer"].strip()
+    if opening and not closing:
         # "**Final answer:** Paris" closes behind the colon, "**Final answer: Paris**" behind the answer.
-        rest = rest[len(opened) :] if rest.startswith(opened) else rest.removesuffix(opened)
-    return rest.strip()
+        answer = answer[len(opening) :] if answer.startswith(opening) else answer.removesuffix(opening)
+    return answer.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a response comes from."""
+    """The origin of a response: a model, how it was adapted, and the seed of that training."""
 
     model: str
     method: str | None = None
-    """How the model was adapted, such as ``SFT``; None for a model as it is."""
+    """Adaptation of the model, such as ``SFT``; None for the unadapted model."""
     seed: int | None = None
-    """The training seed, where there is one."""
+    """Training seed of an adapted model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A trace and a submitted answer to one instance."""
+    """A trace and a submitted answer to one instance.
+
+    >>> response = Response.from_completion("r1", "q1", "Jewison directed it.\\nFinal answer: 1926")
+    >>> response.answer, response.incomplete
+    ('1926', None)
+    """
 
     id: str
     instance_id: str
@@ -157,14 +178,15 @@ class Response:
     """None for an incomplete generation."""
     source: Source | None = None
     completion: str | None = None
-    """The raw text the model returned; None where only its parts are known."""
+    """Raw text of the model; None where only trace and answer are known."""
     answer_lines: int = 1
+    """Number of answer lines in the completion."""
     cut_off: bool = False
-    """Whether the completion ran into the limit of new tokens."""
+    """Whether the completion reached the limit of new tokens."""
 
     @property
-    def incomplete(self) -> Incomplete | None:
-        """Why there is no answer; None when there is one."""
+    def incomplete(self) -> IncompleteReason | None:
+        """Why the answer is missing; None where it is present."""
         return _why_incomplete(self.completion, self.answer, self.answer_lines, self.cut_off)
 
     @classmethod
@@ -177,7 +199,18 @@ class Response:
         *,
         cut_off: bool = False,
     ) -> Response:
-        """Read a raw completion."""
+        """Build a response from a raw completion.
+
+        Args:
+            id: Id of the response.
+            instance_id: Id of the instance that it answers.
+            text: The raw completion, parsed by ``parse_completion``.
+            source: Origin of the response.
+            cut_off: Whether the completion reached the limit of new tokens.
+
+        Returns:
+            The response; its answer is None where the completion is incomplete.
+        """
         parsed = parse_completion(text, cut_off=cut_off)
         return cls(
             id,

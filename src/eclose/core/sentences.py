@@ -1,14 +1,14 @@
-"""Prose -> sentences, by rules for English and for scripts with full stops of their own.
+"""Splitting of prose into sentences, by rules for English and for scripts with other full stops.
 
-Knows full stops that end nothing, and quotations and parentheses that are not over. A sentence is a piece of the text
-as it was: only the white space between two sentences goes.
+Abbreviations, initials, open quotations and open parentheses do not end a sentence. Sentences are pieces of the
+original text; only the white space between them is dropped.
 """
 
 from __future__ import annotations
 
 import re
 
-# Each run of marks is looked at once and what follows only as far as needed, so that time grows with the text alone.
+# Possessive quantifiers and the limited look-ahead keep the running time linear in the length of the text.
 _END = re.compile(
     r"""(?<![.!?…。！？｡؟।])(?P<mark>[.!?…]++|[。！？｡؟।]++)"""
     r"""(?P<close>["'”’»)\]」』）*_]*+)"""
@@ -22,28 +22,28 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What ends with a full stop and never ends a sentence: something belongs to it.
+# Abbreviations that never end a sentence, because a name or another word must follow.
 _BEFORE_A_NAME = _words(
     """
     mr mrs ms messrs mme mlle dr prof rev hon gen col maj capt cmdr cdr lt sgt cpl pvt adm brig sen rep gov pres supt fr
     mt ft dir v vs cf e.g i.e viz lit approx ca ph
     """
 )
-# Before a number only; elsewhere a word like any other ("so the answer is no.", "there the cat sat.").
+# Abbreviations before a number only; elsewhere ordinary words ("so the answer is no.", "there the cat sat.").
 _BEFORE_A_NUMBER = _words(
     """
     no nos nr vol vols fig figs eq eqs sec ch p pp op ed art par b c d r fl est k
     jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun
     """
 )
-# These may end a sentence. Whether they do is told by what comes next.
+# Abbreviations that may end a sentence; the next word decides.
 _EITHER = _words(
     "jr sr st ave blvd rd bros assn dept univ al eds et esp ph.d m.d b.a m.a b.sc m.sc d.phil lb lbs oz sq"
 )
-# These end one before every capital letter.
+# Abbreviations that end a sentence before every capital letter.
 _MOSTLY_LAST = _words("etc a.m p.m inc ltd co corp llc plc")
 _ZONES = _words("EST EDT CST CDT MST MDT PST PDT ET CT PT GMT UTC BST CET CEST JST IST AEST Eastern Pacific Central")
-# How sentences begin; names hardly do.
+# Words that start sentences but hardly ever names.
 _BEGINNINGS = _words(
     """
     a an the this that these those it its he his she her they their we our you your i my there here who what when where
@@ -57,57 +57,57 @@ _OMISSION = re.compile(r"\.{2,}|…+")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
 _INITIAL = re.compile(r"[^\W\d_]\.")
 _NUMERAL = re.compile(r"\(?[#\d]|[IVXLC]{2,}\b|[VX]\b")
-# "There are two: 1. Ada. 2. Eve.": the number belongs to what follows. A year at the end of a sentence does not.
+# "There are two: 1. Ada. 2. Eve.": the number belongs to the next word. A year at the end of a sentence does not.
 _LIST_NUMBER = re.compile(r"(?:^|[:;]\s+)\(?\d{1,2}$")
-_REACH = 400
-"""How long a quotation may be, in characters: a sign that stands for inches must not swallow a page."""
+# Longest quotation in characters: an inch sign must not join a page into one sentence.
+_MAX_QUOTATION = 400
 _PAIRS = {'"': '"', "(": ")", "[": "]", "“": "”", "«": "»", "「": "」", "『": "』", "（": "）"}
 
 
-def sentences(text: str) -> list[str]:
-    """Prose cut behind its sentences.
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a prose text.
 
-    >>> sentences('Dr. Ruiz was born in St. Louis in 1.5 B.C. "Odd." She said so.')
+    >>> split_sentences('Dr. Ruiz was born in St. Louis in 1.5 B.C. "Odd." She said so.')
     ['Dr. Ruiz was born in St. Louis in 1.5 B.C.', '"Odd."', 'She said so.']
     """
     text = text.strip()
-    # Where nothing is written with a capital letter, a small one may begin a sentence.
-    small = text.islower()
-    found, start = [], 0
+    # In a text without capital letters, a small one may start a sentence.
+    lowercase = text.islower()
+    sentences, start = [], 0
     for match in _END.finditer(text):
-        # A word or two decide, and a text without any sentence may be long.
+        # The last words decide. Without the limit, a long text without sentences would take quadratic time.
         before = text[max(start, match.start("mark") - 80) : match.start("mark")]
-        if _ends(before, match, small=small) and not _open(text, start, match.end("close")):
-            found.append(text[start : match.end("close")])
+        if _ends_sentence(before, match, lowercase=lowercase) and not _is_open(text, start, match.end("close")):
+            sentences.append(text[start : match.end("close")])
             start = match.end("gap")
-    return [*found, text[start:]] if text else []
+    return [*sentences, text[start:]] if text else []
 
 
-def _ends(before: str, match: re.Match[str], *, small: bool) -> bool:
-    """Whether a sentence ends at this mark, by what stands before and behind it."""
+def _ends_sentence(before: str, match: re.Match[str], *, lowercase: bool) -> bool:
+    """Return whether a sentence ends at this mark, judging by the text on both sides."""
     following = match["next"]
-    if following[0].islower() and not small:
+    if following[0].islower() and not lowercase:
         # `"Stop!" she said`; "Help! was their fifth album".
         return False
     if match["open"].startswith("(") and following[0].isdigit():
         # "Cheer Up!" (2015).
         return False
     if _OMISSION.fullmatch(match["mark"]) and (before[-1:].isspace() or not before.strip("\"'“‘«([")):
-        # "The name We Are ... Robin": something was left out.
+        # "The name We Are ... Robin": an omission.
         return False
-    said = (_LAST_WORD.search(before) or [""])[0]
-    word = _bare(said)
+    last = (_LAST_WORD.search(before) or [""])[0]
+    word = _bare(last)
     if match["mark"] != ".":
-        # "Help!, their fifth album": no sentence begins with a comma. "Author! Author!" is one cry.
+        # "Help!, their fifth album": no sentence starts with a comma. "Author! Author!" is one cry.
         return following[0] not in set(",;:.") and bool(before.strip()) and word != _bare(following)
-    if said[-1:] in set("\"'”’»)]"):
-        # "(X Ltd.).": the second full stop is not the abbreviation's.
+    if last[-1:] in set("\"'”’»)]"):
+        # "(X Ltd.).": the second full stop does not belong to the abbreviation.
         return True
     return not _LIST_NUMBER.search(before) and _can_be_last(word, match, following)
 
 
 def _can_be_last(word: str, match: re.Match[str], following: str) -> bool:
-    """Whether a word with a full stop ends a sentence rather than being an abbreviation within it."""
+    """Return whether a word with a full stop ends a sentence, rather than being an abbreviation inside it."""
     plain = word.lower()
     if plain in _BEFORE_A_NAME:
         return False
@@ -118,51 +118,52 @@ def _can_be_last(word: str, match: re.Match[str], following: str) -> bool:
     if word == "I":
         # "So did I."; but "I. M. Pei".
         return not _INITIAL.match(following)
-    # "J. K. Rowling", "the U.S. Senate", and "x" of an equation: over where something begins as sentences do.
+    # "J. K. Rowling", "the U.S. Senate", and "x" of an equation: the next word must look like a sentence start.
     if plain in _EITHER or _INITIALS.fullmatch(word):
         begins = _bare(following).lower() in _BEGINNINGS and not _INITIAL.match(following)
-        return begins or _quotes_anew(match)
+        return begins or _starts_quotation(match)
     return True
 
 
 def _bare(word: str) -> str:
-    """A word without what is put around it."""
+    """Return a word without the punctuation around it; initials keep theirs."""
     return word.strip("\"'“”‘’«»()[]*_,;:!?").removesuffix(".") if not _INITIALS.fullmatch(word) else word
 
 
-def _quotes_anew(match: re.Match[str]) -> bool:
-    """With a whole quotation something new begins: in 44 B.C. "Odd.", but the U.S. "Billboard" charts."""
-    opened = match["open"][:1]
-    return opened in {'"', "“", "«"} and match["next"].rstrip('"”»')[-1:] in {".", "!", "?"}
+def _starts_quotation(match: re.Match[str]) -> bool:
+    """Return whether a quoted sentence follows: in 44 B.C. "Odd.", but not the U.S. "Billboard" charts."""
+    opening = match["open"][:1]
+    return opening in {'"', "“", "«"} and match["next"].rstrip('"”»')[-1:] in {".", "!", "?"}
 
 
-def _open(text: str, start: int, end: int) -> bool:
-    """Whether a quotation or parenthesis within the sentence is still open, and closed further on.
-
-    One that opens the sentence does not count: a whole trace may stand in quotation marks.
-    """
-    waiting: list[tuple[str, int]] = []
-    for place in range(start, end):
-        sign = text[place]
-        if waiting and sign == waiting[-1][0]:
-            waiting.pop()
-        elif sign in _PAIRS and (sign != '"' or _opens(text, place)):
-            waiting.append((_PAIRS[sign], place))
-    inner = [one for one in waiting if one[1] > start]
-    return bool(inner) and inner[0][1] > end - _REACH and _closes(inner[0][0], text[end : end + _REACH])
-
-
-def _opens(text: str, place: int) -> bool:
-    """Whether a straight quotation mark opens: it stands before a word and not behind one, as a sign of inches does."""
-    before, behind = text[max(0, place - 1) : place], text[place + 1 : place + 2]
-    return not before.isalnum() and before not in set(".,!?)") and bool(behind.strip())
+def _is_open(text: str, start: int, end: int) -> bool:
+    """Return whether a quotation or parenthesis inside the sentence is open at ``end`` and closed later."""
+    # Stack of the closing characters that are due, each with the index of its opening.
+    pending: list[tuple[str, int]] = []
+    for index in range(start, end):
+        char = text[index]
+        if pending and char == pending[-1][0]:
+            pending.pop()
+        elif char in _PAIRS and (char != '"' or _is_opening(text, index)):
+            pending.append((_PAIRS[char], index))
+    # An opening at the very start does not count: all of a trace may be quoted.
+    inner = [(closing, index) for closing, index in pending if index > start]
+    if not inner or inner[0][1] <= end - _MAX_QUOTATION:
+        return False
+    return _is_closed(inner[0][0], text[end : end + _MAX_QUOTATION])
 
 
-def _closes(sign: str, text: str) -> bool:
-    """Whether the next sign of this kind closes; if another opens first, somebody forgot to close."""
-    for place, other in enumerate(text):
-        if other == sign:
-            return sign != '"' or not _opens(text, place)
-        if _PAIRS.get(other) == sign:
+def _is_opening(text: str, index: int) -> bool:
+    """Return whether a straight quotation mark opens: a word follows it, and none precedes it as with inches."""
+    before, after = text[max(0, index - 1) : index], text[index + 1 : index + 2]
+    return not before.isalnum() and before not in set(".,!?)") and bool(after.strip())
+
+
+def _is_closed(closing: str, text: str) -> bool:
+    """Return whether the closing character comes before another opening of its kind, which would mean a missing one."""
+    for index, char in enumerate(text):
+        if char == closing:
+            return closing != '"' or not _is_opening(text, index)
+        if _PAIRS.get(char) == closing:
             return False
     return False

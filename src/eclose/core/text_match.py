@@ -1,7 +1,7 @@
-"""Where words stand in a text, where they end, and where the same words stand in another spelling.
+"""Search for words in a text: verbatim, at word boundaries, and in other spellings.
 
-Made for English with names from everywhere: scripts that part words by spaces and scripts that do not. Knows no
-synonyms, no surnames for full names, no dates in bare numbers.
+Made for English with names of any language, in scripts with and without spaces between words. Synonyms, surnames for
+full names and dates in bare numbers are not recognised.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """A stretch of a text: the index of its first character, and the one behind its last."""
+class TextSpan:
+    """A half-open range of character indices in a text."""
 
     start: int
     end: int
 
-    def within(self, other: Place) -> bool:
-        """Whether the other place covers this one."""
+    def is_within(self, other: TextSpan) -> bool:
+        """Return whether the other span covers this one."""
         return other.start <= self.start and self.end <= other.end
 
-    def meets(self, other: Place) -> bool:
-        """Whether the two share a character."""
+    def overlaps(self, other: TextSpan) -> bool:
+        """Return whether the two spans share a character."""
         return self.start < other.end and other.start < self.end
 
 
-def verbatim(text: str, part: str) -> Iterator[Place]:
-    """Every place where the part stands, also where it overlaps itself."""
+def find_verbatim(text: str, part: str) -> Iterator[TextSpan]:
+    """Yield every span equal to the part, overlapping ones included."""
     start = text.find(part)
     while start >= 0:
-        yield Place(start, start + len(part))
+        yield TextSpan(start, start + len(part))
         start = text.find(part, start + 1)
 
 
@@ -44,101 +44,104 @@ _APOSTROPHES = frozenset("'’‘＇")
 _HYPHENS = frozenset("-‐‑_")
 _DIGITS = "0123456789"
 _THOUSANDS = re.compile(r"\d{3}(?!\d)")
-# Soft hyphen, joiners: within a word they are not seen.
-_UNSEEN = frozenset("\u00ad\u200c\u200d\u2060")
-# Scripts without spaces: a neighbour does not tell whether a word goes on. Thai to Myanmar, Khmer, Kana, Han.
+# Soft hyphen and joiners are invisible inside a word.
+_INVISIBLE = frozenset("\u00ad\u200c\u200d\u2060")
+# Scripts without spaces, where adjacent letters may belong to different words: Thai to Myanmar, Khmer, Kana, Han.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+# Adjacent katakana do form one word: they spell foreign names.
 _KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30ff]{2}")
-# Skin tones, tags, and the two vowels of Thai and Lao that are no marks.
+# Skin tones, tags, and the vowels of Thai and Lao that Unicode does not class as marks.
 _EXTENDING = re.compile("[\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\u0e33\u0eb3]")
 _FLAGS = "".join(chr(code) for code in range(0x1F1E6, 0x1F200))
+# Canonical combining class of the sign that joins Indic consonants.
 _VIRAMA = 9
 
 
-def is_whole(text: str, place: Place) -> bool:
-    """Whether no word, and no character made of several, goes on beyond the ends of the place."""
-    return not any(_cuts_character(text, at) or _word_goes_on(text, at) for at in (place.start, place.end))
+def is_whole(text: str, span: TextSpan) -> bool:
+    """Return whether both ends of the span are word boundaries and split no composed character."""
+    return not any(_splits_character(text, at) or _splits_word(text, at) for at in (span.start, span.end))
 
 
-def _cuts_character(text: str, at: int) -> bool:
-    """Whether a character as people see it, made of several, would be parted here.
+def _splits_character(text: str, at: int) -> bool:
+    """Return whether a boundary at this index would split a grapheme cluster.
 
-    The rules of UAX 29, but for Hangul, whose letters make words as others do.
+    These are the rules of UAX 29 without those for Hangul, whose letters are treated as letters of a word.
     """
     if not 0 < at < len(text):
         return False
-    before, behind = text[at - 1], text[at]
+    before, after = text[at - 1], text[at]
     return bool(
-        unicodedata.category(behind).startswith("M")
-        or behind in "\u200c\u200d"
+        unicodedata.category(after).startswith("M")
+        or after in "\u200c\u200d"
         or before == "\u200d"
-        or before + behind == "\r\n"
-        or _EXTENDING.match(behind)
-        or (unicodedata.combining(before) == _VIRAMA and behind.isalpha())
-        or (behind in _FLAGS and len(text[:at]) - len(text[:at].rstrip(_FLAGS)) & 1)
+        or before + after == "\r\n"
+        or _EXTENDING.match(after)
+        or (unicodedata.combining(before) == _VIRAMA and after.isalpha())
+        # Two regional indicators make one flag, so a boundary after an odd number of them splits a flag.
+        or (after in _FLAGS and len(text[:at]) - len(text[:at].rstrip(_FLAGS)) & 1)
     )
 
 
-def _word_goes_on(text: str, at: int, *, hyphens: bool = True) -> bool:
-    """Whether a word goes on across this point; a hyphenated one does if asked."""
+def _splits_word(text: str, at: int, *, hyphens: bool = True) -> bool:
+    """Return whether a boundary at this index would split a word; ``hyphens`` makes a hyphenated compound one word."""
     if not 0 < at < len(text):
         return False
-    before, behind = text[at - 1], text[at]
-    if _in_word(before) and _in_word(behind):
-        unspaced = _UNSPACED.match(before) or _UNSPACED.match(behind)
-        return not unspaced or bool(_KATAKANA.match(before + behind))
+    before, after = text[at - 1], text[at]
+    if _in_word(before) and _in_word(after):
+        unspaced = _UNSPACED.match(before) or _UNSPACED.match(after)
+        return not unspaced or bool(_KATAKANA.match(before + after))
     if _in_word(before):
         return _links(text, at, hyphens=hyphens)
-    return _in_word(behind) and _links(text, at - 1, hyphens=hyphens)
+    return _in_word(after) and _links(text, at - 1, hyphens=hyphens)
 
 
-def _in_word(sign: str) -> bool:
-    return unicodedata.category(sign)[0] in "LNM" or sign in _UNSEEN
+def _in_word(char: str) -> bool:
+    return unicodedata.category(char)[0] in "LNM" or char in _INVISIBLE
 
 
 def _links(text: str, at: int, *, hyphens: bool) -> bool:
-    """Whether the sign here makes one word of what stands on its two sides."""
-    before, sign, behind = text[max(0, at - 1) : at], text[at], text[at + 1 : at + 2]
-    if not before or not behind or not _in_word(before) or not _in_word(behind):
+    """Return whether the punctuation mark at this index joins its two neighbours into one word."""
+    before, mark, after = text[max(0, at - 1) : at], text[at], text[at + 1 : at + 2]
+    if not before or not after or not _in_word(before) or not _in_word(after):
         return False
-    numbers = before.isdigit() and behind.isdigit()
-    if sign in _APOSTROPHES:
+    numbers = before.isdigit() and after.isdigit()
+    if mark in _APOSTROPHES:
         # "Ada's" is Ada and a possessive; "O'Brien" and "don't" are one word.
-        return behind not in "sS" or (at + 2 < len(text) and _in_word(text[at + 2]))
-    if sign == ".":
+        return after not in "sS" or (at + 2 < len(text) and _in_word(text[at + 2]))
+    if mark == ".":
         # "U.S." and "3.5"; but "He left.She stayed" lacks a space.
-        return numbers or (before.isalpha() and behind.isalpha() and not (before.islower() and behind.isupper()))
-    if sign == ",":
+        return numbers or (before.isalpha() and after.isalpha() and not (before.islower() and after.isupper()))
+    if mark == ",":
         return numbers and bool(_THOUSANDS.match(text, at + 1))
-    if sign == ":":
+    if mark == ":":
         return numbers
-    if sign == "–":
-        return hyphens and numbers and _is_shortened(text, at)
-    return hyphens and (sign in _HYPHENS or sign == "&" or (sign == "/" and numbers))
+    if mark == "–":
+        return hyphens and numbers and _is_shortened_range(text, at)
+    return hyphens and (mark in _HYPHENS or mark == "&" or (mark == "/" and numbers))
 
 
-def _is_shortened(text: str, at: int) -> bool:
-    """Whether the second number of a range leaves out what it shares with the first: 1998–99, but not 1939–1945."""
-    before, behind = text[max(0, at - 8) : at], text[at + 1 : at + 9]
-    return len(behind) - len(behind.lstrip(_DIGITS)) < len(before) - len(before.rstrip(_DIGITS))
+def _is_shortened_range(text: str, at: int) -> bool:
+    """Return whether the second number of a range has fewer digits: 1998–99, but not 1939–1945."""
+    before, after = text[max(0, at - 8) : at], text[at + 1 : at + 9]
+    return len(after) - len(after.lstrip(_DIGITS)) < len(before) - len(before.rstrip(_DIGITS))
 
 
-# The same value in another spelling.
+# Other spellings of a value. Every word is reduced to a form; spellings of one value have the same sequence of forms.
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
     form: str
-    """What all spellings of the word have in common."""
-    place: Place
+    """Form that all spellings of the word share."""
+    span: TextSpan
 
 
 _PLAIN = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"})
+# Accents have a canonical combining class from here on. Vowel signs and voicing marks, which make other letters, have
+# lower ones.
 _ACCENT = 200
-"""Marks above and below have a combining class from here on; vowel signs and voicing marks, which make other letters,
-lie below."""
 _UNITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _SMALL = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
@@ -156,7 +159,7 @@ _NUMBERS = (
     | {word[:-1] + "ieth": f"{n}th" for n, word in zip(range(20, 100, 10), _TENS, strict=True)}
     | {"zero": "0"}
 )
-# "One of them" counts nothing.
+# "One" is a pronoun more often than a number ("one of them").
 del _NUMBERS["one"]
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -172,98 +175,101 @@ _DATE = re.compile(
 )
 
 
-def spelled(text: str, old: str) -> Iterator[Place]:
-    """Where the text has the words of the old one in any spelling, as whole words."""
+def find_spellings(text: str, old: str) -> Iterator[TextSpan]:
+    """Yield the spans that contain the words of the old text in any spelling, as whole words."""
+    # Dates are parsed only where the old text has one: elsewhere "May 5" stays two words.
     dates = bool(_DATE.search(old))
-    wanted = _form(old, dates=dates)
-    words = [word for word in _words(text, dates=dates) if word.form]
+    target = _reduce(old, dates=dates)
+    words = [word for word in _split_words(text, dates=dates) if word.form]
     for first, start in enumerate(words):
-        run = ""
+        form = ""
         for word in islice(words, first, None):
-            run = _joined(run, word.form)
-            if not wanted.startswith(run):
+            form = _join(form, word.form)
+            if not target.startswith(form):
                 break
-            if run == wanted:
-                place = Place(start.place.start, word.place.end)
-                if not _is_other_word(old, text[place.start : place.end]):
-                    yield place
+            if form == target:
+                span = TextSpan(start.span.start, word.span.end)
+                if not _is_common_word(old, text[span.start : span.end]):
+                    yield span
                 break
 
 
-def same_spelled(one: str, other: str) -> bool:
-    """Whether two texts differ in spelling alone. Where there are no words, nothing is the same."""
-    form = _form(one, dates=True)
-    return bool(form) and form == _form(other, dates=True)
+def same_spelling(first: str, second: str) -> bool:
+    """Return whether two texts differ in spelling alone; False where they have no words."""
+    form = _reduce(first, dates=True)
+    return bool(form) and form == _reduce(second, dates=True)
 
 
-def _form(text: str, *, dates: bool) -> str:
-    """What all spellings of a text have in common."""
+def _reduce(text: str, *, dates: bool) -> str:
+    """Return the form that all spellings of a text share."""
     form = ""
-    for word in _words(text, dates=dates):
-        form = _joined(form, word.form)
+    for word in _split_words(text, dates=dates):
+        form = _join(form, word.form)
     return form
 
 
-def _joined(run: str, form: str) -> str:
-    """Spaces and signs between words do not count, except between two numbers."""
-    return f"{run} {form}" if run[-1:].isdigit() and form[:1].isdigit() else run + form
+def _join(prefix: str, form: str) -> str:
+    """Append a form without a space, except between two numbers: "5 12" must differ from "512"."""
+    return f"{prefix} {form}" if prefix[-1:].isdigit() and form[:1].isdigit() else prefix + form
 
 
-def _is_other_word(old: str, found: str) -> bool:
-    """Whether an abbreviation was taken for a small word: US and us, IT and it, WHO and who."""
-    return old.isupper() and found.islower() and len(found) <= 4 and found.isalpha()
+def _is_common_word(old: str, spelling: str) -> bool:
+    """Return whether a lowercase word was taken for an abbreviation: us for US, it for IT, who for WHO."""
+    return old.isupper() and spelling.islower() and len(spelling) <= 4 and spelling.isalpha()
 
 
-def _words(text: str, *, dates: bool) -> list[_Word]:
-    """The words of a text; a whole date is one word if asked."""
-    found, done = [], 0
+def _split_words(text: str, *, dates: bool) -> list[_Word]:
+    """Return the words of a text; with ``dates``, a full date is one word."""
+    words, end = [], 0
     for match in _DATE.finditer(text) if dates else ():
-        found += [*_plain_words(text, done, match.start()), _Word(_day(match), Place(*match.span()))]
-        done = match.end()
-    return [*found, *_plain_words(text, done, len(text))]
+        words += [*_split_plain_words(text, end, match.start()), _Word(_format_date(match), TextSpan(*match.span()))]
+        end = match.end()
+    return [*words, *_split_plain_words(text, end, len(text))]
 
 
-def _plain_words(text: str, start: int, end: int) -> Iterator[_Word]:
-    """The words between two points, with number words in digits."""
-    words = list(_folded_words(text, start, end))
+def _split_plain_words(text: str, start: int, end: int) -> Iterator[_Word]:
+    """Yield the words of a range of the text, with number words up to 99 as digits."""
+    words = list(_split_folded_words(text, start, end))
     at = 0
     while at < len(words):
         word, following = words[at], words[at + 1] if at + 1 < len(words) else None
         tens = _NUMBERS[word.form] if word.form in _TENS else ""
         unit = _UNIT_OF.get(following.form, "") if following else ""
-        if tens and unit and following and text[word.place.end : following.place.start] in {"-", " ", "- "}:
-            yield _Word(tens[0] + unit, Place(word.place.start, following.place.end))
+        if tens and unit and following and text[word.span.end : following.span.start] in {"-", " ", "- "}:
+            # "twenty-one" and "twenty first" become 21 and 21st.
+            yield _Word(tens[0] + unit, TextSpan(word.span.start, following.span.end))
             at += 1
         else:
-            yield _Word(_NUMBERS.get(word.form, word.form), word.place)
+            yield _Word(_NUMBERS.get(word.form, word.form), word.span)
         at += 1
 
 
-def _folded_words(text: str, start: int, end: int) -> Iterator[_Word]:
+def _split_folded_words(text: str, start: int, end: int) -> Iterator[_Word]:
     at = start
     while at < end:
         begin, at = at, at + 1
         if text[begin] == "&":
-            yield _Word("and", Place(begin, at))
+            yield _Word("and", TextSpan(begin, at))
         elif _in_word(text[begin]):
-            while at < end and (_cuts_character(text, at) or _word_goes_on(text, at, hyphens=False)):
+            while at < end and (_splits_character(text, at) or _splits_word(text, at, hyphens=False)):
                 at += 1
-            yield _Word(_folded(text[begin:at]), Place(begin, at))
+            yield _Word(_fold(text[begin:at]), TextSpan(begin, at))
 
 
-def _folded(word: str) -> str:
-    """A word without case, accents, apostrophes and the full stops of an abbreviation."""
+def _fold(word: str) -> str:
+    """Return a word without case, accents, apostrophes and the full stops of an abbreviation."""
+    # Case folding can compose characters again, hence the second decomposition.
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", word).casefold()).translate(_PLAIN)
     return "".join(
-        sign
-        for place, sign in enumerate(plain)
-        if (_in_word(sign) and sign not in _UNSEEN and unicodedata.combining(sign) < _ACCENT)
-        or (sign in ".:" and plain[place - 1].isdigit())
+        char
+        for index, char in enumerate(plain)
+        if (_in_word(char) and char not in _INVISIBLE and unicodedata.combining(char) < _ACCENT)
+        or (char in ".:" and plain[index - 1].isdigit())
     )
 
 
-def _day(match: re.Match[str]) -> str:
-    """A date as year, month and day, whichever way it was written. The year may be missing."""
+def _format_date(match: re.Match[str]) -> str:
+    """Return a date as ``@year-month-day``, however it was written; the year may be empty."""
     day, month, year, other_month, other_day, other_year, *iso = match.groups()
     if iso[0]:
         return "@" + "-".join(iso)

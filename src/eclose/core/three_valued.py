@@ -1,6 +1,6 @@
-"""Labels that may be unknown, and the three-valued logic that combines them.
+"""Labels that may be unknown, and Kleene's strong three-valued logic on them.
 
-A label is true, false or ``None``: not judged. Unknown is never read as false (Kleene's strong logic).
+A label is true, false or ``None`` for not judged. Unknown is never treated as false.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Label: TypeAlias = bool | None
-"""True, false, or not judged."""
+"""True, false, or None for not judged."""
 
 
 def negation(label: Label) -> Label:
-    """Not; unknown stays unknown."""
+    """Return the opposite label; unknown stays unknown."""
     return None if label is None else not label
 
 
 def conjunction(labels: Iterable[Label]) -> Label:
-    """And: one false decides it, else one unknown leaves it open. Nothing to check holds."""
+    """Return false where a label is false, else unknown where a label is unknown, else true; true for no labels."""
     unknown = False
     for label in labels:
         if label is False:
@@ -30,5 +30,5 @@ def conjunction(labels: Iterable[Label]) -> Label:
 
 
 def implication(condition: Label, consequence: Label) -> Label:
-    """If-then: an unmet condition satisfies it whatever the consequence."""
+    """Return whether the condition implies the consequence; a false condition implies anything."""
     return negation(conjunction((condition, negation(consequence))))

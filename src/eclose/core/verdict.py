@@ -1,7 +1,7 @@
-"""The settled labels of a response and what follows from them.
+"""The five labels of a response and everything that is derived from them.
 
-Five labels are facts; sufficiency, the gap, the failure class and the trace group are derived, in three-valued
-logic, so that what was not judged is never counted as wrong.
+Sufficiency, the gap, the failure class and the trace group follow from the labels in three-valued logic, so a missing
+label never counts as false.
 """
 
 from __future__ import annotations
@@ -14,28 +14,49 @@ from eclose.core.three_valued import Label, conjunction, negation
 
 
 class FailureClass(StrEnum):
-    """The first broken global link."""
+    """The first broken link of a response that is not globally sufficient.
+
+    >>> Verdict(locally_sound=True, aligned=False, closed=True).failure_class.value
+    'path_deviation'
+    """
 
     PATH_DEVIATION = "path_deviation"
+    """The trace pursues another question."""
     INCOMPLETE_REASONING = "incomplete_reasoning"
+    """The trace is aligned but stops before it establishes an answer."""
     ANSWER_DECOUPLING = "answer_decoupling"
+    """The trace establishes an answer, and the submitted answer is another one."""
     CLOSURE_FAILURE = "closure_failure"
-    """Aligned but not closed, and completeness was not judged: one of the two above, not known which."""
+    """Aligned but not closed, and completeness was not judged: incomplete reasoning or answer decoupling."""
     UNDETERMINED = "undetermined"
-    """Not closed, and alignment was not judged: which link broke first is not known."""
+    """Not closed, and alignment was not judged: the first broken link is unknown."""
 
 
 class TraceGroup(StrEnum):
-    """The three disjoint groups of responses."""
+    """The three disjoint groups of responses.
+
+    >>> Verdict(locally_sound=True, aligned=True, closed=False).trace_group.value
+    'gap'
+    """
 
     RELIABLE = "reliable"
+    """Locally sound and globally sufficient."""
     GAP = "gap"
+    """Locally sound but globally insufficient."""
     LOCALLY_UNSOUND = "locally_unsound"
+    """At least one substantive step is unsound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The five labels of a response (L, A, C, K and Acc in the paper); None where one was not judged."""
+    """The five labels of a response: L, A, C, K and Acc in the paper; None where a label was not judged.
+
+    >>> verdict = Verdict(locally_sound=True, aligned=True, closed=False, complete=False)
+    >>> verdict.in_gap, verdict.failure_class.value
+    (True, 'incomplete_reasoning')
+    >>> Verdict(locally_sound=True, aligned=None, closed=True).reliable is None
+    True
+    """
 
     locally_sound: Label = None
     aligned: Label = None
@@ -50,19 +71,20 @@ class Verdict:
 
     @property
     def reliable(self) -> Label:
-        """Every step holds, and so does the whole."""
+        """Whether the response is locally sound and globally sufficient; the mean over responses is TRR."""
         return conjunction((self.locally_sound, self.globally_sufficient))
 
     @property
     def in_gap(self) -> Label:
-        """Every step holds, the whole does not."""
+        """Whether the response is locally sound but globally insufficient."""
         return conjunction((self.locally_sound, negation(self.globally_sufficient)))
 
     @property
     def failure_class(self) -> FailureClass | None:
-        """Where the chain first breaks; None unless it is known to break."""
+        """The first broken link; None unless the response is known to be globally insufficient."""
         if self.globally_sufficient is not False:
             return None
+        # The order is the paper's: alignment before completeness before the answer.
         if self.aligned is None:
             return FailureClass.UNDETERMINED
         if not self.aligned:
@@ -73,7 +95,7 @@ class Verdict:
 
     @property
     def trace_group(self) -> TraceGroup | None:
-        """The group the response belongs to; None where the labels do not decide it."""
+        """The group of the response; None where the labels do not decide it."""
         if self.locally_sound is False:
             return TraceGroup.LOCALLY_UNSOUND
         if self.reliable:
@@ -82,13 +104,17 @@ class Verdict:
 
     @property
     def inconsistent(self) -> bool:
-        """L = A = C = 1 yet Acc = 0. On an eligible question one of the four must be wrong: look again."""
+        """Whether L = A = C = 1 and Acc = 0: on an eligible question one of the four labels must be wrong."""
         return bool(self.reliable) and self.correct is False
 
 
 @dataclass(frozen=True, slots=True)
 class SettledVerdict:
-    """A verdict with the identity of its response: one row of a results table."""
+    """A verdict with the ids of its response and question: one row of a results table.
+
+    >>> SettledVerdict("r1", "q1", Verdict(correct=True), benchmark="HotpotQA").verdict.correct
+    True
+    """
 
     response_id: str
     instance_id: str
