@@ -163,7 +163,7 @@ def test_a_trace_beside_tools_without_reasons_is_the_trace():
     assert converted.response.trace.texts == STEPS
     assert [passage.text for passage in converted.instance.evidence] == ["one", "Ada built it."]
     calls = [{"name": "search", "reasoning": "I search."}]
-    with pytest.raises(RecordError, match=r"^reasoning: there is a trace here, and another in what the agent said"):
+    with pytest.raises(RecordError, match=r"^reasoning: holds a trace, and the agent's messages hold another"):
         convert({**DEEPEVAL, "tools_called": calls, "reasoning": PROSE}, RecordLayout.DEEPEVAL)
 
 

@@ -1,6 +1,6 @@
-"""What a set of questions looks like: the table of appendix A.1, for any file.
+"""Characteristics of a set of questions: the benchmark table of appendix A.1, for any file.
 
-One pass over the instances keeps a few numbers of each. What a benchmark does not tell is undefined, never zero.
+One pass over the instances, a few numbers kept for each. A value that a benchmark does not provide is None, never zero.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from eclose.core.instance import Instance
 
 UNKNOWN = "unknown"
+# Compared after normalisation, as sets of words: "Yes." is a yes, "yes and no" is neither.
 _YES_NO = ({"yes"}, {"no"})
 
 
@@ -39,7 +40,7 @@ class Characteristics:
     benchmark: str | None
     n: int
     n_support_known: int
-    """Instances whose supporting passages are marked; the first three columns rest on these."""
+    """Instances with marked supporting passages: the basis of the next three columns."""
     supporting: Quartiles | None
     distractors: Quartiles | None
     support_density: Quartiles | None
@@ -48,11 +49,11 @@ class Characteristics:
     kinds: Mapping[str, int]
     hops: Mapping[str, int]
     answers: Mapping[str, int]
-    """``yes/no``, ``other``, or ``none`` without a reference."""
+    """Instances by type of reference answer: ``yes/no``, ``other``, or ``none`` without a reference."""
 
 
 def characterize(instances: Iterable[Instance]) -> list[Characteristics]:
-    """One row per benchmark, in alphabetical order; instances of no benchmark come last."""
+    """Return one row per benchmark in alphabetical order; instances without a benchmark come last."""
     groups: dict[str | None, _Group] = {}
     for instance in instances:
         groups.setdefault(instance.benchmark, _Group()).add(instance)
@@ -62,18 +63,19 @@ def characterize(instances: Iterable[Instance]) -> list[Characteristics]:
 
 @dataclass(slots=True)
 class _Group:
-    """The numbers of one benchmark, four bytes each."""
+    """The numbers of one benchmark, in arrays of four bytes a number: a million instances take 12 MB."""
 
     words: array[int] = field(default_factory=lambda: array("I"))
     supporting: array[int] = field(default_factory=lambda: array("I"))
     passages: array[int] = field(default_factory=lambda: array("I"))
-    """Of the instances with marked support only, parallel to ``supporting``."""
+    """Passages of each instance with marked support, parallel to ``supporting``."""
     kinds: Counter[str] = field(default_factory=Counter)
     hops: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
 
     def add(self, instance: Instance) -> None:
         self.words.append(instance.context_words)
+        # A test split marks no support; counting it as zero supporting passages would shift all three columns.
         if instance.support_ids is not None:
             self.supporting.append(len(set(instance.support_ids)))
             self.passages.append(len(instance.evidence))
@@ -99,7 +101,7 @@ class _Group:
 
 
 def classify_answer(reference: str | None) -> str:
-    """Whether an answer is a yes or a no."""
+    """Return the type of a reference answer: ``yes/no``, ``other`` or ``none``."""
     if reference is None:
         return "none"
     return "yes/no" if set(normalize_answer(reference)) in _YES_NO else "other"

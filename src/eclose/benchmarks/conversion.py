@@ -1,7 +1,7 @@
-"""What all layouts share on the way to an instance: ids, passages, support and the repairs that are allowed.
+"""Conversion steps shared by all record layouts: ids, answers, passages, and the permitted repairs.
 
-A repair mends what real files are known to contain, is counted, and is listed in the data guide. Everything else
-that is wrong is an error.
+A repair fixes a defect that published files are known to contain. Repairs are counted per file and listed in the data
+guide; every other defect is an error.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ DOC_ID_REPEATED = "repeated doc_id replaced by position"
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRecord:
-    """An instance read from a foreign record."""
+    """An instance converted from a benchmark's or a tool's record, with the repairs it needed."""
 
     instance: Instance
     repairs: tuple[str, ...] = ()
     response: Response | None = None
-    """The response that stood in the same record, if any."""
+    """The response in the same record, if any."""
     rejected: str | None = None
-    """Why the instance is not for study, such as ``unanswerable``."""
+    """Why the instance is excluded, such as ``unanswerable``."""
     notes: tuple[str, ...] = ()
-    """What was decided about the response; counted with the repairs of responses, not with those of instances."""
+    """Decisions about the response; counted as repairs of the response, not of the instance."""
 
 
 def first_present(record: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """The first of several columns that is there and not null."""
+    """Return the first non-null value among several columns; None where all are missing or null."""
     return next((record[name] for name in names if record.get(name) is not None), None)
 
 
 def read_id(value: object, repairs: list[str]) -> str:
-    """The id as a text; empty when there is none."""
+    """Return the id as a text; empty where there is none."""
+    # bool is a subclass of int, and True is not an id.
     if isinstance(value, int) and not isinstance(value, bool):
         repairs.append(ID_WAS_NUMBER)
         return str(value)
@@ -61,7 +62,7 @@ def read_id(value: object, repairs: list[str]) -> str:
 
 
 def read_answer(answer: str | None, repairs: list[str]) -> str | None:
-    """The reference; test splits leave it out or blank."""
+    """Return the reference answer; None where a test split omits it or leaves it blank."""
     if answer is not None and not answer.strip():
         repairs.append(ANSWER_BLANK)
         return None
@@ -69,14 +70,14 @@ def read_answer(answer: str | None, repairs: list[str]) -> str | None:
 
 
 def clean_aliases(answer: str | None, candidates: Iterable[str]) -> tuple[str, ...]:
-    """Aliases as a set in order: without blanks, repeats and the answer itself."""
+    """Return the aliases in order, without blanks, repeats and the answer itself."""
     if answer is None:
         return ()
     return tuple(dict.fromkeys(alias for alias in candidates if alias.strip() and alias != answer))
 
 
 def zip_columns(record: JsonObject, key: str, columns: tuple[str, ...]) -> JsonObject:
-    """The record with a dict of parallel lists, as Hugging Face tables have it, turned into a list of rows."""
+    """Return the record with parallel lists, as in Hugging Face tables, turned into a list of rows."""
     table = record.get(key)
     if not isinstance(table, dict):
         return record
@@ -94,19 +95,21 @@ def zip_columns(record: JsonObject, key: str, columns: tuple[str, ...]) -> JsonO
 def drop_blank_passages(
     passages: Iterable[Passage], support: tuple[str, ...] | None, repairs: list[str]
 ) -> tuple[Passage, ...]:
-    """Passages that say something. A blank one that is marked as supporting stays, to be refused."""
+    """Return the passages with text."""
     passages = tuple(passages)
-    kept = tuple(passage for passage in passages if passage.text.strip() or passage.id in (support or ()))
-    if len(kept) < len(passages):
+    # A blank passage that is marked as supporting is kept: check_rules then rejects the record instead of hiding it.
+    with_text = tuple(passage for passage in passages if passage.text.strip() or passage.id in (support or ()))
+    if len(with_text) < len(passages):
         repairs.append(PASSAGE_BLANK)
-    return kept
+    return with_text
 
 
 def finish_conversion(
     instance: Instance, repairs: list[str], prefix: str, *, rejected: str | None = None
 ) -> ConvertedRecord:
-    """The instance with an id: its own, or one that follows from its question and evidence."""
+    """Return the converted record; derive a missing id from question and evidence."""
     if not instance.id:
+        # A content hash gives the same id in every run and on every machine, whatever the order of the file.
         texts = [[passage.title, passage.text] for passage in instance.evidence]
         digest = content_hash([instance.question, texts]).removeprefix("sha256:")[:16]
         instance = replace(instance, id=f"{prefix}-{digest}")

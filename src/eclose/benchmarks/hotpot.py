@@ -1,6 +1,6 @@
-"""HotpotQA records, official or as Hugging Face tables have them.
+"""Conversion of HotpotQA records, in the official layout or that of Hugging Face tables.
 
-Its sentences carry their own leading blanks, so a passage is its sentences joined by nothing.
+Sentences of HotpotQA start with their own blank, so a passage is its sentences joined without a separator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SupportingFact = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class HotpotRecord:
-    """The fields we read."""
+    """The fields of a HotpotQA record that are used."""
 
     question: str
     context: list[HotpotParagraph] = field(metadata={"shape": "[title, [sentences]]"})
@@ -35,14 +35,14 @@ class HotpotRecord:
 
 
 def convert_record(record: JsonObject) -> ConvertedRecord:
-    """One record as an instance."""
+    """Return a HotpotQA record as an instance."""
     repairs: list[str] = []
     raw = parse_record(HotpotRecord, to_official_layout(record), extra="ignore")
     support = find_support_ids(raw.context, raw.supporting_facts, repairs)
     instance = Instance(
         id=conversion.read_id(conversion.first_present(record, ("_id", "id")), repairs),
         question=raw.question,
-        evidence=conversion.drop_blank_passages(build_passages(raw.context, joint=""), support, repairs),
+        evidence=conversion.drop_blank_passages(build_passages(raw.context, separator=""), support, repairs),
         reference_answer=conversion.read_answer(raw.answer, repairs),
         benchmark=BENCHMARK,
         support_ids=support,
@@ -53,33 +53,34 @@ def convert_record(record: JsonObject) -> ConvertedRecord:
 
 
 def to_official_layout(record: JsonObject) -> JsonObject:
-    """The record in its official layout."""
+    """Return the record in the official layout, its Hugging Face tables turned into rows."""
     record = conversion.zip_columns(record, "context", ("title", "sentences"))
     return conversion.zip_columns(record, "supporting_facts", ("title", "sent_id"))
 
 
-def build_passages(context: list[HotpotParagraph], *, joint: str) -> list[Passage]:
-    """Paragraphs as passages, each with its place as its id."""
-    return [Passage(str(place), title, joint.join(sentences)) for place, (title, sentences) in enumerate(context)]
+def build_passages(context: list[HotpotParagraph], *, separator: str) -> list[Passage]:
+    """Return the paragraphs as passages, each with its index as id: titles may repeat within a record."""
+    return [Passage(str(index), title, separator.join(sentences)) for index, (title, sentences) in enumerate(context)]
 
 
 def find_support_ids(
     context: list[HotpotParagraph], facts: list[SupportingFact] | None, repairs: list[str]
 ) -> tuple[str, ...] | None:
-    """The passages with at least one supporting fact; None for a split that does not tell.
+    """Return the ids of the passages with a supporting fact; None for a split without facts.
 
-    Facts name titles. Where a title occurs twice all its passages count, since the file does not say which is meant.
+    Facts name titles. Where several passages share the title all of them count, since the file cannot tell them apart.
     """
     if not facts:
         return None
-    marked: set[int] = set()
+    supporting: set[int] = set()
     for title, sentence in facts:
-        places = [place for place, (name, _) in enumerate(context) if name == title]
-        if not places:
+        indices = [index for index, (name, _) in enumerate(context) if name == title]
+        if not indices:
             repairs.append(conversion.SUPPORT_ABSENT)
-        elif not any(0 <= sentence < len(context[place][1]) for place in places):
+        # The sentence number matters to no later step, so a passage with a wrong one still counts as supporting.
+        elif not any(0 <= sentence < len(context[index][1]) for index in indices):
             repairs.append(conversion.SENTENCE_ABSENT)
-        if len(places) > 1:
+        if len(indices) > 1:
             repairs.append(conversion.SUPPORT_SHARED)
-        marked.update(places)
-    return tuple(str(place) for place in sorted(marked))
+        supporting.update(indices)
+    return tuple(str(index) for index in sorted(supporting))

@@ -1,4 +1,4 @@
-"""Layouts that a file of questions can have, and how to tell them apart by their keys and shapes."""
+"""Record layouts of question files, and their detection by keys and shapes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class RecordLayout(StrEnum):
-    """A layout of records."""
+    """A record layout, as ``--format`` names it."""
 
     AUTO = "auto"
-    """Not a layout: tell it from the keys of the first readable record."""
+    """Detect the layout from the keys of the first readable record."""
     HOTPOT = "hotpot"
     TWO_WIKI = "2wiki"
     MUSIQUE = "musique"
@@ -36,36 +36,42 @@ _EVIDENCE_KEYS = {
     "retrievalContext": RecordLayout.DEEPEVAL,
     "retrieved_context": RecordLayout.RAGCHECKER,
 }
+# Keys and question types of 2WikiMultiHopQA that HotpotQA lacks.
 _TWO_WIKI_KEYS = frozenset({"evidences", "evidences_id", "entity_ids", "answer_id"})
 _TWO_WIKI_TYPES = frozenset({"compositional", "inference", "bridge_comparison"})
 
 
 def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
-    """Return the layout of a record, by its keys, and by the shape of ``context``, which several tools have."""
+    """Return the layout of a record by its keys, and by the shape of ``context``, a key of several tools.
+
+    Raises:
+        RecordError: No layout, or more than one, fits the record.
+    """
     for key, layout in _EVIDENCE_KEYS.items():
         if key in record:
             return layout
-    if (agents := _agent_layout(record)) is not None:
-        return agents
+    if (agent_layout := _detect_agent_layout(record)) is not None:
+        return agent_layout
     if "context" in record:
         if not _has_paragraphs(record["context"]):
-            raise RecordError(_other_context(record["context"]))
+            raise RecordError(_describe_unknown_context(record["context"]))
         return _hotpot_or_two_wiki(record)
     keys = ", ".join(repr(key) for key in sorted(record)[:20]) or "none"
-    known = ", ".join(repr(key) for key in (*_EVIDENCE_KEYS, "context"))
+    evidence_keys = ", ".join(repr(key) for key in (*_EVIDENCE_KEYS, "context"))
     formats = ", ".join(name for name in RecordLayout if name is not RecordLayout.AUTO)
     raise RecordError(
-        f"has no key that holds evidence. Keys seen: {keys}. Keys known: {known}. "
+        f"has no key that holds evidence. Keys seen: {keys}. Keys known: {evidence_keys}. "
         f"Name the format with --format ({formats}), or rename the key."
     )
 
 
 def _has_paragraphs(context: object) -> bool:
-    """Whether a context is HotpotQA's: a list of [title, [sentences]], or such a table as Hugging Face has it."""
+    """Return whether a context is HotpotQA's: a list of [title, [sentences]], or the same as a Hugging Face table."""
     if isinstance(context, dict):
         return "title" in context and "sentences" in context
     if not isinstance(context, list):
         return False
+    # The first paragraph decides the layout; a broken one further on is an error of that record.
     return all(
         isinstance(paragraph, list)
         and len(paragraph) == 2
@@ -75,7 +81,7 @@ def _has_paragraphs(context: object) -> bool:
     )
 
 
-def _other_context(context: object) -> str:
+def _describe_unknown_context(context: object) -> str:
     if isinstance(context, dict):
         listed = ", ".join(repr(key) for key in sorted(context)[:5])
         shape = f"an object with the keys {listed}" if listed else "an empty object"
@@ -95,8 +101,8 @@ def _noun(value: object) -> str:
     return "nothing (null)" if value is None else nouns.get(type(value), "a number")
 
 
-def _agent_layout(record: Mapping[str, Any]) -> RecordLayout | None:
-    """Agents have their evidence from tools: in the messages of a conversation, or in a list of calls."""
+def _detect_agent_layout(record: Mapping[str, Any]) -> RecordLayout | None:
+    """Return the layout of an agent's record, whose evidence is in messages or in a list of tool calls; else None."""
     if isinstance(record.get("user_input"), list):
         return RecordLayout.RAGAS
     if "input" in record and ("tools_called" in record or "toolsCalled" in record):
@@ -110,6 +116,7 @@ def _agent_layout(record: Mapping[str, Any]) -> RecordLayout | None:
 
 
 def _hotpot_or_two_wiki(record: Mapping[str, Any]) -> RecordLayout:
+    # Comparison questions exist in both; only HotpotQA grades them by a "level".
     kind = record.get("type")
     if _TWO_WIKI_KEYS & record.keys() or (isinstance(kind, str) and kind in _TWO_WIKI_TYPES):
         return RecordLayout.TWO_WIKI

@@ -1,12 +1,12 @@
-"""A file of questions in any known layout, read one instance at a time.
+"""Reading of question files in any known layout, one instance at a time.
 
-Puts the pieces together: bytes from ``store``, one converter per layout, the rules every instance must keep, and
-a memory of ids. Memory grows by a few dozen bytes a record.
+Every record is converted, checked against the rules for instances, and checked for repeated ids. Memory grows by a few
+dozen bytes a record.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
@@ -16,6 +16,7 @@ from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
+from eclose.store.records.counts import Counts, RecordCounter
 from eclose.store.records.json_reader import read_objects
 from eclose.store.records.jsonl import (
     DUPLICATE,
@@ -30,7 +31,7 @@ from eclose.store.records.jsonl import (
 from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from eclose.store.records.json_reader import JsonObject
@@ -42,24 +43,40 @@ Value = TypeVar("Value", Instance, Response)
 NO_RESPONSE = "no response"
 
 
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """The result of reading a whole file of questions."""
+
+    counts: Counts
+    problems: tuple[RecordError, ...]
+    """Errors of the first unusable records, up to the limit."""
+    stopped: UserError | None = None
+    """Why reading stopped before the end of the file; None where the end was reached."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the file was read to its end without an unusable record."""
+        return self.stopped is None and not self.counts.quarantined
+
+
 def scan_instances(
     path: Path,
     *,
     layout: RecordLayout = RecordLayout.AUTO,
     aliases: Aliases | None = None,
 ) -> Iterator[ReadRecord[Instance]]:
-    """Every record of the file as an instance, a reason, or an error.
+    """Yield every record of the file as an instance, a reason for its rejection, or an error.
 
-    A record that repeats an earlier one under the same id is rejected as a duplicate; other content under a known
-    id is an error. What is wrong with the file as a whole raises.
+    A record that repeats an earlier one with the same id is rejected as a duplicate; other content under a used id is
+    an error. Raises where the file as a whole cannot be read.
     """
-    seen = SeenIds()
+    instance_ids = SeenIds()
     for record in _scan(path, layout, aliases):
         if record.value is None:
-            # A reason or an error is the same for records of every kind; so below.
+            # Without a value the type parameter is void: a reason or an error fits records of every kind.
             yield cast("ReadRecord[Instance]", record)
         else:
-            yield _settle(path, record, record.value.instance, seen)
+            yield _check_value(path, record, record.value.instance, instance_ids)
 
 
 def scan_responses(
@@ -67,26 +84,27 @@ def scan_responses(
     *,
     layout: RecordLayout = RecordLayout.AUTO,
 ) -> Iterator[ReadRecord[Response]]:
-    """Every response that stands beside its question, for the layouts that have responses."""
-    instances, responses = SeenIds(), SeenIds()
+    """Yield every response recorded together with its question, in the layouts that have responses."""
+    instance_ids, response_ids = SeenIds(), SeenIds()
     for record in _scan(path, layout, None):
         if record.value is None:
             yield cast("ReadRecord[Response]", record)
             continue
-        # A question may be asked twice, but two different questions under one id leave the response homeless.
-        question = _settle(path, record, record.value.instance, instances)
+        # A question may repeat with another response; two questions under one id make the response ambiguous.
+        question = _check_value(path, record, record.value.instance, instance_ids)
         if question.error is not None:
             yield cast("ReadRecord[Response]", question)
         elif record.value.response is None:
             yield ReadRecord(record.where, rejected=NO_RESPONSE)
         else:
-            noted = replace(record, repairs=(*record.repairs, *record.value.notes))
-            yield _settle(path, noted, record.value.response, responses)
+            repaired = replace(record, repairs=(*record.repairs, *record.value.notes))
+            yield _check_value(path, repaired, record.value.response, response_ids)
 
 
 def detect_layout(path: Path) -> RecordLayout:
-    """The layout of a file, by its first readable record."""
+    """Return the layout of a file by its first readable record."""
     empty = True
+    # Unreadable records at the start of a file do not decide its layout.
     for raw in read_objects(path):
         empty = False
         if raw.value is None:
@@ -97,12 +115,27 @@ def detect_layout(path: Path) -> RecordLayout:
             raise error.at(path, raw.where) from error
     if empty:
         raise UserError(f"{path}: holds no records. Check that this is the file you meant.")
-    # Nothing in it can be read, so any layout will do to say so record by record.
+    # No record is readable; with any layout the scan then reports the error of each record.
     return RecordLayout.ECLOSE
 
 
+def check_file(records: Iterable[ReadRecord[Instance]], *, limit: int) -> FileCheck:
+    """Read all records of a file; return their counts and the first ``limit`` problems."""
+    counter = RecordCounter()
+    problems: list[RecordError] = []
+    stopped: UserError | None = None
+    try:
+        for record in records:
+            counter.add(record)
+            if record.error is not None and len(problems) < limit:
+                problems.append(record.error)
+    except UserError as error:
+        stopped = error
+    return FileCheck(counter.counts(), tuple(problems), stopped)
+
+
 def get_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Converter:
-    """The function that turns a raw record of this layout into an instance."""
+    """Return the function that converts a raw record of this layout."""
     if layout in tool_formats.LAYOUT_COLUMNS:
         return partial(tool_formats.convert_record, layout=layout)
     converters: dict[RecordLayout, Converter] = {
@@ -115,7 +148,7 @@ def get_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Conve
 
 
 def _scan(path: Path, layout: RecordLayout, aliases: Aliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
-    """Records converted one by one, without regard to each other."""
+    """Yield the converted records, before ids are compared."""
     convert = get_converter(detect_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
     for raw in read_objects(path):
         if raw.value is None:
@@ -132,18 +165,18 @@ def _scan(path: Path, layout: RecordLayout, aliases: Aliases | None) -> Iterator
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)
 
 
-def _settle(path: Path, record: ReadRecord[ConvertedRecord], value: Value, seen: SeenIds) -> ReadRecord[Value]:
-    """The value if it keeps the rules and its id is new, a rejection if it merely repeats, else an error."""
+def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, seen_ids: SeenIds) -> ReadRecord[Value]:
+    """Return the value if it keeps the rules and its id is new, a rejection if it is a duplicate, else an error."""
     try:
         check_rules(value)
     except RecordError as error:
         return ReadRecord(record.where, error=error.at(path, record.where), error_kind=WRONG_RECORD)
-    unit, number = record.where.split(" ")
-    earlier = seen.add(value.id, encode(value), int(number))
+    unit, number = record.where.split(" ")  # "line 412", "record 412" or "row 412"
+    earlier = seen_ids.add(value.id, encode(value), int(number))
     if earlier is None:
         return ReadRecord(record.where, value=value, repairs=record.repairs)
-    place, same = earlier
-    if same:
+    first_number, is_same = earlier
+    if is_same:
         return ReadRecord(record.where, rejected=DUPLICATE)
-    problem = f"the id {value.id!r} was used in {unit} {place} for other content. Give every record its own id."
+    problem = f"the id {value.id!r} was used in {unit} {first_number} for other content. Give every record its own id."
     return ReadRecord(record.where, error=RecordError(problem, path=path, record=record.where), error_kind=ID_REUSED)

@@ -1,7 +1,7 @@
-"""Which questions every model answered: the matched pool, over which models may be compared.
+"""The matched pool of questions (appendix A.2): those that every model answered, so that models can be compared.
 
-The rule of appendix A.2: a question stays if its generation is complete in every run and, where questions were
-screened, if it is eligible. Joins by the id of the question, never by position.
+A question is in the pool if its generation is complete in every run and, where questions were screened, if it is
+eligible. Runs are joined by question id, never by position.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import open_bytes, read_objects, require_file
 from eclose.store.records.jsonl import ReadRecord, read_records
+from eclose.store.runs.folder import RESPONSES
 from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.store.runs.step import sibling_path
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from eclose.store.records.json_reader import JsonObject
 
-RESPONSES = "responses.jsonl"
 NOT_ELIGIBLE = "not eligible"
 NOT_IN_EVERY_RUN = "no response in some run"
 INCOMPLETE = "incomplete in some run"
@@ -33,14 +33,14 @@ INCOMPLETE = "incomplete in some run"
 
 @dataclass(frozen=True, slots=True)
 class PooledQuestion:
-    """A question of the pool."""
+    """A question of the matched pool."""
 
     id: str
 
 
 @dataclass(frozen=True)
 class RunAnswers:
-    """What one run has for each question."""
+    """Completeness of one run's responses, by question."""
 
     path: Path
     responses: int
@@ -51,7 +51,7 @@ class RunAnswers:
 
 
 def find_responses(run: Path) -> Path:
-    """The responses of a run: of a folder, those of a finished one; a file as it is."""
+    """Return the path of a run's responses: the file itself, or that of a folder with a finished run."""
     if not run.is_dir():
         require_file(run)
         return run
@@ -60,61 +60,63 @@ def find_responses(run: Path) -> Path:
     if not path.is_file() or not manifest.is_file():
         raise UserError(f"{run}: holds no finished run. Run its command again; it goes on where it was.")
     if read_manifest(manifest).outputs.get(path.name) != hash_file(path):
-        raise UserError(f"{path}: was changed after it was written. Name the file itself if that is meant.")
+        raise UserError(f"{path}: was changed after it was written. Name the file itself to use it as it is.")
     return path
 
 
 def read_answers(path: Path) -> RunAnswers:
-    """The responses of a file, as far as the pool needs them."""
+    """Return which questions of a file of responses are complete."""
     complete: dict[str, bool] = {}
     incomplete: Counter[str] = Counter()
     count = 0
     for response in read_records(path, Response):
         count += 1
-        why = response.incomplete
-        if why is not None:
-            incomplete[why.value] += 1
-        complete[response.instance_id] = complete.get(response.instance_id, True) and why is None
+        reason = response.incomplete
+        if reason is not None:
+            incomplete[reason.value] += 1
+        # With several responses to a question, one incomplete response makes the question incomplete.
+        complete[response.instance_id] = complete.get(response.instance_id, True) and reason is None
     return RunAnswers(path, count, dict(sorted(incomplete.items())), complete)
 
 
 def read_eligibility(path: Path) -> Callable[[str], bool]:
-    """Which questions are eligible, from screening records or from a plain list of ids, one a line.
+    """Return a test of eligibility by id, from screening records or from a plain list of ids, one a line.
 
-    A record has an ``id`` or ``instance_id`` and says ``eligible``; one with an ``id`` and nothing else is eligible.
+    A screening record has ``id`` or ``instance_id``, and ``eligible``; a record with ``id`` alone is eligible.
     """
     require_file(path)
     with open_bytes(path) as file:
-        head = file.read(2**16).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        head = file.read(2**16).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]  # the byte order mark and blanks skipped
+    # Anything but JSON is a list of ids, such as one kept in a spreadsheet column.
     if head not in (b"{", b"["):
         with open_bytes(path) as file:
             listed = {line.strip() for line in file.read().decode("utf-8").splitlines()}
         return lambda id_: id_ in listed
-    found: dict[str, bool] = {}
+    eligibility: dict[str, bool] = {}
     for raw in read_objects(path):
         if raw.value is None:
             raise raw.error or RecordError("cannot be read.", path=path, record=raw.where)
-        id_, eligible = _screened(raw.value, path, raw.where)
-        if found.setdefault(id_, eligible) is not eligible:
-            raise RecordError(f"{id_!r} is eligible in one place and not in another.", path=path, record=raw.where)
-    return lambda id_: found.get(id_, False)
+        id_, eligible = _read_screening(raw.value, path, raw.where)
+        if eligibility.setdefault(id_, eligible) is not eligible:
+            raise RecordError(f"{id_!r} is eligible in one record and not in another.", path=path, record=raw.where)
+    return lambda id_: eligibility.get(id_, False)
 
 
-def _screened(record: JsonObject, path: Path, where: str) -> tuple[str, bool]:
+def _read_screening(record: JsonObject, path: Path, where: str) -> tuple[str, bool]:
     id_ = record.get("instance_id", record.get("id"))
     eligible = True if set(record) == {"id"} else record.get("eligible")
     if eligible is None and "judge" in record:
-        eligible = False  # a judge could not be brought to say: nobody knows that it may be used
+        eligible = False  # the judge gave no label, and an unknown question must not enter the pool
     if not isinstance(id_, str) or not isinstance(eligible, bool):
-        shown = json.dumps({"id": "q1", "eligible": True})
-        raise RecordError(f"is no screening record. Write such as {shown}.", path=path, record=where)
+        example = json.dumps({"id": "q1", "eligible": True})
+        raise RecordError(f"is not a screening record. Write records such as {example}.", path=path, record=where)
     return id_, eligible
 
 
 def match_questions(
     runs: Sequence[RunAnswers], eligible: Callable[[str], bool] = lambda _: True
 ) -> Iterator[ReadRecord[PooledQuestion]]:
-    """Every question that any run has, in the order of ids: in the pool, or why not."""
+    """Yield every question of any run in the order of ids, in the pool or rejected with a reason."""
     for id_ in sorted({id_ for run in runs for id_ in run.complete}):
         if not all(id_ in run.complete for run in runs):
             yield ReadRecord(repr(id_), rejected=NOT_IN_EVERY_RUN)

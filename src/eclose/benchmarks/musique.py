@@ -1,6 +1,6 @@
-"""MuSiQue records, answerable or not.
+"""Conversion of MuSiQue records, answerable or not.
 
-Titles repeat within a record, also between gold and distractor, so passages are known by their ``idx``.
+Titles repeat within a record, even between supporting passages and distractors, so a passage is identified by ``idx``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 BENCHMARK = "MuSiQue"
 UNANSWERABLE = "unanswerable"
 
+# Ids encode the reasoning graph: ``2hop__``, ``3hop1__``, ``4hop2__``, ...
 _SHAPE = re.compile(r"(?P<shape>(?P<hops>[1-9])hop\d?)__")
 
 
 @dataclass(frozen=True, slots=True)
 class MusiqueParagraph:
-    """One paragraph, supporting or not; a test split does not tell."""
+    """One paragraph; ``is_supporting`` is None in test splits."""
 
     idx: int
     title: str
@@ -36,7 +37,7 @@ class MusiqueParagraph:
 
 @dataclass(frozen=True, slots=True)
 class MusiqueRecord:
-    """The fields we read."""
+    """The fields of a MuSiQue record that are used."""
 
     question: str
     paragraphs: list[MusiqueParagraph] = field(metadata={"shape": "{idx, title, paragraph_text, is_supporting}"})
@@ -47,7 +48,7 @@ class MusiqueRecord:
 
 
 def convert_record(record: JsonObject) -> ConvertedRecord:
-    """One record as an instance; an unanswerable twin is set aside."""
+    """Return a MuSiQue record as an instance; an unanswerable one is marked as rejected."""
     repairs: list[str] = []
     raw = parse_record(MusiqueRecord, record, extra="ignore")
     id_ = conversion.read_id(record.get("id"), repairs)
@@ -66,15 +67,16 @@ def convert_record(record: JsonObject) -> ConvertedRecord:
         kind=shape["shape"] if shape else None,
         hops=len(raw.question_decomposition or ()) or (int(shape["hops"]) if shape else None),
     )
+    # MuSiQue-Full pairs every question with a twin whose evidence was removed; only answerable ones are studied.
     rejected = UNANSWERABLE if raw.answerable is False else None
     return conversion.finish_conversion(instance, repairs, BENCHMARK, rejected=rejected)
 
 
 def _support_ids(paragraphs: list[MusiqueParagraph]) -> tuple[str, ...] | None:
-    """The passages marked as supporting; None where no passage says either way."""
-    told = [paragraph.is_supporting is not None for paragraph in paragraphs]
-    if not any(told):
+    """Return the ids of the supporting passages; None where no paragraph is marked either way."""
+    marked = [paragraph.is_supporting is not None for paragraph in paragraphs]
+    if not any(marked):
         return None
-    if not all(told):
-        raise RecordError(f"paragraphs[{told.index(False)}].is_supporting: is missing, while others have it")
+    if not all(marked):
+        raise RecordError(f"paragraphs[{marked.index(False)}].is_supporting: is missing, while others have it")
     return tuple(str(paragraph.idx) for paragraph in paragraphs if paragraph.is_supporting)

@@ -1,6 +1,7 @@
-"""Seeded samples that do not depend on the order of the file and can be extended without drawing anew.
+"""Seeded samples of instances, independent of the order of the file.
 
-Every instance has a place in an order that follows from seed, benchmark and id alone; a sample of n is the first n.
+Instances are ranked by a hash of seed, benchmark and id; a sample of n is the first n. A larger sample therefore starts
+with the smaller one.
 """
 
 from __future__ import annotations
@@ -25,37 +26,30 @@ NOT_SELECTED = "other kind or number of hops"
 
 
 def sample_instances(instances: Iterable[Instance], n: int, *, seed: int = DEFAULT_SEED) -> list[Instance]:
-    """The first n instances in seeded order: a sample of 300 begins every sample of 600.
+    """Return the first n instances in seeded order: a sample of 600 starts with the sample of 300.
 
-    Memory holds n instances, however many there are. An id that occurs twice is drawn once.
+    Memory holds n instances at a time. An id that occurs twice is drawn once.
     """
     if n < 1:
         raise SettingError(f"n: a sample has at least one instance, not {n}.")
     drawn: dict[int, Instance] = {}
-    worst_first: list[int] = []
+    worst_first: list[int] = []  # negated ranks: heapq keeps the smallest first
     for instance in instances:
-        place = rank_instance(instance, seed)
-        # What has been pushed out can never come back, so ids need to be remembered only while they are in.
-        if place in drawn or (len(drawn) == n and place > -worst_first[0]):
+        rank = rank_instance(instance, seed)
+        # The worst rank only falls, so an instance that was dropped never returns and its id need not be remembered.
+        if rank in drawn or (len(drawn) == n and rank > -worst_first[0]):
             continue
-        drawn[place] = instance
-        heapq.heappush(worst_first, -place)
+        drawn[rank] = instance
+        heapq.heappush(worst_first, -rank)
         if len(drawn) > n:
             del drawn[-heapq.heappop(worst_first)]
     if len(drawn) < n:
         raise SettingError(f"n: asked for {n} instances, but there are only {len(drawn)} to draw from.")
-    return [drawn[place] for place in sorted(drawn)]
-
-
-def filter_instances(
-    instances: Iterable[Instance], *, kinds: Collection[str] = (), hops: Collection[int] = ()
-) -> Iterator[Instance]:
-    """The instances of the given question types and hop counts; an empty filter lets everything pass."""
-    return (instance for instance in instances if matches_filter(instance, kinds=kinds, hops=hops))
+    return [drawn[rank] for rank in sorted(drawn)]
 
 
 def matches_filter(instance: Instance, *, kinds: Collection[str] = (), hops: Collection[int] = ()) -> bool:
-    """Whether an instance passes both filters."""
+    """Return whether an instance passes both filters."""
     return (not kinds or instance.kind in kinds) and (not hops or instance.hops in hops)
 
 
@@ -67,10 +61,11 @@ def draw_sample(
     kinds: Collection[str] = (),
     hops: Collection[int] = (),
 ) -> tuple[list[ReadRecord[Instance]], RecordCounter]:
-    """A sample of a file, and the count of everything that is not in it. A record that cannot be read raises."""
+    """Return a sample of a file, and a counter of all other records. Raise where a record cannot be read."""
+    # The instances are consumed by sample_instances below, so counts are taken while they pass by.
     left_out: Counter[str] = Counter()
-    kinds_seen: Counter[str] = Counter()
-    hops_seen: Counter[int] = Counter()
+    kind_counts: Counter[str] = Counter()
+    hop_counts: Counter[int] = Counter()
     repairs: dict[str, tuple[str, ...]] = {}
 
     def candidates() -> Iterator[Instance]:
@@ -80,8 +75,8 @@ def draw_sample(
             if record.value is None:
                 left_out[record.rejected or "no value"] += 1
                 continue
-            kinds_seen.update(filter(None, [record.value.kind]))
-            hops_seen.update(filter(None, [record.value.hops]))
+            kind_counts.update(filter(None, [record.value.kind]))
+            hop_counts.update(filter(None, [record.value.hops]))
             if not matches_filter(record.value, kinds=kinds, hops=hops):
                 left_out[NOT_SELECTED] += 1
             else:
@@ -93,20 +88,24 @@ def draw_sample(
     try:
         drawn = sample_instances(candidates(), n, seed=seed)
     except SettingError as short:
-        raise SettingError(f"{short}{_seen('type', kinds_seen)}{_seen('number of hops', hops_seen)}") from short
+        raise SettingError(
+            f"{short}{_list_counts('type', kind_counts)}{_list_counts('number of hops', hop_counts)}"
+        ) from short
+    # Every candidate was counted as not drawn above; the n that were drawn are accepted instead.
     left_out[NOT_DRAWN] -= n
-    kept = [
-        ReadRecord(f"draw {place}", item, repairs=repairs.get(item.id, ())) for place, item in enumerate(drawn, start=1)
+    sampled = [
+        ReadRecord(f"draw {number}", instance, repairs=repairs.get(instance.id, ()))
+        for number, instance in enumerate(drawn, start=1)
     ]
-    return kept, RecordCounter(received=left_out.total(), rejected=+left_out)
+    return sampled, RecordCounter(received=left_out.total(), rejected=+left_out)
 
 
-def _seen(name: str, counts: Counter[Any]) -> str:
-    """What there was to choose from; nothing where nothing was told."""
+def _list_counts(name: str, counts: Counter[Any]) -> str:
+    """Return a sentence with the available values and their counts; empty where there are none."""
     listed = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
     return f" Questions by {name}: {listed}." if listed else ""
 
 
 def rank_instance(instance: Instance, seed: int) -> int:
-    """Return the place of an instance in the seeded order."""
+    """Return the rank of an instance in the seeded order."""
     return int(hash_rank(seed, instance.benchmark or "", instance.id), base=16)

@@ -1,7 +1,7 @@
-"""Other tools' tables of questions, retrieved passages and responses: RAGAS, DeepEval and RAGChecker.
+"""Conversion of the tables of RAGAS, DeepEval and RAGChecker: questions, retrieved passages and responses.
 
-What differs between them is the names of the columns, and that is all this module knows of them. How a trace is told
-from an answer is in ``core.reading``, what agents leave behind in ``agents``.
+The tools differ in the names of their columns. Traces and answers are told apart by ``core.parse_trace``, the records
+of agents are read by ``agent_traces``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """Which column holds what; the first name that is there counts."""
+    """Names of the columns of a tool, in order of preference: the first that is present counts."""
 
     question: tuple[str, ...]
     passages: tuple[str, ...]
@@ -32,7 +32,7 @@ class ColumnNames:
     response: tuple[str, ...]
     id: tuple[str, ...] = ("id", "query_id")
     calls: tuple[str, ...] = ()
-    """What an agent asked of its tools."""
+    """The columns with an agent's tool calls."""
 
 
 TRACE_COLUMNS = (
@@ -45,8 +45,7 @@ TRACE_COLUMNS = (
     "chain_of_thought",
     "thoughts",
 )
-"""What people call the column of the trace; whatever the tool, it is a column of their own."""
-
+"""Names of a column with the trace. None of the tools defines one, so users add their own."""
 
 LAYOUT_COLUMNS = {
     RecordLayout.RAGAS: ColumnNames(
@@ -81,7 +80,7 @@ class RetrievedChunk:
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """A record under our names for its columns."""
+    """A record with its columns renamed to the fields of an instance and its response."""
 
     question: str
     passages: list[RetrievedChunk] = field(metadata={"shape": "a text or {doc_id, text} for each passage"})
@@ -89,59 +88,62 @@ class ToolRow:
     response: str | None = None
 
 
-# Where a message names one of our fields: at its beginning, or at the beginning of the next problem.
+# A field name at the start of a message, or at the start of its next problem: "question: ...; response: ...".
 _FIELD = re.compile(r"(?<![^;] )\b(question|passages|reference|response)(?=[:\[.])")
 
 
 @dataclass(frozen=True, slots=True)
 class SystemOutput:
-    """What a system wrote: its response, and what it thought and was told before."""
+    """The output of a system: its response, and the trace or tool calls before it."""
 
     response: str | None
     trace: Any = None
-    """The trace's own column: a text or a list."""
+    """The content of the trace's column: a text or a list."""
     name: str = "trace"
-    """What the file calls that column."""
+    """The name of that column in the file."""
     items: list[JsonObject] | None = None
-    """What an agent said and was told, one by one; None where nobody says that there was one."""
+    """An agent's messages and observations in order; None where the record is not of an agent."""
 
 
 def convert_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
-    """One record as an instance, with its response if it has one."""
+    """Return a tool's record as an instance, with its response if it has one."""
     repairs: list[str] = []
-    record, said = _said(record, LAYOUT_COLUMNS[layout])
-    row = _row(record, LAYOUT_COLUMNS[layout])
-    found = _reading(replace(said, response=row.response))
+    record, output = _extract_output(record, LAYOUT_COLUMNS[layout])
+    row = _parse_row(record, LAYOUT_COLUMNS[layout])
+    parsed = _parse_output(replace(output, response=row.response))
     instance = Instance(
         id=conversion.read_id(conversion.first_present(record, LAYOUT_COLUMNS[layout].id), repairs),
         question=row.question,
-        evidence=conversion.drop_blank_passages(_passages(row.passages, repairs), None, repairs),
+        evidence=conversion.drop_blank_passages(_build_passages(row.passages, repairs), None, repairs),
         reference_answer=conversion.read_answer(row.reference, repairs),
     )
-    if found is not None and (seen := parse_trace.add_observations(instance, found.observations)) is not instance:
-        instance = seen
-        repairs.append(parse_trace.OBSERVATIONS_ADDED)
+    if parsed is not None:
+        with_observations = parse_trace.add_observations(instance, parsed.observations)
+        if with_observations is not instance:
+            instance = with_observations
+            repairs.append(parse_trace.OBSERVATIONS_ADDED)
     converted = conversion.finish_conversion(instance, repairs, layout)
-    if found is None or not (found.trace.steps or found.answer_lines or found.answer):
+    if parsed is None or not (parsed.trace.steps or parsed.answer_lines or parsed.answer):
         return converted
-    # Several trajectories may end in one answer, so a response is named after all that was said.
-    texts = (said.items or None, said.trace, row.response)
-    response = parse_trace.build_response(found, converted.instance.id, *texts)
-    return replace(converted, response=response, notes=found.notes)
+    # Several trajectories may end in the same answer, so the id of a response is derived from all its texts.
+    texts = (output.items or None, output.trace, row.response)
+    response = parse_trace.build_response(parsed, converted.instance.id, *texts)
+    return replace(converted, response=response, notes=parsed.notes)
 
 
-def _said(record: JsonObject, columns: ColumnNames) -> tuple[JsonObject, SystemOutput]:
-    """The trace of a record and what an agent did for it, and the record as one question beside it."""
+def _extract_output(record: JsonObject, columns: ColumnNames) -> tuple[JsonObject, SystemOutput]:
+    """Return the record with a single question and response, and the system's output before the response."""
     question = next((name for name in columns.question if record.get(name) is not None), columns.question[0])
     calls = next((name for name in columns.calls if record.get(name)), None)
     items: list[JsonObject] | None = None
     if agent_traces.is_conversation(record.get(question)):
-        given = conversion.first_present(record, columns.response)
-        conversation = agent_traces.read_conversation(record[question], question, given)
+        response = conversion.first_present(record, columns.response)
+        conversation = agent_traces.read_conversation(record[question], question, response)
         items = conversation.items
         record = {**record, question: conversation.question, columns.response[0]: conversation.last}
     elif calls is not None:
         items = agent_traces.read_tool_calls(record[calls], calls)
+    # An agent gathers its evidence itself, so its record may lack a column of passages.
     if items is not None and conversion.first_present(record, columns.passages) is None:
         record = {**record, columns.passages[0]: []}
     _refuse_several(record, columns)
@@ -150,7 +152,7 @@ def _said(record: JsonObject, columns: ColumnNames) -> tuple[JsonObject, SystemO
 
 
 def _refuse_several(record: JsonObject, columns: ColumnNames) -> None:
-    """RAGAS may hold several responses in one record, which would have one name."""
+    """Raise where a RAGAS record holds several responses: they would share one id."""
     if record.get("multi_responses") and conversion.first_present(record, columns.response) is None:
         raise RecordError(
             f"multi_responses: holds several responses. Write a record for each, with its text under "
@@ -159,73 +161,76 @@ def _refuse_several(record: JsonObject, columns: ColumnNames) -> None:
 
 
 def _trace_column(record: JsonObject) -> str:
-    """The column that holds the trace. A number is none: steps may well be a count."""
-    there = [name for name in TRACE_COLUMNS if isinstance(record.get(name), str | list | dict) and record[name]]
-    if len(there) > 1 and any(record[name] != record[there[0]] for name in there):
-        raise RecordError(f"{' and '.join(there)}: each could be the trace. Keep one of them, or rename the others")
-    return there[0] if there else TRACE_COLUMNS[0]
+    """Return the name of the column with the trace; raise where several differ."""
+    # Numbers do not qualify: a column "steps" may hold a count.
+    names = [name for name in TRACE_COLUMNS if isinstance(record.get(name), str | list | dict) and record[name]]
+    if len(names) > 1 and any(record[name] != record[names[0]] for name in names):
+        raise RecordError(f"{' and '.join(names)}: each could be the trace. Keep one of them, or rename the others")
+    return names[0] if names else TRACE_COLUMNS[0]
 
 
-def _reading(said: SystemOutput) -> parse_trace.ParsedResponse | None:
-    """The response taken apart; None when there is none. An error calls the trace what the file calls it."""
-    answer = said.response if said.response is not None and said.response.strip() else None
-    traced = isinstance(said.trace, str | list) and bool(said.trace)
-    if isinstance(said.trace, dict):
-        raise RecordError(f"{said.name}: should be a text, or a list of texts or of objects with a text")
-    if said.items and traced and any(item.get("thought") or item.get("content") for item in said.items):
-        raise RecordError(f"{said.name}: there is a trace here, and another in what the agent said. Keep one of them.")
+def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
+    """Return the parts of a response; None where there is no response. Errors name the trace's column."""
+    answer = output.response if output.response is not None and output.response.strip() else None
+    has_trace = isinstance(output.trace, str | list) and bool(output.trace)
+    if isinstance(output.trace, dict):
+        raise RecordError(f"{output.name}: should be a text, or a list of texts or of objects with a text")
+    if output.items and has_trace and any(item.get("thought") or item.get("content") for item in output.items):
+        raise RecordError(f"{output.name}: holds a trace, and the agent's messages hold another. Keep one of them.")
     try:
-        if traced:
-            found = parse_trace.parse(said.trace, answer)
-            told = parse_trace.parse_trajectory(said.items or [], None).observations
-            return replace(found, observations=(*told, *found.observations))
-        if said.items is not None:
-            return parse_trace.parse_trajectory(said.items, answer)
+        if has_trace:
+            parsed = parse_trace.parse(output.trace, answer)
+            # The items have no thoughts here, so they add their observations alone.
+            observations = parse_trace.parse_trajectory(output.items or [], None).observations
+            return replace(parsed, observations=(*observations, *parsed.observations))
+        if output.items is not None:
+            return parse_trace.parse_trajectory(output.items, answer)
     except RecordError as error:
-        raise RecordError(re.sub(r"^trace\b", said.name, error.problem)) from error
+        raise RecordError(re.sub(r"^trace\b", output.name, error.problem)) from error
     return None if answer is None else parse_trace.parse_text(answer)
 
 
-def _row(record: JsonObject, columns: ColumnNames) -> ToolRow:
-    """The record's columns under our names; an error calls them what the file calls them."""
-    theirs = {
-        ours: next((name for name in names if record.get(name) is not None), names[0])
-        for ours, names in (
+def _parse_row(record: JsonObject, columns: ColumnNames) -> ToolRow:
+    """Return the record's columns as a row; errors name the columns as the file does."""
+    columns_by_field = {
+        field_name: next((name for name in names if record.get(name) is not None), names[0])
+        for field_name, names in (
             ("question", columns.question),
             ("passages", columns.passages),
             ("reference", columns.reference),
             ("response", columns.response),
         )
     }
-    ours = {name: record[theirs[name]] for name in theirs if theirs[name] in record}
-    _refuse_tables(ours, theirs)
-    if isinstance(ours.get("passages"), list):
-        ours["passages"] = [_chunk(passage) for passage in ours["passages"]]
+    values = {name: record[column] for name, column in columns_by_field.items() if column in record}
+    _refuse_tables(values, columns_by_field)
+    if isinstance(values.get("passages"), list):
+        values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
     try:
-        return parse_record(ToolRow, ours)
+        # The row is validated under the field names, so that one dataclass serves all three tools.
+        return parse_record(ToolRow, values)
     except RecordError as error:
-        problem = _FIELD.sub(lambda field: theirs[field[0]], error.problem)
+        problem = _FIELD.sub(lambda match: columns_by_field[match[0]], error.problem)
         raise RecordError(problem) from error
 
 
-def _refuse_tables(ours: JsonObject, theirs: dict[str, str]) -> None:
-    """What pandas makes of a table when nobody stops it: a record of whole columns, or lists written as texts."""
-    question = ours.get("question")
-    if isinstance(question, dict) or (isinstance(question, list) and all(isinstance(one, str) for one in question)):
+def _refuse_tables(values: JsonObject, columns_by_field: dict[str, str]) -> None:
+    """Raise on two results of a careless export from pandas: a record of whole columns, and lists written as texts."""
+    question = values.get("question")
+    if isinstance(question, dict) or (isinstance(question, list) and all(isinstance(text, str) for text in question)):
         raise RecordError(
-            f"{theirs['question']}: holds a whole column, so the file is written column by column. Write it by rows; "
-            "with pandas: df.to_json('file.jsonl', orient='records', lines=True)"
+            f"{columns_by_field['question']}: holds a whole column, so the file is written column by column. "
+            "Write it by rows; with pandas: df.to_json('file.jsonl', orient='records', lines=True)"
         )
-    passages = ours.get("passages")
+    passages = values.get("passages")
     if isinstance(passages, str) and passages.lstrip().startswith("["):
         raise RecordError(
-            f"{theirs['passages']}: is one text that looks like a list, as CSV files have it. Write a JSON array; "
-            "in Python: ast.literal_eval(text)"
+            f"{columns_by_field['passages']}: is one text that looks like a list, as CSV files have it. "
+            "Write a JSON array; in Python: ast.literal_eval(text)"
         )
 
 
-def _chunk(passage: Any) -> Any:
-    """A bare text as a chunk; RAGChecker's document ids may be numbers."""
+def _normalise_chunk(passage: Any) -> Any:
+    """Return a bare text as a chunk, and RAGChecker's numeric document ids as texts."""
     if isinstance(passage, str):
         return {"text": passage}
     if isinstance(passage, dict) and type(passage.get("doc_id")) is int:
@@ -233,10 +238,11 @@ def _chunk(passage: Any) -> Any:
     return passage
 
 
-def _passages(chunks: list[RetrievedChunk], repairs: list[str]) -> list[Passage]:
-    """Passages by the id of their document where that is unique, else by their place."""
+def _build_passages(chunks: list[RetrievedChunk], repairs: list[str]) -> list[Passage]:
+    """Return passages with the id of their document where all are unique, else with their index."""
     ids = [chunk.doc_id for chunk in chunks if chunk.doc_id]
-    named = len(ids) == len(chunks) and len(set(ids)) == len(ids)
+    is_unique = len(ids) == len(chunks) and len(set(ids)) == len(ids)
+    # Several chunks of one document share its doc_id, which would merge them into one passage.
     if len(set(ids)) < len(ids):
         repairs.append(conversion.DOC_ID_REPEATED)
-    return [Passage(ids[place] if named else str(place), "", chunk.text) for place, chunk in enumerate(chunks)]
+    return [Passage(ids[index] if is_unique else str(index), "", chunk.text) for index, chunk in enumerate(chunks)]

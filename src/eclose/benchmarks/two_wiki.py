@@ -1,7 +1,7 @@
-"""2WikiMultiHopQA records, with or without Wikidata ids, official or as Hugging Face tables have them.
+"""Conversion of 2WikiMultiHopQA records, with or without Wikidata ids, official or from Hugging Face tables.
 
-Laid out like HotpotQA, except that sentences carry no blanks of their own: a passage is its sentences joined by
-one blank. Aliases of answers come from a file of their own.
+The layout is that of HotpotQA, but sentences have no leading blank: a passage is its sentences joined by one blank.
+Aliases of answers come from the benchmark's ``id_aliases.json``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BENCHMARK = "2WikiMultiHopQA"
 
 @dataclass(frozen=True, slots=True)
 class TwoWikiRecord:
-    """The fields we read."""
+    """The fields of a 2WikiMultiHopQA record that are used."""
 
     question: str
     context: list[HotpotParagraph] = field(metadata={"shape": "[title, [sentences]]"})
@@ -51,7 +51,7 @@ class AliasLine:
 
 
 def convert_record(record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | None = None) -> ConvertedRecord:
-    """One record as an instance; accepted answers are the answer and what the alias file lists for its id."""
+    """Return a 2WikiMultiHopQA record as an instance, with the aliases listed for the id of its answer."""
     repairs: list[str] = []
     raw = parse_record(TwoWikiRecord, hotpot.to_official_layout(_with_triples(record)), extra="ignore")
     answer = conversion.read_answer(raw.answer, repairs)
@@ -59,20 +59,20 @@ def convert_record(record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | 
     instance = Instance(
         id=conversion.read_id(conversion.first_present(record, ("_id", "id")), repairs),
         question=raw.question,
-        evidence=conversion.drop_blank_passages(hotpot.build_passages(raw.context, joint=" "), support, repairs),
+        evidence=conversion.drop_blank_passages(hotpot.build_passages(raw.context, separator=" "), support, repairs),
         reference_answer=answer,
         aliases=conversion.clean_aliases(answer, (aliases or {}).get(raw.answer_id or "", ())),
         benchmark=BENCHMARK,
         support_ids=support,
         kind=raw.type or None,
-        hops=len(raw.evidences) if raw.evidences else None,
+        hops=len(raw.evidences) if raw.evidences else None,  # one evidence triple per hop
     )
     return conversion.finish_conversion(instance, repairs, BENCHMARK)
 
 
 def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
-    """Aliases and demonyms by Wikidata id, from the benchmark's ``id_aliases.json`` (JSON Lines)."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return aliases and demonyms by Wikidata id, from the benchmark's ``id_aliases.json`` (JSON Lines)."""
+    aliases: dict[str, tuple[str, ...]] = {}
     for raw in read_objects(path):
         if raw.error is not None:
             raise raw.error
@@ -81,11 +81,12 @@ def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
         except RecordError as error:
             problem = f"{error.problem}. Is this the benchmark's id_aliases.json?"
             raise RecordError(problem, path=path, record=raw.where) from error
-        found[line.Q_id] = (*found.get(line.Q_id, ()), *line.aliases, *line.demonyms)
-    return found
+        # An id may have several lines.
+        aliases[line.Q_id] = (*aliases.get(line.Q_id, ()), *line.aliases, *line.demonyms)
+    return aliases
 
 
 def _with_triples(record: JsonObject) -> JsonObject:
-    """Evidence triples as rows, whatever their three columns are called."""
+    """Return the record with its evidence triples as rows, under any names of the three columns."""
     triples: Any = record.get("evidences")
     return conversion.zip_columns(record, "evidences", tuple(triples)) if isinstance(triples, dict) else record
