@@ -9,29 +9,29 @@ from pages import generate
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.world.faulty.broken_responses import Blow, Plan, sabotage
-from eclose.world.make.instances import Item, make_item
+from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
+from eclose.world.make.instances import WorldItem, make_item
 
 TARGET = Path(__file__).parent / "world-examples.md"
 SEED = 7
 SHOWN = [
     ("2wiki", 0, None),
-    ("2wiki", 1, Plan(None, FailureClass.ANSWER_DECOUPLING)),
-    ("2wiki", 4, Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL)),
+    ("2wiki", 1, FailurePlan(None, FailureClass.ANSWER_DECOUPLING)),
+    ("2wiki", 4, FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)),
     ("2wiki", 7, None),
     ("hotpot", 0, None),
-    ("hotpot", 1, Plan(None, FailureClass.PATH_DEVIATION)),
+    ("hotpot", 1, FailurePlan(None, FailureClass.PATH_DEVIATION)),
     ("hotpot", 3, None),
-    ("hotpot", 5, Plan(LocalFailure.FALSE_COVERAGE, None, Blow.FATAL)),
+    ("hotpot", 5, FailurePlan(LocalFailure.FALSE_COVERAGE, None, FailureImpact.FATAL)),
     ("musique", 0, None),
-    ("musique", 1, Plan(None, FailureClass.INCOMPLETE_REASONING)),
-    ("musique", 2, Plan(LocalFailure.INVALID_INFERENCE)),
+    ("musique", 1, FailurePlan(None, FailureClass.INCOMPLETE_REASONING)),
+    ("musique", 2, FailurePlan(LocalFailure.INVALID_INFERENCE)),
     ("musique", 6, None),
 ]
 
 
-def example(number: int, item: Item, plan: Plan | None) -> str:
-    made = sabotage(item, plan or Plan(), "docs") or sabotage(item, Plan(), "docs")
+def example(number: int, item: WorldItem, plan: FailurePlan | None) -> str:
+    made = break_response(item, plan or FailurePlan(), "docs") or break_response(item, FailurePlan(), "docs")
     assert made is not None
     instance, response = item.instance, made.response
     lines = [

@@ -45,19 +45,19 @@ GOAL = 2.0
 
 SERVER = f"""
 import os, sys, time
-from eclose.world.server.faults import Behaviour
-from eclose.world.server.chat_requests import Registry, Reply
-from eclose.world.server.app import run
+from eclose.world.server.faults import ServerBehaviour
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
+from eclose.world.server.app import run_server
 
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def answer(request):
     os.write(log, b"%f\\n" % time.monotonic())
-    return Reply(request.messages[-1]["content"])
+    return ScriptedReply(request.messages[-1]["content"])
 
-registry = Registry()
+registry = HandlerRegistry()
 registry.register(None, answer)
-run(registry, Behaviour(latency={LATENCY}))
+run_server(registry, ServerBehaviour(latency={LATENCY}))
 """
 
 
@@ -97,7 +97,7 @@ async def work_on(work: Work, shard: RecordShard) -> tuple[float, float]:
             return Answer((await connection.model.complete(Request(({"role": "user", "content": item.text},)))).text)
 
         jobs = [Job("ask", ask, Answer)]
-        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=settings.workers, mine=shard.mine)
+        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=settings.workers, mine=shard.contains)
         if work.alone:
             await runner.run(scan_records(work.items, Item))
         else:

@@ -18,17 +18,17 @@ GOAL = 500
 """Requests a second."""
 
 SERVER = """
-from eclose.world.server.chat_requests import Registry, Reply
-from eclose.world.server.app import run
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
+from eclose.world.server.app import run_server
 
 
 def answer(request):
-    return Reply({"aligned": True, "reason": request.messages[-1]["content"].rsplit("\\n", 1)[-1]})
+    return ScriptedReply({"aligned": True, "reason": request.messages[-1]["content"].rsplit("\\n", 1)[-1]})
 
 
-registry = Registry()
+registry = HandlerRegistry()
 registry.register("verdict", answer)
-run(registry)
+run_server(registry)
 """
 
 SCHEMA = {

@@ -14,9 +14,9 @@ from eclose.judging.judge_response import judge_response
 from eclose.models.interface import ReplySchema, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol import disclosure
-from eclose.protocol.judging import asked
+from eclose.protocol.judging import build_judge_prompt
 from eclose.world.oracle import judge as oracle
-from eclose.world.oracle.view_relations import answers
+from eclose.world.oracle.view_relations import find_answers
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,9 @@ def test_the_candidate_looks_better_and_is_less_reliable(every):
 
 
 def test_retrieval_fails_now_and_then_and_the_passages_keep_their_places(rows):
-    lacking = [row[0].instance for row in rows if len(answers(row[0].instance.question, row[0].instance.evidence)) != 1]
+    lacking = [
+        row[0].instance for row in rows if len(find_answers(row[0].instance.question, row[0].instance.evidence)) != 1
+    ]
     assert 0.3 * LOST < len(lacking) / len(rows) < 2 * LOST
     for instance in lacking:
         assert len(instance.passage_ids) == len(instance.evidence)
@@ -103,8 +105,8 @@ def test_a_judge_that_errs_does_so_as_often_as_is_said(every):
 
 
 def test_what_the_judge_cannot_read_is_no_judgement(every):
-    odd = disclosure.alignment(every[0].instance, every[0].response)
-    question = asked(odd)
+    odd = disclosure.disclose_for_alignment(every[0].instance, every[0].response)
+    question = build_judge_prompt(odd)
     schema = ReplySchema(question.name, question.schema)
     material = question.messages[-1]["content"].replace(every[0].instance.question, "Why, oh why?")
     request = Request((question.messages[0], {"role": "user", "content": material}), schema=schema)

@@ -28,7 +28,7 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import Job, Runner
 from eclose.world.server.app import ServerThread, serve
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ async def go(base_url, path, records, workers=32, **settings):
             try:
                 await runner.run(records)
             finally:
-                told = {reason: count for (_, reason), count in (await ledger.tally("ask")).items()}
+                told = {reason: count for (_, reason), count in (await ledger.count_outcomes("ask")).items()}
             return runner.progress.done, told, connection
 
 
 def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path):
-    storm = Behaviour(faults={Fault.RATE_LIMIT: 0.4}, retry_after=0.1, max_faults_per_key=5)
+    storm = ServerBehaviour(faults={Fault.RATE_LIMIT: 0.4}, retry_after=0.1, max_faults_per_key=5)
 
     async def main():
         async with serve(registry(), storm) as server:
@@ -78,7 +78,7 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     port = []
 
     async def first():
-        async with serve(registry(), Behaviour(latency=0.02)) as server:
+        async with serve(registry(), ServerBehaviour(latency=0.02)) as server:
             port.append(int(server.base_url.split(":")[2].split("/")[0]))
             url, asked = server.base_url, questions(800)
             running = asyncio.ensure_future(go(url, tmp_path / "l.db", asked, deadline=2.0, breaker_seconds=3.0))
@@ -107,9 +107,9 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
 @pytest.mark.parametrize("fault", [Fault.GZIP_PAGE, Fault.ENCODED, Fault.OVERSIZED])
 def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
     """One request in ten meets it for ever: quarantined as transient, not in the ledger, and sent again by a retry."""
-    trouble = Behaviour(faults={fault: 0.02}, max_faults_per_key=5, oversized_bytes=200_000_000, seed=4)
+    trouble = ServerBehaviour(faults={fault: 0.02}, max_faults_per_key=5, oversized_bytes=200_000_000, seed=4)
 
-    class Failing(Behaviour):
+    class Failing(ServerBehaviour):
         """The same requests fail at every attempt."""
 
         def fault(self, key, _attempt):
@@ -120,7 +120,7 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
             done, told, connection = await go(server.base_url, tmp_path / "l.db", questions(100))
             before = server.bill(keys=False)["totals"]
         async with Ledger.open(tmp_path / "l.db", run="a") as ledger:
-            usage, reopened = await ledger.usage(), await ledger.reopen("ask")
+            usage, reopened = await ledger.compute_usage(), await ledger.reopen_quarantined("ask")
         async with serve(registry(), port=int(server.base_url.split(":")[2].split("/")[0])) as server:
             again, _, _ = await go(server.base_url, tmp_path / "l.db", questions(100))
             sent = server.bill(keys=False)["totals"]["received"]
@@ -140,7 +140,7 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
 @pytest.mark.slow
 def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
     async def main():
-        async with serve(registry(), Behaviour(latency=0.05)) as server:
+        async with serve(registry(), ServerBehaviour(latency=0.05)) as server:
             wanted = {"concurrency": 64, "slow_start": False, "workers": 128}
             running = asyncio.ensure_future(go(server.base_url, tmp_path / "l.db", questions(3_000), **wanted))
             while server.bill(keys=False)["totals"]["paid"] < 200:
@@ -158,7 +158,7 @@ def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
 
 
 def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
-    slow = Behaviour(faults={Fault.SLOW: 0.04}, slow_seconds=60, max_faults_per_key=99)
+    slow = ServerBehaviour(faults={Fault.SLOW: 0.04}, slow_seconds=60, max_faults_per_key=99)
 
     async def main():
         async with serve(registry(), slow) as server:
@@ -173,7 +173,7 @@ def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
 
     async def orphans():
         async with Ledger.open(tmp_path / "l.db", run="a") as ledger:
-            return len(await ledger.orphans())
+            return len(await ledger.list_orphans())
 
     # Every one that dribbled was billed, as the ledger suspects.
     assert asyncio.run(orphans()) == met.total() == paid - 200 > 0
@@ -208,7 +208,7 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
                 ended = Counter(type(reply).__name__ for reply in replies)
                 assert set(ended) <= {"Reply", "BudgetSpent"}
                 assert model.paid <= cap
-                assert (await ledger.spent())[0] == model.paid
+                assert (await ledger.compute_spending())[0] == model.paid
         return model.paid
 
     PRICE = Price.of(1, 2)  # noqa: N806
@@ -259,7 +259,11 @@ def test_absurd_usage_with_a_price_keeps_the_reply_at_its_worst_cost(tmp_path, u
             async with open_connection("m", ledger, settings, environ={"ECLOSE_BASE_URL": url}) as connection:
                 asked = [Request(({"role": "user", "content": f"q{n}"},), Decoding(max_tokens=64)) for n in range(50)]
                 replies = await asyncio.gather(*map(connection.model.complete, asked))
-                return replies, await ledger.usage(), sum(Price.of(1, 2).cost(bound_usage(one)) for one in asked)
+                return (
+                    replies,
+                    await ledger.compute_usage(),
+                    sum(Price.of(1, 2).cost(bound_usage(one)) for one in asked),
+                )
 
     replies, kept, worst = asyncio.run(main())
     assert {reply.text for reply in replies} == {"fine"}
@@ -289,7 +293,7 @@ def test_kills_do_not_use_up_the_budget(tmp_path):
     """What a killed run had under way is asked again, and then counts at what it cost, not at the worst."""
     prices, ledger = tmp_path / "prices.json", tmp_path / "l.db"
     prices.write_text('{"world": {"input": 1, "output": 1}}')
-    with ServerThread(registry(), Behaviour(latency=0.2)) as server:
+    with ServerThread(registry(), ServerBehaviour(latency=0.2)) as server:
         arguments = [sys.executable, "-c", CHILD, server.base_url, str(ledger), str(prices)]
 
         def child(budget, *, kill_at=None):
@@ -308,7 +312,7 @@ def test_kills_do_not_use_up_the_budget(tmp_path):
 
     async def look():
         async with Ledger.open(ledger, run="a") as books:
-            return await books.account(), len(await books.orphans())
+            return await books.compute_account(), len(await books.list_orphans())
 
     account, orphans = asyncio.run(look())
     billed = totals["prompt_tokens"] + totals["completion_tokens"]

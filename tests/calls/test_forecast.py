@@ -23,10 +23,10 @@ from eclose.judging.judge_response import requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, Usage
 from eclose.models.token_counts import bound_usage
-from eclose.protocol.judging import JOINT_PARTS, Question, reply_shape
+from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, reply_schema
 from eclose.protocol.prompts import Message
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.chat_requests import ChatRequest
 
 
@@ -47,7 +47,7 @@ def billed(request):
         "response_format": {"type": "json_schema", "json_schema": shape},
     }
     chat = ChatRequest.of(body)
-    reply = world_registry().handler(chat.schema_name)(chat)
+    reply = build_world_registry().handler(chat.schema_name)(chat)
     jsonschema_rs.validate(dict(request.schema.schema), reply.content)
     return Usage(chat.prompt_tokens, len(reply.text.split()))
 
@@ -80,7 +80,7 @@ def test_what_is_written_is_expected_within_a_tenth_or_so_over_many(joint):
     assert 0.85 < expected / actual < 1.15
 
 
-@pytest.mark.parametrize("question", [question for question in JOINT_PARTS if question is not Question.SOUNDNESS])
+@pytest.mark.parametrize("question", [question for question in JOINT_PARTS if question is not JudgeQuestion.SOUNDNESS])
 def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
     every = [request for request in asked() if request.schema.name == question]
     short = replace(WORLD, texts={})
@@ -94,14 +94,14 @@ def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
 
 
 def test_every_step_more_is_an_entry_more():
-    (soundness,) = (one for one in asked(count=1) if one.schema.name == Question.SOUNDNESS)
+    (soundness,) = (one for one in asked(count=1) if one.schema.name == JudgeQuestion.SOUNDNESS)
     bare = replace(WORLD, supported=0.0)
     material = json.loads(soundness.messages[-1]["content"])
 
     def expected(steps, habits=bare):
-        schema = reply_shape(Question.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
+        schema = reply_schema(JudgeQuestion.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
         return expected_usage(
-            replace(soundness, schema=ReplySchema(Question.SOUNDNESS, schema)), habits
+            replace(soundness, schema=ReplySchema(JudgeQuestion.SOUNDNESS, schema)), habits
         ).completion_tokens
 
     # {"steps": { … }} with a name and three fields of two words an entry; an empty object is one word.

@@ -23,7 +23,7 @@ from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.world.server.app import serve
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -519,7 +519,7 @@ def test_the_world_with_all_faults_at_once():
     }
 
     async def main() -> None:
-        behaviour = Behaviour(faults=faults, seed=2, retry_after=0.05, max_faults_per_key=4, max_concurrency=12)
+        behaviour = ServerBehaviour(faults=faults, seed=2, retry_after=0.05, max_faults_per_key=4, max_concurrency=12)
         async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
             asked = RetryingModel(
                 model, RetryPolicy(first_wait=0.02, attempts=6), Limiter(RateLimits(start=8, cooldown=0.3))
@@ -548,7 +548,7 @@ def test_the_world_with_all_faults_at_once():
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DROP])
 def test_an_outage_over_http_stops_the_run_and_the_rest_is_done_later(fault):
     async def main() -> None:
-        behaviour = Behaviour(faults={fault: 1.0}, max_faults_per_key=10_000)
+        behaviour = ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=10_000)
         async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
             asked = RetryingModel(model, RetryPolicy(first_wait=0.01, breaker_seconds=0), Limiter(RateLimits(start=8)))
             outcomes = await all_of(asked, 100)

@@ -25,7 +25,7 @@ from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import Job, RunStoppedError
 from eclose.store.runs.step import RunStep
 from eclose.world.server.app import ServerThread
-from eclose.world.server.faults import Behaviour
+from eclose.world.server.faults import ServerBehaviour
 
 RECORDS = [Instance(f"q{number}", f"Question {number}?", ()) for number in range(8)]
 
@@ -89,7 +89,7 @@ def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
 
 def test_all_share_one_budget(tmp_path):
     prices = tmp_path / "prices.json"
-    with ServerThread(registry(), Behaviour(latency=0.1)) as server:
+    with ServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
         names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
         prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
         # A call sets aside fifty tokens of a millionth each: with room for one, and none for two at a time.
@@ -183,7 +183,7 @@ class Stopping(Counter):
 def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):
     with ServerThread(registry()) as one, ServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
-        with pytest.raises(SettingError, match="two different servers answer to this name"):
+        with pytest.raises(SettingError, match="two different servers have this name"):
             asyncio.run(run_models(inquiry(tmp_path, []), named, CallSettings(unpriced=True)))
         assert one.bill(keys=False)["totals"]["paid"] == 0
 
@@ -197,7 +197,7 @@ async def three_at_once(folder, url, base_url, calls):
 
 
 def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_path):
-    with ServerThread(registry(), Behaviour(latency=0.1)) as server:
+    with ServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
         calls = CallSettings(unpriced=True, concurrency=2)
         ended = asyncio.run(three_at_once(tmp_path, fresh_database(), server.base_url, calls))
         bill = server.bill()
@@ -208,7 +208,7 @@ def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_pa
 
 def test_processes_on_one_ledger_keep_one_budget(tmp_path):
     prices, url = tmp_path / "prices.json", fresh_database()
-    with ServerThread(registry(), Behaviour(latency=0.05)) as server:
+    with ServerThread(registry(), ServerBehaviour(latency=0.05)) as server:
         names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
         prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
         calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
@@ -219,7 +219,7 @@ def test_processes_on_one_ledger_keep_one_budget(tmp_path):
 
     async def look():
         async with Ledger.open(url, run=inquiry(tmp_path, []).stage.work) as ledger:
-            return await ledger.account()
+            return await ledger.compute_account()
 
     assert asyncio.run(look()) == (billed, 0, 0)
 

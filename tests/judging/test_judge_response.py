@@ -18,13 +18,13 @@ from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.protocol.judging import JOINT_PARTS, Question
+from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion
 from eclose.store.ledger.ledger import Ledger
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import serve
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 INSTANCE = Instance("i", "Where was the director born?", (Passage("0", "Ana", "Ana Ruiz was born in Arica."),), "Arica")
 RESPONSE = Response("r", "i", Trace.of("Ana Ruiz was born in Arica."), "Arica")
@@ -37,15 +37,15 @@ def kinds(judgment):
 
 def planted(count):
     for item in islice(make_items("2wiki", 3), count):
-        for plan in (Plan(), *PLANS):
-            if (made := sabotage(item, plan, "x")) is not None:
+        for plan in (FailurePlan(), *FAILURE_PLANS):
+            if (made := break_response(item, plan, "x")) is not None:
                 yield item.instance, made
 
 
 async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
     calls = CallSettings(unpriced=True, concurrency=32)
     async with (
-        serve(world_registry(judge_noise=noise), behaviour) as server,
+        serve(build_world_registry(judge_noise=noise), behaviour) as server,
         Ledger.open(path, run="a") as ledger,
         open_connection(server.base_url, ledger, calls) as connection,
     ):
@@ -81,19 +81,19 @@ class Script:
 
     def __init__(self, **answers):
         self.answers = {
-            Question.SUFFICIENCY: [{"reason": "", "missing": "birthplace", "sufficient": False, "answer": None}],
-            Question.SOUNDNESS: [{"steps": {"1": STEP}}],
-            Question.ALIGNMENT: [{"reason": "It does.", "pursued": "where Ana was born", "aligned": True}],
-            Question.CLOSURE: [{"reason": "", "established": "Arica", "closed": True}],
-            Question.COMPLETENESS: [{"reason": "", "missing": None, "complete": False}],
-            Question.CORRECTNESS: [{"reason": "", "correct": True}],
-            **{Question[name]: list(said) for name, said in answers.items()},
+            JudgeQuestion.SUFFICIENCY: [{"reason": "", "missing": "birthplace", "sufficient": False, "answer": None}],
+            JudgeQuestion.SOUNDNESS: [{"steps": {"1": STEP}}],
+            JudgeQuestion.ALIGNMENT: [{"reason": "It does.", "pursued": "where Ana was born", "aligned": True}],
+            JudgeQuestion.CLOSURE: [{"reason": "", "established": "Arica", "closed": True}],
+            JudgeQuestion.COMPLETENESS: [{"reason": "", "missing": None, "complete": False}],
+            JudgeQuestion.CORRECTNESS: [{"reason": "", "correct": True}],
+            **{JudgeQuestion[name]: list(said) for name, said in answers.items()},
         }
         self.asked = []
 
     async def complete(self, request):
         self.asked.append(request)
-        answer = self.answers[Question(request.schema.name)][request.attempt]
+        answer = self.answers[JudgeQuestion(request.schema.name)][request.attempt]
         if isinstance(answer, Exception):
             raise answer
         return Reply(json.dumps(answer), FinishReason.STOP, Usage(1, 1))
@@ -124,7 +124,7 @@ def test_a_criterion_without_an_answer_has_no_label_and_a_reason_and_the_others_
     assert (judgment.steps, judgment.locally_sound, judgment.closed) == ((), None, None)
     assert kinds(judgment) == {Criterion.LOCAL_SOUNDNESS: "wrong step ids", Criterion.CLOSURE: "refusal"}
     assert judgment.aligned is True
-    assert [request.attempt for request in script.asked if request.schema.name == Question.SOUNDNESS] == [0, 1]
+    assert [request.attempt for request in script.asked if request.schema.name == JudgeQuestion.SOUNDNESS] == [0, 1]
 
 
 def test_a_judge_may_try_again_as_often_as_it_is_allowed_to():
@@ -158,15 +158,15 @@ def test_what_cannot_be_judged_is_not_asked(instance, response, settings, unjudg
     script = Script()
     judgment = judged(script, instance, response, **settings)
     assert judgment.unjudged == unjudged
-    names = {"L": Question.SOUNDNESS, "A": Question.ALIGNMENT, "C": Question.CLOSURE, "K": Question.COMPLETENESS}
-    names["Acc"] = Question.CORRECTNESS
+    names = {"L": JudgeQuestion.SOUNDNESS, "A": JudgeQuestion.ALIGNMENT, "C": JudgeQuestion.CLOSURE, "K": JudgeQuestion.COMPLETENESS}
+    names["Acc"] = JudgeQuestion.CORRECTNESS
     assert {request.schema.name for request in script.asked} == {
-        Question.SUFFICIENCY, *(question for name, question in names.items() if name not in unjudged)
+        JudgeQuestion.SUFFICIENCY, *(question for name, question in names.items() if name not in unjudged)
     }  # fmt: skip
 
 
 def test_a_judge_of_malformed_replies_leaves_labels_open_and_makes_none_up(tmp_path):
-    spoiled = Behaviour(faults={Fault.WRONG_SHAPE: 0.3, Fault.REFUSAL: 0.2}, max_faults_per_key=99)
+    spoiled = ServerBehaviour(faults={Fault.WRONG_SHAPE: 0.3, Fault.REFUSAL: 0.2}, max_faults_per_key=99)
     cases = list(islice(planted(2), 20))
     judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases, spoiled, JudgeSettings(attempts=1)))
     exact, _ = asyncio.run(judge_all(tmp_path / "m.db", cases))
@@ -186,7 +186,7 @@ def test_settings_that_cannot_work_are_refused():
 
 def test_a_run_is_known_by_all_that_decides_what_is_asked():
     assert JudgeSettings().identity["guidelines"].keys() == set(JOINT_PARTS)
-    assert JudgeSettings(joint=True).identity["guidelines"].keys() == {*JOINT_PARTS, Question.JOINT}
+    assert JudgeSettings(joint=True).identity["guidelines"].keys() == {*JOINT_PARTS, JudgeQuestion.JOINT}
     told = [JudgeSettings(**one).identity for one in ({}, {"effort": "low"}, {"repeat": 3}, {"joint": True})]
     assert all(one != other for place, one in enumerate(told) for other in told[:place])
 

@@ -24,11 +24,11 @@ from eclose.judging.run import Pairs, judge_responses, kin
 from eclose.store.records import jsonl
 from eclose.store.records.counts import Counts
 from eclose.store.runs.manifest import read_manifest
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.app import ServerThread
-from eclose.world.server.chat_requests import Registry
+from eclose.world.server.chat_requests import HandlerRegistry
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def planted():
     return [
         (item.instance, made)
         for item in islice(make_items("short-easy", 3), 4)
-        for plan in (Plan(), *PLANS[:6])
-        if (made := sabotage(item, plan, "x")) is not None
+        for plan in (FailurePlan(), *FAILURE_PLANS[:6])
+        if (made := break_response(item, plan, "x")) is not None
     ]
 
 
@@ -46,8 +46,8 @@ def run(tmp_path, planted):
     folder = tmp_path / "run"
     folder.mkdir()
     questions = {instance.id: instance for instance, _ in planted}
-    jsonl.write(folder / "instances.jsonl", questions.values())
-    jsonl.write(folder / "responses.jsonl", (made.response for _, made in planted))
+    jsonl.write_records(folder / "instances.jsonl", questions.values())
+    jsonl.write_records(folder / "responses.jsonl", (made.response for _, made in planted))
     return folder
 
 
@@ -58,11 +58,11 @@ def command(*arguments, code=0):
 
 
 def judgments(folder):
-    return list(jsonl.read(folder / "judgments.jsonl", Judgment))
+    return list(jsonl.read_records(folder / "judgments.jsonl", Judgment))
 
 
 def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, planted):
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         first = command(run, "--judge", server.base_url, "--no-price")
         bill = server.bill(keys=False)["totals"]["paid"]
         again = command(run, "--judge", server.base_url, "--no-price")
@@ -78,8 +78,8 @@ def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, 
 
 def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
     stray = Response("stray", "nowhere", planted[0][1].response.trace, "x")
-    jsonl.write(run / "responses.jsonl", [*(made.response for _, made in planted), stray])
-    with ServerThread(world_registry()) as server:
+    jsonl.write_records(run / "responses.jsonl", [*(made.response for _, made in planted), stray])
+    with ServerThread(build_world_registry()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", code=3)
     assert "no such question 1" in result.output
     line = json.loads((run / "judgments.jsonl.quarantined.jsonl").read_text())
@@ -88,7 +88,7 @@ def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
 
 
 def test_reference_free_judges_are_shown_no_reference(run, planted):
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         command(run, "--judge", server.base_url, "--no-price", "--reference-free")
     for judgment in judgments(run):
         assert set(judgment.unjudged) == {Criterion.COMPLETENESS, Criterion.CORRECTNESS}
@@ -96,7 +96,7 @@ def test_reference_free_judges_are_shown_no_reference(run, planted):
 
 
 def test_a_dry_run_counts_the_calls_and_sends_nothing(run, planted):
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", "--dry-run")
         assert server.bill(keys=False)["totals"]["paid"] == 0
         command(run, "--judge", server.base_url, "--no-price")
@@ -136,8 +136,8 @@ def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
 
 def test_generated_responses_are_judged_in_their_folder(tmp_path):
     questions = [item.instance for item in islice(make_items("short-easy", 5), 3)]
-    jsonl.write(tmp_path / "q.jsonl", questions)
-    with ServerThread(world_registry()) as server:
+    jsonl.write_records(tmp_path / "q.jsonl", questions)
+    with ServerThread(build_world_registry()) as server:
         result = CliRunner().invoke(
             app,
             [
@@ -153,21 +153,25 @@ def test_generated_responses_are_judged_in_their_folder(tmp_path):
         assert result.exit_code == 0, result.output
         command(tmp_path / "r", "--judge", server.base_url, "--no-price")
     assert all(judgment.verdict.reliable for judgment in judgments(tmp_path / "r"))
-    assert list(jsonl.read(tmp_path / "r" / "instances.jsonl", Instance)) == sorted(questions, key=lambda one: one.id)
+    assert list(jsonl.read_records(tmp_path / "r" / "instances.jsonl", Instance)) == sorted(
+        questions, key=lambda one: one.id
+    )
 
 
 def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
     sources = [Source("openai/gpt-4o"), Source("qwen/qwen3-8b"), None]
     answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
-    jsonl.write(tmp_path / "r.jsonl", answers)
+    jsonl.write_records(tmp_path / "r.jsonl", answers)
     given = Sources(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
     assert kin(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
     assert kin(given, "anthropic/claude-x") == []
 
 
 def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
-    jsonl.write(run / "responses.jsonl", (replace(made.response, source=Source("world-1")) for _, made in planted))
-    with ServerThread(world_registry()) as server:
+    jsonl.write_records(
+        run / "responses.jsonl", (replace(made.response, source=Source("world-1")) for _, made in planted)
+    )
+    with ServerThread(build_world_registry()) as server:
         told = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
     assert "is of the family of world-1, which it judges" in told.output
 
@@ -179,10 +183,12 @@ CAPITALS = [
 
 
 def test_two_questions_with_one_id_are_refused_before_anything_is_asked(run, planted):
-    jsonl.write(run / "instances.jsonl", [*{instance.id: instance for instance, _ in planted}.values(), *CAPITALS])
-    jsonl.write(run / "responses.jsonl", [Response("r", "1", planted[0][1].response.trace, "Lima")])
-    with ServerThread(world_registry()) as server:
-        with pytest.raises(RecordError, match=r"the id '1' was used in line 5 for something else.*give every question"):
+    jsonl.write_records(
+        run / "instances.jsonl", [*{instance.id: instance for instance, _ in planted}.values(), *CAPITALS]
+    )
+    jsonl.write_records(run / "responses.jsonl", [Response("r", "1", planted[0][1].response.trace, "Lima")])
+    with ServerThread(build_world_registry()) as server:
+        with pytest.raises(RecordError, match=r"the id '1' was used in line 5 for other content.*give every question"):
             asyncio.run(
                 judge_responses(find_sources(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
             )
@@ -194,7 +200,7 @@ def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_t
     again = json.dumps(json.loads((run / "instances.jsonl").read_text().splitlines()[0]), indent=None)
     with (run / "instances.jsonl").open("a") as file:
         file.write(f"{again}\n{{\n")
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", code=3)
     told = (
         "questions of instances.jsonl: 6 received = 4 accepted + 1 rejected (duplicate 1) + 1 quarantined (not JSON 1)"
@@ -208,7 +214,7 @@ def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_t
 def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
     given = tmp_path / "ragas.jsonl"
     given.write_text(json.dumps(RAGAS) + "\n{\n" + json.dumps({**RAGAS, "response": ""}) + "\n")
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         result = command(given, "--judge", server.base_url, "--no-price", "--out", tmp_path / "run", code=3)
     lost = "3 received = 1 accepted + 1 rejected (no response 1) + 1 quarantined (not JSON 1)"
     assert f"responses in ragas.jsonl: {lost}" in result.output
@@ -220,9 +226,9 @@ def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
 
 def judged_while(run, change):
     """Judge a run while another program changes its files, at the tenth call."""
-    world, calls = world_registry(), 0
+    world, calls = build_world_registry(), 0
 
-    class Meanwhile(Registry):
+    class Meanwhile(HandlerRegistry):
         def handler(self, schema_name):
             nonlocal calls
             calls += 1
@@ -245,7 +251,7 @@ def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_
     assert not (run / "judgments.jsonl").exists()
     assert not (run / "judgments.jsonl.manifest.json").exists()
     (run / name).write_bytes(before)
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         command(run, "--judge", server.base_url, "--no-price")
     assert read_cases(run).stale == ()
     by_id = {judgment.response_id: judgment for judgment in judgments(run)}
@@ -254,7 +260,7 @@ def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_
 
 def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch):
     (run / "responses.jsonl").write_bytes((run / "responses.jsonl").read_bytes() + b"{\n")
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         monkeypatch.chdir(run)
         command(".", "--judge", server.base_url, "--no-price", code=3)
         bill = server.bill(keys=False)["totals"]["paid"]
@@ -271,7 +277,7 @@ def test_an_interrupted_run_says_how_far_it_came(run, planted):
     count = len(planted)
     with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclose judge"):
         read_cases(run)
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         command(run, "--judge", server.base_url, "--no-price")
     (run / "judgments.jsonl").unlink()
     with sqlite3.connect(run / "ledger.sqlite") as ledger:

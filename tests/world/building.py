@@ -20,7 +20,7 @@ from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.world.roles.constructor import register_constructor
 from eclose.world.roles.verifier import register_verifier
-from eclose.world.server.chat_requests import ChatRequest, Registry
+from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 
 class InProcess:
@@ -28,7 +28,7 @@ class InProcess:
 
     name = "world/model"
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: HandlerRegistry) -> None:
         self.registry = registry
         self.said: list[tuple[str, dict]] = []
 
@@ -50,7 +50,7 @@ class InProcess:
 
 
 def world_model(*, defect=None, constructor_noise=0.0, verifier_noise=0.0, seed=0):
-    registry = Registry()
+    registry = HandlerRegistry()
     register_constructor(registry, noise=constructor_noise, seed=seed, defect=defect)
     register_verifier(registry, noise=verifier_noise, seed=seed)
     return InProcess(registry)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import openai
 
 from eclose.world.server.app import ModelServer, serve
-from eclose.world.server.chat_requests import Registry, Reply
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,25 +23,27 @@ VERDICT_TOOL = {
 }
 
 
-def echo(request: ChatRequest) -> Reply:
-    return Reply(request.messages[-1]["content"])
+def echo(request: ChatRequest) -> ScriptedReply:
+    return ScriptedReply(request.messages[-1]["content"])
 
 
-def verdict(request: ChatRequest) -> Reply:
-    return Reply({"aligned": True, "steps": [{"id": 1, "sound": True}], "seen": request.messages[-1]["content"]})
+def verdict(request: ChatRequest) -> ScriptedReply:
+    return ScriptedReply(
+        {"aligned": True, "steps": [{"id": 1, "sound": True}], "seen": request.messages[-1]["content"]}
+    )
 
 
-def leaning(request: ChatRequest) -> Reply:
+def leaning(request: ChatRequest) -> ScriptedReply:
     """Plain text that begins with a token it was not sure of."""
-    return Reply("Yes, it is.", first_token={"Yes": 0.7, "No": 0.2, "Maybe": 0.1})
+    return ScriptedReply("Yes, it is.", first_token={"Yes": 0.7, "No": 0.2, "Maybe": 0.1})
 
 
-def broken(request: ChatRequest) -> Reply:
-    return Reply({"set": {1, 2}})
+def broken(request: ChatRequest) -> ScriptedReply:
+    return ScriptedReply({"set": {1, 2}})
 
 
-def registry(text: Callable[[ChatRequest], Reply] = echo) -> Registry:
-    made = Registry()
+def registry(text: Callable[[ChatRequest], ScriptedReply] = echo) -> HandlerRegistry:
+    made = HandlerRegistry()
     made.register(None, text)
     made.register("verdict", verdict)
     made.register("broken", broken)
@@ -50,8 +52,8 @@ def registry(text: Callable[[ChatRequest], Reply] = echo) -> Registry:
 
 def run_with(
     body: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[None]],
-    behaviour: Behaviour | None = None,
-    text: Callable[[ChatRequest], Reply] = echo,
+    behaviour: ServerBehaviour | None = None,
+    text: Callable[[ChatRequest], ScriptedReply] = echo,
     timeout: float = 10.0,
 ) -> None:
     async def main() -> None:
@@ -68,8 +70,8 @@ async def ask(client: openai.AsyncOpenAI, text: str = "hello there", **extra: An
     return await client.chat.completions.create(model="world", messages=[{"role": "user", "content": text}], **extra)
 
 
-def always(fault: Fault, **settings: Any) -> Behaviour:
-    return Behaviour(faults={fault: 1.0}, **settings)
+def always(fault: Fault, **settings: Any) -> ServerBehaviour:
+    return ServerBehaviour(faults={fault: 1.0}, **settings)
 
 
 def only_line(server: ModelServer) -> dict[str, Any]:

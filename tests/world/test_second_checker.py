@@ -17,9 +17,9 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
-from eclose.world.faulty.broken_responses import PLANS, Sabotaged, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, break_response
 from eclose.world.make.families import make_families
-from eclose.world.make.instances import Item, make_item
+from eclose.world.make.instances import WorldItem, make_item
 from eclose.world.oracle.judge import judge
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ def labels_of(verdict: Verdict, steps: object) -> Check:
     return Check(verdict, tuple(StepCheck(step.substantive, step.sound, step.failure) for step in steps))
 
 
-def responses(item: Item, seed: str) -> Iterator[tuple[Response, Sabotaged | None]]:
+def responses(item: WorldItem, seed: str) -> Iterator[tuple[Response, BrokenResponse | None]]:
     """The reliable response, and every way in which the item can be made to fail."""
     yield item.response, None
-    for plan in PLANS:
-        if (made := sabotage(item, plan, seed)) is not None:
+    for plan in FAILURE_PLANS:
+        if (made := break_response(item, plan, seed)) is not None:
             yield made.response, made
 
 
-def all_responses(seed: int) -> Iterator[tuple[Instance, Response, Sabotaged | None]]:
+def all_responses(seed: int) -> Iterator[tuple[Instance, Response, BrokenResponse | None]]:
     for index in count():
         for profile in PROFILES:
             item = make_item(profile, seed, index)
@@ -99,7 +99,7 @@ def test_agrees_with_the_oracle_on_two_thousand_responses() -> None:
     assert unsound == {None, *LocalFailure}
 
 
-def shaken(item: Item, response: Response, rng: Random, others: list[Response]) -> Response:
+def shaken(item: WorldItem, response: Response, rng: Random, others: list[Response]) -> Response:
     """The response with its steps in another order, or some left out, or some of another response's put in."""
     texts = list(response.trace.texts)
     way = rng.randrange(4)
@@ -129,7 +129,7 @@ def test_agrees_on_traces_nobody_planned() -> None:
     assert not disagreements, "\n\n".join([f"{len(disagreements)} disagreements", *disagreements])
 
 
-def renamed(item: Item, response: Response, rng: Random, others: list[Response]) -> Response:
+def renamed(item: WorldItem, response: Response, rng: Random, others: list[Response]) -> Response:
     """The response shaken several times, with names in it exchanged for others from the passages."""
     for _ in range(rng.randint(1, 3)):
         response = shaken(item, response, rng, others)
@@ -448,12 +448,12 @@ def test_a_sentence_it_cannot_read_leaves_the_claim_open() -> None:
     assert found.verdict == Verdict(None, True, True, True, True)
 
 
-def names_of(item: Item) -> list[str]:
+def names_of(item: WorldItem) -> list[str]:
     """Whatever the passages are about."""
     return [re.sub(r" \([a-z ]+\)$", "", passage.title) for passage in item.instance.evidence]
 
 
-def changed_name(item: Item, rng: Random) -> Response:
+def changed_name(item: WorldItem, rng: Random) -> Response:
     """The reliable response with one name of one step replaced by another from the passages."""
     names = names_of(item)
     places = [(at, name) for at, text in enumerate(item.response.trace.texts) for name in names if name in text]

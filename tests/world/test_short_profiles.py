@@ -12,12 +12,12 @@ from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.core.verdict import Verdict
 from eclose.store.records.jsonl import encode
-from eclose.world.faulty.broken_responses import PLANS, sabotage
-from eclose.world.language.questions import Agree, Choose, Lookup, read_question
-from eclose.world.make.families import Funnel, make_families
-from eclose.world.make.instances import make_item, profile_named
-from eclose.world.make.shapes import PROFILES, SHORT
-from eclose.world.oracle.evidence import evidence_of
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
+from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, read_question
+from eclose.world.make.families import FamilyFunnel, make_families
+from eclose.world.make.instances import find_profile, make_item
+from eclose.world.make.shapes import PROFILES, SHORT_PROFILES
+from eclose.world.oracle.evidence import read_evidence
 from eclose.world.oracle.judge import judge
 
 COUNT = 100
@@ -27,15 +27,15 @@ PASSAGES = {"short-easy": 4, "short-hard": 7}
 
 @pytest.fixture(scope="module")
 def funnels():
-    return {profile: Funnel() for profile in SHORT}
+    return {profile: FamilyFunnel() for profile in SHORT_PROFILES}
 
 
 @pytest.fixture(scope="module")
 def families(funnels):
-    return {profile: list(islice(make_families(profile, SEED, funnels[profile]), COUNT)) for profile in SHORT}
+    return {profile: list(islice(make_families(profile, SEED, funnels[profile]), COUNT)) for profile in SHORT_PROFILES}
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_contexts_are_short(profile, families):
     words = [family.source.context_words for family in families[profile]]
     assert 80 <= median(words) <= 125
@@ -44,7 +44,7 @@ def test_contexts_are_short(profile, families):
     assert {len(family.gold.evidence) for family in families[profile]} == {PASSAGES[profile]}
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_edits_make_no_context_longer_than_a_value(profile, families):
     for family in families[profile]:
         for edit in family.evidence_edits:
@@ -53,7 +53,7 @@ def test_edits_make_no_context_longer_than_a_value(profile, families):
             assert abs(after - family.source.context_words) <= 14
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_nearly_every_source_becomes_a_family(profile, families, funnels):
     funnel = funnels[profile]
     assert len(families[profile]) == funnel.families == COUNT
@@ -62,7 +62,7 @@ def test_nearly_every_source_becomes_a_family(profile, families, funnels):
     assert set(funnel.dropped) <= {"no evidence edit", "no question edit"}
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_every_gate_passes_and_every_view_is_reliable(profile, families):
     for family in families[profile]:
         assert check_family(family) == ()
@@ -73,11 +73,11 @@ def test_every_gate_passes_and_every_view_is_reliable(profile, families):
             assert judgment.unjudged == {}
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_all_its_kinds_of_questions_are_asked_about_as_often_as_said(profile, families):
     kinds = Counter(family.source.kind for family in families[profile])
-    assert set(kinds) == {kind for kind, _, _ in SHORT[profile].shapes}
-    for kind, weight, _ in SHORT[profile].shapes:
+    assert set(kinds) == {kind for kind, _, _ in SHORT_PROFILES[profile].shapes}
+    for kind, weight, _ in SHORT_PROFILES[profile].shapes:
         assert kinds[kind] / COUNT == pytest.approx(weight, abs=0.13)
 
 
@@ -95,7 +95,7 @@ def test_easy_answers_are_copied(families):
 
 def test_hard_answers_are_derived_or_far_away(families):
     targets = [(family, read_question(family.gold.question)) for family in families["short-hard"]]
-    lookups = [family for family, target in targets if isinstance(target, Lookup)]
+    lookups = [family for family, target in targets if isinstance(target, LookupQuestion)]
     assert len(lookups) <= 0.33 * COUNT
     assert all(family.source.hops >= 3 for family in lookups)
     assert sum(len(family.gold.trace) >= 4 for family, _ in targets) >= 0.6 * COUNT
@@ -103,8 +103,8 @@ def test_hard_answers_are_derived_or_far_away(families):
 
 def test_hard_answers_cannot_be_guessed(families):
     targets = [(family.gold.answer, read_question(family.gold.question)) for family in families["short-hard"]]
-    firsts = [answer == target.options[0] for answer, target in targets if isinstance(target, Choose)]
-    yes = [answer == "yes" for answer, target in targets if isinstance(target, Agree)]
+    firsts = [answer == target.options[0] for answer, target in targets if isinstance(target, ChoiceQuestion)]
+    yes = [answer == "yes" for answer, target in targets if isinstance(target, AgreementQuestion)]
     for guesses in (firsts, yes):
         assert 0.2 <= sum(guesses) / len(guesses) <= 0.8
 
@@ -114,37 +114,37 @@ def test_yes_and_no_are_told_from_passages_that_look_alike():
     seen = Counter()
     for index in range(60):
         item = make_item("short-hard", SEED, index)
-        if not isinstance(item.target, Agree):
+        if not isinstance(item.target, AgreementQuestion):
             continue
         first, _ = item.target.phrases()
-        (way,) = evidence_of(item.instance.evidence).ways(first)
+        (way,) = read_evidence(item.instance.evidence).ways(first)
         holders = [entity for entity in item.entities if entity.value(item.target.relation) == way.value]
         seen[item.solution.answer, len(holders)] += 1
     assert set(seen) == {("yes", 2), ("no", 2)}
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_what_is_not_needed_is_about_rivals(profile, families):
     kinds = {"bridge", "comparison", "bridge_comparison", "yes_no", "span"}
     for family in families[profile]:
         if family.source.kind in kinds:
-            readings = evidence_of(family.gold.evidence).readings
+            readings = read_evidence(family.gold.evidence).readings
             support = set(map(int, family.gold.support_ids))
             needed = {reading.kind for index, reading in enumerate(readings) if index in support}
             assert {reading.kind for reading in readings} == needed
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_every_planted_label_is_recovered(profile):
     for index in range(8):
         item = make_item(profile, 23, index)
-        for plan in PLANS:
-            broken = sabotage(item, plan, "short")
+        for plan in FAILURE_PLANS:
+            broken = break_response(item, plan, "short")
             if broken is not None:
                 assert judge(item.instance, broken.response).verdict == broken.verdict
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
     again = list(islice(make_families(profile, SEED), 10))
     assert [encode(family) for family in again] == [encode(family) for family in families[profile][:10]]
@@ -153,7 +153,7 @@ def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
     assert later in families[profile]
 
 
-@pytest.mark.parametrize("profile", SHORT)
+@pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_training_and_held_out_numbers_share_no_question(profile):
     seen, held_out = (
         {make_item(profile, SEED, index).instance.question for index in numbers}
@@ -164,5 +164,5 @@ def test_training_and_held_out_numbers_share_no_question(profile):
 
 
 def test_the_command_line_knows_every_profile():
-    assert {name.value for name in ProfileName} == {*PROFILES, *SHORT}
-    assert [profile_named(name).name for name in ProfileName] == [name.value for name in ProfileName]
+    assert {name.value for name in ProfileName} == {*PROFILES, *SHORT_PROFILES}
+    assert [find_profile(name).name for name in ProfileName] == [name.value for name in ProfileName]

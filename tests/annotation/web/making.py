@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from eclose.annotation.accounts.people import Person, Pool, Role
-from eclose.annotation.completed_tasks import FinishedPass, FinishedTask
-from eclose.annotation.dashboard import AgreementLine, Board, PersonRow, QueueRow
-from eclose.annotation.forms import PASSES, Kind
-from eclose.annotation.queues import Progress
-from eclose.annotation.reopening import Request
-from eclose.annotation.submissions import Sheet
-from eclose.annotation.web.pages import page
+from eclose.annotation.accounts.people import Person, PersonRole, Pool
+from eclose.annotation.completed_tasks import CompletedPass, CompletedTask
+from eclose.annotation.dashboard import AgreementLine, Dashboard, PersonRow, QueueRow
+from eclose.annotation.forms import PASSES, TaskKind
+from eclose.annotation.queues import TaskProgress
+from eclose.annotation.reopening import ReopenRequest
+from eclose.annotation.submissions import TaskSheet
+from eclose.annotation.web.pages import render_page
 from eclose.core.response import Response, Trace
 from eclose.protocol import annotation, disclosure
-from eclose.protocol.auditing import ShownFamily
+from eclose.protocol.auditing import DisclosedFamily
 from eclose.protocol.prompts import load_text
-from eclose.world.faulty.broken_responses import Plan, sabotage
+from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.families import make_families
 from eclose.world.make.instances import make_items
 
 TASK, KEY, CSRF = "tAsk-4nQ", "kEy-77", "cSrf-31"
-ANNOTATOR = Person(3, "ann", Role.ANNOTATOR, Pool.RESPONSES, active=True)
-ADJUDICATOR = Person(9, "adj", Role.ADJUDICATOR, Pool.RESPONSES, active=True)
-LEAD = Person(1, "lead", Role.LEAD, Pool.NONE, active=True)
-PROGRESS = Progress(211, 866, 96.0)
+ANNOTATOR = Person(3, "ann", PersonRole.ANNOTATOR, Pool.RESPONSES, active=True)
+ADJUDICATOR = Person(9, "adj", PersonRole.ADJUDICATOR, Pool.RESPONSES, active=True)
+LEAD = Person(1, "lead", PersonRole.LEAD, Pool.NONE, active=True)
+PROGRESS = TaskProgress(211, 866, 96.0)
 ASIDE = ("Let us look at the passages one after the other.", "So the chain is complete.")
 
 
@@ -33,7 +33,7 @@ ASIDE = ("Let us look at the passages one after the other.", "So the chain is co
 def material(steps: int = 8):
     """A question with twenty passages, and a response with so many steps."""
     item = next(one for one in make_items("musique", 3) if len(one.instance.evidence) == 20)
-    made = sabotage(item, Plan(), "1")
+    made = break_response(item, FailurePlan(), "1")
     assert made is not None
     texts = (ASIDE * steps)[:1] + made.response.trace.texts + ASIDE[1:] * steps
     response = replace(made.response, trace=Trace.of(*texts[:steps]))
@@ -41,31 +41,33 @@ def material(steps: int = 8):
 
 
 @cache
-def a_family() -> ShownFamily:
+def a_family() -> DisclosedFamily:
     """A family with one of its edits."""
     family = next(make_families("hotpot", 5))
-    return ShownFamily.of(family, family.evidence_edits[0])
+    return DisclosedFamily.of(family, family.evidence_edits[0])
 
 
-def shown_of(kind: Kind, name: str, instance, response: Response, *, hide: bool = False):
+def shown_of(kind: TaskKind, name: str, instance, response: Response, *, hide: bool = False):
     """What a pass shows."""
-    if kind is Kind.FAMILY:
+    if kind is TaskKind.FAMILY:
         return a_family()
     return {
-        "S": lambda: disclosure.eligibility(instance),
-        "A": lambda: disclosure.soundness(instance, response),
-        "B": lambda: annotation.whole_trace(instance, response, hide_evidence=hide),
-        "C": lambda: annotation.with_answer(instance, response, hide_evidence=hide),
-        "D": lambda: annotation.with_reference(instance, response, hide_evidence=hide),
+        "S": lambda: disclosure.disclose_for_eligibility(instance),
+        "A": lambda: disclosure.disclose_for_soundness(instance, response),
+        "B": lambda: annotation.disclose_trace(instance, response, hide_evidence=hide),
+        "C": lambda: annotation.disclose_answer(instance, response, hide_evidence=hide),
+        "D": lambda: annotation.disclose_reference(instance, response, hide_evidence=hide),
     }[name]()
 
 
-def sheet(kind: Kind = Kind.RESPONSE, name: str = "A", *, steps: int = 8, hide: bool = False, **other) -> Sheet:
+def sheet(
+    kind: TaskKind = TaskKind.RESPONSE, name: str = "A", *, steps: int = 8, hide: bool = False, **other
+) -> TaskSheet:
     """A page of work, with material of the world unless told otherwise."""
     form = next(one for one in PASSES[kind] if one.name == name)
     shown = other.pop("shown", None) or shown_of(kind, name, *material(steps), hide=hide)
     settings = {"draft": (), "progress": PROGRESS} | other
-    return Sheet(
+    return TaskSheet(
         task=TASK,
         kind=kind,
         passes=tuple(one.name for one in PASSES[kind]),
@@ -82,12 +84,12 @@ def given(person: Person | None = ANNOTATOR, **other):
     return {"project": "gap study", "person": person, "csrf": CSRF, **other}
 
 
-def work(one: Sheet, *, person: Person = ANNOTATOR, entries=(), problems=(), receipt=None) -> str:
+def work(one: TaskSheet, *, person: Person = ANNOTATOR, entries=(), problems=(), receipt=None) -> str:
     """A page of work."""
-    return page("work.html", **given(person, sheet=one, entries=entries, problems=problems, receipt=receipt))
+    return render_page("work.html", **given(person, sheet=one, entries=entries, problems=problems, receipt=receipt))
 
 
-def a_board(**other) -> Board:
+def a_board(**other) -> Dashboard:
     """A project half way."""
     people = (
         PersonRow("lead", "lead", "none", 0, 0, True, True, "2026-11-15T18:49:02.120000+00:00"),
@@ -101,22 +103,22 @@ def a_board(**other) -> Board:
         AgreementLine("step soundness", 3890, "95.1 % [94.2, 95.9]", "0.726 [0.699, 0.751]"),
         AgreementLine("correct", 800, "100.0 %", "undefined: all labels are the same"),
     )
-    requests = (Request("rEq-1", "a2", "B", "I pressed n and meant y.", "2026-11-15T18:40:00+00:00"),)
+    requests = (ReopenRequest("rEq-1", "a2", "B", "I pressed n and meant y.", "2026-11-15T18:40:00+00:00"),)
     settings = {"people": people, "queues": queues, "agreement": agreement, "requests": requests}
-    return Board(**(settings | {"events": 4711, "submissions": 3311, "last_hour": 142} | other))
+    return Dashboard(**(settings | {"events": 4711, "submissions": 3311, "last_hour": 142} | other))
 
 
 def dashboard(**other) -> str:
     """The lead's page."""
     settings = {"board": a_board(), "invited": None, "origin": "https://label.example/"} | other
-    return page("dashboard.html", **given(LEAD, **settings))
+    return render_page("dashboard.html", **given(LEAD, **settings))
 
 
 FINISHED = tuple(
-    FinishedTask(
+    CompletedTask(
         place,
         f"oLd-{place}",
-        tuple(FinishedPass(name, f"{place}-a1b2c3d4e5f6", "2026-11-15T18:40:00+00:00") for name in "ABCD"),
+        tuple(CompletedPass(name, f"{place}-a1b2c3d4e5f6", "2026-11-15T18:40:00+00:00") for name in "ABCD"),
     )
     for place in range(211, 206, -1)
 )
@@ -133,20 +135,25 @@ def plain_pages() -> dict[str, str]:
     }
     opened = (("rEo-1", "B"),)
     return {
-        "login": page(
+        "login": render_page(
             "login.html", **given(None, csrf=None, name="", problem="The name or the password is not right.")
         ),
-        "invitation": page(
-            "invitation.html", **given(None, name="ann", role=Role.ANNOTATOR, problems=(), action="/invitation/tOk")
+        "invitation": render_page(
+            "invitation.html",
+            **given(None, name="ann", role=PersonRole.ANNOTATOR, problems=(), action="/invitation/tOk"),
         ),
-        "account": page("account.html", **given(problems=("The current password is not right.",), changed=False)),
-        "home": page("home.html", **given(**home)),
-        "home-take": page(
+        "account": render_page(
+            "account.html", **given(problems=("The current password is not right.",), changed=False)
+        ),
+        "home": render_page("home.html", **given(**home)),
+        "home-take": render_page(
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),
-        "finished": page("finished.html", **given(tasks=FINISHED)),
+        "finished": render_page("finished.html", **given(tasks=FINISHED)),
         "dashboard": dashboard(invited="https://label.example/invitation/tOkEn-22"),
-        "error": page("error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)),
+        "error": render_page(
+            "error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)
+        ),
     }
 
 
@@ -169,8 +176,8 @@ def work_pages() -> dict[str, str]:
         "work-B-hidden": work(sheet(name="B", hide=True)),
         "work-C": work(sheet(name="C")),
         "work-D": work(sheet(name="D")),
-        "work-short": work(sheet(Kind.SHORT, "B")),
-        "work-screening": work(sheet(Kind.SCREENING, "S")),
-        "work-family": work(sheet(Kind.FAMILY, "F")),
-        "amend": page("amend.html", **given(sheet=one, action="/amend/rEo-1", **amended)),
+        "work-short": work(sheet(TaskKind.SHORT, "B")),
+        "work-screening": work(sheet(TaskKind.SCREENING, "S")),
+        "work-family": work(sheet(TaskKind.FAMILY, "F")),
+        "amend": render_page("amend.html", **given(sheet=one, action="/amend/rEo-1", **amended)),
     }

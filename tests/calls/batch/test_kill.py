@@ -30,7 +30,7 @@ from eclose.models.openai.endpoint import Route
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServer, serve
 from eclose.world.server.batches import BatchBehaviour
-from eclose.world.server.chat_requests import Registry, Reply
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 
 CANARY = "canary.0123456789abcdef.canary"
 COUNT = 60
@@ -43,9 +43,9 @@ def records() -> list[tuple[str, Request]]:
     return [(f"r{n:03}", Request(({"role": "user", "content": f"question {n} of many"},))) for n in range(COUNT)]
 
 
-def registry() -> Registry:
-    made = Registry()
-    made.register(None, lambda asked: Reply(asked.messages[-1]["content"]))
+def registry() -> HandlerRegistry:
+    made = HandlerRegistry()
+    made.register(None, lambda asked: ScriptedReply(asked.messages[-1]["content"]))
     return made
 
 
@@ -119,7 +119,7 @@ async def check(server: ModelServer, folder: Path) -> None:
         model = replay_model(route(server.base_url).name, ledger)
         said = [(await model.complete(request)).text for _, request in records()]
         assert said == [request.messages[0]["content"] for _, request in records()]
-        assert await ledger.orphans() == []
+        assert await ledger.list_orphans() == []
         assert [problem async for problem in ledger.verify()] == []
     notes = [json.loads(path.read_bytes()) for path in (folder / "batches").glob("*.json")]
     assert {note["state"] for note in notes} == {"collected"}

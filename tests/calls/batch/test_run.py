@@ -27,9 +27,9 @@ from eclose.models.openai.endpoint import Endpoint, Route
 from eclose.models.openai.failures import CallFailure
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServer, serve
-from eclose.world.server.batches import BatchBehaviour, BatchDesk
-from eclose.world.server.chat_requests import BadRequest, ChatRequest, Reply
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
+from eclose.world.server.chat_requests import BadRequest, ChatRequest, ScriptedReply
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -81,7 +81,7 @@ class Rig:
         """What the ledger has for each record, as a later run online finds it."""
         model, found = replay_model(self.route.name, self.ledger), []
         for _, one in asked:
-            known = await self.ledger.find(compute_call_key(self.route.name, one)) is not None
+            known = await self.ledger.find_reply(compute_call_key(self.route.name, one)) is not None
             found.append((await model.complete(one)).text if known else None)
         return found
 
@@ -100,8 +100,8 @@ class Rig:
 async def rig(
     tmp_path: Path,
     batches: BatchBehaviour | None = None,
-    behaviour: Behaviour | None = None,
-    text: Callable[[ChatRequest], Reply] = echo,
+    behaviour: ServerBehaviour | None = None,
+    text: Callable[[ChatRequest], ScriptedReply] = echo,
 ) -> AsyncIterator[Rig]:
     async with (
         serve(registry(text), behaviour, batches=batches) as server,
@@ -117,7 +117,7 @@ def reasons(collected: Collected) -> Counter[str]:
 def check(submitted: SubmittedBatches, collected: Collected) -> None:
     """Every record that went in is answered, or is listed as waiting for a reply that did not come."""
     parts = submitted.answered + submitted.under_way + submitted.sent + len(submitted.refused)
-    assert submitted.asked == parts
+    assert submitted.received == parts
     assert submitted.sent == collected.answered + len(collected.unanswered) + collected.under_way
 
 
@@ -131,13 +131,13 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
             submitted = await batches.submit(asked)
             assert submitted == SubmittedBatches(asked=5, sent=5, batches=["batch_000001"])
             assert at.ledger is not None
-            assert len(await at.ledger.orphans()) == 5
+            assert len(await at.ledger.list_orphans()) == 5
             collected = await batches.collect()
             check(submitted, collected)
             # Four words of question and as many of reply, at 1 and 2 for a million tokens.
             assert (collected.answered, collected.cost) == (5, 5 * (4 + 2 * 4))
-            assert await at.ledger.orphans() == []
-            assert await at.ledger.spent() == (collected.cost, 0)
+            assert await at.ledger.list_orphans() == []
+            assert await at.ledger.compute_spending() == (collected.cost, 0)
             async with Endpoint(at.route) as model:
                 books = CallAccounts(at.ledger)
                 online = CachedModel(SettlingModel(JournalingModel(model, books), books), at.ledger)
@@ -224,7 +224,7 @@ def test_a_request_larger_than_any_batch_is_refused_by_name(tmp_path):
             assert [(one.record_ids, one.reason) for one in submitted.refused] == [(("long",), "too_large")]
             check(submitted, await batches.collect())
             assert submitted.sent == 2
-            assert not any(intent.record_id == "long" for intent in await at.ledger.orphans())
+            assert not any(intent.record_id == "long" for intent in await at.ledger.list_orphans())
 
     run(main())
 
@@ -291,7 +291,7 @@ def test_what_a_stopped_batch_left_is_listed_and_sent_again_on_request(tmp_path,
             check(submitted, collected)
             assert (collected.answered, reasons(collected)) == (4, {stopped: 6})
             # It was never executed, so it costs nothing, and nothing stays set aside for it.
-            assert await at.ledger.spent() == (collected.cost, 0)
+            assert await at.ledger.compute_spending() == (collected.cost, 0)
             assert sum(text is not None for text in await at.texts(asked)) == 4
             rounds = 0
             while (await batches.submit(asked)).sent:
@@ -325,7 +325,7 @@ def test_requests_without_a_result_are_missing_and_may_have_been_paid(tmp_path):
             check(submitted, collected)
             assert (collected.answered, reasons(collected)) == (4, {"missing": 2})
             assert {one.record_ids for one in collected.unanswered} == {("r0004",), ("r0005",)}
-            assert {intent.record_id for intent in await at.ledger.orphans()} == {"r0004", "r0005"}
+            assert {intent.record_id for intent in await at.ledger.list_orphans()} == {"r0004", "r0005"}
             (note,) = at.notes()
             assert sorted(note["unanswered"].values()) == ["missing", "missing"]
 
@@ -372,7 +372,7 @@ def test_a_torn_line_is_counted_and_its_request_missing(tmp_path):
 
 
 def test_requests_that_failed_are_in_the_error_file_and_stay_unanswered(tmp_path):
-    def choosy(asked: ChatRequest) -> Reply:
+    def choosy(asked: ChatRequest) -> ScriptedReply:
         if " 1 " in asked.messages[-1]["content"]:
             raise BadRequest("this one I cannot read")
         return echo(asked)
@@ -385,7 +385,7 @@ def test_requests_that_failed_are_in_the_error_file_and_stay_unanswered(tmp_path
             (one,) = collected.unanswered
             assert (one.record_ids, one.reason) == (("r0001",), "permanent")
             assert "this one I cannot read" in one.problem
-            assert await at.ledger.orphans() == []
+            assert await at.ledger.list_orphans() == []
 
     run(main())
 
@@ -428,13 +428,13 @@ def test_a_file_the_provider_refuses_leaves_all_unanswered_with_its_reason(tmp_p
             check(submitted, collected)
             assert reasons(collected) == {"failed": 3}
             assert "too_many_tasks" in collected.unanswered[0].problem
-            assert await at.ledger.orphans() == []
+            assert await at.ledger.list_orphans() == []
 
     run(main())
 
 
 def test_a_form_the_provider_refuses_is_another_one_the_next_time_even_in_another_process(tmp_path):
-    def newest(asked: ChatRequest) -> Reply:
+    def newest(asked: ChatRequest) -> ScriptedReply:
         if "max_tokens" in asked.body:
             raise BadRequest("Use 'max_completion_tokens' instead of 'max_tokens'.")
         return echo(asked)
@@ -480,7 +480,7 @@ def test_a_batch_whose_making_was_never_confirmed_is_adopted(tmp_path, late):
                 assert (submitted.under_way, submitted.sent) == (3, 2)
                 assert (await batches.collect()).answered == 5
             assert at.paid() == {1: 5}
-            assert await at.ledger.orphans() == []
+            assert await at.ledger.list_orphans() == []
 
     run(main())
 
@@ -657,19 +657,19 @@ def test_what_is_no_answer_stops_the_run_and_sends_nothing(tmp_path, page):
                 with pytest.raises(ServiceDown) as raised:
                     await batches.submit(records(1))
             assert CANARY not in str(raised.value)
-            assert await ledger.orphans() == []
+            assert await ledger.list_orphans() == []
 
     run(main())
     assert asked == ["GET", "GET"]
 
 
 def test_a_page_in_the_place_of_results_is_not_taken_for_them(tmp_path, monkeypatch):
-    async def page(self: BatchDesk, _: web.Request) -> web.Response:
+    async def page(self: BatchEndpoints, _: web.Request) -> web.Response:
         return web.Response(text="<html>Sign in</html>", content_type="text/html")
 
     async def main() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(BatchDesk, "_content", page)
+            patched.setattr(BatchEndpoints, "_content", page)
             async with rig(tmp_path) as at, at.open(attempts=2) as batches:
                 await batches.submit(records(2))
                 with pytest.raises(ServiceDown, match="page"):

@@ -25,8 +25,8 @@ from eclose.calls.ray.workers import RaySettings, RecordShard, run_on_ray, when_
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ServerThread
-from eclose.world.server.chat_requests import Reply
-from eclose.world.server.faults import Behaviour
+from eclose.world.server.chat_requests import ScriptedReply
+from eclose.world.server.faults import ServerBehaviour
 
 ROOT = Path(__file__).parent.parent.parent
 LATENCY = 0.2
@@ -38,19 +38,19 @@ LATENCY = 0.2
 def test_every_record_belongs_to_one_shard():
     ids = [f"r{number}" for number in range(2_000)]
     shards = RaySettings(workers=4, shards_per_worker=4).shards
-    sizes = [sum(map(shard.mine, ids)) for shard in shards]
+    sizes = [sum(map(shard.contains, ids)) for shard in shards]
     assert len(shards) == 16
-    assert all(sum(shard.mine(record_id) for shard in shards) == 1 for record_id in ids)
+    assert all(sum(shard.contains(record_id) for shard in shards) == 1 for record_id in ids)
     assert sum(sizes) == 2_000
     assert min(sizes) > 90
-    assert all(map(RecordShard().mine, ids))
+    assert all(map(RecordShard().contains, ids))
 
 
 def test_a_record_stays_in_its_shard():
     """On every machine and in every version, while two of them may work on one run."""
     for name in "abcdé":
         digest = hashlib.sha256(f'["shard","{name}"]'.encode()).digest()
-        assert RecordShard(int.from_bytes(digest[:8]) % 8, 8).mine(name)
+        assert RecordShard(int.from_bytes(digest[:8]) % 8, 8).contains(name)
 
 
 # --- what cannot work -------------------------------------------------------------------------------------------------
@@ -96,12 +96,12 @@ class Rig:
         lines = [json.dumps({"id": name, "text": text}) + "\n" for name, text in self.texts.items()]
         (folder / "items.jsonl").write_text("".join(lines))
         (folder / "pids").mkdir()
-        self.server = ServerThread(registry(self._answer), Behaviour(latency=LATENCY))
+        self.server = ServerThread(registry(self._answer), ServerBehaviour(latency=LATENCY))
 
     def _answer(self, request):
         text = request.messages[-1]["content"]
         self.asked.append((time.monotonic(), text))
-        return Reply(text)
+        return ScriptedReply(text)
 
     def asking(self, **settings) -> Asking:
         names = {"items": str(self.folder / "items.jsonl"), "pids": str(self.folder / "pids")}
@@ -140,8 +140,8 @@ class Rig:
 
         async def main():
             async with Ledger.open(self.ledger, run=RUN) as ledger:
-                done = {one.record_id: json.loads(one.body)["text"] async for one in ledger.outcomes("ask")}
-                orphans = Counter(one.request["messages"][-1]["content"] for one in await ledger.orphans())
+                done = {one.record_id: json.loads(one.body)["text"] async for one in ledger.read_outcomes("ask")}
+                orphans = Counter(one.request["messages"][-1]["content"] for one in await ledger.list_orphans())
                 return done, orphans
 
         return asyncio.run(main())
@@ -228,11 +228,11 @@ def test_a_shard_that_kills_its_workers_is_left_and_the_others_are_finished(tmp_
         with rig.driver(deadly="r0040", restarts=1) as process:
             result = rig.finish(process)
             assert process.returncode == Resumable.exit_code
-        shard = next(shard for shard in RaySettings(shards_per_worker=2).shards if shard.mine("r0040"))
+        shard = next(shard for shard in RaySettings(shards_per_worker=2).shards if shard.contains("r0040"))
         assert result["kind"] == "WorkersLost"
-        assert result["error"].startswith(f"{shard}: the worker died 2 times. What is done is kept")
+        assert result["error"].startswith(f"{shard}: the worker died 2 times. Finished work is kept")
         done, _ = rig.in_ledger()
-        assert {name for name in rig.texts if not shard.mine(name)} <= set(done)
+        assert {name for name in rig.texts if not shard.contains(name)} <= set(done)
         with rig.driver() as process:
             rig.finish(process)
             assert process.returncode == 0

@@ -13,12 +13,12 @@ pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip insta
 from inspect_ai import eval_async
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from eclose.protocol.response_prompt import read_input
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.protocol.response_prompt import parse_input
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.roles.judge import register_judge
 from eclose.world.server.app import ServerThread
-from eclose.world.server.chat_requests import Registry, Reply
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 
 WORLD = "openai-api/world/world"
 # Inspect's own: an argument of tenacity's that got another name, and a stream it does not close.
@@ -33,10 +33,10 @@ WARNINGS = [
 def planted(count):
     """Questions of the world, each with a response that fails in another way, and what a judge must say of it."""
     made = []
-    plans = (Plan(), *PLANS)
+    plans = (FailurePlan(), *FAILURE_PLANS)
     for place, item in enumerate(islice(make_items("short-easy", 3), count)):
         rotated = (*plans[5 * place % len(plans) :], *plans)
-        made.append((item.instance, next(found for plan in rotated if (found := sabotage(item, plan, "x")))))
+        made.append((item.instance, next(found for plan in rotated if (found := break_response(item, plan, "x")))))
     return made
 
 
@@ -55,20 +55,20 @@ def scripted(answer):
 def planted_answers(cases):
     """What the planted responses say, by the question asked."""
     by_question = {instance.question: made.response.completion for instance, made in cases}
-    return lambda text: by_question[read_input(text)[0]]
+    return lambda text: by_question[parse_input(text)[0]]
 
 
 @contextmanager
 def world(cases=(), behaviour=None, *, monkeypatch, seen=None):
     """A server that gives the planted responses and judges exactly, under the name ``openai-api/world/world``."""
-    registry = Registry()
+    registry = HandlerRegistry()
     register_judge(registry)
     answer = planted_answers(cases)
 
     def respond(request):
         if seen is not None:
             seen.append(request)
-        return Reply(answer(request.messages[-1]["content"]))
+        return ScriptedReply(answer(request.messages[-1]["content"]))
 
     registry.register(None, respond)
     with ServerThread(registry, behaviour) as server:

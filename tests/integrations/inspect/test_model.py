@@ -29,9 +29,9 @@ from eclose.judging.run import judge_responses
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, Usage
 from eclose.models.openai.endpoint import server_name
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
-from eclose.protocol.judging import Question, reply_shape
+from eclose.protocol.judging import JudgeQuestion, reply_schema
 from eclose.store.records import jsonl
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 pytestmark = WARNINGS
 
@@ -114,12 +114,12 @@ def test_what_is_asked_arrives():
 STEPS = ("1", "2")
 
 
-@pytest.mark.parametrize("question", [question for question in Question if question is not Question.JOINT])
+@pytest.mark.parametrize("question", [question for question in JudgeQuestion if question is not JudgeQuestion.JOINT])
 def test_the_shape_of_a_reply_comes_through_whole(question):
-    schema = reply_shape(question, STEPS)
+    schema = reply_schema(question, STEPS)
     config = generate_config(Request(MESSAGES, schema=ReplySchema(question, schema)))
     told = json_schema_dump(config.response_schema.json_schema)
-    if question is Question.SOUNDNESS:  # Inspect knows no definitions: each step's is told where it is meant
+    if question is JudgeQuestion.SOUNDNESS:  # Inspect knows no definitions: each step's is told where it is meant
         assert told["properties"]["steps"]["properties"] == dict.fromkeys(STEPS, schema["$defs"]["step"])
         assert told["properties"]["steps"]["required"] == list(STEPS)
     else:
@@ -236,7 +236,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     cases = planted(4)
     jsonl.write_records(tmp_path / "instances.jsonl", (instance for instance, _ in cases))
     jsonl.write_records(tmp_path / "responses.jsonl", (made.response for _, made in cases))
-    behaviour = None if fault is None else Behaviour(faults={fault: 0.3}, max_faults_per_key=1)
+    behaviour = None if fault is None else ServerBehaviour(faults={fault: 0.3}, max_faults_per_key=1)
     with world(behaviour=behaviour, monkeypatch=monkeypatch) as server:
         sources = find_sources(tmp_path, tmp_path)
         asyncio.run(

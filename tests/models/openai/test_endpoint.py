@@ -33,7 +33,7 @@ from eclose.models.openai.endpoint import (
 )
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.world.server.app import serve
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -183,7 +183,7 @@ def test_every_fault_of_the_world_is_one_attempt_of_the_right_kind(fault):
 
 def test_a_connection_lost_while_idle_is_not_tried_again_in_secret():
     async def main() -> None:
-        behaviour = Behaviour(faults={Fault.DROP: 0.5}, seed=3, max_faults_per_key=1)
+        behaviour = ServerBehaviour(faults={Fault.DROP: 0.5}, seed=3, max_faults_per_key=1)
         async with serve(registry(), behaviour) as server, endpoint(server.base_url, connections=1) as model:
             outcomes = [
                 await asyncio.gather(model.complete(request(f"q{i}")), return_exceptions=True) for i in range(20)
@@ -198,7 +198,7 @@ def test_a_connection_lost_while_idle_is_not_tried_again_in_secret():
 def test_the_pool_is_as_large_as_asked_for():
     async def main() -> None:
         async with (
-            serve(registry(), Behaviour(latency=0.05)) as server,
+            serve(registry(), ServerBehaviour(latency=0.05)) as server,
             endpoint(server.base_url, connections=3) as model,
         ):
             await asyncio.gather(*(model.complete(request(f"q{i}")) for i in range(12)))
@@ -614,7 +614,7 @@ def test_the_key_is_in_the_header_and_nowhere_else(caplog):
                 async with endpoint(f"{url}/{status}".replace("/v1/", "/s/")) as model:
                     told.append(await described(model))
         for fault in (None, *Fault):
-            behaviour = always(fault, slow_seconds=9.0, hang_seconds=9.0) if fault else Behaviour()
+            behaviour = always(fault, slow_seconds=9.0, hang_seconds=9.0) if fault else ServerBehaviour()
             async with serve(registry(), behaviour) as server, endpoint(server.base_url, deadline=0.3) as model:
                 told.append(await described(model))
         async with endpoint("http://127.0.0.1:9") as model:

@@ -10,7 +10,7 @@ from tests.world.building import build, world_model
 
 from eclose.core.instance import Instance
 from eclose.errors import SettingError
-from eclose.world.faulty.bad_sources import KINDS, make_sources, spoil
+from eclose.world.faulty.bad_sources import BAD_SOURCE_KINDS, make_bad_source, make_sources
 from eclose.world.make.instances import make_item
 
 PROFILES = ("2wiki", "musique", "hotpot", "short-easy", "short-hard")
@@ -27,12 +27,12 @@ DEFECTS = {
 """What the screen calls each; nothing is wrong with the last two but where the answer stands."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BAD_SOURCE_KINDS)
 def test_every_spoilt_source_is_refused_at_the_screen(kind):
     model, made = world_model(), 0
     for profile in PROFILES:
         for index in range(10):
-            source = spoil(make_item(profile, 13, index), kind, Random(index))
+            source = make_bad_source(make_item(profile, 13, index), kind, Random(index))
             if source is None:
                 continue
             made += 1
@@ -47,7 +47,7 @@ def test_every_spoilt_source_is_refused_at_the_screen(kind):
 def test_what_is_wrong_shows_in_the_judgement_it_belongs_to():
     item, model = make_item("2wiki", 13, 3), world_model()
     for kind, name in (("one_passage", "support"), ("told_elsewhere", "elsewhere"), ("second_answer", "unique")):
-        assert build(spoil(item, kind, Random(1)), model).reason == f"screen_seed: {name}"
+        assert build(make_bad_source(item, kind, Random(1)), model).reason == f"screen_seed: {name}"
 
 
 def test_nothing_but_what_is_wrong_changes():
@@ -55,8 +55,8 @@ def test_nothing_but_what_is_wrong_changes():
     parts = {"question", "evidence", "reference_answer", "aliases"}
     for index in range(10):
         item = make_item("hotpot", 13, index)
-        for kind in KINDS:
-            source = spoil(item, kind, Random(index))
+        for kind in BAD_SOURCE_KINDS:
+            source = make_bad_source(item, kind, Random(index))
             if source is None:
                 continue
             changed = {
@@ -72,7 +72,7 @@ def test_the_share_of_spoilt_sources_is_the_one_asked_for():
     spoilt = [source for source in made if source.kind is not None]
     # Four standard deviations of a binomial of 200.
     assert abs(len(spoilt) / 200 - 0.3) < 4 * (0.3 * 0.7 / 200) ** 0.5
-    assert {source.kind for source in spoilt} == set(KINDS)
+    assert {source.kind for source in spoilt} == set(BAD_SOURCE_KINDS)
     assert [source.instance.id for source in made] == [make_item("2wiki", 5, index).instance.id for index in range(200)]
     assert made == list(make_sources("2wiki", 5, 200, 0.3))
     assert made[:20] == list(make_sources("2wiki", 5, 20, 0.3))
@@ -89,6 +89,6 @@ def test_the_good_ones_are_left_as_they_were_and_pass_the_screen():
 
 def test_settings_that_cannot_work_are_refused():
     with pytest.raises(SettingError, match="no way to spoil"):
-        spoil(make_item("2wiki", 1, 0), "coffee", Random(1))
+        make_bad_source(make_item("2wiki", 1, 0), "coffee", Random(1))
     with pytest.raises(SettingError, match="between 0 and 1"):
         next(make_sources("2wiki", 1, 1, 2.0))

@@ -10,25 +10,25 @@ import pytest
 from eclose.core.judgment import LocalFailure
 from eclose.core.response import parse_completion
 from eclose.core.verdict import FailureClass, Verdict
-from eclose.store.records.jsonl import check
-from eclose.world.faulty.broken_responses import PLANS, Blow, Plan, _Smith, sabotage
+from eclose.store.records.jsonl import check_rules
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailureImpact, FailurePlan, _Smith, break_response
 from eclose.world.language import relations as rel
-from eclose.world.language.claims import Fact
+from eclose.world.language.claims import FactClaim
 from eclose.world.language.phrases import Phrase
-from eclose.world.language.questions import Agree, Choose, Lookup, Span
+from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, YearSpanQuestion
 from eclose.world.make.alternatives import Alternatives
 from eclose.world.make.instances import make_item
 from eclose.world.make.shapes import PROFILES
-from eclose.world.oracle.answer_equality import same_answer
+from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.judge import judge
 
 # The share of items that can fail in a way: a comparison has no false premise to run through, a chain no computation.
 RARE = {
-    Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL): 0.5,
-    Plan(LocalFailure.INVALID_INFERENCE, None, Blow.FATAL): 0.55,
-    Plan(LocalFailure.CONSTRAINT_OR_COMPUTATION, None, Blow.FATAL): 0.15,
-    Plan(LocalFailure.INVALID_INFERENCE, FailureClass.PATH_DEVIATION): 0.4,
-    **{Plan(LocalFailure.INVALID_INFERENCE, broken): 0.65 for broken in (None, *list(FailureClass)[1:3])},
+    FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL): 0.5,
+    FailurePlan(LocalFailure.INVALID_INFERENCE, None, FailureImpact.FATAL): 0.55,
+    FailurePlan(LocalFailure.CONSTRAINT_OR_COMPUTATION, None, FailureImpact.FATAL): 0.15,
+    FailurePlan(LocalFailure.INVALID_INFERENCE, FailureClass.PATH_DEVIATION): 0.4,
+    **{FailurePlan(LocalFailure.INVALID_INFERENCE, broken): 0.65 for broken in (None, *list(FailureClass)[1:3])},
 }
 USUAL = 0.85
 
@@ -46,11 +46,11 @@ def name_of(plan):
     return f"{plan.local}-{plan.broken}-{plan.blow}"
 
 
-@pytest.mark.parametrize("plan", [Plan(), *PLANS], ids=name_of)
+@pytest.mark.parametrize("plan", [FailurePlan(), *FAILURE_PLANS], ids=name_of)
 def test_every_planted_label_and_code_is_recovered(plan, items):
     made = 0
     for item in items:
-        if planted := sabotage(item, plan, "seed"):
+        if planted := break_response(item, plan, "seed"):
             recovers(item, planted)
             made += 1
     assert made / len(items) >= RARE.get(plan, USUAL)
@@ -61,20 +61,20 @@ def test_every_planted_label_and_code_is_recovered(plan, items):
 def test_every_planted_label_and_code_is_recovered_over_many_items(profile):
     for index in range(300):
         item = make_item(profile, 23, index)
-        for number, plan in enumerate((Plan(), *PLANS)):
-            if planted := sabotage(item, plan, str(number % 3)):
+        for number, plan in enumerate((FailurePlan(), *FAILURE_PLANS)):
+            if planted := break_response(item, plan, str(number % 3)):
                 recovers(item, planted)
 
 
 def test_there_are_28_ways_to_fail():
-    assert len(PLANS) == len(set(PLANS)) == 5 * 2 + 3 + 5 * 3
-    assert Plan() not in PLANS
+    assert len(FAILURE_PLANS) == len(set(FAILURE_PLANS)) == 5 * 2 + 3 + 5 * 3
+    assert FailurePlan() not in FAILURE_PLANS
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=name_of)
+@pytest.mark.parametrize("plan", FAILURE_PLANS, ids=name_of)
 def test_a_plan_is_carried_out(plan, items):
     for item in items[::3]:
-        planted = sabotage(item, plan, "other")
+        planted = break_response(item, plan, "other")
         if planted is None:
             continue
         verdict, failures = planted.verdict, {step.failure for step in planted.steps} - {None}
@@ -83,7 +83,7 @@ def test_a_plan_is_carried_out(plan, items):
         assert (plan.local in failures) or plan.local is None
         if plan.broken is not None:
             assert verdict.failure_class is plan.broken
-        elif plan.blow is Blow.HARMLESS:
+        elif plan.blow is FailureImpact.HARMLESS:
             assert verdict == Verdict(False, True, True, True, True)
         else:
             assert verdict.correct is False
@@ -93,10 +93,10 @@ def test_a_plan_is_carried_out(plan, items):
 
 def test_what_was_planted_is_a_good_record(items):
     for item in items[::5]:
-        for plan in PLANS:
-            if planted := sabotage(item, plan, "seed"):
+        for plan in FAILURE_PLANS:
+            if planted := break_response(item, plan, "seed"):
                 response = planted.response
-                check(response)
+                check_rules(response)
                 parsed = parse_completion(response.completion)
                 assert (parsed.trace, parsed.answer) == (response.trace, response.answer)
                 assert len(planted.steps) == len(response.trace)
@@ -104,24 +104,26 @@ def test_what_was_planted_is_a_good_record(items):
 
 
 def test_ids_tell_the_plans_of_an_item_apart(items):
-    ids = [made.response.id for plan in (Plan(), *PLANS) if (made := sabotage(items[0], plan, "seed"))]
+    ids = [
+        made.response.id for plan in (FailurePlan(), *FAILURE_PLANS) if (made := break_response(items[0], plan, "seed"))
+    ]
     assert len(ids) == len(set(ids))
 
 
 def test_the_same_seed_breaks_the_same_way(items):
     for item in items[:20]:
-        for plan in PLANS[::4]:
-            assert sabotage(item, plan, "a") == sabotage(item, plan, "a")
-    texts = {made.response.completion for seed in "abcdef" if (made := sabotage(items[0], Plan(), seed))}
+        for plan in FAILURE_PLANS[::4]:
+            assert break_response(item, plan, "a") == break_response(item, plan, "a")
+    texts = {made.response.completion for seed in "abcdef" if (made := break_response(items[0], FailurePlan(), seed))}
     assert len(texts) > 1
 
 
 def planted_all(items, plan, seeds="abc"):
-    return [(item, made) for item in items for seed in seeds if (made := sabotage(item, plan, seed))]
+    return [(item, made) for item in items for seed in seeds if (made := break_response(item, plan, seed))]
 
 
 def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(items):
-    made = planted_all(items, Plan(None, FailureClass.INCOMPLETE_REASONING))
+    made = planted_all(items, FailurePlan(None, FailureClass.INCOMPLETE_REASONING))
     assert 0.2 < sum(one.verdict.correct for _, one in made) / len(made) < 0.8
     wrong = [one.response for _, one in made if not one.verdict.correct]
     last = [response for response in wrong if response.answer.strip(".") in response.trace.texts[-1]]
@@ -129,17 +131,17 @@ def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(item
 
 
 def test_a_decoupled_answer_may_hedge_between_right_and_wrong(items):
-    made = planted_all(items, Plan(None, FailureClass.ANSWER_DECOUPLING))
+    made = planted_all(items, FailurePlan(None, FailureClass.ANSWER_DECOUPLING))
     torn = [(item, one) for item, one in made if " or " in one.response.answer]
     assert 0.1 < len(torn) / len(made) < 0.6
     for item, one in torn:
         names = one.response.answer.strip(".").split(" or ")
-        assert sum(same_answer(name, item.solution.answer) for name in names) == 1
+        assert sum(is_same_answer(name, item.solution.answer) for name in names) == 1
         assert one.verdict.correct is False
 
 
 def test_a_deviating_trace_may_end_with_the_right_answer(items):
-    made = planted_all(items, Plan(None, FailureClass.PATH_DEVIATION))
+    made = planted_all(items, FailurePlan(None, FailureClass.PATH_DEVIATION))
     correct = [one for _, one in made if one.verdict.correct]
     assert 0.1 < len(correct) / len(made) < 0.35
     assert not any(one.verdict.closed for one in correct)
@@ -147,7 +149,9 @@ def test_a_deviating_trace_may_end_with_the_right_answer(items):
 
 @pytest.fixture(scope="module")
 def spans():
-    return [item for index in range(250) if isinstance((item := make_item("hotpot", 31, index)).target, Span)]
+    return [
+        item for index in range(250) if isinstance((item := make_item("hotpot", 31, index)).target, YearSpanQuestion)
+    ]
 
 
 def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
@@ -158,16 +162,16 @@ def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
         for other, _ in _Smith(item, Random(0)).others.targets():
             phrase = other.phrase
             assert not any(phrase.base == side.base and phrase.path == side.path[: len(phrase.path)] for side in sides)
-        for plan in PLANS:
+        for plan in FAILURE_PLANS:
             for seed in "abc":
-                if planted := sabotage(item, plan, seed):
+                if planted := break_response(item, plan, seed):
                     recovers(item, planted)
 
 
 def test_right_answers_are_submitted_in_many_forms(items):
     forms = Counter()
-    for item, one in planted_all(items, Plan()):
-        assert same_answer(one.response.answer, item.solution.answer)
+    for item, one in planted_all(items, FailurePlan()):
+        assert is_same_answer(one.response.answer, item.solution.answer)
         forms[one.response.answer == item.instance.reference_answer] += 1
     assert forms[False] > 0.3 * forms.total()
 
@@ -179,13 +183,13 @@ def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
         assert all(int(smith.others.answer()) > 0 for _ in range(50))
 
 
-@pytest.mark.parametrize("kind", [Lookup, Choose, Agree, Span])
+@pytest.mark.parametrize("kind", [LookupQuestion, ChoiceQuestion, AgreementQuestion, YearSpanQuestion])
 def test_a_wrong_answer_is_wrong(kind, items, spans):
     asked = [item for item in (*items, *spans) if isinstance(item.target, kind)]
     assert asked
     for item in asked:
         other = _Smith(item, Random(2)).others.answer()
-        assert other is None or not same_answer(other, item.solution.answer)
+        assert other is None or not is_same_answer(other, item.solution.answer)
 
 
 def without_evidence(item):
@@ -199,33 +203,33 @@ def without_evidence(item):
 def test_where_nothing_else_is_named_there_is_no_other_value(items):
     smith = without_evidence(items[0])
     assert smith.others.value(rel.MOTHER, "Petra Lind") is None
-    assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT)) is None
-    assert smith.draft(Plan(LocalFailure.INVALID_INFERENCE)) is None
+    assert smith.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT)) is None
+    assert smith.draft(FailurePlan(LocalFailure.INVALID_INFERENCE)) is None
 
 
 def test_an_item_that_is_one_fact_cannot_stop_short(items):
-    item = next(item for item in items if isinstance(item.target, Lookup) and item.target.phrase.path)
+    item = next(item for item in items if isinstance(item.target, LookupQuestion) and item.target.phrase.path)
     first = item.solution.moves[0]
     solution = replace(item.solution, moves=(first,), answer=first.claim.value)
-    single = replace(item, target=Lookup(first.claim.phrase), solution=solution)
+    single = replace(item, target=LookupQuestion(first.claim.phrase), solution=solution)
     for plan in (
-        Plan(None, FailureClass.INCOMPLETE_REASONING),
-        Plan(LocalFailure.INVALID_INFERENCE, None, Blow.FATAL),
-        Plan(LocalFailure.OTHER, None, Blow.FATAL),
+        FailurePlan(None, FailureClass.INCOMPLETE_REASONING),
+        FailurePlan(LocalFailure.INVALID_INFERENCE, None, FailureImpact.FATAL),
+        FailurePlan(LocalFailure.OTHER, None, FailureImpact.FATAL),
     ):
-        assert sabotage(single, plan, "s") is None
+        assert break_response(single, plan, "s") is None
 
 
 def test_a_link_between_names_is_neither_denied_nor_called_missing(items):
     def with_alias(item):
-        return any(isinstance(m.claim, Fact) and m.claim.phrase.path == (rel.ALIAS,) for m in item.solution.moves)
+        return any(isinstance(m.claim, FactClaim) and m.claim.phrase.path == (rel.ALIAS,) for m in item.solution.moves)
 
     linked = [item for item in items if with_alias(item)]
     assert linked
     for item in linked:
-        for plan in PLANS:
+        for plan in FAILURE_PLANS:
             for seed in "abcdef":
-                if planted := sabotage(item, plan, seed):
+                if planted := break_response(item, plan, seed):
                     recovers(item, planted)
 
 
@@ -233,7 +237,7 @@ def test_a_namesakes_value_is_no_invented_content(items):
     smith = _Smith(items[0], Random(0))
     reading = next(r for r in smith.evidence.readings if r.statements)
     statement = next(s for s in reading.statements if s.subject is None and s.era is None)
-    fact = Fact(Phrase(reading.name, (statement.relation,)), statement.value)
+    fact = FactClaim(Phrase(reading.name, (statement.relation,)), statement.value)
     assert smith._namesake_has(fact, statement.value)
     assert not smith._namesake_has(fact, "Nobody Else")
 
@@ -244,25 +248,27 @@ def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
         smith = _Smith(item, Random(0))
         fact = smith.moves[smith.facts[-1]].claim
         others = {way.value for way in smith.evidence.ways(fact.phrase)} - {fact.value}
-        if isinstance(item.target, Lookup) and item.target.phrase.path and others:
+        if isinstance(item.target, LookupQuestion) and item.target.phrase.path and others:
             monkeypatch.setattr(Alternatives, "value", partial(lambda value, *_: value, min(others)))
-            assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL)) is None
+            assert smith.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
             tried += 1
     assert tried
 
 
 def test_a_chain_that_begins_with_a_link_cannot_stop_at_it(items):
-    item = next(item for item in items if isinstance(item.target, Lookup) and item.target.phrase.path)
-    link = replace(item.solution.moves[0], claim=Fact(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh"))
+    item = next(item for item in items if isinstance(item.target, LookupQuestion) and item.target.phrase.path)
+    link = replace(item.solution.moves[0], claim=FactClaim(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh"))
     short = replace(item, solution=replace(item.solution, moves=(link, item.solution.moves[1])))
-    assert sabotage(short, Plan(None, FailureClass.INCOMPLETE_REASONING), "s") is None
+    assert break_response(short, FailurePlan(None, FailureClass.INCOMPLETE_REASONING), "s") is None
 
 
 def test_without_another_name_there_is_no_false_premise_and_no_false_conclusion(items):
-    named = [item for item in items if isinstance(item.target, Lookup) and not item.solution.answer[:1].isdigit()]
+    named = [
+        item for item in items if isinstance(item.target, LookupQuestion) and not item.solution.answer[:1].isdigit()
+    ]
     smith = without_evidence(named[0])
-    assert smith.draft(Plan(LocalFailure.UNSUPPORTED_CONTENT, None, Blow.FATAL)) is None
-    assert smith.draft(Plan(LocalFailure.INVALID_INFERENCE, None, Blow.FATAL)) is None
-    assert smith.draft(Plan(LocalFailure.OTHER, None, Blow.FATAL)) is None
-    assert smith.draft(Plan(None, FailureClass.ANSWER_DECOUPLING)) is None
+    assert smith.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
+    assert smith.draft(FailurePlan(LocalFailure.INVALID_INFERENCE, None, FailureImpact.FATAL)) is None
+    assert smith.draft(FailurePlan(LocalFailure.OTHER, None, FailureImpact.FATAL)) is None
+    assert smith.draft(FailurePlan(None, FailureClass.ANSWER_DECOUPLING)) is None
     assert smith._guess(replace(named[0].solution.moves[-1])) is None

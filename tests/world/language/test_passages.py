@@ -9,8 +9,8 @@ from eclose.world.language.facts import Entity, Scene, Statement
 from eclose.world.language.fillers import BY_KIND, POOLS, is_filler, write_filler
 from eclose.world.language.names import GENRES
 from eclose.world.language.passages import _DATED, _OPENINGS, read_passage, write_passage
-from eclose.world.language.phrases import capitalised, with_plain_articles
-from eclose.world.language.relations import ORDERS, RELATIONS, TYPE_WORDS
+from eclose.world.language.phrases import capitalise, restore_plain_articles
+from eclose.world.language.relations import COMPARISON_WORDS, RELATIONS, TYPE_WORDS
 from eclose.world.language.values import ValueKind
 from eclose.world.make.instances import make_item
 
@@ -73,7 +73,7 @@ def test_every_opening_reads_back(kind, template):
             text = text.replace(slot, day)
     for slot, word in slots.items():
         text = text.replace(slot, word)
-    reading = read_passage("Halmere (note)", capitalised(text) + ".")
+    reading = read_passage("Halmere (note)", capitalise(text) + ".")
     assert (set(reading.statements), reading.unread) == (wanted, ())
     assert (reading.name, reading.kind, reading.occupation) == ("Halmere", kind, entity.occupation)
 
@@ -91,10 +91,10 @@ def test_every_dated_form_reads_back_with_its_year(relation, template):
     value, written = ("Brenholt", "Brenholt") if relation.object else ("8100", "8,100")
     for whom, subject in ((name, None), ("it", None), ("Other Works", "Other Works")):
         core = template.replace("{era}", "1950").replace("{s}", whom).replace("{o}", written)
-        reading = read_passage(name, capitalised(core) + ".")
+        reading = read_passage(name, capitalise(core) + ".")
         assert reading.statements == (Statement(subject, relation, value, 1950),)
     nonsense = template.replace("{era}", "May").replace("{s}", name).replace("{o}", written)
-    assert read_passage(name, capitalised(nonsense) + ".").statements == ()
+    assert read_passage(name, capitalise(nonsense) + ".").statements == ()
 
 
 @pytest.mark.parametrize(("kind", "template"), [(kind, one) for kind, all_ in BY_KIND.items() for one in all_])
@@ -104,9 +104,9 @@ def test_every_sentence_that_says_nothing_is_known_as_such(kind, template):
         used = {other for other in BY_KIND[kind] if other != template}
         written = write_filler(kind, rng, used)
         assert written is not None
-        assert is_filler(with_plain_articles(capitalised(written)))
+        assert is_filler(restore_plain_articles(capitalise(written)))
         assert write_filler(kind, rng, used) is None
-        reading = read_passage("Halmere", capitalised(written) + ".")
+        reading = read_passage("Halmere", capitalise(written) + ".")
         assert (reading.statements, reading.unread) == ((), ())
 
 
@@ -118,7 +118,7 @@ def test_every_word_of_every_pool_is_known():
                     text = template
                     for other, words in POOLS.items():
                         text = text.replace(f"{{{other}}}", word if other == slot else words[0])
-                    assert is_filler(with_plain_articles(capitalised(text))), (kind, text)
+                    assert is_filler(restore_plain_articles(capitalise(text))), (kind, text)
 
 
 def test_a_sentence_that_says_nothing_with_a_fact_in_it_is_not_one():
@@ -232,4 +232,4 @@ def test_an_empty_passage_says_nothing():
 
 
 def test_every_order_is_of_something_that_can_be_stated():
-    assert all(relation in RELATIONS for relation in ORDERS)
+    assert all(relation in RELATIONS for relation in COMPARISON_WORDS)

@@ -7,36 +7,36 @@ import pytest
 from eclose.world.language import names
 from eclose.world.language import relations as rel
 from eclose.world.language.phrases import (
+    CommonDoer,
+    FactTriple,
     Phrase,
-    Said,
-    Which,
-    capitalised,
-    cases,
-    fits,
+    accepts_relation,
+    capitalise,
+    list_case_variants,
     match_form,
     read_deeds,
     read_object,
     read_phrase,
-    read_said,
-    which_forms,
-    with_plain_articles,
+    read_triples,
+    restore_plain_articles,
+    write_deeds,
     write_phrase,
-    write_said,
+    write_triple,
 )
-from eclose.world.language.relations import BY_NAME, MACROS, RELATIONS, TYPE_WORDS, VERBS
+from eclose.world.language.relations import BY_NAME, COMPOUND_PHRASES, DEED_VERBS, RELATIONS, TYPE_WORDS
 from eclose.world.language.values import ValueKind
 
 MAKERS = {
-    rel.PERSON: names.person,
-    rel.FILM: names.title,
-    rel.BOOK: names.title,
-    rel.SONG: names.title,
-    rel.COMPANY: names.company,
-    rel.CITY: names.city,
-    rel.COUNTRY: names.country,
-    rel.UNIVERSITY: names.university,
-    rel.AWARD: names.award,
-    rel.RIVER: names.river,
+    rel.PERSON: names.draw_person,
+    rel.FILM: names.draw_title,
+    rel.BOOK: names.draw_title,
+    rel.SONG: names.draw_title,
+    rel.COMPANY: names.draw_company,
+    rel.CITY: names.draw_city,
+    rel.COUNTRY: names.draw_country,
+    rel.UNIVERSITY: names.draw_university,
+    rel.AWARD: names.draw_award,
+    rel.RIVER: names.draw_river,
 }
 LITERALS = {
     ValueKind.DATE: ("1950-05-07", "1899-12-28"),
@@ -53,7 +53,7 @@ def value_of(relation, rng):
 
 def as_sentence(core):
     """As it stands in a passage or a step, and back."""
-    return cases(with_plain_articles(capitalised(core)))
+    return list_case_variants(restore_plain_articles(capitalise(core)))
 
 
 ALL_FORMS = [(relation, form) for relation in RELATIONS for form in relation.forms]
@@ -64,10 +64,10 @@ ALL_PHRASES = [(relation, phrase) for relation in RELATIONS for phrase in relati
 def test_every_form_has_one_reading_and_it_is_what_was_said(relation, form):
     rng = Random(form)
     for _ in range(ROUNDS):
-        said = Said(Phrase(MAKERS[relation.subject](rng)), relation, value_of(relation, rng))
-        core = write_said(said, rng, form=form)
-        assert set(read_said(core)) == {said}, core
-        assert {one for text in as_sentence(core) for one in read_said(text)} == {said}, core
+        said = FactTriple(Phrase(MAKERS[relation.subject](rng)), relation, value_of(relation, rng))
+        core = write_triple(said, rng, form=form)
+        assert set(read_triples(core)) == {said}, core
+        assert {one for text in as_sentence(core) for one in read_triples(text)} == {said}, core
 
 
 @pytest.mark.parametrize(("relation", "form"), ALL_FORMS)
@@ -76,8 +76,8 @@ def test_every_form_takes_a_phrase_for_its_subject(relation, form):
     before = [one for one in RELATIONS if one.object == relation.subject]
     for first in before:
         subject = Phrase(MAKERS[first.subject](rng), (first,))
-        said = Said(subject, relation, value_of(relation, rng))
-        assert set(read_said(write_said(said, rng, form=form))) == {said}
+        said = FactTriple(subject, relation, value_of(relation, rng))
+        assert set(read_triples(write_triple(said, rng, form=form))) == {said}
 
 
 @pytest.mark.parametrize(("relation", "template"), ALL_PHRASES)
@@ -86,27 +86,27 @@ def test_every_phrase_reads_back(relation, template):
     for _ in range(ROUNDS):
         name = MAKERS[relation.subject](rng)
         text = template.replace("{x}", name)
-        assert read_phrase(text) == read_phrase(capitalised(text)) == Phrase(name, (relation,))
+        assert read_phrase(text) == read_phrase(capitalise(text)) == Phrase(name, (relation,))
         for word in TYPE_WORDS[relation.subject]:
             typed = template.replace("{x}", f"the {word} {name}")
             assert read_phrase(typed) == Phrase(name, (relation,), relation.subject)
 
 
-@pytest.mark.parametrize("template", MACROS)
+@pytest.mark.parametrize("template", COMPOUND_PHRASES)
 def test_every_macro_reads_back_as_its_two_relations(template):
-    name = names.person(Random(template))
-    assert read_phrase(template.replace("{x}", name)) == Phrase(name, MACROS[template])
+    name = names.draw_person(Random(template))
+    assert read_phrase(template.replace("{x}", name)) == Phrase(name, COMPOUND_PHRASES[template])
 
 
-@pytest.mark.parametrize("first", VERBS)
-@pytest.mark.parametrize("second", VERBS)
+@pytest.mark.parametrize("first", DEED_VERBS)
+@pytest.mark.parametrize("second", DEED_VERBS)
 def test_every_pair_of_deeds_reads_back(first, second):
     rng = Random(f"{first}{second}")
     for _ in range(3):
         deeds = ((first, MAKERS[first.subject](rng)), (second, MAKERS[second.subject](rng)))
-        assert read_deeds(which_forms(deeds)) == deeds
-        assert read_phrase(f"the person who {which_forms(deeds)}") == Phrase(Which(deeds))
-        onward = Phrase(Which(deeds), (rel.BIRTH_PLACE, rel.LIES_IN))
+        assert read_deeds(write_deeds(deeds)) == deeds
+        assert read_phrase(f"the person who {write_deeds(deeds)}") == Phrase(CommonDoer(deeds))
+        onward = Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE, rel.LIES_IN))
         assert read_phrase(write_phrase(onward, rng)) == onward
 
 
@@ -139,7 +139,7 @@ def test_a_name_is_nothing_but_a_name(kind):
         assert read_phrase(name) == Phrase(name)
         assert "." not in name
         assert " and " not in name
-        assert list(read_said(name)) == []
+        assert list(read_triples(name)) == []
 
 
 def test_people_are_told_from_everything_else():
@@ -166,12 +166,12 @@ def test_a_pronoun_stands_for_itself_until_somebody_resolves_it(pronoun):
 
 
 def test_a_pronoun_is_only_written_where_it_needs_no_other_case():
-    said = Said(Phrase("Petra Lind"), rel.MOTHER, "Ines Varga")
-    assert write_said(said, Random(0), subject="she", form="the mother of {s} was {o}").startswith(
+    said = FactTriple(Phrase("Petra Lind"), rel.MOTHER, "Ines Varga")
+    assert write_triple(said, Random(0), subject="she", form="the mother of {s} was {o}").startswith(
         "the mother of Petra"
     )
-    said = Said(Phrase("Petra Lind"), rel.BIRTH_PLACE, "Halmere")
-    assert write_said(said, Random(0), subject="she", form="{s} was born in {o}") == "she was born in Halmere"
+    said = FactTriple(Phrase("Petra Lind"), rel.BIRTH_PLACE, "Halmere")
+    assert write_triple(said, Random(0), subject="she", form="{s} was born in {o}") == "she was born in Halmere"
 
 
 @pytest.mark.parametrize(
@@ -185,19 +185,19 @@ def test_what_is_no_phrase_is_none(text):
 
 
 def test_a_relation_fits_what_the_phrase_leads_to():
-    which = Phrase(Which(((rel.DIRECTOR, "A"), (rel.DIRECTOR, "B"))))
-    assert fits(which, rel.MOTHER)
-    assert not fits(which, rel.RELEASED)
-    assert fits(Phrase("X"), rel.RELEASED)
-    assert not fits(Phrase("X", kind=rel.BOOK), rel.RELEASED)
-    assert fits(Phrase("X", (rel.DIRECTOR,)), rel.MOTHER)
-    assert not fits(Phrase("X", (rel.DIRECTOR,)), rel.POPULATION)
+    which = Phrase(CommonDoer(((rel.DIRECTOR, "A"), (rel.DIRECTOR, "B"))))
+    assert accepts_relation(which, rel.MOTHER)
+    assert not accepts_relation(which, rel.RELEASED)
+    assert accepts_relation(Phrase("X"), rel.RELEASED)
+    assert not accepts_relation(Phrase("X", kind=rel.BOOK), rel.RELEASED)
+    assert accepts_relation(Phrase("X", (rel.DIRECTOR,)), rel.MOTHER)
+    assert not accepts_relation(Phrase("X", (rel.DIRECTOR,)), rel.POPULATION)
 
 
 def test_a_sentence_with_one_wrong_part_has_no_reading():
-    assert not list(read_said("Paper Lighthouse was released in spring"))
-    assert not list(read_said("the colour of Halmere was directed by Tomas Rell"))
-    assert not list(read_said("the book Paper Lighthouse was directed by Tomas Rell"))
+    assert not list(read_triples("Paper Lighthouse was released in spring"))
+    assert not list(read_triples("the colour of Halmere was directed by Tomas Rell"))
+    assert not list(read_triples("the book Paper Lighthouse was directed by Tomas Rell"))
 
 
 def test_filling_a_template_finds_every_way():
@@ -210,11 +210,11 @@ def test_filling_a_template_finds_every_way():
 
 def test_articles_go_in_and_come_out_again():
     core = "it is a annual award and a old city"
-    assert capitalised(core) == "It is an annual award and an old city"
-    assert with_plain_articles(capitalised(core)) == "It is a annual award and a old city"
-    assert cases("It") == ("It", "it")
-    assert cases("it") == ("it",)
-    assert cases("") == ("",)
+    assert capitalise(core) == "It is an annual award and an old city"
+    assert restore_plain_articles(capitalise(core)) == "It is a annual award and a old city"
+    assert list_case_variants("It") == ("It", "it")
+    assert list_case_variants("it") == ("it",)
+    assert list_case_variants("") == ("",)
 
 
 def test_the_start_of_a_phrase_has_the_type_that_is_said_or_needed():

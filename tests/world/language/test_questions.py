@@ -6,9 +6,25 @@ import pytest
 
 from eclose.world.language import names as lexicon
 from eclose.world.language import relations as rel
-from eclose.world.language.phrases import Phrase, Which, which_forms, write_phrase
-from eclose.world.language.questions import Agree, Choose, Lookup, Span, read_question, superlatives, write_question
-from eclose.world.language.relations import MACROS, ORDERS, RELATIONS, ROLE_NOUNS, SAME, TYPE_WORDS, VERBS
+from eclose.world.language.phrases import CommonDoer, Phrase, write_deeds, write_phrase
+from eclose.world.language.questions import (
+    AgreementQuestion,
+    ChoiceQuestion,
+    LookupQuestion,
+    YearSpanQuestion,
+    list_superlatives,
+    read_question,
+    write_question,
+)
+from eclose.world.language.relations import (
+    AGREEMENT_FORMS,
+    COMPARISON_WORDS,
+    COMPOUND_PHRASES,
+    DEED_VERBS,
+    RELATIONS,
+    ROLE_NOUNS,
+    TYPE_WORDS,
+)
 from eclose.world.language.values import ValueKind
 
 A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
@@ -17,22 +33,29 @@ A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
 @pytest.mark.parametrize(("relation", "ask"), [(relation, ask) for relation in RELATIONS for ask in relation.asks])
 def test_every_ask_reads_back(relation, ask):
     rng = Random(ask)
-    for name in (A, B, lexicon.person(rng), lexicon.city(rng), lexicon.company(rng), lexicon.university(rng)):
-        assert read_question(ask.replace("{x}", name)) == Lookup(Phrase(name, (relation,)))
+    for name in (
+        A,
+        B,
+        lexicon.draw_person(rng),
+        lexicon.draw_city(rng),
+        lexicon.draw_company(rng),
+        lexicon.draw_university(rng),
+    ):
+        assert read_question(ask.replace("{x}", name)) == LookupQuestion(Phrase(name, (relation,)))
         for word in TYPE_WORDS[relation.subject]:
-            typed = Lookup(Phrase(name, (relation,), relation.subject))
+            typed = LookupQuestion(Phrase(name, (relation,), relation.subject))
             assert read_question(ask.replace("{x}", f"the {word} {name}")) == typed
     for first in (one for one in RELATIONS if one.object == relation.subject):
         asked = Phrase(A, (first, relation))
         inner = write_phrase(Phrase(A, (first,)), rng)
-        assert read_question(ask.replace("{x}", inner)) == Lookup(asked)
+        assert read_question(ask.replace("{x}", inner)) == LookupQuestion(asked)
 
 
 DIRECT = [
     (attribute, least, words, kind)
-    for attribute in ORDERS
+    for attribute in COMPARISON_WORDS
     for least in (True, False)
-    for words in superlatives(attribute, least=least)
+    for words in list_superlatives(attribute, least=least)
     for kind in TYPE_WORDS[attribute.subject]
 ]
 
@@ -40,28 +63,30 @@ DIRECT = [
 @pytest.mark.parametrize(("attribute", "least", "words", "kind"), DIRECT)
 def test_every_choice_reads_back(attribute, least, words, kind):
     head = "Who" if kind == "person" else f"Which {kind}"
-    wanted = Choose((A, B), attribute.subject, (), attribute, least)
+    wanted = ChoiceQuestion((A, B), attribute.subject, (), attribute, least)
     assert read_question(f"{head} {words}, {A} or {B}?") == wanted
 
 
 @pytest.mark.parametrize("role", ROLE_NOUNS)
-@pytest.mark.parametrize("attribute", [one for one in ORDERS if one.subject == rel.PERSON])
+@pytest.mark.parametrize("attribute", [one for one in COMPARISON_WORDS if one.subject == rel.PERSON])
 @pytest.mark.parametrize("least", [True, False])
 def test_every_choice_by_the_people_behind_reads_back(role, attribute, least):
-    wanted = Choose((A, B), role.subject, (role,), attribute, least)
-    for words in superlatives(attribute, least=least):
+    wanted = ChoiceQuestion((A, B), role.subject, (role,), attribute, least)
+    for words in list_superlatives(attribute, least=least):
         for kind in TYPE_WORDS[role.subject]:
             for link in (f"{kind} has the {ROLE_NOUNS[role]} who", f"{kind}'s {ROLE_NOUNS[role]}"):
                 assert read_question(f"Which {link} {words}, {A} or {B}?") == wanted
 
 
-@pytest.mark.parametrize(("relation", "form"), [(one, form[0]) for one, forms in SAME.items() for form in forms])
+@pytest.mark.parametrize(
+    ("relation", "form"), [(one, form[0]) for one, forms in AGREEMENT_FORMS.items() for form in forms]
+)
 def test_every_question_of_agreement_reads_back(relation, form):
-    assert read_question(form.replace("{x}", A).replace("{y}", B)) == Agree(Phrase(A), Phrase(B), relation)
+    assert read_question(form.replace("{x}", A).replace("{y}", B)) == AgreementQuestion(Phrase(A), Phrase(B), relation)
     if relation.subject == rel.PERSON:
         left, right = Phrase(A, (rel.DIRECTOR,), rel.FILM), Phrase(B, (rel.AUTHOR,), rel.BOOK)
         text = form.replace("{x}", f"the director of the film {A}").replace("{y}", f"the writer of the novel {B}")
-        assert read_question(text) == Agree(left, right, relation)
+        assert read_question(text) == AgreementQuestion(left, right, relation)
 
 
 DATED = [one for one in RELATIONS if one.kind in (ValueKind.DATE, ValueKind.YEAR)]
@@ -71,14 +96,14 @@ DATED = [one for one in RELATIONS if one.kind in (ValueKind.DATE, ValueKind.YEAR
 @pytest.mark.parametrize("right", DATED)
 def test_every_span_reads_back(left, right):
     rng = Random(0)
-    target = Span(Phrase(A, (left,)), Phrase(B, (right,)))
+    target = YearSpanQuestion(Phrase(A, (left,)), Phrase(B, (right,)))
     for _ in range(6):
         assert read_question(write_question(target, rng)) == target
 
 
 def test_a_life_is_a_span():
     whose = Phrase(A, (rel.DIRECTOR,))
-    life = Span(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE))
+    life = YearSpanQuestion(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE))
     rng = Random(1)
     asked = {write_question(life, rng) for _ in range(40)}
     assert any("live?" in question for question in asked)
@@ -98,44 +123,46 @@ def test_nothing_lies_between_what_has_no_date(text):
     assert read_question(text) is None
 
 
-@pytest.mark.parametrize("first", VERBS)
-@pytest.mark.parametrize("second", VERBS)
+@pytest.mark.parametrize("first", DEED_VERBS)
+@pytest.mark.parametrize("second", DEED_VERBS)
 @pytest.mark.parametrize("head", ["Who", "Which person"])
 def test_every_pair_of_deeds_can_be_asked_for(first, second, head):
     deeds = ((first, A), (second, B))
-    assert read_question(f"{head} {which_forms(deeds)}?") == Lookup(Phrase(Which(deeds)))
+    assert read_question(f"{head} {write_deeds(deeds)}?") == LookupQuestion(Phrase(CommonDoer(deeds)))
 
 
-@pytest.mark.parametrize("template", MACROS)
+@pytest.mark.parametrize("template", COMPOUND_PHRASES)
 @pytest.mark.parametrize("head", ["Who", "What"])
 def test_every_macro_can_be_asked_for(template, head):
-    assert read_question(f"{head} is {template.replace('{x}', 'Petra Lind')}?") == Lookup(
-        Phrase("Petra Lind", MACROS[template])
+    assert read_question(f"{head} is {template.replace('{x}', 'Petra Lind')}?") == LookupQuestion(
+        Phrase("Petra Lind", COMPOUND_PHRASES[template])
     )
 
 
 def random_target(rng):
     shape = rng.randrange(5)
     if shape == 0:
-        path = rng.choice([(rel.DIRECTOR, rel.MOTHER), (rel.DIRECTOR, *rng.choice(list(MACROS.values()))), (rel.STAR,)])
-        return Lookup(Phrase(lexicon.title(rng), path, rng.choice([None, rel.FILM])))
+        path = rng.choice(
+            [(rel.DIRECTOR, rel.MOTHER), (rel.DIRECTOR, *rng.choice(list(COMPOUND_PHRASES.values()))), (rel.STAR,)]
+        )
+        return LookupQuestion(Phrase(lexicon.draw_title(rng), path, rng.choice([None, rel.FILM])))
     if shape == 1:
         path = rng.choice([(), (rel.BIRTH_PLACE,), (rel.SPOUSE, rel.EDUCATED, rel.SEATED)])
-        deeds = tuple((rng.choice(list(VERBS)), lexicon.title(rng)) for _ in range(2))
-        return Lookup(Phrase(Which(deeds), path))
+        deeds = tuple((rng.choice(list(DEED_VERBS)), lexicon.draw_title(rng)) for _ in range(2))
+        return LookupQuestion(Phrase(CommonDoer(deeds), path))
     if shape == 2:
-        attribute = rng.choice(list(ORDERS))
-        names = (lexicon.title(rng), lexicon.title(rng))
+        attribute = rng.choice(list(COMPARISON_WORDS))
+        names = (lexicon.draw_title(rng), lexicon.draw_title(rng))
         if attribute.subject == rel.PERSON and rng.random() < 0.5:
             role = rng.choice(list(ROLE_NOUNS))
-            return Choose(names, role.subject, (role,), attribute, rng.random() < 0.5)
-        return Choose(names, attribute.subject, (), attribute, rng.random() < 0.5)
+            return ChoiceQuestion(names, role.subject, (role,), attribute, rng.random() < 0.5)
+        return ChoiceQuestion(names, attribute.subject, (), attribute, rng.random() < 0.5)
     if shape == 3:
-        relation = rng.choice(list(SAME))
-        sides = (Phrase(lexicon.title(rng), (), relation.subject if relation.subject != rel.PERSON else None),) * 2
-        return Agree(*sides, relation)
-    base = Phrase(lexicon.title(rng), (), rel.FILM)
-    return Span(base.then(rel.DIRECTOR, rel.BIRTH_DATE), base.then(rel.RELEASED))
+        relation = rng.choice(list(AGREEMENT_FORMS))
+        sides = (Phrase(lexicon.draw_title(rng), (), relation.subject if relation.subject != rel.PERSON else None),) * 2
+        return AgreementQuestion(*sides, relation)
+    base = Phrase(lexicon.draw_title(rng), (), rel.FILM)
+    return YearSpanQuestion(base.then(rel.DIRECTOR, rel.BIRTH_DATE), base.then(rel.RELEASED))
 
 
 def test_questions_of_any_make_read_back():
@@ -168,10 +195,10 @@ def test_what_the_grammar_does_not_know_is_none(text):
 
 
 def test_a_comparison_knows_its_two_values():
-    choose = Choose((A, B), rel.FILM, (rel.DIRECTOR,), rel.BIRTH_DATE, least=True)
+    choose = ChoiceQuestion((A, B), rel.FILM, (rel.DIRECTOR,), rel.BIRTH_DATE, least=True)
     path = (rel.DIRECTOR, rel.BIRTH_DATE)
     assert choose.phrases() == (Phrase(A, path, rel.FILM), Phrase(B, path, rel.FILM))
-    agree = Agree(Phrase("X"), Phrase("Y"), rel.LIES_IN)
+    agree = AgreementQuestion(Phrase("X"), Phrase("Y"), rel.LIES_IN)
     assert agree.phrases() == (Phrase("X", (rel.LIES_IN,)), Phrase("Y", (rel.LIES_IN,)))
-    span = Span(Phrase(A, (rel.RELEASED,)), Phrase(B, (rel.RELEASED,)))
+    span = YearSpanQuestion(Phrase(A, (rel.RELEASED,)), Phrase(B, (rel.RELEASED,)))
     assert span.phrases() == (span.left, span.right)

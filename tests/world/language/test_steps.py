@@ -9,27 +9,27 @@ from eclose.world.language import names
 from eclose.world.language import relations as rel
 from eclose.world.language import steps as grammar
 from eclose.world.language.claims import (
-    Agreed,
-    Apart,
-    Chosen,
-    Compared,
-    Denied,
+    AgreementClaim,
+    ChoiceClaim,
+    ComparisonClaim,
+    DenialClaim,
     Discourse,
-    Fact,
-    Idle,
-    Ordered,
-    Subtracted,
-    Uncovered,
+    FactClaim,
+    IdleStep,
+    MissingFactClaim,
+    OrderClaim,
+    SubtractionClaim,
+    YearsApartClaim,
 )
-from eclose.world.language.phrases import Phrase, Which, capitalised, write_phrase, write_said
-from eclose.world.language.questions import superlatives
-from eclose.world.language.relations import ORDERS, RELATIONS, ROLE_NOUNS, SAME, TYPE_WORDS
-from eclose.world.language.steps import Writer, read_step
+from eclose.world.language.phrases import CommonDoer, Phrase, capitalise, write_phrase, write_triple
+from eclose.world.language.questions import list_superlatives
+from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, RELATIONS, ROLE_NOUNS, TYPE_WORDS
+from eclose.world.language.steps import StepWriter, read_step
 from eclose.world.language.values import ValueKind, write_value
 
 A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
 ONE, OTHER = "Tomas R Rell", "Petra Lind"
-DIRECTED = Fact(Phrase(A, (rel.DIRECTOR,)), ONE)
+DIRECTED = FactClaim(Phrase(A, (rel.DIRECTOR,)), ONE)
 LITERALS = {ValueKind.DATE: "1950-05-07", ValueKind.YEAR: "1971", ValueKind.NUMBER: "45600", ValueKind.MINUTES: "95"}
 
 
@@ -38,7 +38,7 @@ def read(text):
 
 
 def spoken(core):
-    return capitalised(core) + "."
+    return capitalise(core) + "."
 
 
 OPENERS = sorted({*grammar._OPENERS, *grammar._CONCLUDERS})
@@ -53,10 +53,10 @@ def test_every_opener_and_citation_is_seen_through(opener, citation):
 @pytest.mark.parametrize(("relation", "form"), [(relation, form) for relation in RELATIONS for form in relation.forms])
 def test_every_form_is_a_step(relation, form):
     value = ONE if relation.object else LITERALS[relation.kind]
-    said = grammar.Said(Phrase(A), relation, value)
+    said = grammar.FactTriple(Phrase(A), relation, value)
     for seed in range(4):
-        core = write_said(said, Random(seed), form=form)
-        assert read(spoken(core)) == (Fact(Phrase(A, (relation,)), value),), core
+        core = write_triple(said, Random(seed), form=form)
+        assert read(spoken(core)) == (FactClaim(Phrase(A, (relation,)), value),), core
 
 
 @pytest.mark.parametrize(("relation", "phrase"), [(one, phrase) for one in RELATIONS for phrase in one.phrases])
@@ -65,56 +65,58 @@ def test_every_phrase_is_something_and_something_is_every_phrase(relation, phras
     words = phrase.replace("{x}", A)
     for seed in range(4):
         core = f"{words} is {write_value(relation.kind, value, Random(seed))}"
-        assert read(spoken(core)) == (Fact(Phrase(A, (relation,)), value),)
+        assert read(spoken(core)) == (FactClaim(Phrase(A, (relation,)), value),)
     if relation.object:
-        assert read(spoken(f"{value} is {words}")) == (Fact(Phrase(A, (relation,)), value),)
+        assert read(spoken(f"{value} is {words}")) == (FactClaim(Phrase(A, (relation,)), value),)
 
 
-@pytest.mark.parametrize("attribute", ORDERS)
+@pytest.mark.parametrize("attribute", COMPARISON_WORDS)
 @pytest.mark.parametrize("less", [True, False])
 def test_every_comparison_word_reads_back(attribute, less):
     left, right = Phrase(A, (attribute,)), Phrase(B, (attribute,))
-    for words in ORDERS[attribute].less if less else ORDERS[attribute].more:
-        assert read(spoken(f"{A} {words} {B}")) == (Compared(left, right, less),)
+    for words in COMPARISON_WORDS[attribute].less if less else COMPARISON_WORDS[attribute].more:
+        assert read(spoken(f"{A} {words} {B}")) == (ComparisonClaim(left, right, less),)
 
 
-@pytest.mark.parametrize("attribute", ORDERS)
+@pytest.mark.parametrize("attribute", COMPARISON_WORDS)
 @pytest.mark.parametrize("least", [True, False])
 def test_every_superlative_reads_back(attribute, least):
-    for words in superlatives(attribute, least=least):
-        assert read(spoken(f"{A} {words}")) == (Chosen(A, attribute.subject, (), attribute, least),)
+    for words in list_superlatives(attribute, least=least):
+        assert read(spoken(f"{A} {words}")) == (ChoiceClaim(A, attribute.subject, (), attribute, least),)
         if attribute.subject != rel.PERSON:
             continue
         for role, noun in ROLE_NOUNS.items():
-            wanted = (Chosen(A, role.subject, (role,), attribute, least),)
+            wanted = (ChoiceClaim(A, role.subject, (role,), attribute, least),)
             assert read(spoken(f"{A} has the {noun} who {words}")) == wanted
             for kind in TYPE_WORDS[role.subject]:
                 assert read(spoken(f"{A} is the {kind} whose {noun} {words}")) == wanted
 
 
-@pytest.mark.parametrize(("relation", "forms"), [(one, forms) for one, all_ in SAME.items() for forms in all_])
+@pytest.mark.parametrize(
+    ("relation", "forms"), [(one, forms) for one, all_ in AGREEMENT_FORMS.items() for forms in all_]
+)
 def test_every_form_of_agreement_reads_back(relation, forms):
     for template, same in ((forms[1], True), (forms[2], False)):
         core = template.replace("{x}", A).replace("{y}", B)
-        assert read(spoken(core)) == (Agreed(Phrase(A), Phrase(B), relation, same),)
+        assert read(spoken(core)) == (AgreementClaim(Phrase(A), Phrase(B), relation, same),)
 
 
 @pytest.mark.parametrize("template", grammar._UNCOVERED)
 def test_every_form_of_missing_evidence_reads_back(template):
     phrase = Phrase(A, (rel.DIRECTOR, rel.MOTHER), rel.FILM)
-    assert read(spoken(template.replace("{x}", write_phrase(phrase, Random(1))))) == (Uncovered(phrase),)
+    assert read(spoken(template.replace("{x}", write_phrase(phrase, Random(1))))) == (MissingFactClaim(phrase),)
 
 
 @pytest.mark.parametrize("template", grammar._APART)
 def test_every_form_of_a_span_reads_back(template):
     left, right = Phrase(A, (rel.DIRECTOR, rel.BIRTH_DATE)), Phrase(A, (rel.RELEASED,))
     core = template.replace("{x}", f"the birth date of the director of {A}").replace("{y}", f"the release year of {A}")
-    assert read(spoken(f"{core}41")) == (Apart(left, right, "41"),)
+    assert read(spoken(f"{core}41")) == (YearsApartClaim(left, right, "41"),)
     assert read(spoken(template.replace("{x}", A).replace("{y}", B) + "41")) is None
 
 
 def test_denial_reads_back_and_denies_a_fact_only():
-    assert read(f"It is not the case that {A} was directed by {ONE}.") == (Denied(DIRECTED),)
+    assert read(f"It is not the case that {A} was directed by {ONE}.") == (DenialClaim(DIRECTED),)
     assert read(f"It is not the case that {A} was a triumph.") is None
 
 
@@ -125,31 +127,31 @@ def test_every_idle_step_is_known_to_assert_nothing(kind, template):
 
 
 def test_an_idle_step_may_cite_too():
-    assert read("Let us read the passages [3].") == (Idle.TRANSITION,)
+    assert read("Let us read the passages [3].") == (IdleStep.TRANSITION,)
 
 
 def test_an_idle_step_about_something_unknown_is_not_read():
     assert read("First, find a good restaurant.") is None
 
 
-@pytest.mark.parametrize("kind", list(Idle))
+@pytest.mark.parametrize("kind", list(IdleStep))
 def test_the_writer_writes_idle_steps_of_every_kind(kind):
-    written = {Writer(Random(seed)).idle(kind, Phrase(A, (rel.DIRECTOR,))) for seed in range(60)}
+    written = {StepWriter(Random(seed)).idle(kind, Phrase(A, (rel.DIRECTOR,))) for seed in range(60)}
     assert len(written) >= len(grammar._IDLE[kind])
     assert {read(text) for text in written} == {(kind,)}
-    assert read(Writer(Random(1)).step(Idle.TRANSITION, 3)) == (Idle.TRANSITION,)
+    assert read(StepWriter(Random(1)).step(IdleStep.TRANSITION, 3)) == (IdleStep.TRANSITION,)
 
 
 @pytest.mark.parametrize(
     ("text", "claim"),
     [
-        ("1971 - 1930 = 41.", Subtracted("1971", "1930", "41")),
-        ("So 1971 minus 1930 is 41.", Subtracted("1971", "1930", "41")),
-        ("7 May 1950 is earlier than May 8, 1950.", Ordered("1950-05-07", "1950-05-08", less=True)),
-        ("1971 is later than 1950.", Ordered("1971", "1950", less=False)),
-        ("45,600 is more than 45599.", Ordered("45600", "45599", less=False)),
-        ("96 is less than 1,234.", Ordered("96", "1234", less=True)),
-        ("1 hour and 35 minutes is less than 96 minutes.", Ordered("95", "96", less=True)),
+        ("1971 - 1930 = 41.", SubtractionClaim("1971", "1930", "41")),
+        ("So 1971 minus 1930 is 41.", SubtractionClaim("1971", "1930", "41")),
+        ("7 May 1950 is earlier than May 8, 1950.", OrderClaim("1950-05-07", "1950-05-08", less=True)),
+        ("1971 is later than 1950.", OrderClaim("1971", "1950", less=False)),
+        ("45,600 is more than 45599.", OrderClaim("45600", "45599", less=False)),
+        ("96 is less than 1,234.", OrderClaim("96", "1234", less=True)),
+        ("1 hour and 35 minutes is less than 96 minutes.", OrderClaim("95", "96", less=True)),
     ],
 )
 def test_arithmetic_reads_back(text, claim):
@@ -157,8 +159,8 @@ def test_arithmetic_reads_back(text, claim):
 
 
 def random_name(kind, rng):
-    makers = {rel.PERSON: names.person, rel.COMPANY: names.company, rel.CITY: names.city}
-    return makers.get(kind, names.title)(rng)
+    makers = {rel.PERSON: names.draw_person, rel.COMPANY: names.draw_company, rel.CITY: names.draw_city}
+    return makers.get(kind, names.draw_title)(rng)
 
 
 def random_fact(rng):
@@ -168,33 +170,33 @@ def random_fact(rng):
         path = (rng.choice(before), relation)
         base = random_name(path[0].subject, rng)
     value = random_name(relation.object, rng) if relation.object else LITERALS[relation.kind]
-    return Fact(Phrase(base, path), value)
+    return FactClaim(Phrase(base, path), value)
 
 
 def random_claim(rng):
     fact = random_fact(rng)
-    attribute = rng.choice(list(ORDERS))
+    attribute = rng.choice(list(COMPARISON_WORDS))
     left, right = Phrase(random_name(attribute.subject, rng)), Phrase(random_name(attribute.subject, rng))
-    agreed = rng.choice(list(SAME))
-    deeds = ((rel.DIRECTOR, names.title(rng)), (rel.AUTHOR, names.title(rng)))
+    agreed = rng.choice(list(AGREEMENT_FORMS))
+    deeds = ((rel.DIRECTOR, names.draw_title(rng)), (rel.AUTHOR, names.draw_title(rng)))
     number = rng.choice(["96", "1971", "45600", "1950-05-07"])
     yes = rng.random() < 0.5
     return rng.choice(
         [
             fact,
             fact,
-            Fact(Phrase(Which(deeds)), names.person(rng)),
-            Fact(Phrase(Which(deeds), (rel.MOTHER,)), names.person(rng)),
-            Denied(fact),
-            Uncovered(fact.phrase),
-            Compared(left.then(attribute), right.then(attribute), yes),
-            Ordered(number, number.replace("9", "8"), yes),
-            Chosen(names.title(rng), attribute.subject, (), attribute, yes),
-            Chosen(names.title(rng), rel.FILM, (rel.DIRECTOR,), rel.DEATH_DATE, yes),
-            Agreed(left, right, agreed, yes),
-            Agreed(left.then(rel.SPOUSE), right.then(rel.MOTHER), rel.EDUCATED, yes),
-            Subtracted("1971", "1930", "41"),
-            Apart(left.then(rel.BIRTH_DATE), right.then(rel.RELEASED), "41"),
+            FactClaim(Phrase(CommonDoer(deeds)), names.draw_person(rng)),
+            FactClaim(Phrase(CommonDoer(deeds), (rel.MOTHER,)), names.draw_person(rng)),
+            DenialClaim(fact),
+            MissingFactClaim(fact.phrase),
+            ComparisonClaim(left.then(attribute), right.then(attribute), yes),
+            OrderClaim(number, number.replace("9", "8"), yes),
+            ChoiceClaim(names.draw_title(rng), attribute.subject, (), attribute, yes),
+            ChoiceClaim(names.draw_title(rng), rel.FILM, (rel.DIRECTOR,), rel.DEATH_DATE, yes),
+            AgreementClaim(left, right, agreed, yes),
+            AgreementClaim(left.then(rel.SPOUSE), right.then(rel.MOTHER), rel.EDUCATED, yes),
+            SubtractionClaim("1971", "1930", "41"),
+            YearsApartClaim(left.then(rel.BIRTH_DATE), right.then(rel.RELEASED), "41"),
         ]
     )
 
@@ -202,7 +204,7 @@ def random_claim(rng):
 @pytest.mark.parametrize("seed", range(60))
 def test_whole_traces_read_back_pronouns_and_all(seed):
     rng = Random(seed)
-    writer, discourse = Writer(rng), Discourse()
+    writer, discourse = StepWriter(rng), Discourse()
     for number in range(25):
         claim = random_claim(rng)
         text = writer.step(claim, rng.choice([None, number]), conclusion=rng.random() < 0.3)
@@ -212,7 +214,7 @@ def test_whole_traces_read_back_pronouns_and_all(seed):
 def test_two_claims_share_a_line_and_both_are_read():
     rng = Random(4)
     for _ in range(300):
-        writer = Writer(rng)
+        writer = StepWriter(rng)
         claims = tuple(random_claim(rng) for _ in range(rng.choice([2, 3])))
         line = writer.joined(tuple(writer.step(claim, 2) for claim in claims))
         assert read(line) == claims, line
@@ -232,11 +234,11 @@ def test_pronouns_stand_for_whoever_was_mentioned_last():
         The mother of {ONE} was {OTHER}.
         She was educated at Halmere University."""
     )
-    assert steps[1] == (Fact(Phrase(ONE, (rel.BIRTH_PLACE,)), "Halmere"),)
+    assert steps[1] == (FactClaim(Phrase(ONE, (rel.BIRTH_PLACE,)), "Halmere"),)
     # Halmere is the thing mentioned last, and a city is never released.
-    assert steps[2] == (Fact(Phrase("Halmere", (rel.RELEASED,)), "1971"),)
-    assert steps[3] == (Fact(Phrase("Halmere", (rel.LIES_IN,)), "Karskland"),)
-    assert steps[5] == (Fact(Phrase(OTHER, (rel.EDUCATED,)), "Halmere University"),)
+    assert steps[2] == (FactClaim(Phrase("Halmere", (rel.RELEASED,)), "1971"),)
+    assert steps[3] == (FactClaim(Phrase("Halmere", (rel.LIES_IN,)), "Karskland"),)
+    assert steps[5] == (FactClaim(Phrase(OTHER, (rel.EDUCATED,)), "Halmere University"),)
 
 
 def test_pronouns_are_resolved_in_every_kind_of_claim():
@@ -249,12 +251,12 @@ def test_pronouns_are_resolved_in_every_kind_of_claim():
         He and {OTHER} were born in the same city.
         The number of years between the birth date of he and the release year of {A} is 41."""
     )
-    assert steps[1] == (Fact(Phrase(B, (rel.DIRECTOR,)), ONE),)
-    assert steps[2] == (Denied(Fact(Phrase(ONE, (rel.BIRTH_PLACE,)), "Halmere")),)
-    assert steps[3] == (Uncovered(Phrase(ONE, (rel.MOTHER,))),)
-    assert steps[4] == (Compared(Phrase(ONE, (rel.BIRTH_DATE,)), Phrase(OTHER, (rel.BIRTH_DATE,)), less=True),)
-    assert steps[5] == (Agreed(Phrase(ONE), Phrase(OTHER), rel.BIRTH_PLACE, same=True),)
-    assert steps[6] == (Apart(Phrase(ONE, (rel.BIRTH_DATE,)), Phrase(A, (rel.RELEASED,)), "41"),)
+    assert steps[1] == (FactClaim(Phrase(B, (rel.DIRECTOR,)), ONE),)
+    assert steps[2] == (DenialClaim(FactClaim(Phrase(ONE, (rel.BIRTH_PLACE,)), "Halmere")),)
+    assert steps[3] == (MissingFactClaim(Phrase(ONE, (rel.MOTHER,))),)
+    assert steps[4] == (ComparisonClaim(Phrase(ONE, (rel.BIRTH_DATE,)), Phrase(OTHER, (rel.BIRTH_DATE,)), less=True),)
+    assert steps[5] == (AgreementClaim(Phrase(ONE), Phrase(OTHER), rel.BIRTH_PLACE, same=True),)
+    assert steps[6] == (YearsApartClaim(Phrase(ONE, (rel.BIRTH_DATE,)), Phrase(A, (rel.RELEASED,)), "41"),)
 
 
 @pytest.mark.parametrize(
@@ -292,11 +294,14 @@ def test_what_cannot_be_read_is_none_as_a_whole(text):
 
 
 def test_a_writer_uses_pronouns_where_they_are_clear():
-    person = Fact(Phrase(A, (rel.DIRECTOR,)), OTHER)
-    born, released = Fact(Phrase(OTHER, (rel.BIRTH_PLACE,)), "Halmere"), Fact(Phrase(A, (rel.RELEASED,)), "1971")
+    person = FactClaim(Phrase(A, (rel.DIRECTOR,)), OTHER)
+    born, released = (
+        FactClaim(Phrase(OTHER, (rel.BIRTH_PLACE,)), "Halmere"),
+        FactClaim(Phrase(A, (rel.RELEASED,)), "1971"),
+    )
     seen = set()
     for seed in range(80):
-        writer = Writer(Random(seed))
+        writer = StepWriter(Random(seed))
         writer.step(person)
         seen |= {writer.step(replace(released)).split()[0], writer.step(born).split()[0]}
     assert {"She", "It"} <= seen

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.world.language.values import MONTHS, ValueKind, read_any, read_value, write_value, year_of
+from eclose.world.language.values import MONTHS, ValueKind, read_answer_value, read_value, read_year, write_value
 
 DATES = st.dates().map(lambda day: day.isoformat()).filter(lambda text: text[0] != "0")
 NUMBERS = st.integers(0, 10**9).map(str)
@@ -27,7 +27,7 @@ def test_every_value_reads_back_from_whatever_form_it_was_written_in(value, seed
 @given(VALUES, st.integers(0, 20))
 def test_an_answer_of_unsaid_kind_reads_back_too(value, seed):
     kind, canonical = value
-    assert read_any(write_value(kind, canonical, Random(seed))) == canonical
+    assert read_answer_value(write_value(kind, canonical, Random(seed))) == canonical
 
 
 @pytest.mark.parametrize("month", range(1, 13))
@@ -92,7 +92,7 @@ def test_what_is_not_of_the_kind_is_none(kind, text):
     ],
 )
 def test_an_answer_in_canonical_form(text, canonical):
-    assert read_any(text) == canonical
+    assert read_answer_value(text) == canonical
 
 
 @pytest.mark.parametrize("kind", list(ValueKind))
@@ -107,4 +107,4 @@ def test_writing_uses_up_the_same_randomness_whatever_the_value(kind):
 
 
 def test_the_year_of_dates_and_years():
-    assert (year_of("1950-05-07"), year_of("1971")) == (1950, 1971)
+    assert (read_year("1950-05-07"), read_year("1971")) == (1950, 1971)

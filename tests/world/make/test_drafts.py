@@ -6,10 +6,10 @@ import pytest
 
 from eclose.core.instance import Passage
 from eclose.world.language import relations as rel
-from eclose.world.language.claims import Fact
+from eclose.world.language.claims import FactClaim
 from eclose.world.language.facts import Statement
 from eclose.world.language.phrases import Phrase
-from eclose.world.make.drafts import ended_otherwise, inserted, reword, tell
+from eclose.world.make.drafts import change_ending, insert_move, reword_statement, write_reply_steps
 from eclose.world.make.solve import Move
 
 LIFE = "Ada Berger (born 12 March 1934) is a novelist. She was born in Kelport, and she died in Kelport. She was born on March 12, 1934."  # noqa: E501 - one passage
@@ -17,14 +17,14 @@ ADA = Passage("0", "Ada Berger", LIFE)
 
 
 def test_the_same_words_stay_where_they_mean_something_else():
-    found = reword(ADA, 0, Statement(None, rel.BIRTH_PLACE, "Kelport"), "Halton")
+    found = reword_statement(ADA, 0, Statement(None, rel.BIRTH_PLACE, "Kelport"), "Halton")
     assert found.keep == ("she died in Kelport",)
     assert found.claim == "She was born in Kelport, and she died in Kelport."
     assert "born in Halton, and she died in Kelport" in found.passage.text
 
 
 def test_a_value_is_exchanged_in_every_spelling_that_the_passage_has():
-    found = reword(ADA, 0, Statement(None, rel.BIRTH_DATE, "1934-03-12"), "1951-03-12")
+    found = reword_statement(ADA, 0, Statement(None, rel.BIRTH_DATE, "1934-03-12"), "1951-03-12")
     assert dict(found.pairs) == {"12 March 1934": "12 March 1951", "March 12, 1934": "March 12, 1951"}
     assert "1934" not in found.passage.text
 
@@ -38,29 +38,29 @@ def test_a_value_is_exchanged_in_every_spelling_that_the_passage_has():
     ids=["not told", "in the title"],
 )
 def test_what_words_alone_cannot_change_is_left(statement, value):
-    assert reword(ADA, 0, statement, value) is None
+    assert reword_statement(ADA, 0, statement, value) is None
 
 
 MOVES = (
-    Move(Fact(Phrase("Blue Harbour", (rel.DIRECTOR,)), "Ada Berger"), (3,)),
-    Move(Fact(Phrase("Ada Berger", (rel.BIRTH_PLACE,)), "Kelport"), (5,)),
-    Move(Fact(Phrase("Blue Harbour", (rel.DIRECTOR, rel.BIRTH_PLACE)), "Kelport"), (), (0, 1)),
+    Move(FactClaim(Phrase("Blue Harbour", (rel.DIRECTOR,)), "Ada Berger"), (3,)),
+    Move(FactClaim(Phrase("Ada Berger", (rel.BIRTH_PLACE,)), "Kelport"), (5,)),
+    Move(FactClaim(Phrase("Blue Harbour", (rel.DIRECTOR, rel.BIRTH_PLACE)), "Kelport"), (), (0, 1)),
 )
 
 
 def test_steps_rest_on_passages_and_on_steps_by_their_ids():
-    steps = tell(MOVES, "x")
+    steps = write_reply_steps(MOVES, "x")
     assert [(step["passages"], step["premises"]) for step in steps] == [([3], []), ([5], []), ([], [1, 2])]
-    rest = tell(MOVES, "x", {0: 2}, 4)
+    rest = write_reply_steps(MOVES, "x", {0: 2}, 4)
     assert [(step["passages"], step["premises"]) for step in rest] == [([5], []), ([], [2, 4])]
 
 
 def test_a_move_in_between_shifts_what_rests_on_others():
-    extra = Move(Fact(Phrase("Felix Rell", (rel.BIRTH_PLACE,)), "Halton"), (1,))
-    assert inserted(MOVES, 1, extra)[-1].premises == (0, 2)
-    assert inserted(MOVES, 0, extra)[-1].premises == (1, 2)
+    extra = Move(FactClaim(Phrase("Felix Rell", (rel.BIRTH_PLACE,)), "Halton"), (1,))
+    assert insert_move(MOVES, 1, extra)[-1].premises == (0, 2)
+    assert insert_move(MOVES, 0, extra)[-1].premises == (1, 2)
 
 
 def test_another_end_is_another_conclusion_or_the_last_fact():
-    assert [move.claim.value for move in ended_otherwise(MOVES, "Halton")] == ["Ada Berger", "Kelport", "Halton"]
-    assert [move.claim.value for move in ended_otherwise(MOVES[:2], "Halton")] == ["Ada Berger", "Halton"]
+    assert [move.claim.value for move in change_ending(MOVES, "Halton")] == ["Ada Berger", "Kelport", "Halton"]
+    assert [move.claim.value for move in change_ending(MOVES[:2], "Halton")] == ["Ada Berger", "Halton"]

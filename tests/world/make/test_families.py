@@ -14,14 +14,14 @@ from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.store.records.jsonl import decode, encode
 from eclose.store.records.strict_json import parse_object
-from eclose.world.make.families import Funnel, make_families, make_family
+from eclose.world.make.families import FamilyFunnel, make_families, make_family
 from eclose.world.make.instances import make_item
 from eclose.world.oracle.judge import judge
 from eclose.world.oracle.view_relations import (
-    aligned,
     closes,
-    minimal_support,
-    sound_steps,
+    find_minimal_support,
+    is_aligned,
+    label_step_soundness,
     warrants,
     warrants_uniquely,
 )
@@ -55,7 +55,10 @@ def test_evidence_edits_switch_step_and_answer(families):
             assert warrants_uniquely(gold.question, view.evidence, view.answer)
             assert warrants(gold.question, view.evidence, gold.answer) is False
             assert warrants(gold.question, gold.evidence, view.answer) is False
-            crossed, back = sound_steps(view.evidence, gold.trace), sound_steps(gold.evidence, view.trace)
+            crossed, back = (
+                label_step_soundness(view.evidence, gold.trace),
+                label_step_soundness(gold.evidence, view.trace),
+            )
             assert all(crossed[:first])
             assert (crossed[first], back[first]) == (False, False)
             assert closes(gold.question, gold.trace, view.answer) is False
@@ -65,8 +68,8 @@ def test_evidence_edits_switch_step_and_answer(families):
 def test_question_edits_switch_the_trace(families):
     for family in families:
         gold, view = family.gold, family.question_edit.view
-        assert (aligned(gold.question, gold.trace), aligned(view.question, view.trace)) == (True, True)
-        assert (aligned(gold.question, view.trace), aligned(view.question, gold.trace)) == (False, False)
+        assert (is_aligned(gold.question, gold.trace), is_aligned(view.question, view.trace)) == (True, True)
+        assert (is_aligned(gold.question, view.trace), is_aligned(view.question, gold.trace)) == (False, False)
         assert warrants(view.question, gold.evidence, gold.answer) is False
         assert warrants(gold.question, gold.evidence, view.answer) is False
 
@@ -87,7 +90,7 @@ def test_an_edited_passage_differs_in_the_value_alone(families):
 
 def test_support_is_what_the_passages_need(families):
     for family in families:
-        support = minimal_support(family.gold.question, family.gold.evidence, family.gold.answer)
+        support = find_minimal_support(family.gold.question, family.gold.evidence, family.gold.answer)
         assert support is not None
         assert {str(index) for index in support} == set(family.gold.support_ids)
         rest = tuple(p for index, p in enumerate(family.gold.evidence) if index not in support)
@@ -107,7 +110,7 @@ def test_families_survive_the_disk(families):
 
 
 def test_nothing_is_dropped_in_silence():
-    funnel = Funnel()
+    funnel = FamilyFunnel()
     made = list(islice(make_families("hotpot", 3, funnel), 20))
     assert len(made) == funnel.families == 20
     assert funnel.sources == funnel.families + sum(funnel.dropped.values())
@@ -162,10 +165,10 @@ def test_what_cannot_be_read_is_not_judged():
     trace = item.response.trace
     assert warrants("Why?", item.instance.evidence, "x") is None
     assert warrants_uniquely("Why?", item.instance.evidence, "x") is None
-    assert minimal_support("Why?", item.instance.evidence, "x") is None
-    assert aligned("Why?", trace) is None
+    assert find_minimal_support("Why?", item.instance.evidence, "x") is None
+    assert is_aligned("Why?", trace) is None
     assert closes("Why?", trace, "x") is None
     mumbled = type(trace).of("Hm, well.")
-    assert aligned(item.instance.question, mumbled) is None
+    assert is_aligned(item.instance.question, mumbled) is None
     assert closes(item.instance.question, mumbled, "x") is None
-    assert aligned(item.instance.question, type(trace).of("Step by step.")) is None
+    assert is_aligned(item.instance.question, type(trace).of("Step by step.")) is None

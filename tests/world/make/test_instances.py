@@ -11,23 +11,23 @@ from statistics import median
 
 import pytest
 
-from eclose.core.answers import normalize
+from eclose.core.answers import normalize_answer
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.verdict import Verdict
 from eclose.errors import SettingError
-from eclose.store.records.jsonl import check, decode, encode
-from eclose.world.faulty.broken_responses import PLANS, sabotage
+from eclose.store.records.jsonl import check_rules, decode, encode
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.language import relations as rel
 from eclose.world.language.facts import Scene
 from eclose.world.language.passages import read_passage, write_passage
-from eclose.world.language.questions import Lookup, read_question
+from eclose.world.language.questions import LookupQuestion, read_question
 from eclose.world.make import instances
-from eclose.world.make.instances import make_item, make_items, profile_named, renamed
-from eclose.world.make.shapes import PROFILES, Plot, agreement, chain, span, walk
+from eclose.world.make.instances import find_profile, make_item, make_items, rename_item
+from eclose.world.make.shapes import PROFILES, Plot, draw_path, plot_agreement, plot_chain, plot_year_span
 from eclose.world.make.solve import solve
-from eclose.world.oracle.answer_equality import same_answer
-from eclose.world.oracle.evidence import Evidence
+from eclose.world.oracle.answer_equality import is_same_answer
+from eclose.world.oracle.evidence import EvidenceFacts
 from eclose.world.oracle.judge import judge
 
 FINGERPRINTS = """
@@ -35,11 +35,11 @@ import sys
 from eclose.core.identity import content_hash
 from eclose.store.records.jsonl import encode
 from eclose.world.make.instances import make_item
-from eclose.world.faulty.broken_responses import PLANS, sabotage
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 for name in sys.argv[1:]:
     profile, index = name.split("/")
     item = make_item(profile, 5, int(index))
-    broken = [sabotage(item, plan, "s") for plan in PLANS]
+    broken = [break_response(item, plan, "s") for plan in FAILURE_PLANS]
     parts = [encode(item.instance).decode(), item.response.completion]
     parts += [one.response.completion for one in broken if one is not None]
     print(name, content_hash(parts))
@@ -50,7 +50,7 @@ NAMES = [f"{profile}/{index}" for profile in PROFILES for index in (0, 1, 2, 7)]
 def fingerprint(name):
     profile, index = name.split("/")
     item = make_item(profile, 5, int(index))
-    broken = [sabotage(item, plan, "s") for plan in PLANS]
+    broken = [break_response(item, plan, "s") for plan in FAILURE_PLANS]
     parts = [encode(item.instance).decode(), item.response.completion]
     return content_hash(parts + [one.response.completion for one in broken if one is not None])
 
@@ -83,20 +83,20 @@ def test_seeds_and_profiles_give_other_items():
 
 def test_every_instance_is_a_good_record(items):
     for item in items:
-        check(item.instance)
+        check_rules(item.instance)
         assert decode(Instance, json.loads(encode(item.instance))) == item.instance
 
 
 def test_every_question_reads_back_and_has_one_answer(items):
     for item in items:
         read = read_question(item.instance.question)
-        evidence = Evidence(item.instance.evidence)
+        evidence = EvidenceFacts(item.instance.evidence)
         assert type(read) is type(item.target)
         (way,) = evidence.answers(read)
         assert way.value == item.solution.answer
         assert item.instance.support_ids == tuple(str(index) for index in sorted(way.support))
         assert len(way.support) >= 2
-        assert all(same_answer(accepted, way.value) or evidence.same(accepted, way.value)
+        assert all(is_same_answer(accepted, way.value) or evidence.same(accepted, way.value)
                    for accepted in item.instance.accepted_answers)  # fmt: skip
         assert evidence.unread == []
 
@@ -111,7 +111,7 @@ def test_without_its_support_a_question_has_no_such_answer(items):
     for item in items[::3]:
         for needed in item.solution.support:
             rest = [passage for index, passage in enumerate(item.instance.evidence) if index != needed]
-            assert all(way.value != item.solution.answer for way in Evidence(rest).answers(item.target))
+            assert all(way.value != item.solution.answer for way in EvidenceFacts(rest).answers(item.target))
 
 
 def test_the_reliable_response_is_reliable(items):
@@ -152,7 +152,7 @@ def test_there_is_something_to_mislead(items):
 
 
 def test_aliases_are_other_forms_of_the_answer(items):
-    dated = [item for item in items if item.solution.answer.count("-") == 2 and isinstance(item.target, Lookup)]
+    dated = [item for item in items if item.solution.answer.count("-") == 2 and isinstance(item.target, LookupQuestion)]
     assert dated
     for item in dated:
         assert len(item.instance.aliases) == 1
@@ -169,7 +169,7 @@ def test_a_person_may_be_answered_by_the_other_name(items):
 
 def test_an_unknown_profile_is_refused():
     with pytest.raises(SettingError, match=r"there is no profile 'squad'\. Choose from: 2wiki, musique, hotpot"):
-        profile_named("squad")
+        find_profile("squad")
 
 
 def test_giving_up_is_loud(monkeypatch):
@@ -179,7 +179,7 @@ def test_giving_up_is_loud(monkeypatch):
 
 
 def test_renaming_changes_the_id_alone(items):
-    other = renamed(items[0], "x")
+    other = rename_item(items[0], "x")
     assert other.instance.id == "x"
     assert other.instance.question == items[0].instance.question
 
@@ -198,9 +198,9 @@ def test_a_question_one_passage_answers_is_not_used(monkeypatch):
     def lone(scene):
         film = scene.entity(rel.FILM)
         film.say(rel.RELEASED, "1971")
-        return Plot(Lookup(instances.read_question(f"When did {film.name} come out?").phrase), (film,))
+        return Plot(LookupQuestion(instances.read_question(f"When did {film.name} come out?").phrase), (film,))
 
-    profile = profile_named("2wiki")
+    profile = find_profile("2wiki")
     monkeypatch.setattr(
         instances, "PROFILES", {"2wiki": profile.__class__("2wiki", 10, 35, 0.5, (("lone", 1.0, lone),))}
     )
@@ -213,7 +213,7 @@ def test_a_scene_gives_every_name_once(kind):
     scene = Scene(Random(1))
     names = [scene.new_name(kind) for _ in range(300)]
     # An answer is compared without its articles.
-    assert len({normalize(name) for name in names}) == 300
+    assert len({normalize_answer(name) for name in names}) == 300
 
 
 def test_a_scene_gives_every_surname_once():
@@ -244,20 +244,20 @@ def test_walks_lead_where_the_next_relation_begins():
     for start in (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY, rel.PERSON):
         for hops in (1, 2, 3, 4):
             for _ in range(60):
-                path = walk(scene, start, hops)
+                path = draw_path(scene, start, hops)
                 assert len(path) == hops
                 assert path[0].subject == start
                 assert all(one.object == two.subject for one, two in pairwise(path))
                 assert (rel.CAPITAL, rel.LIES_IN) not in set(pairwise(path))
 
 
-@pytest.mark.parametrize("shape", [agreement, span, lambda scene: chain(scene, 4)])
+@pytest.mark.parametrize("shape", [plot_agreement, plot_year_span, lambda scene: plot_chain(scene, 4)])
 def test_shapes_hold_what_their_question_needs(shape):
     for seed in range(30):
         scene = Scene(Random(seed))
         plot = shape(scene)
         passages = [write_passage(e, i, seed=f"{seed}/{i}", words=20) for i, e in enumerate(scene.entities)]
         assert all(read_passage(passage.title, passage.text).unread == () for passage in passages)
-        answers = Evidence(passages).answers(plot.target)
+        answers = EvidenceFacts(passages).answers(plot.target)
         assert answers
-        assert len(answers) == 1 or solve(plot.target, Evidence(passages)) is None
+        assert len(answers) == 1 or solve(plot.target, EvidenceFacts(passages)) is None

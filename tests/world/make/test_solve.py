@@ -8,12 +8,21 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.world.language import relations as rel
-from eclose.world.language.claims import Agreed, Apart, Chosen, Compared, Fact, Idle, Ordered, Subtracted
+from eclose.world.language.claims import (
+    AgreementClaim,
+    ChoiceClaim,
+    ComparisonClaim,
+    FactClaim,
+    IdleStep,
+    OrderClaim,
+    SubtractionClaim,
+    YearsApartClaim,
+)
 from eclose.world.language.phrases import Phrase
-from eclose.world.language.questions import Lookup, read_question
-from eclose.world.make.solve import Move, solve, submit_answer, write_answer, write_steps, write_trace
-from eclose.world.oracle.answer_equality import same_answer
-from eclose.world.oracle.evidence import Evidence
+from eclose.world.language.questions import LookupQuestion, read_question
+from eclose.world.make.solve import Move, solve, write_answer, write_steps, write_submitted_answer, write_trace
+from eclose.world.oracle.answer_equality import is_same_answer
+from eclose.world.oracle.evidence import EvidenceFacts
 from eclose.world.oracle.view_relations import read_trace
 
 TEXTS = (
@@ -23,7 +32,7 @@ TEXTS = (
     ("Nora Quist", "Nora Quist (born 2 March 1925 in Halmere) is a film director. She is also known as Nora Marsh."),
     ("Halmere", "Halmere is a small city in Karskland. Halmere has 52,300 inhabitants."),
 )
-EVIDENCE = Evidence(Passage(str(index), title, text) for index, (title, text) in enumerate(TEXTS))
+EVIDENCE = EvidenceFacts(Passage(str(index), title, text) for index, (title, text) in enumerate(TEXTS))
 
 
 def solved(question):
@@ -43,50 +52,66 @@ def test_a_chain_states_every_fact_and_then_the_conclusion():
 
 def test_one_fact_needs_no_conclusion():
     found = solved("Who directed Paper Lighthouse?")
-    assert [move.claim for move in found.moves] == [Fact(Phrase("Paper Lighthouse", (rel.DIRECTOR,)), "Tomas Rell")]
+    assert [move.claim for move in found.moves] == [
+        FactClaim(Phrase("Paper Lighthouse", (rel.DIRECTOR,)), "Tomas Rell")
+    ]
 
 
 def test_another_name_is_a_link_of_its_own():
     found = solved("When was the director of Silent Orchard born?")
-    assert Fact(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh") in [move.claim for move in found.moves]
+    assert FactClaim(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh") in [move.claim for move in found.moves]
 
 
 def test_a_choice_orders_compares_and_chooses():
     found = solved("Which film was released first, Paper Lighthouse or Silent Orchard?")
-    assert [type(move.claim) for move in found.moves] == [Fact, Fact, Ordered, Compared, Chosen]
+    assert [type(move.claim) for move in found.moves] == [
+        FactClaim,
+        FactClaim,
+        OrderClaim,
+        ComparisonClaim,
+        ChoiceClaim,
+    ]
     assert found.answer == "Paper Lighthouse"
 
 
 def test_a_choice_by_the_people_behind_compares_the_people():
     found = solved("Which film's director is older, Paper Lighthouse or Silent Orchard?")
-    compared = next(move.claim for move in found.moves if isinstance(move.claim, Compared))
+    compared = next(move.claim for move in found.moves if isinstance(move.claim, ComparisonClaim))
     assert (compared.left.base, compared.right.base) == ("Tomas Rell", "Nora Quist")
     assert found.answer == "Silent Orchard"
 
 
 def test_a_choice_between_works_of_one_person_compares_the_works():
     texts = (*TEXTS[:2], ("Golden Tide", "Golden Tide is a drama film by Tomas Rell."))
-    evidence = Evidence(Passage(str(index), title, text) for index, (title, text) in enumerate(texts))
+    evidence = EvidenceFacts(Passage(str(index), title, text) for index, (title, text) in enumerate(texts))
     assert solve(read_question("Which film's director is older, Paper Lighthouse or Golden Tide?"), evidence) is None
 
 
 def test_agreement_and_spans_conclude_in_their_own_words():
     found = solved("Were Tomas Rell and Nora Quist born in the same city?")
-    assert found.moves[-1].claim == Agreed(Phrase("Tomas Rell"), Phrase("Nora Quist"), rel.BIRTH_PLACE, same=True)
+    assert found.moves[-1].claim == AgreementClaim(
+        Phrase("Tomas Rell"), Phrase("Nora Quist"), rel.BIRTH_PLACE, same=True
+    )
     found = solved("How many calendar years did Tomas Rell live?")
-    assert [type(move.claim) for move in found.moves[-2:]] == [Subtracted, Apart]
-    assert found.moves[-2].claim == Subtracted("1990", "1930", "60")
+    assert [type(move.claim) for move in found.moves[-2:]] == [SubtractionClaim, YearsApartClaim]
+    assert found.moves[-2].claim == SubtractionClaim("1990", "1930", "60")
 
 
 def test_a_fact_that_serves_both_sides_is_told_once():
     found = solved("How many calendar years did the director of Paper Lighthouse live?")
-    assert [type(move.claim) for move in found.moves] == [Fact, Fact, Fact, Subtracted, Apart]
+    assert [type(move.claim) for move in found.moves] == [
+        FactClaim,
+        FactClaim,
+        FactClaim,
+        SubtractionClaim,
+        YearsApartClaim,
+    ]
     assert found.moves[-1].premises == (0, 1, 2)
 
 
 def test_no_answer_and_two_answers_have_no_solution():
     assert solved("Who directed Golden Tide?") is None
-    twice = Evidence(
+    twice = EvidenceFacts(
         [Passage("0", "X", "X is a drama film. It was directed by Tomas Rell. It was directed by Nora Quist.")]
     )
     assert solve(read_question("Who directed X?"), twice) is None
@@ -116,17 +141,17 @@ def test_steps_know_which_moves_they_tell(items):
 
 
 def test_an_idle_line_comes_first_and_tells_nothing(items):
-    item = next(item for item in items if isinstance(item.target, Lookup))
+    item = next(item for item in items if isinstance(item.target, LookupQuestion))
     steps = write_steps(item.solution.moves, "seed", idle=item.target.phrase)
     assert steps[0].moves == ()
     (claim,) = read_trace(Trace.of(steps[0].text))
-    assert isinstance(claim, Idle)
+    assert isinstance(claim, IdleStep)
     assert [index for step in steps[1:] for index in step.moves] == list(range(len(item.solution.moves)))
 
 
 def test_equal_seeds_give_equal_words_around_a_changed_value():
     def told(value):
-        return write_steps([Move(Fact(Phrase("Halmere", (rel.POPULATION,)), value), (0,))], "seed")[0].text
+        return write_steps([Move(FactClaim(Phrase("Halmere", (rel.POPULATION,)), value), (0,))], "seed")[0].text
 
     assert told("52300").replace("52,300", "52,301") == told("52301")
 
@@ -149,15 +174,15 @@ def test_the_ways_to_write_an_answer(question, answer, forms):
     target = read_question(question)
     written = {write_answer(target, answer, Random(seed)) for seed in range(40)}
     assert written == forms
-    submitted = {submit_answer(target, answer, Random(seed)) for seed in range(200)}
+    submitted = {write_submitted_answer(target, answer, Random(seed)) for seed in range(200)}
     assert submitted > written
-    assert all(same_answer(one, answer) for one in submitted)
+    assert all(is_same_answer(one, answer) for one in submitted)
 
 
 def test_a_person_may_be_submitted_surname_first():
     target = read_question("Who directed Paper Lighthouse?")
-    assert "Rell, Tomas R" in {submit_answer(target, "Tomas R Rell", Random(seed)) for seed in range(40)}
-    torn = {submit_answer(target, "Tomas Rell or Petra Lind", Random(seed)) for seed in range(40)}
+    assert "Rell, Tomas R" in {write_submitted_answer(target, "Tomas R Rell", Random(seed)) for seed in range(40)}
+    torn = {write_submitted_answer(target, "Tomas Rell or Petra Lind", Random(seed)) for seed in range(40)}
     assert not any("," in one for one in torn)
 
 
@@ -165,6 +190,6 @@ def test_a_wrong_answer_stays_wrong_however_it_is_put(items):
     for item in items:
         wrong = "Somebody Else" if not item.solution.answer[:1].isdigit() else f"9{item.solution.answer}"
         for seed in range(3):
-            answer = submit_answer(item.target, item.solution.answer, Random(seed))
-            assert same_answer(answer, item.solution.answer)
-            assert not same_answer(answer, wrong)
+            answer = write_submitted_answer(item.target, item.solution.answer, Random(seed))
+            assert is_same_answer(answer, item.solution.answer)
+            assert not is_same_answer(answer, wrong)

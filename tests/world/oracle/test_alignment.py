@@ -4,7 +4,7 @@ import pytest
 
 from eclose.core.response import Trace
 from eclose.world.language.questions import read_question
-from eclose.world.oracle.alignment import Pursuit
+from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.view_relations import read_trace
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
@@ -22,7 +22,7 @@ def aligned(question, *steps):
     target, claims = read_question(question), read_trace(Trace.of(*steps))
     assert target is not None
     assert claims is not None, steps
-    found = Pursuit(target).follow(claims)
+    found = AlignmentTracer(target).follow(claims)
     return found[0] if found else None
 
 
@@ -139,4 +139,4 @@ def test_a_comparison_that_returns_to_the_question_is_forgiven():
 
 def test_the_deciding_claim_is_told():
     claims = read_trace(Trace.of(DIRECTED, "The father of Tomas Rell was Ivan Rell.", "1 is less than 2."))
-    assert Pursuit(read_question(MOTHER)).follow(claims) == (False, claims[1])
+    assert AlignmentTracer(read_question(MOTHER)).follow(claims) == (False, claims[1])

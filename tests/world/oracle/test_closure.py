@@ -4,7 +4,7 @@ import pytest
 
 from eclose.core.response import Trace
 from eclose.world.language.questions import read_question
-from eclose.world.oracle.closure import ABSTAIN, Premises, winner
+from eclose.world.oracle.closure import ABSTAIN, TracePremises, find_extreme
 from eclose.world.oracle.view_relations import read_trace
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
@@ -24,7 +24,7 @@ def established(question, *steps):
     target, claims = read_question(question), read_trace(Trace.of(*steps))
     assert target is not None
     assert claims is not None, steps
-    return Premises(claims).established(target)
+    return TracePremises(claims).established(target)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_denials_and_idle_steps_establish_nothing():
 
 
 def test_names_that_are_one_have_one_name():
-    premises = Premises(read_trace(Trace.of("A One is also known as B Two.", "B Two is also known as C Three.")))
+    premises = TracePremises(read_trace(Trace.of("A One is also known as B Two.", "B Two is also known as C Three.")))
     assert {premises.name(name) for name in ("A One", "B Two", "C Three")} == {"A One"}
     assert premises.name("D Four") == "D Four"
 
@@ -154,4 +154,4 @@ def test_names_that_are_one_have_one_name():
     ],
 )
 def test_the_winner_is_alone_at_the_top(options, least, expected):
-    assert winner(options, least=least) == expected
+    assert find_extreme(options, least=least) == expected

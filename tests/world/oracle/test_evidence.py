@@ -6,9 +6,22 @@ import pytest
 
 from eclose.core.instance import Passage
 from eclose.world.language import relations as rel
-from eclose.world.language.phrases import Phrase, Which
-from eclose.world.language.questions import Agree, Choose, Lookup, Span, read_question
-from eclose.world.oracle.evidence import Evidence, Hop, Way, evidence_of, order_key, settle
+from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.questions import (
+    AgreementQuestion,
+    ChoiceQuestion,
+    LookupQuestion,
+    YearSpanQuestion,
+    read_question,
+)
+from eclose.world.oracle.evidence import (
+    Derivation,
+    EvidenceFact,
+    EvidenceFacts,
+    read_evidence,
+    settle_comparison,
+    sort_key,
+)
 
 FILM = ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell.")
 DIRECTOR = ("Tomas Rell (film director)", "Tomas Rell (born 3 May 1930 in Halmere) is a film director.")
@@ -23,7 +36,7 @@ def passages(*texts):
 
 
 def evidence(*texts):
-    return Evidence(passages(*texts))
+    return EvidenceFacts(passages(*texts))
 
 
 def answers(found, question):
@@ -146,22 +159,22 @@ def test_of_two_ways_to_an_answer_the_shorter_is_kept():
 
 
 def test_the_support_of_nothing_is_empty():
-    assert Way("x", ()).support == frozenset()
-    assert Way("x", (Hop("a", rel.MOTHER, "b", (4, 2)),)).support == {2}
+    assert Derivation("x", ()).support == frozenset()
+    assert Derivation("x", (EvidenceFact("a", rel.MOTHER, "b", (4, 2)),)).support == {2}
 
 
-@pytest.mark.parametrize("kind", [Lookup, Choose, Agree, Span])
+@pytest.mark.parametrize("kind", [LookupQuestion, ChoiceQuestion, AgreementQuestion, YearSpanQuestion])
 def test_support_is_minimal_by_trying_every_smaller_set(kind, items):
     tried = 0
     for item in [one for one in items if isinstance(one.target, kind)][:12]:
         given = item.instance.evidence
-        (way,) = evidence_of(given).answers(item.target)
+        (way,) = read_evidence(given).answers(item.target)
         assert any(
-            one.value == way.value for one in Evidence(given[i] for i in sorted(way.support)).answers(item.target)
+            one.value == way.value for one in EvidenceFacts(given[i] for i in sorted(way.support)).answers(item.target)
         )
         for size in range(len(way.support)):
             for some in combinations(sorted(way.support), size):
-                less = Evidence(given[i] for i in some).answers(item.target)
+                less = EvidenceFacts(given[i] for i in some).answers(item.target)
                 assert all(one.value != way.value for one in less)
                 tried += 1
     assert tried
@@ -187,19 +200,19 @@ def test_agreement_knows_that_two_names_may_be_one_person():
 def test_a_tie_has_no_answer():
     twin = ("Golden Tide", "Golden Tide is a 1971 drama film directed by Nora Quist.")
     assert answers(evidence(FILM, twin), "Which film came out last, Paper Lighthouse or Golden Tide?") == []
-    choose = Choose(("A", "B"), rel.FILM, (), rel.RELEASED, least=True)
-    assert settle(choose, "1971", "1971") is None
+    choose = ChoiceQuestion(("A", "B"), rel.FILM, (), rel.RELEASED, least=True)
+    assert settle_comparison(choose, "1971", "1971") is None
 
 
 def test_whoever_did_two_things_did_both():
     book = ("Salt Letters", "Salt Letters is a novel by Tomas Rell.")
     found = evidence(FILM, book, OTHER, DIRECTOR)
     deeds = ((rel.DIRECTOR, "Paper Lighthouse"), (rel.AUTHOR, "Salt Letters"))
-    (way,) = found.ways(Phrase(Which(deeds)))
+    (way,) = found.ways(Phrase(CommonDoer(deeds)))
     assert (way.value, way.support) == ("Tomas Rell", {0, 1})
-    assert [w.value for w in found.ways(Phrase(Which(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
+    assert [w.value for w in found.ways(Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
     other = ((rel.DIRECTOR, "Silent Orchard"), (rel.AUTHOR, "Salt Letters"))
-    assert found.ways(Phrase(Which(other))) == []
+    assert found.ways(Phrase(CommonDoer(other))) == []
 
 
 def test_unread_sentences_are_kept_with_their_passage():
@@ -208,9 +221,9 @@ def test_unread_sentences_are_kept_with_their_passage():
 
 
 def test_order_is_by_number_not_by_letters():
-    assert sorted(["1234", "96", "45600"], key=order_key) == ["96", "1234", "45600"]
-    assert order_key("1950-05-07") < order_key("1950-12-01") < order_key("1951-01-01")
+    assert sorted(["1234", "96", "45600"], key=sort_key) == ["96", "1234", "45600"]
+    assert sort_key("1950-05-07") < sort_key("1950-12-01") < sort_key("1951-01-01")
 
 
 def test_equal_passages_are_read_once():
-    assert evidence_of(passages(FILM)) is evidence_of(passages(FILM))
+    assert read_evidence(passages(FILM)) is read_evidence(passages(FILM))

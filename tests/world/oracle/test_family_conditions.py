@@ -9,22 +9,22 @@ import pytest
 
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
-from eclose.protocol.acceptance import WANTED
-from eclose.protocol.construction import SCHEMAS, Role, SeedDefect
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
+from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, SeedDefect
 from eclose.world.make.families import make_families
 from eclose.world.make.instances import make_item
 from eclose.world.oracle.family_conditions import (
-    Told,
-    alone,
+    ReasonedAnswer,
     check_edit,
     check_question,
     check_target,
-    defects,
+    find_family_defects,
+    is_only_answer,
+    is_warranted,
+    label_steps,
     screen_edit,
     screen_question,
     screen_source,
-    steps_hold,
-    warranted,
 )
 
 PROFILES = ("2wiki", "musique", "hotpot", "short-easy", "short-hard")
@@ -36,7 +36,7 @@ def families():
 
 
 def test_nothing_is_wrong_with_a_correct_family(families):
-    assert [defects(family) for family in families] == [()] * len(families)
+    assert [find_family_defects(family) for family in families] == [()] * len(families)
 
 
 def broken_gold(family, **changes):
@@ -57,24 +57,24 @@ def broken_question(family, **changes):
 def test_a_foreign_answer_is_seen_wherever_it_stands(families):
     for family in families:
         new, asked = family.evidence_edits[0].view.answer, family.question_edit.view.answer
-        assert "gold: answer" in defects(broken_gold(family, answer=new))
-        assert "gold: closure.closed" in defects(broken_gold(family, answer=new))
-        found = defects(broken_edit(family, answer=family.gold.answer))
+        assert "gold: answer" in find_family_defects(broken_gold(family, answer=new))
+        assert "gold: closure.closed" in find_family_defects(broken_gold(family, answer=new))
+        found = find_family_defects(broken_edit(family, answer=family.gold.answer))
         assert {"evidence edit 1: edited_after", "evidence edit 1: closure.edited"} <= set(found)
-        found = defects(broken_question(family, answer=family.gold.answer))
+        found = find_family_defects(broken_question(family, answer=family.gold.answer))
         assert {"question edit: edited_warranted", "question edit: closure.closed"} <= set(found)
-        assert "question edit: degenerate" not in defects(broken_question(family, answer=asked))
+        assert "question edit: degenerate" not in find_family_defects(broken_question(family, answer=asked))
 
 
 def test_a_foreign_trace_is_seen_wherever_it_stands(families):
     for family in families:
         gold, edit, asked = family.gold.trace, family.evidence_edits[0].view.trace, family.question_edit.view.trace
-        assert "gold: alignment.aligned" in defects(broken_gold(family, trace=asked))
-        assert any(one.startswith("gold: soundness") for one in defects(broken_gold(family, trace=edit)))
-        found = defects(broken_edit(family, trace=gold))
+        assert "gold: alignment.aligned" in find_family_defects(broken_gold(family, trace=asked))
+        assert any(one.startswith("gold: soundness") for one in find_family_defects(broken_gold(family, trace=edit)))
+        found = find_family_defects(broken_edit(family, trace=gold))
         assert "evidence edit 1: switching.edited_after" in found
         assert "evidence edit 1: closure.edited_to_original" in found
-        found = defects(broken_question(family, trace=gold))
+        found = find_family_defects(broken_question(family, trace=gold))
         assert {"question edit: alignment.edited", "question edit: alignment.edited_to_original"} <= set(found)
 
 
@@ -82,20 +82,20 @@ def test_the_first_affected_step_is_held_to(families):
     for family in families:
         edit = family.evidence_edits[0]
         later = replace(family, evidence_edits=(replace(edit, first_affected_step=edit.first_affected_step + 1),))
-        found = defects(later)
+        found = find_family_defects(later)
         assert {"evidence edit 1: no shared beginning", "evidence edit 1: prefix.after"} <= set(found)
         if edit.first_affected_step:
             early = replace(family, evidence_edits=(replace(edit, first_affected_step=edit.first_affected_step - 1),))
-            assert "evidence edit 1: switching.original_after" in defects(early)
+            assert "evidence edit 1: switching.original_after" in find_family_defects(early)
         beyond = replace(family, evidence_edits=(replace(edit, first_affected_step=99),))
-        assert "evidence edit 1: cannot read: switching.edited_after" in defects(beyond)
+        assert "evidence edit 1: cannot read: switching.edited_after" in find_family_defects(beyond)
 
 
 def test_support_counts(families):
     for family in families:
         edited = {edit.passage_id for edit in family.evidence_edits}
         kept = tuple(one for one in family.gold.support_ids if one not in edited)
-        found = defects(broken_gold(family, support_ids=kept))
+        found = find_family_defects(broken_gold(family, support_ids=kept))
         assert "evidence edit 1: an edit outside the support" in found
         assert "gold: grounding.grounded" in found
 
@@ -103,24 +103,28 @@ def test_support_counts(families):
 def test_what_cannot_be_read_is_never_silently_right(families):
     for family in families[::6]:
         odd = replace(family.source, question="Why though?")
-        found = defects(replace(broken_gold(family, question="Why though?"), source=odd))
+        found = find_family_defects(replace(broken_gold(family, question="Why though?"), source=odd))
         assert "source: malformed" in found
         assert "gold: cannot read: answer" in found
         assert any(one.startswith("evidence edit 1: cannot read") or "another question" in one for one in found)
         mumbled = Trace.of("Hm, well.", *family.gold.trace.texts)
-        assert "gold: cannot read: step 1" in defects(broken_gold(family, trace=mumbled))
-        assert "question edit: cannot read: changed" in defects(broken_question(family, question="Why though?"))
+        assert "gold: cannot read: step 1" in find_family_defects(broken_gold(family, trace=mumbled))
+        assert "question edit: cannot read: changed" in find_family_defects(
+            broken_question(family, question="Why though?")
+        )
 
 
 def test_a_source_must_be_the_one_that_was_answered(families):
     family, other = families[0], families[1]
-    assert "gold: another question or other passages than the source's" in defects(replace(family, source=other.source))
-    assert "source: there is no reference" in defects(
+    assert "gold: another question or other passages than the source's" in find_family_defects(
+        replace(family, source=other.source)
+    )
+    assert "source: there is no reference" in find_family_defects(
         replace(family, source=replace(family.source, reference_answer=None))
     )
     wrong = replace(family.source, reference_answer="Nobody", aliases=())
-    assert "source: unsupported_reference" in defects(replace(family, source=wrong))
-    assert "there is no evidence edit" in defects(replace(family, evidence_edits=()))
+    assert "source: unsupported_reference" in find_family_defects(replace(family, source=wrong))
+    assert "there is no evidence edit" in find_family_defects(replace(family, evidence_edits=()))
 
 
 def test_only_one_passage_may_change(families):
@@ -129,8 +133,10 @@ def test_only_one_passage_may_change(families):
     other = next(n for n, one in enumerate(family.gold.evidence) if one.id != edit.passage_id)
     evidence = list(edit.view.evidence)
     evidence[other] = replace(evidence[other], text=f"{evidence[other].text} It rained.")
-    assert "evidence edit 1: not one changed passage" in defects(broken_edit(family, evidence=tuple(evidence)))
-    assert "question edit: other passages" in defects(broken_question(family, evidence=tuple(evidence)))
+    assert "evidence edit 1: not one changed passage" in find_family_defects(
+        broken_edit(family, evidence=tuple(evidence))
+    )
+    assert "question edit: other passages" in find_family_defects(broken_question(family, evidence=tuple(evidence)))
 
 
 def test_every_judgement_that_is_wanted_is_made(families):
@@ -138,23 +144,23 @@ def test_every_judgement_that_is_wanted_is_made(families):
     family = families[0]
     gold, edit, asked = family.gold, family.evidence_edits[0], family.question_edit.view
     place = int(edit.passage_id)
-    told, new = Told(gold.trace, gold.answer), Told(edit.view.trace, edit.view.answer)
+    told, new = ReasonedAnswer(gold.trace, gold.answer), ReasonedAnswer(edit.view.trace, edit.view.answer)
     made = {
-        Role.SCREEN_SEED: screen_source(gold.question, gold.evidence, [gold.answer]).judged,
-        Role.VERIFY_TARGET: check_target(gold.question, gold.evidence, (0, 1), told)[0],
-        Role.SCREEN_EVIDENCE: screen_edit(
+        ConstructionRole.SCREEN_SEED: screen_source(gold.question, gold.evidence, [gold.answer]).judged,
+        ConstructionRole.VERIFY_TARGET: check_target(gold.question, gold.evidence, (0, 1), told)[0],
+        ConstructionRole.SCREEN_EVIDENCE: screen_edit(
             gold.question, gold.evidence, place, edit.view.evidence[place], gold.answer, edit.view.answer
         ),
-        Role.VERIFY_EVIDENCE: check_edit(gold.question, gold.evidence, edit.view.evidence, told, new, 0),
-        Role.SCREEN_QUESTION: screen_question(gold.question, asked.question, gold.evidence, gold.answer, asked.answer),
-        Role.VERIFY_QUESTION: check_question(
-            gold.question, asked.question, gold.evidence, told, Told(asked.trace, asked.answer)
+        ConstructionRole.VERIFY_EVIDENCE: check_edit(gold.question, gold.evidence, edit.view.evidence, told, new, 0),
+        ConstructionRole.SCREEN_QUESTION: screen_question(gold.question, asked.question, gold.evidence, gold.answer, asked.answer),
+        ConstructionRole.VERIFY_QUESTION: check_question(
+            gold.question, asked.question, gold.evidence, told, ReasonedAnswer(asked.trace, asked.answer)
         ),
     }
     assert {role: set(judged.labels) for role, judged in made.items()} == {
-        role: set(names) for role, names in WANTED.items()
+        role: set(names) for role, names in ACCEPTANCE_CONDITIONS.items()
     }
-    assert {role for role in made if "soundness" in SCHEMAS[role]["properties"]} == {
+    assert {role for role in made if "soundness" in REPLY_SCHEMAS[role]["properties"]} == {
         role for role, judged in made.items() if judged.steps is not None
     }
 
@@ -189,22 +195,22 @@ def test_a_source_with_a_sentence_nobody_can_read_is_left_open():
     odd = replace(ADA, text=f"{ADA.text} Who would have thought it.")
     found = screen_source(WHERE, (FILM, odd), ["Kelport"])
     assert found.judged.labels == {"warranted": True, "unique": None, "elsewhere": False}
-    assert warranted(WHERE, (FILM, odd), "Halton") is None
-    assert alone(WHERE, (FILM, odd), "Halton") is False
+    assert is_warranted(WHERE, (FILM, odd), "Halton") is None
+    assert is_only_answer(WHERE, (FILM, odd), "Halton") is False
 
 
 def test_an_answer_may_come_under_another_name():
     alias = replace(FILM, text="Blue Harbour is a comedy film by Greta Dahl.")
     known = replace(ADA, text=f"{ADA.text} Ada Berger is also known as Greta Dahl.")
     for answer, right in (("Greta Dahl", True), ("Ada Berger", True), ("Felix Rell", False)):
-        assert warranted("Who directed Blue Harbour?", (alias, known), answer) is right
+        assert is_warranted("Who directed Blue Harbour?", (alias, known), answer) is right
 
 
 def test_steps_that_claim_nothing_hold():
     trace = Trace.of(
         "Let us read the passages.", "Blue Harbour was directed by Ada Berger.", "Ada Berger was born in Halton."
     )
-    assert steps_hold(WHERE, (FILM, ADA), trace) == (True, True, False)
+    assert label_steps(WHERE, (FILM, ADA), trace) == (True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +225,7 @@ def test_steps_that_claim_nothing_hold():
 )
 def test_questions_by_hand(edited, answer, against):
     judged = screen_question(WHERE, edited, (FILM, ADA), "Kelport", answer)
-    assert against in set(judged.objections(Role.SCREEN_QUESTION))
+    assert against in set(judged.objections(ConstructionRole.SCREEN_QUESTION))
 
 
 def test_both_sides_of_a_comparison_may_change_places():

@@ -16,19 +16,20 @@ from eclose.construction.stages import build_evidence, build_question, build_tar
 from eclose.construction.token_lengths import estimated
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
-from eclose.protocol.construction import Role
-from eclose.protocol.material_json import shown_passages
+from eclose.protocol.construction import ConstructionRole
+from eclose.protocol.material_json import disclose_passages
+from eclose.world.faulty.bad_replies import REPLY_DEFECTS
 from eclose.world.make.instances import make_item
-from eclose.world.oracle.family_conditions import defects
-from eclose.world.roles.constructor import DEFECTS, register_constructor
-from eclose.world.server.chat_requests import Registry
+from eclose.world.oracle.family_conditions import find_family_defects
+from eclose.world.roles.constructor import register_constructor
+from eclose.world.server.chat_requests import HandlerRegistry
 
 PROFILES = ("2wiki", "musique", "hotpot")
 EACH = 60
 PART = {
-    Role.CONSTRUCT_TARGET: build_target,
-    Role.CONSTRUCT_EVIDENCE: build_evidence,
-    Role.CONSTRUCT_QUESTION: build_question,
+    ConstructionRole.CONSTRUCT_TARGET: build_target,
+    ConstructionRole.CONSTRUCT_EVIDENCE: build_evidence,
+    ConstructionRole.CONSTRUCT_QUESTION: build_question,
 }
 
 
@@ -37,7 +38,7 @@ PART = {
 def test_everything_it_builds_is_right_and_most_sources_give_a_family(profile):
     sources = [make_item(profile, 17, index).instance for index in range(EACH)]
     families, reasons = funnel(sources, world_model())
-    assert [defects(family) for family in families] == [()] * len(families)
+    assert [find_family_defects(family) for family in families] == [()] * len(families)
     assert len(families) >= 0.6 * EACH
     # It offers what it has checked itself, so nobody has to object.
     assert set(reasons) <= {"construct_evidence: incomplete", "construct_question: incomplete"}
@@ -48,7 +49,7 @@ def test_short_contexts_do_as_well():
         make_item(profile, 17, index).instance for profile in ("short-easy", "short-hard") for index in range(20)
     ]
     families, _ = funnel(sources, world_model())
-    assert [defects(family) for family in families] == [()] * len(families)
+    assert [find_family_defects(family) for family in families] == [()] * len(families)
     assert len(families) >= 30
 
 
@@ -71,7 +72,7 @@ def test_steps_are_one_claim_each_and_do_not_speak_of_passages():
 def test_the_same_request_gets_the_same_reply_and_an_objection_another():
     source = make_item("2wiki", 17, 3).instance
     brief = shown.TargetBrief(
-        source.question, shown_passages(source.evidence), _support(source), source.reference_answer
+        source.question, disclose_passages(source.evidence), _support(source), source.reference_answer
     )
     model = world_model()
     first, again, told = (ask(model, one) for one in (brief, brief, replace(brief, objection="no")))
@@ -84,14 +85,14 @@ def _support(source):
 
 
 def ask(model, material):
-    question = shown.asked(material)
+    question = shown.build_construction_prompt(material)
     asyncio.run(through(model, question))
     return model.said[-1][1]
 
 
 def test_where_nothing_can_be_built_it_says_so():
     source = make_item("2wiki", 17, 3).instance
-    passages, support = shown_passages(source.evidence), _support(source)
+    passages, support = disclose_passages(source.evidence), _support(source)
     brief = shown.TargetBrief(source.question, passages, support, source.reference_answer)
     for spoilt, why in (
         (replace(brief, question="Why though?"), "cannot be read"),
@@ -157,10 +158,10 @@ FIRST = {
 
 
 def test_every_kind_of_defect_has_its_catcher_written_down():
-    assert set(FIRST) == {kind for kinds in DEFECTS.values() for kind in kinds}
+    assert set(FIRST) == {kind for kinds in REPLY_DEFECTS.values() for kind in kinds}
 
 
-@pytest.mark.parametrize(("role", "kind"), [(role, kind) for role, kinds in DEFECTS.items() for kind in kinds])
+@pytest.mark.parametrize(("role", "kind"), [(role, kind) for role, kinds in REPLY_DEFECTS.items() for kind in kinds])
 def test_a_planted_defect_gets_through_nowhere(role, kind):
     planted, reasons = 0, set()
     for draft in drafts()[role]:
@@ -182,12 +183,12 @@ def test_a_planted_defect_gets_through_nowhere(role, kind):
 def test_defects_are_planted_at_the_rate_it_is_told(rate):
     """A call in which no kind is possible stays as it is; there are none among targets."""
     spoilt = total = 0
-    for draft in drafts()[Role.CONSTRUCT_TARGET]:
+    for draft in drafts()[ConstructionRole.CONSTRUCT_TARGET]:
         source = draft.source
         for objection in range(8):
             brief = shown.TargetBrief(
                 source.question,
-                shown_passages(source.evidence),
+                disclose_passages(source.evidence),
                 _support(source),
                 source.reference_answer,
                 str(objection),
@@ -205,7 +206,7 @@ def test_with_noise_a_second_attempt_may_succeed_and_nothing_wrong_comes_out():
     thrice, _ = funnel(sources, noisy, ConstructSettings(attempts=3))
     assert len(once) < len(thrice)
     assert reasons
-    assert [defects(family) for family in thrice] == [()] * len(thrice)
+    assert [find_family_defects(family) for family in thrice] == [()] * len(thrice)
 
 
 def test_a_verifier_that_errs_lets_wrong_families_through():
@@ -213,10 +214,10 @@ def test_a_verifier_that_errs_lets_wrong_families_through():
     sources = [make_item("short-easy", 31, index).instance for index in range(40)]
     model = world_model(constructor_noise=0.5, verifier_noise=0.3)
     families, _ = funnel(sources, model, ConstructSettings(attempts=3, reverify=False))
-    assert any(defects(family) for family in families)
+    assert any(find_family_defects(family) for family in families)
 
 
 @pytest.mark.parametrize("wrong", [{"noise": 1.5}, {"noise": -0.1}, {"defect": "spilt coffee"}])
 def test_settings_that_cannot_work_are_refused(wrong):
     with pytest.raises(SettingError):
-        register_constructor(Registry(), **wrong)
+        register_constructor(HandlerRegistry(), **wrong)

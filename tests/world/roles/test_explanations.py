@@ -9,11 +9,11 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.core.verdict import FailureClass
-from eclose.world.faulty.broken_responses import Plan, sabotage
+from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.oracle.answer_equality import is_correct
 from eclose.world.oracle.soundness import judge_steps
-from eclose.world.roles.explanations import tell_established, tell_pursued, tell_quote
+from eclose.world.roles.explanations import explain_answer, explain_target, find_quote
 
 
 @pytest.fixture(scope="module")
@@ -22,35 +22,35 @@ def items():
 
 
 def broken(items, failure):
-    made = ((item, sabotage(item, Plan(None, failure), "t")) for item in items)
+    made = ((item, break_response(item, FailurePlan(None, failure), "t")) for item in items)
     return [(item.instance, one.response) for item, one in made if one is not None]
 
 
 def test_a_reliable_response_leaves_nothing_to_tell(items):
     for item in items:
         question, response = item.instance.question, item.response
-        assert tell_pursued(question, response.trace) is None
-        assert tell_established(question, response.trace, response.answer) is None
+        assert explain_target(question, response.trace) is None
+        assert explain_answer(question, response.trace, response.answer) is None
 
 
 def test_a_decoupled_answer_is_told_from_the_one_that_was_established(items):
     found = broken(items, FailureClass.ANSWER_DECOUPLING)
     assert len(found) > 10
     for instance, response in found:
-        established = tell_established(instance.question, response.trace, response.answer)
+        established = explain_answer(instance.question, response.trace, response.answer)
         assert is_correct(established, instance.accepted_answers)
 
 
 def test_reasoning_that_stops_short_establishes_nothing(items):
     found = broken(items, FailureClass.INCOMPLETE_REASONING)
     assert len(found) > 10
-    assert {tell_established(one.question, made.trace, made.answer) for one, made in found} == {None}
+    assert {explain_answer(one.question, made.trace, made.answer) for one, made in found} == {None}
 
 
 def test_what_is_pursued_instead_is_named(items):
     found = broken(items, FailureClass.PATH_DEVIATION)
     assert len(found) > 10
-    told = [tell_pursued(instance.question, response.trace) for instance, response in found]
+    told = [explain_target(instance.question, response.trace) for instance, response in found]
     assert all(told)
     phrases = [one for one in told if one[0] != "“"]
     assert all(one.startswith("the ") or one[0].isupper() for one in phrases)
@@ -65,7 +65,7 @@ def test_a_step_is_quoted_by_the_sentence_that_bears_it_out(items):
             if step.support is None:
                 continue
             passage = evidence[step.support.passage_index]
-            quote = tell_quote(passage, trace, number)
+            quote = find_quote(passage, trace, number)
             assert quote in passage.text
             shorter += quote != passage.text
     assert shorter > 40
@@ -74,11 +74,11 @@ def test_a_step_is_quoted_by_the_sentence_that_bears_it_out(items):
 def test_a_step_that_takes_more_than_a_sentence_is_quoted_by_the_passage():
     passage = Passage("0", "Ada Holt", "Ada Holt is a singer. She married Tom Reed. Ada Holt was born in Elmere.")
     trace = Trace.of("Ada Holt was married to Tom Reed.", "Ada Holt married Tom Reed; Ada Holt was born in Elmere.")
-    assert tell_quote(passage, trace, 0) == "She married Tom Reed."
-    assert tell_quote(passage, trace, 1) == passage.text
+    assert find_quote(passage, trace, 0) == "She married Tom Reed."
+    assert find_quote(passage, trace, 1) == passage.text
 
 
 def test_what_cannot_be_read_is_not_told():
     odd = Trace.of("Hm, hm.")
-    assert tell_pursued("Why, oh why?", odd) is None
-    assert tell_established("Why, oh why?", odd, "yes") is None
+    assert explain_target("Why, oh why?", odd) is None
+    assert explain_answer("Why, oh why?", odd, "yes") is None

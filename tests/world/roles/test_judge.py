@@ -11,32 +11,32 @@ import pytest
 from eclose.core.judgment import LocalFailure
 from eclose.errors import SettingError
 from eclose.protocol import disclosure
-from eclose.protocol.judging import Question, asked, read_steps
-from eclose.world.faulty.broken_responses import PLANS, Plan, sabotage
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, parse_steps
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.roles.judge import CANNOT_READ
-from eclose.world.roles.registry import world_registry
+from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.chat_requests import ChatRequest
 
 LABELS = {
-    Question.ALIGNMENT: (disclosure.alignment, "aligned"),
-    Question.CLOSURE: (disclosure.closure, "closed"),
-    Question.COMPLETENESS: (disclosure.completeness, "complete"),
-    Question.CORRECTNESS: (disclosure.correctness, "correct"),
+    JudgeQuestion.ALIGNMENT: (disclosure.disclose_for_alignment, "aligned"),
+    JudgeQuestion.CLOSURE: (disclosure.disclose_for_closure, "closed"),
+    JudgeQuestion.COMPLETENESS: (disclosure.disclose_for_completeness, "complete"),
+    JudgeQuestion.CORRECTNESS: (disclosure.disclose_for_correctness, "correct"),
 }
 
 
 def planted(count):
     for item in islice(make_items("2wiki", 7), count):
-        for plan in (Plan(), *PLANS):
-            made = sabotage(item, plan, "x")
+        for plan in (FailurePlan(), *FAILURE_PLANS):
+            made = break_response(item, plan, "x")
             if made is not None:
                 yield item.instance, made
 
 
 def said(registry, shown):
     """The reply over the wire's own forms, checked against the schema."""
-    question = asked(shown)
+    question = build_judge_prompt(shown)
     body = {
         "model": "world",
         "messages": list(question.messages),
@@ -50,48 +50,52 @@ def said(registry, shown):
 
 
 def test_every_planted_label_is_recovered_from_what_is_disclosed():
-    registry = world_registry()
+    registry = build_world_registry()
     count = 0
     for instance, made in planted(8):
-        shown = disclosure.soundness(instance, made.response)
+        shown = disclosure.disclose_for_soundness(instance, made.response)
         reply = said(registry, shown)
-        jsonschema_rs.validate(dict(asked(shown).schema), reply)
-        steps = read_steps(shown, reply)
+        jsonschema_rs.validate(dict(build_judge_prompt(shown).schema), reply)
+        steps = parse_steps(shown, reply)
         assert [(step.substantive, step.sound, step.failure) for step in steps] == [
             (step.substantive, step.sound, step.failure) for step in made.steps
         ]
         for disclose, label in LABELS.values():
             shown = disclose(instance, made.response)
             reply = said(registry, shown)
-            jsonschema_rs.validate(dict(asked(shown).schema), reply)
+            jsonschema_rs.validate(dict(build_judge_prompt(shown).schema), reply)
             assert reply[label] == getattr(made.verdict, label)
         count += 1
     assert count > 150
 
 
 def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_are_not():
-    registry = world_registry()
+    registry = build_world_registry()
     for item in islice(make_items("2wiki", 7), 8):
         instance = item.instance
-        assert said(registry, disclosure.sufficiency(instance))["sufficient"] is True
-        assert said(registry, disclosure.eligibility(instance))["eligible"] is True
+        assert said(registry, disclosure.disclose_for_sufficiency(instance))["sufficient"] is True
+        assert said(registry, disclosure.disclose_for_eligibility(instance))["eligible"] is True
         support = set(instance.support_ids)
         stripped = replace(instance, evidence=tuple(one for one in instance.evidence if one.id not in support))
-        assert said(registry, disclosure.sufficiency(stripped))["sufficient"] is False
-        assert said(registry, disclosure.eligibility(stripped))["code"] == "N1"
-        assert said(registry, disclosure.eligibility(replace(instance, question="Why though?")))["code"] == "N4"
+        assert said(registry, disclosure.disclose_for_sufficiency(stripped))["sufficient"] is False
+        assert said(registry, disclosure.disclose_for_eligibility(stripped))["code"] == "N1"
+        assert said(registry, disclosure.disclose_for_eligibility(replace(instance, question="Why though?")))["code"] == "N4"
         wrong = replace(instance, reference_answer="Atlantis", aliases=())
-        assert said(registry, disclosure.eligibility(wrong))["code"] == "N5"
+        assert said(registry, disclosure.disclose_for_eligibility(wrong))["code"] == "N5"
 
 
 def test_what_it_cannot_read_it_says_in_a_shape_nobody_asked_for():
     instance, made = next(planted(1))
-    shown = disclosure.alignment(instance, made.response)
-    assert said(world_registry(), replace(shown, question="Why though?")) == {"unreadable": CANNOT_READ}
+    shown = disclosure.disclose_for_alignment(instance, made.response)
+    assert said(build_world_registry(), replace(shown, question="Why though?")) == {"unreadable": CANNOT_READ}
 
 
 def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():
-    exact, noisy, again = world_registry(), world_registry(judge_noise=0.2), world_registry(judge_noise=0.2)
+    exact, noisy, again = (
+        build_world_registry(),
+        build_world_registry(judge_noise=0.2),
+        build_world_registry(judge_noise=0.2),
+    )
     cases = list(planted(12))
     for question, (disclose, label) in LABELS.items():
         shown = [disclose(instance, made.response) for instance, made in cases]
@@ -101,10 +105,10 @@ def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():
 
 
 def test_erring_on_soundness_turns_the_whole_response_round():
-    exact, noisy = world_registry(), world_registry(judge_noise=1.0)
+    exact, noisy = build_world_registry(), build_world_registry(judge_noise=1.0)
     for instance, made in islice(planted(2), 40):
-        shown = disclosure.soundness(instance, made.response)
-        right, wrong = (read_steps(shown, said(registry, shown)) for registry in (exact, noisy))
+        shown = disclosure.disclose_for_soundness(instance, made.response)
+        right, wrong = (parse_steps(shown, said(registry, shown)) for registry in (exact, noisy))
         if any(step.substantive for step in right):
             assert all(step.sound is not False for step in right) != all(step.sound is not False for step in wrong)
         assert {step.failure for step in wrong} <= {None, LocalFailure.OTHER}
@@ -112,4 +116,4 @@ def test_erring_on_soundness_turns_the_whole_response_round():
 
 def test_a_rate_that_is_none_is_refused():
     with pytest.raises(SettingError):
-        world_registry(judge_noise=1.5)
+        build_world_registry(judge_noise=1.5)

@@ -10,7 +10,7 @@ from eclose.errors import SettingError
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.world.make.instances import make_item
 from eclose.world.oracle.judge import judge
-from eclose.world.roles.registry import FAILURES, FailureRates, break_item, world_registry
+from eclose.world.roles.registry import PLANS_BY_NAME, FailureRates, break_item_response, build_world_registry
 from eclose.world.server.app import ServerThread
 
 ITEMS = [make_item(profile, 21, index) for profile in ("2wiki", "hotpot") for index in range(12)]
@@ -36,13 +36,13 @@ def verdicts(server):
 
 
 def test_an_honest_model_is_always_reliable_and_right():
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         assert [(v.reliable, v.correct) for v in verdicts(server)] == [(True, True)] * len(ITEMS)
 
 
 @pytest.mark.parametrize("name", ["answer_decoupling", "incomplete_reasoning", "L4"])
 def test_a_failing_model_fails_as_asked(name):
-    with ServerThread(world_registry(FailureRates({name: 1.0}))) as server:
+    with ServerThread(build_world_registry(FailureRates({name: 1.0}))) as server:
         found = verdicts(server)
     if name == "L4":
         assert sum(verdict.locally_sound is False for verdict in found) >= len(ITEMS) - 2
@@ -52,20 +52,23 @@ def test_a_failing_model_fails_as_asked(name):
 
 def test_the_same_request_gets_the_same_reply():
     messages = ResponsePrompt(0).messages(ITEMS[0].instance.question, ITEMS[0].instance.evidence)
-    with ServerThread(world_registry(FailureRates({"L1": 0.5}), seed=3)) as one:
+    with ServerThread(build_world_registry(FailureRates({"L1": 0.5}), seed=3)) as one:
         first = [ask(one, messages), ask(one, messages)]
-    with ServerThread(world_registry(FailureRates({"L1": 0.5}), seed=3)) as two:
+    with ServerThread(build_world_registry(FailureRates({"L1": 0.5}), seed=3)) as two:
         assert first == [ask(two, messages)] * 2
 
 
 def test_a_question_it_cannot_answer_is_not_answered():
     messages = ResponsePrompt(0).messages("Why is the sky blue?", ITEMS[0].instance.evidence)
-    with ServerThread(world_registry()) as server:
+    with ServerThread(build_world_registry()) as server:
         assert parse_completion(ask(server, messages)).answer == "not determined"
 
 
 def test_a_prompt_that_is_not_ours_is_refused():
-    with ServerThread(world_registry()) as server, pytest.raises(BadRequestError, match="not a question with passages"):
+    with (
+        ServerThread(build_world_registry()) as server,
+        pytest.raises(BadRequestError, match="not a question with passages"),
+    ):
         ask(server, [{"role": "user", "content": "Hello"}])
 
 
@@ -77,9 +80,9 @@ def test_impossible_rates_are_refused(rates):
 
 def test_rates_are_met():
     rates = FailureRates({"answer_decoupling": 0.3, "L1": 0.2})
-    made = [break_item(make_item("2wiki", 4, index), rates) for index in range(150)]
+    made = [break_item_response(make_item("2wiki", 4, index), rates) for index in range(150)]
     decoupled = sum(one.plan.broken is not None for one in made) / len(made)
     unsound = sum(one.plan.local is not None for one in made) / len(made)
     assert abs(decoupled - 0.3) < 0.12
     assert abs(unsound - 0.2) < 0.1
-    assert set(FAILURES) >= set(rates.rates)
+    assert set(PLANS_BY_NAME) >= set(rates.rates)

@@ -12,19 +12,19 @@ from eclose.construction.check_replies import SUPPORT_MAP, find
 from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
-from eclose.protocol.acceptance import SOUNDNESS, WANTED
-from eclose.protocol.construction import SCHEMAS, Role, asked
-from eclose.protocol.material_json import shown_passages, shown_steps
+from eclose.protocol.acceptance import SOUNDNESS, ACCEPTANCE_CONDITIONS
+from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, build_construction_prompt
+from eclose.protocol.material_json import disclose_passages, disclose_steps
 from eclose.world.make.families import make_families
 from eclose.world.roles.judge import CANNOT_READ
 from eclose.world.roles.verifier import register_verifier
-from eclose.world.server.chat_requests import BadRequest, ChatRequest, Registry
+from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry
 
-CHECKS = tuple(role for role in Role if not role.constructs)
+CHECKS = tuple(role for role in ConstructionRole if not role.constructs)
 
 
 def verifier(**settings):
-    registry = Registry()
+    registry = HandlerRegistry()
     register_verifier(registry, **settings)
     return registry
 
@@ -34,7 +34,7 @@ EXACT = verifier()
 
 def said(registry, material, seed=None):
     """The reply over the wire's own forms."""
-    question = asked(material)
+    question = build_construction_prompt(material)
     schema = {"name": question.name, "schema": dict(question.schema), "strict": True}
     body = {
         "model": "world",
@@ -49,23 +49,23 @@ def said(registry, material, seed=None):
 def materials(family):
     """What the six of them are shown of a family."""
     source, gold, edit, asked_ = family.source, family.gold, family.evidence_edits[0], family.question_edit.view
-    passages, steps = shown_passages(gold.evidence), shown_steps(gold.trace)
+    passages, steps = disclose_passages(gold.evidence), disclose_steps(gold.trace)
     place = int(edit.passage_id)
-    edited = shown_passages(edit.view.evidence)[place]
+    edited = disclose_passages(edit.view.evidence)[place]
     support = tuple(int(one) for one in gold.support_ids)
-    new_steps, first = shown_steps(edit.view.trace), edit.first_affected_step + 1
+    new_steps, first = disclose_steps(edit.view.trace), edit.first_affected_step + 1
     return {
-        Role.SCREEN_SEED: shown.Seed(source.question, passages, source.reference_answer, source.aliases),
-        Role.VERIFY_TARGET: shown.TargetCheck(gold.question, passages, support, steps, gold.answer),
-        Role.SCREEN_EVIDENCE: shown.EvidenceScreen(gold.question, passages, edited, gold.answer, edit.view.answer),
-        Role.VERIFY_EVIDENCE: shown.EvidenceCheck(
+        ConstructionRole.SCREEN_SEED: shown.SeedScreen(source.question, passages, source.reference_answer, source.aliases),
+        ConstructionRole.VERIFY_TARGET: shown.TargetCheck(gold.question, passages, support, steps, gold.answer),
+        ConstructionRole.SCREEN_EVIDENCE: shown.EvidenceScreen(gold.question, passages, edited, gold.answer, edit.view.answer),
+        ConstructionRole.VERIFY_EVIDENCE: shown.EvidenceCheck(
             gold.question, passages, edited, steps, gold.answer, new_steps, edit.view.answer, first
         ),
-        Role.SCREEN_QUESTION: shown.QuestionScreen(
+        ConstructionRole.SCREEN_QUESTION: shown.QuestionScreen(
             gold.question, asked_.question, passages, gold.answer, asked_.answer
         ),
-        Role.VERIFY_QUESTION: shown.QuestionCheck(
-            gold.question, asked_.question, passages, steps, gold.answer, shown_steps(asked_.trace), asked_.answer
+        ConstructionRole.VERIFY_QUESTION: shown.QuestionCheck(
+            gold.question, asked_.question, passages, steps, gold.answer, disclose_steps(asked_.trace), asked_.answer
         ),
     }
 
@@ -81,9 +81,9 @@ def steps_of(material):
 
 
 def finding(material, reply):
-    role = Role(asked(material).name)
-    jsonschema_rs.validate(dict(SCHEMAS[role]), reply)
-    support = material.support if role is Role.VERIFY_TARGET else ()
+    role = ConstructionRole(build_construction_prompt(material).name)
+    jsonschema_rs.validate(dict(REPLY_SCHEMAS[role]), reply)
+    support = material.support if role is ConstructionRole.VERIFY_TARGET else ()
     return find(role, "world", reply, passages=len(material.evidence), steps=steps_of(material), support=support)
 
 
@@ -98,13 +98,13 @@ def test_nothing_speaks_against_a_correct_family(families):
 
 def test_the_support_is_the_one_that_is_needed(families):
     for family in families:
-        reply = said(EXACT, materials(family)[Role.SCREEN_SEED])
+        reply = said(EXACT, materials(family)[ConstructionRole.SCREEN_SEED])
         assert tuple(map(str, reply["support"])) == family.gold.support_ids
 
 
 def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
     for family in families:
-        reply = said(EXACT, materials(family)[Role.VERIFY_TARGET])
+        reply = said(EXACT, materials(family)[ConstructionRole.VERIFY_TARGET])
         mapped = {str(place) for step in reply[SOUNDNESS]["steps"] for place in step["passages"]}
         # Two facts on one line are mapped to the passage of the first.
         assert mapped <= set(family.gold.support_ids)
@@ -114,22 +114,22 @@ def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
 
 def test_a_target_is_judged_in_four_ways_that_do_not_follow_from_each_other(families):
     for family in families:
-        check = materials(family)[Role.VERIFY_TARGET]
+        check = materials(family)[ConstructionRole.VERIFY_TARGET]
         new, asked_ = family.evidence_edits[0].view, family.question_edit.view
         assert objections(replace(check, answer=new.answer)) == ("closure.closed",)
         assert objections(replace(check, support=check.support[:1])) == ("grounding.grounded", SUPPORT_MAP)
-        aside = objections(replace(check, steps=shown_steps(asked_.trace), answer=asked_.answer))
+        aside = objections(replace(check, steps=disclose_steps(asked_.trace), answer=asked_.answer))
         assert "alignment.aligned" in aside
         assert SOUNDNESS not in aside
         assert "closure.closed" not in aside
-        unsound = objections(replace(check, steps=shown_steps(new.trace), answer=new.answer))
+        unsound = objections(replace(check, steps=disclose_steps(new.trace), answer=new.answer))
         assert unsound[0] == SOUNDNESS
         assert not {"alignment.aligned", "closure.closed"} & set(unsound)
 
 
 def test_an_edit_is_judged_from_the_passages_alone(families):
     for family in families:
-        screen = materials(family)[Role.SCREEN_EVIDENCE]
+        screen = materials(family)[ConstructionRole.SCREEN_EVIDENCE]
         before = family.gold.evidence[screen.edited.index]
         unedited = replace(screen.edited, text=before.text)
         assert set(objections(replace(screen, edited=unedited))) == {
@@ -141,7 +141,7 @@ def test_an_edit_is_judged_from_the_passages_alone(families):
 
 def test_switching_is_judged_where_it_is_said_to_be(families):
     for family in families:
-        check = materials(family)[Role.VERIFY_EVIDENCE]
+        check = materials(family)[ConstructionRole.VERIFY_EVIDENCE]
         late = objections(replace(check, first=check.first + 1))
         assert "prefix.after" in late
         stale = (*check.edited_steps[:-1], check.steps[-1])
@@ -153,7 +153,7 @@ def test_switching_is_judged_where_it_is_said_to_be(families):
 
 def test_a_question_is_judged_with_its_own_answer_and_trace(families):
     for family in families:
-        screen, check = (materials(family)[role] for role in (Role.SCREEN_QUESTION, Role.VERIFY_QUESTION))
+        screen, check = (materials(family)[role] for role in (ConstructionRole.SCREEN_QUESTION, ConstructionRole.VERIFY_QUESTION))
         same = set(objections(replace(screen, edited_question=screen.question)))
         assert {"changed", "original_fits_edited", "edited_warranted"} <= same
         old = set(objections(replace(check, edited_steps=check.steps)))
@@ -165,16 +165,16 @@ def test_what_it_cannot_read_it_does_not_judge(families):
     family = families[0]
     for role, material in materials(family).items():
         reply = said(EXACT, replace(material, question="Why though?"))
-        if role is Role.SCREEN_SEED:
+        if role is ConstructionRole.SCREEN_SEED:
             assert (reply["defect"], reply["warranted"], reply["support"]) == ("malformed", False, [])
         else:
             assert reply == {"unreadable": CANNOT_READ}
-    mumbled = shown_steps(Trace.of("Hm, well."))
-    assert said(EXACT, replace(materials(family)[Role.VERIFY_TARGET], steps=mumbled)) == {"unreadable": CANNOT_READ}
+    mumbled = disclose_steps(Trace.of("Hm, well."))
+    assert said(EXACT, replace(materials(family)[ConstructionRole.VERIFY_TARGET], steps=mumbled)) == {"unreadable": CANNOT_READ}
 
 
 def test_what_is_no_material_is_refused(families):
-    check = materials(families[0])[Role.VERIFY_TARGET]
+    check = materials(families[0])[ConstructionRole.VERIFY_TARGET]
     with pytest.raises(BadRequest, match="no passages"):
         said(EXACT, replace(check, support=(0, 99)))
 
@@ -186,12 +186,12 @@ def bad_ones(family):
     """Candidates that are not to be accepted."""
     found = materials(family)
     return {
-        Role.SCREEN_SEED: replace(found[Role.SCREEN_SEED], reference="Nobody", aliases=()),
-        Role.VERIFY_TARGET: replace(found[Role.VERIFY_TARGET], support=found[Role.VERIFY_TARGET].support[:1]),
-        Role.SCREEN_EVIDENCE: replace(found[Role.SCREEN_EVIDENCE], edited_answer=family.gold.answer),
-        Role.VERIFY_EVIDENCE: replace(found[Role.VERIFY_EVIDENCE], edited_answer=family.gold.answer),
-        Role.SCREEN_QUESTION: replace(found[Role.SCREEN_QUESTION], edited_question=family.gold.question),
-        Role.VERIFY_QUESTION: replace(found[Role.VERIFY_QUESTION], edited_steps=found[Role.VERIFY_QUESTION].steps),
+        ConstructionRole.SCREEN_SEED: replace(found[ConstructionRole.SCREEN_SEED], reference="Nobody", aliases=()),
+        ConstructionRole.VERIFY_TARGET: replace(found[ConstructionRole.VERIFY_TARGET], support=found[ConstructionRole.VERIFY_TARGET].support[:1]),
+        ConstructionRole.SCREEN_EVIDENCE: replace(found[ConstructionRole.SCREEN_EVIDENCE], edited_answer=family.gold.answer),
+        ConstructionRole.VERIFY_EVIDENCE: replace(found[ConstructionRole.VERIFY_EVIDENCE], edited_answer=family.gold.answer),
+        ConstructionRole.SCREEN_QUESTION: replace(found[ConstructionRole.SCREEN_QUESTION], edited_question=family.gold.question),
+        ConstructionRole.VERIFY_QUESTION: replace(found[ConstructionRole.VERIFY_QUESTION], edited_steps=found[ConstructionRole.VERIFY_QUESTION].steps),
     }
 
 
@@ -205,9 +205,9 @@ def test_whoever_always_errs_sees_one_thing_wrong_with_the_good_and_nothing_with
         for material in bad_ones(family).values():
             assert objections(material)
             assert objections(material, wrong) == ()
-    assert drawn >= {(role, name) for role, names in WANTED.items() for name in names}
+    assert drawn >= {(role, name) for role, names in ACCEPTANCE_CONDITIONS.items() for name in names}
     assert {role for role, name in drawn if name == SOUNDNESS} == {
-        role for role in CHECKS if SOUNDNESS in SCHEMAS[role]["properties"]
+        role for role in CHECKS if SOUNDNESS in REPLY_SCHEMAS[role]["properties"]
     }
 
 
@@ -226,7 +226,7 @@ def test_it_errs_at_the_rate_it_is_told(families, rate):
 
 def test_noise_leaves_what_cannot_be_read():
     family = next(make_families("2wiki", 8))
-    check = replace(materials(family)[Role.VERIFY_TARGET], question="Why though?")
+    check = replace(materials(family)[ConstructionRole.VERIFY_TARGET], question="Why though?")
     assert said(verifier(noise=1.0), check) == {"unreadable": CANNOT_READ}
 
 

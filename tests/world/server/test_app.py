@@ -14,7 +14,7 @@ from tests.world.serving import VERDICT, VERDICT_TOOL, always, ask, leaning, onl
 
 from eclose.errors import SettingError, UserError
 from eclose.world.server.app import ModelServer, ServerThread
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 # What is said
 
@@ -198,12 +198,12 @@ def test_the_bill_is_exact_under_load() -> None:
         assert totals["received"] == 200 + sum(faulted.values())
         assert totals["prompt_tokens"] == 2 * totals["paid"]
         # Whatever the order of arrival, an attempt's fate is that of its number.
-        behaviour = Behaviour(faults=rates, seed=4)
+        behaviour = ServerBehaviour(faults=rates, seed=4)
         for key, line in bill["requests"].items():
             fates = [behaviour.fault(key, attempt) for attempt in range(1, line["received"] + 1)]
             assert line["faulted"] == {fate: fates.count(fate) for fate in fates if fate}
 
-    run_with(body, Behaviour(faults=rates, seed=4))
+    run_with(body, ServerBehaviour(faults=rates, seed=4))
 
 
 def test_a_full_house_turns_away() -> None:
@@ -215,7 +215,7 @@ def test_a_full_house_turns_away() -> None:
         assert totals["peak_in_flight"] == 3
         assert totals["faulted"] == {}
 
-    run_with(body, Behaviour(max_concurrency=3, latency=0.5))
+    run_with(body, ServerBehaviour(max_concurrency=3, latency=0.5))
 
 
 def test_being_turned_away_is_no_attempt() -> None:
@@ -241,7 +241,7 @@ def test_latency_is_kept() -> None:
         assert 0.2 <= time.monotonic() - start < 5
         assert server.bill()["totals"]["peak_in_flight"] > 1
 
-    run_with(body, Behaviour(latency=0.2, jitter=0.1))
+    run_with(body, ServerBehaviour(latency=0.2, jitter=0.1))
 
 
 def test_bill_over_http_and_its_reset() -> None:
@@ -277,7 +277,7 @@ def test_flips_come_at_their_rate_and_stay() -> None:
         assert len({tuple(pair) for pair in first}) == 4
         assert await flips() == first
 
-    run_with(body, Behaviour(flip_rate=0.3))
+    run_with(body, ServerBehaviour(flip_rate=0.3))
 
 
 # Starting and stopping

@@ -13,8 +13,14 @@ import pytest
 from eclose.errors import SettingError
 from eclose.world.server import wire
 from eclose.world.server.bill import Bill
-from eclose.world.server.chat_requests import BadRequest, ChatRequest, Registry, Reply, request_key
-from eclose.world.server.faults import Behaviour, Fault, chance
+from eclose.world.server.chat_requests import (
+    BadRequest,
+    ChatRequest,
+    HandlerRegistry,
+    ScriptedReply,
+    compute_request_key,
+)
+from eclose.world.server.faults import Fault, ServerBehaviour, hash_to_unit
 
 PLAIN: dict[str, Any] = {"model": "world", "messages": [{"role": "user", "content": "Is it so?"}]}
 
@@ -117,14 +123,14 @@ def test_what_is_no_json_object_is_refused(data: bytes) -> None:
 
 
 def test_the_key_is_what_the_model_sees() -> None:
-    key = request_key(PLAIN)
+    key = compute_request_key(PLAIN)
     for same in (
         dict(reversed(PLAIN.items())),
         PLAIN | {"stream": True, "stream_options": {"include_usage": True}},
         PLAIN | {"user": "me", "store": False, "metadata": {"run": "7"}},
         PLAIN | {"metadata": None},
     ):
-        assert request_key(same) == key
+        assert compute_request_key(same) == key
     others = [
         PLAIN | {"model": "other"},
         PLAIN | {"messages": [{"role": "user", "content": "Is it so ?"}]},
@@ -134,12 +140,12 @@ def test_the_key_is_what_the_model_sees() -> None:
         PLAIN | {"metadata": {"replica": "2", "run": "7"}},
         PLAIN | {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
     ]
-    assert len({key, *map(request_key, others)}) == 1 + len(others)
+    assert len({key, *map(compute_request_key, others)}) == 1 + len(others)
 
 
 def test_a_lone_surrogate_survives() -> None:
     asked = ChatRequest.read(b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}')
-    body = json.loads(wire.completion(asked, Reply(asked.messages[0]["content"])).data)
+    body = json.loads(wire.write_completion(asked, ScriptedReply(asked.messages[0]["content"])).data)
     assert body["choices"][0]["message"]["content"] == "\ud800"
 
 
@@ -147,33 +153,33 @@ def test_a_lone_surrogate_survives() -> None:
 
 
 def test_who_answers_what() -> None:
-    registry = Registry()
+    registry = HandlerRegistry()
     with pytest.raises(BadRequest, match=r"no plain text.*Known schemas: none\."):
         registry.handler(None)
-    registry.register("b", lambda _: Reply("b"))
-    registry.register("a", lambda _: Reply("a"))
+    registry.register("b", lambda _: ScriptedReply("b"))
+    registry.register("a", lambda _: ScriptedReply("a"))
     with pytest.raises(BadRequest, match=r"unknown schema 'c'\. Known schemas: a, b\."):
         registry.handler("c")
     with pytest.raises(ValueError, match="already"):
-        registry.register("a", lambda _: Reply("again"))
+        registry.register("a", lambda _: ScriptedReply("again"))
     assert registry.handler("a")(ChatRequest.of(PLAIN)).text == "a"
 
 
 def test_a_distribution_must_fit_its_text() -> None:
     with pytest.raises(ValueError, match="begins with none"):
-        Reply("Perhaps", first_token={"Yes": 0.5, "No": 0.5})
+        ScriptedReply("Perhaps", first_token={"Yes": 0.5, "No": 0.5})
     with pytest.raises(ValueError, match="begins with none"):
-        Reply({"a": True}, first_token={"Yes": 1.0})
+        ScriptedReply({"a": True}, first_token={"Yes": 1.0})
     for wrong in ({"Yes": 0.9, "No": 0.2}, {"Yes": 0.9, "No": -0.1}):
         with pytest.raises(ValueError, match="not probabilities"):
-            Reply("Yes", first_token=wrong)
+            ScriptedReply("Yes", first_token=wrong)
 
 
 @pytest.mark.parametrize("text", ["", " ", "Yes", "Yes.", " two words ", "a\n\n b\tc\n"])
 def test_tokens_joined_are_the_text(text: str) -> None:
     asked = ChatRequest.of(PLAIN | {"logprobs": True, "top_logprobs": 2})
     first = {"Yes": 1.0, "No": 0.0} if text.startswith("Yes") else None
-    choice = json.loads(wire.completion(asked, Reply(text, first_token=first)).data)["choices"][0]
+    choice = json.loads(wire.write_completion(asked, ScriptedReply(text, first_token=first)).data)["choices"][0]
     assert "".join(entry["token"] for entry in choice["logprobs"]["content"]) == text
     assert all(entry["bytes"] == list(entry["token"].encode()) for entry in choice["logprobs"]["content"])
     if first:
@@ -184,7 +190,7 @@ def test_tokens_joined_are_the_text(text: str) -> None:
 
 
 def test_chance_is_uniform_and_fixed() -> None:
-    draws = [chance("test", number) for number in range(10_000)]
+    draws = [hash_to_unit("test", number) for number in range(10_000)]
     assert all(0 <= draw < 1 for draw in draws)
     # The standard deviation of the mean is 0.0029.
     assert abs(sum(draws) / len(draws) - 0.5) < 0.015
@@ -194,7 +200,7 @@ def test_chance_is_uniform_and_fixed() -> None:
 
 def test_faults_come_at_their_rates_and_stop() -> None:
     rates = {Fault.RATE_LIMIT: 0.2, Fault.EMPTY: 0.1, Fault.CUT: 0.05}
-    behaviour = Behaviour(faults=rates, seed=1)
+    behaviour = ServerBehaviour(faults=rates, seed=1)
     drawn = Counter(behaviour.fault(f"key {number}", 1) for number in range(10_000))
     for fault, rate in rates.items():
         assert abs(drawn[fault] / 10_000 - rate) < 0.02
@@ -202,21 +208,21 @@ def test_faults_come_at_their_rates_and_stop() -> None:
     assert not any(behaviour.fault(f"key {number}", 4) for number in range(100))
     # Attempts, seeds and keys are drawn apart.
     assert len({tuple(behaviour.fault(f"key {n}", attempt) for n in range(50)) for attempt in (1, 2, 3)}) == 3
-    other = Behaviour(faults=rates, seed=2)
+    other = ServerBehaviour(faults=rates, seed=2)
     assert [other.fault(f"key {n}", 1) for n in range(50)] != [behaviour.fault(f"key {n}", 1) for n in range(50)]
 
 
 def test_delays_lie_between_latency_and_jitter() -> None:
-    behaviour = Behaviour(latency=1, jitter=0.5)
+    behaviour = ServerBehaviour(latency=1, jitter=0.5)
     delays = [behaviour.delay(f"key {number}", 1) for number in range(1_000)]
     assert 1 <= min(delays) < 1.05
     assert 1.45 < max(delays) < 1.5
-    assert Behaviour(latency=1).delay("key", 1) == 1
+    assert ServerBehaviour(latency=1).delay("key", 1) == 1
 
 
 def test_wrong_settings_are_all_named() -> None:
     with pytest.raises(SettingError) as raised:
-        Behaviour(
+        ServerBehaviour(
             flip_rate=1.5,
             latency=-1,
             max_concurrency=0,
@@ -225,24 +231,24 @@ def test_wrong_settings_are_all_named() -> None:
     for name in ("flip_rate", "latency", "max_concurrency", "rain", "hang", "rate_limit"):
         assert name in str(raised.value)
     with pytest.raises(SettingError, match="more than 1"):
-        Behaviour(faults={Fault.DROP: 0.6, Fault.CUT: 0.6})
+        ServerBehaviour(faults={Fault.DROP: 0.6, Fault.CUT: 0.6})
 
 
 # Noise
 
 
 def test_certain_flips_turn_every_boolean_and_nothing_else() -> None:
-    reply = Reply({"a": True, "b": [False, {"c": True, "d": 1, "e": None, "f": "true"}]})
-    flipped = Behaviour(flip_rate=1.0).flipped(reply, "key").content
+    reply = ScriptedReply({"a": True, "b": [False, {"c": True, "d": 1, "e": None, "f": "true"}]})
+    flipped = ServerBehaviour(flip_rate=1.0).flipped(reply, "key").content
     assert flipped == {"a": False, "b": [True, {"c": False, "d": 1, "e": None, "f": "true"}]}
     assert reply.content == {"a": True, "b": [False, {"c": True, "d": 1, "e": None, "f": "true"}]}
 
 
 def test_flips_depend_on_seed_key_and_path() -> None:
-    reply = Reply({"flags": [True] * 200})
+    reply = ScriptedReply({"flags": [True] * 200})
 
     def flags(seed: int, key: str) -> list[bool]:
-        return dict(Behaviour(flip_rate=0.25, seed=seed).flipped(reply, key).content)["flags"]  # type: ignore[arg-type]
+        return dict(ServerBehaviour(flip_rate=0.25, seed=seed).flipped(reply, key).content)["flags"]  # type: ignore[arg-type]
 
     # 200 leaves at 0.25: 50 expected, standard deviation 6.1.
     assert 25 <= flags(0, "a").count(False) <= 75
@@ -260,12 +266,12 @@ def test_flips_depend_on_seed_key_and_path() -> None:
     ],
 )
 def test_a_flipped_first_token(text: str, first: dict[str, float], other: str, exchanged: dict[str, float]) -> None:
-    flipped = Behaviour(flip_rate=1.0).flipped(Reply(text, first_token=first), "key")
+    flipped = ServerBehaviour(flip_rate=1.0).flipped(ScriptedReply(text, first_token=first), "key")
     assert (flipped.content, flipped.first_token) == (other, exchanged)
 
 
 def test_text_without_a_distribution_is_left_alone() -> None:
-    assert Behaviour(flip_rate=1.0).flipped(Reply("Yes"), "key") == Reply("Yes")
+    assert ServerBehaviour(flip_rate=1.0).flipped(ScriptedReply("Yes"), "key") == ScriptedReply("Yes")
 
 
 # The bill

@@ -18,14 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SERVER = """
-from eclose.world.server.faults import Behaviour, Fault
-from eclose.world.server.chat_requests import Registry, Reply
-from eclose.world.server.app import run
+from eclose.world.server.faults import ServerBehaviour, Fault
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
+from eclose.world.server.app import run_server
 
-registry = Registry()
-registry.register("verdict", lambda request: Reply({"flags": [True] * 8, "seen": request.messages[-1]["content"]}))
+registry = HandlerRegistry()
+
+def reply(request):
+    return ScriptedReply({"flags": [True] * 8, "seen": request.messages[-1]["content"]})
+
+registry.register("verdict", reply)
 slow = {Fault.SLOW, Fault.HANG}
-run(registry, Behaviour(seed=7, flip_rate=0.3, faults={fault: 0.05 for fault in Fault if fault not in slow}))
+faults = {fault: 0.05 for fault in Fault if fault not in slow}
+run_server(registry, ServerBehaviour(seed=7, flip_rate=0.3, faults=faults))
 """
 
 

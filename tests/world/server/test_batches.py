@@ -13,7 +13,7 @@ from tests.world.serving import always, registry
 from eclose.errors import SettingError
 from eclose.world.server.app import ModelServer, serve
 from eclose.world.server.batches import ENDPOINT, BatchBehaviour
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run_with(
     body: Callable[[openai.AsyncOpenAI, ModelServer], Awaitable[None]],
     batches: BatchBehaviour | None = None,
-    behaviour: Behaviour | None = None,
+    behaviour: ServerBehaviour | None = None,
 ) -> None:
     async def main() -> None:
         async with (

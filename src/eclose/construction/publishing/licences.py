@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.benchmarks import hotpot, musique, two_wiki
-from eclose.world.make.shapes import PROFILES, SHORT
+from eclose.world.make.shapes import PROFILES, SHORT_PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ KNOWN: Mapping[str, Licence] = {
     ),
     **{
         f"world-{profile.name}": Licence("apache-2.0", "Apache-2.0; made up by eclose, from no other source", "en")
-        for profile in (*PROFILES.values(), *SHORT.values())
+        for profile in (*PROFILES.values(), *SHORT_PROFILES.values())
     },
 }
 """By the name that our readers give a benchmark."""

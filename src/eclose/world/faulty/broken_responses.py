@@ -15,20 +15,30 @@ from eclose.core.identity import hash_rank
 from eclose.core.judgment import LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.core.verdict import FailureClass, Verdict
-from eclose.protocol.response_prompt import completion_text
-from eclose.world.language.claims import Agreed, Apart, Chosen, Compared, Denied, Fact, Ordered, Subtracted, Uncovered
+from eclose.protocol.response_prompt import format_completion
+from eclose.world.language.claims import (
+    AgreementClaim,
+    ChoiceClaim,
+    ComparisonClaim,
+    DenialClaim,
+    FactClaim,
+    MissingFactClaim,
+    OrderClaim,
+    SubtractionClaim,
+    YearsApartClaim,
+)
 from eclose.world.language.phrases import Phrase
-from eclose.world.language.questions import Lookup, Target
+from eclose.world.language.questions import LookupQuestion, Target
 from eclose.world.language.relations import ALIAS, PERSON, RELATIONS, Relation
 from eclose.world.make.alternatives import Alternatives
-from eclose.world.make.solve import Move, solve, submit_answer, write_steps
-from eclose.world.oracle.evidence import Evidence, evidence_of
+from eclose.world.make.solve import Move, solve, write_steps, write_submitted_answer
+from eclose.world.oracle.evidence import EvidenceFacts, read_evidence
 
 if TYPE_CHECKING:
-    from eclose.world.make.instances import Item
+    from eclose.world.make.instances import WorldItem
 
 
-class Blow(StrEnum):
+class FailureImpact(StrEnum):
     """What a local failure does to the rest of the response."""
 
     HARMLESS = "harmless"
@@ -38,21 +48,21 @@ class Blow(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FailurePlan:
     """How a response is to fail; both None for a reliable one."""
 
     local: LocalFailure | None = None
     broken: FailureClass | None = None
-    blow: Blow = Blow.HARMLESS
+    blow: FailureImpact = FailureImpact.HARMLESS
     """For a local failure alone; one that comes with a broken link is harmless in itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sabotaged:
+class BrokenResponse:
     """A response and what a judge must say of it."""
 
     response: Response
-    plan: Plan
+    plan: FailurePlan
     steps: tuple[StepJudgment, ...]
     """Substantive status, soundness and code of every step."""
     verdict: Verdict
@@ -60,10 +70,10 @@ class Sabotaged:
     """The failure that was asked for by name; the plan may differ where the item does not admit it."""
 
 
-PLANS: tuple[Plan, ...] = (
-    *(Plan(local, None, blow) for local in LocalFailure for blow in Blow),
-    *(Plan(None, broken) for broken in list(FailureClass)[:3]),
-    *(Plan(local, broken) for local in LocalFailure for broken in list(FailureClass)[:3]),
+FAILURE_PLANS: tuple[FailurePlan, ...] = (
+    *(FailurePlan(local, None, blow) for local in LocalFailure for blow in FailureImpact),
+    *(FailurePlan(None, broken) for broken in list(FailureClass)[:3]),
+    *(FailurePlan(local, broken) for local in LocalFailure for broken in list(FailureClass)[:3]),
 )
 """Every way to fail: five codes, two blows each; three broken links; and all pairs."""
 
@@ -89,7 +99,7 @@ class _Draft:
         self.wrong = {index + (index >= place): code for index, code in self.wrong.items()} | {place: failure}
 
 
-def sabotage(item: Item, plan: Plan, seed: str) -> Sabotaged | None:
+def break_response(item: WorldItem, plan: FailurePlan, seed: str) -> BrokenResponse | None:
     """The item's reliable response, broken as planned; None when this item cannot fail that way."""
     smith = _Smith(item, Random(f"{seed}/{item.seed}"))
     draft = smith.draft(plan)
@@ -101,16 +111,16 @@ def sabotage(item: Item, plan: Plan, seed: str) -> Sabotaged | None:
 class _Smith:
     """Breaks one response."""
 
-    def __init__(self, item: Item, rng: Random) -> None:
+    def __init__(self, item: WorldItem, rng: Random) -> None:
         self.item = item
         self.rng = rng
         self.target: Target = item.target
-        self.evidence: Evidence = evidence_of(item.instance.evidence)
+        self.evidence: EvidenceFacts = read_evidence(item.instance.evidence)
         self.others = Alternatives(item, self.evidence, rng)
         self.moves = list(item.solution.moves)
         self.facts = [index for index, move in enumerate(self.moves) if move.passages]
 
-    def draft(self, plan: Plan) -> _Draft | None:
+    def draft(self, plan: FailurePlan) -> _Draft | None:
         """The broken moves and what follows for the labels."""
         whole = _Draft(list(self.moves), self.item.solution.answer, {}, self.target)
         if plan.broken is not None:
@@ -118,7 +128,7 @@ class _Smith:
             return self._hurt(made, plan.local) if made and plan.local else made
         if plan.local is None:
             return whole
-        return self._hurt(whole, plan.local) if plan.blow is Blow.HARMLESS else self._poison(whole, plan.local)
+        return self._hurt(whole, plan.local) if plan.blow is FailureImpact.HARMLESS else self._poison(whole, plan.local)
 
     # Broken links.
 
@@ -152,7 +162,9 @@ class _Smith:
 
     def _guess(self, last: Move) -> str | None:
         """A wrong answer after an unfinished trace: any, or what was reached last, as if that had been asked for."""
-        reached = last.claim.value if isinstance(last.claim, Fact) and isinstance(self.target, Lookup) else None
+        reached = (
+            last.claim.value if isinstance(last.claim, FactClaim) and isinstance(self.target, LookupQuestion) else None
+        )
         if reached and not self.evidence.same(reached, self.item.solution.answer) and self.rng.random() < 0.6:
             return reached
         other = self.others.answer()
@@ -191,7 +203,7 @@ class _Smith:
 
     def _wrong_move(self, failure: LocalFailure, draft: _Draft) -> Move | None:
         rng = self.rng
-        stated = [move.claim for move in draft.moves if isinstance(move.claim, Fact) and move.passages]
+        stated = [move.claim for move in draft.moves if isinstance(move.claim, FactClaim) and move.passages]
         known = [fact for fact in stated if fact.phrase.path != (ALIAS,)]
         if failure is LocalFailure.UNSUPPORTED_CONTENT:
             return self._invented(draft)
@@ -199,10 +211,10 @@ class _Smith:
             return self._false_link(draft) or self._false_inference(draft)
         if failure is LocalFailure.CONSTRAINT_OR_COMPUTATION:
             one = rng.randint(1900, 1980)
-            return Move(Ordered(str(one), str(one + rng.randint(1, 30)), less=False))
+            return Move(OrderClaim(str(one), str(one + rng.randint(1, 30)), less=False))
         if failure is LocalFailure.FALSE_COVERAGE:
-            return Move(Uncovered(rng.choice(known).phrase)) if known else None
-        return Move(Denied(rng.choice(known))) if known else None
+            return Move(MissingFactClaim(rng.choice(known).phrase)) if known else None
+        return Move(DenialClaim(rng.choice(known))) if known else None
 
     def _invented(self, draft: _Draft) -> Move | None:
         """A fact about somebody beside the argument that no passage states."""
@@ -217,7 +229,7 @@ class _Smith:
                     continue
                 example = self._example(relation)
                 if example is not None:
-                    return Move(Fact(Phrase(reading.name, (relation,)), example))
+                    return Move(FactClaim(Phrase(reading.name, (relation,)), example))
         return None
 
     def _named_in(self, draft: _Draft) -> str:
@@ -236,7 +248,7 @@ class _Smith:
         if len(free) < 2:
             return None
         one, other = self.rng.sample(free, 2)
-        return None if self.evidence.same(one, other) else Move(Fact(Phrase(one, (ALIAS,)), other))
+        return None if self.evidence.same(one, other) else Move(FactClaim(Phrase(one, (ALIAS,)), other))
 
     def _false_inference(self, draft: _Draft) -> Move | None:
         """Two facts about something else, put together wrongly."""
@@ -251,7 +263,7 @@ class _Smith:
                         continue
                     value = self.others.value(second, self.evidence.ways(phrase)[0].value)
                     if value is not None:
-                        return Move(Fact(phrase, value), premises=(0,))
+                        return Move(FactClaim(phrase, value), premises=(0,))
         return None
 
     def _poison(self, draft: _Draft, failure: LocalFailure) -> _Draft | None:
@@ -268,11 +280,11 @@ class _Smith:
 
     def _false_premise(self, draft: _Draft) -> _Draft | None:
         """The last fact of a chain gets another value, and so do the conclusion and the answer."""
-        if not isinstance(self.target, Lookup) or not self.target.phrase.path:
+        if not isinstance(self.target, LookupQuestion) or not self.target.phrase.path:
             return None
         last = self.facts[-1]
         fact = draft.moves[last].claim
-        assert isinstance(fact, Fact)
+        assert isinstance(fact, FactClaim)
         value = self.others.value(fact.phrase.path[-1], fact.value)
         if value is None or self._namesake_has(fact, value):
             return None
@@ -280,22 +292,22 @@ class _Smith:
         wrong = {last: LocalFailure.UNSUPPORTED_CONTENT}
         for index in range(last + 1, len(draft.moves)):
             claim = draft.moves[index].claim
-            assert isinstance(claim, Fact)
+            assert isinstance(claim, FactClaim)
             draft.moves[index] = replace(draft.moves[index], claim=replace(claim, value=value))
             wrong[index] = LocalFailure.INVALID_INFERENCE
         return replace(draft, answer=value, wrong=wrong, complete=False, correct=False)
 
-    def _namesake_has(self, fact: Fact, value: str) -> bool:
+    def _namesake_has(self, fact: FactClaim, value: str) -> bool:
         """Whether a namesake's passage states just that: then it would be a wrong link, not invented content."""
         return any(way.value == value for way in self.evidence.ways(fact.phrase))
 
     def _wrong_conclusion(self, draft: _Draft) -> _Draft | None:
         """Right facts, and a conclusion that does not follow from them."""
-        if not isinstance(self.target, Lookup) or len(self.moves) == len(self.facts):
+        if not isinstance(self.target, LookupQuestion) or len(self.moves) == len(self.facts):
             return None
         value = self.others.answer()
         claim = draft.moves[-1].claim
-        if value is None or not isinstance(claim, Fact):
+        if value is None or not isinstance(claim, FactClaim):
             return None
         draft.moves[-1] = replace(draft.moves[-1], claim=replace(claim, value=value))
         last = len(draft.moves) - 1
@@ -304,20 +316,20 @@ class _Smith:
     def _wrong_computation(self, draft: _Draft) -> _Draft | None:
         """A comparison the wrong way round, or a wrong difference, carried through to the answer."""
         other = self.others.answer()
-        if isinstance(self.target, Lookup) or other is None:
+        if isinstance(self.target, LookupQuestion) or other is None:
             return None
         wrong = {}
         for index in range(len(self.facts), len(draft.moves)):
             claim = draft.moves[index].claim
-            if isinstance(claim, Ordered | Compared):
+            if isinstance(claim, OrderClaim | ComparisonClaim):
                 claim = replace(claim, less=not claim.less)
-            elif isinstance(claim, Chosen):
+            elif isinstance(claim, ChoiceClaim):
                 claim = replace(claim, option=other)
-            elif isinstance(claim, Agreed):
+            elif isinstance(claim, AgreementClaim):
                 claim = replace(claim, same=not claim.same)
-            elif isinstance(claim, Subtracted):
+            elif isinstance(claim, SubtractionClaim):
                 claim = replace(claim, result=other)
-            elif isinstance(claim, Apart):
+            elif isinstance(claim, YearsApartClaim):
                 claim = replace(claim, years=other)
             draft.moves[index] = replace(draft.moves[index], claim=claim)
             wrong[index] = LocalFailure.CONSTRAINT_OR_COMPUTATION
@@ -327,10 +339,10 @@ class _Smith:
         """Stop with the claim that the passages do not tell what they do tell, and submit that."""
         kept = self.rng.randint(1, len(self.facts)) - 1
         fact = draft.moves[self.facts[kept]].claim
-        assert isinstance(fact, Fact)
+        assert isinstance(fact, FactClaim)
         if fact.phrase.path == (ALIAS,):
             return None
-        moves = [*draft.moves[:kept], Move(Uncovered(fact.phrase), premises=(0,))]
+        moves = [*draft.moves[:kept], Move(MissingFactClaim(fact.phrase), premises=(0,))]
         wrong = {kept: LocalFailure.FALSE_COVERAGE}
         return replace(draft, moves=moves, answer="not determined", wrong=wrong, complete=False, correct=False)
 
@@ -338,11 +350,11 @@ class _Smith:
         """Deny the fact the answer rests on, stop there, and submit something else."""
         fact = draft.moves[self.facts[-1]].claim
         other = self.others.answer()
-        assert isinstance(fact, Fact)
+        assert isinstance(fact, FactClaim)
         if other is None or len(self.facts) < 2 or fact.phrase.path == (ALIAS,):
             return None
         kept = self.facts[-1]
-        moves = [*draft.moves[:kept], Move(Denied(fact), premises=(0,))]
+        moves = [*draft.moves[:kept], Move(DenialClaim(fact), premises=(0,))]
         return replace(
             draft,
             moves=moves,
@@ -355,20 +367,20 @@ class _Smith:
 
     # Into words.
 
-    def finish(self, draft: _Draft, plan: Plan, seed: str) -> Sabotaged:
+    def finish(self, draft: _Draft, plan: FailurePlan, seed: str) -> BrokenResponse:
         """Write the draft down and state the labels it must get."""
-        idle = self.target.phrase if isinstance(self.target, Lookup) and self.rng.random() < 0.3 else None
+        idle = self.target.phrase if isinstance(self.target, LookupQuestion) and self.rng.random() < 0.3 else None
         steps = write_steps(draft.moves, seed, idle=idle)
         judged = []
         for step in steps:
             failure = next((draft.wrong[index] for index in step.moves if index in draft.wrong), None)
             sound = (failure is None) if step.moves else None
             judged.append(StepJudgment(bool(step.moves), sound, failure))
-        answer = submit_answer(draft.asked, draft.answer, self.rng)
-        text = completion_text(Trace.of(*(step.text for step in steps)), answer)
+        answer = write_submitted_answer(draft.asked, draft.answer, self.rng)
+        text = format_completion(Trace.of(*(step.text for step in steps)), answer)
         # An id that said how the response was made would tell every judge what to find.
         name = f"{self.item.instance.id}/{hash_rank(text)[:8]}"
-        return Sabotaged(
+        return BrokenResponse(
             Response.from_completion(name, self.item.instance.id, text, Source("world saboteur")),
             plan,
             tuple(judged),
@@ -378,4 +390,4 @@ class _Smith:
 
 def _is_link(move: Move) -> bool:
     """Whether a move only says that two names are one person's."""
-    return isinstance(move.claim, Fact) and move.claim.phrase.path == (ALIAS,)
+    return isinstance(move.claim, FactClaim) and move.claim.phrase.path == (ALIAS,)

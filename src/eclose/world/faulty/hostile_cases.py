@@ -16,22 +16,26 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.protocol import disclosure
-from eclose.protocol.judging import Question, asked
-from eclose.protocol.material_json import read_material
-from eclose.world.faulty.injections import Slot, load_injections
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt
+from eclose.protocol.material_json import parse_material
+from eclose.world.faulty.injections import InjectionSlot, load_injections
 
 if TYPE_CHECKING:
-    from eclose.protocol.disclosure import Disclosure
+    from eclose.protocol.disclosure import JudgeMaterial
 
-SHOWN: Mapping[Question, frozenset[Slot]] = {
-    Question.SUFFICIENCY: frozenset({Slot.QUESTION, Slot.TITLE, Slot.PASSAGE}),
-    Question.SOUNDNESS: frozenset({Slot.QUESTION, Slot.TITLE, Slot.PASSAGE, Slot.STEP}),
-    Question.ALIGNMENT: frozenset({Slot.QUESTION, Slot.STEP}),
-    Question.CLOSURE: frozenset({Slot.QUESTION, Slot.STEP, Slot.ANSWER}),
-    Question.COMPLETENESS: frozenset({Slot.QUESTION, Slot.STEP, Slot.REFERENCE}),
-    Question.CORRECTNESS: frozenset({Slot.QUESTION, Slot.ANSWER, Slot.REFERENCE}),
-    Question.ELIGIBILITY: frozenset({Slot.QUESTION, Slot.TITLE, Slot.PASSAGE, Slot.REFERENCE}),
-    Question.JOINT: frozenset(Slot),
+VISIBLE_SLOTS: Mapping[JudgeQuestion, frozenset[InjectionSlot]] = {
+    JudgeQuestion.SUFFICIENCY: frozenset({InjectionSlot.QUESTION, InjectionSlot.TITLE, InjectionSlot.PASSAGE}),
+    JudgeQuestion.SOUNDNESS: frozenset(
+        {InjectionSlot.QUESTION, InjectionSlot.TITLE, InjectionSlot.PASSAGE, InjectionSlot.STEP}
+    ),
+    JudgeQuestion.ALIGNMENT: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP}),
+    JudgeQuestion.CLOSURE: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP, InjectionSlot.ANSWER}),
+    JudgeQuestion.COMPLETENESS: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP, InjectionSlot.REFERENCE}),
+    JudgeQuestion.CORRECTNESS: frozenset({InjectionSlot.QUESTION, InjectionSlot.ANSWER, InjectionSlot.REFERENCE}),
+    JudgeQuestion.ELIGIBILITY: frozenset(
+        {InjectionSlot.QUESTION, InjectionSlot.TITLE, InjectionSlot.PASSAGE, InjectionSlot.REFERENCE}
+    ),
+    JudgeQuestion.JOINT: frozenset(InjectionSlot),
 }
 """What each judge sees, said once more apart from the types that are to make it so."""
 _HIDDEN = ("instance-id", "passage-id", "response-id", "benchmark", "completion")
@@ -49,7 +53,7 @@ class HostileCase:
     """By slot, or by what no judge may see."""
 
 
-def hostile_cases(seed: int) -> Iterator[HostileCase]:
+def make_hostile_cases(seed: int) -> Iterator[HostileCase]:
     """Cases whose texts are packaged attacks, pieces of them, and signs that mean something to some reader."""
     number = 0
     while True:
@@ -58,29 +62,29 @@ def hostile_cases(seed: int) -> Iterator[HostileCase]:
 
 
 def _hostile(rng: Random) -> HostileCase:
-    canaries = {name: f"{name}-{rng.getrandbits(48):012x}" for name in (*Slot, *_HIDDEN)}
+    canaries = {name: f"{name}-{rng.getrandbits(48):012x}" for name in (*InjectionSlot, *_HIDDEN)}
 
-    def text(slot: Slot) -> str:
+    def text(slot: InjectionSlot) -> str:
         return f"{_attack(rng)}{canaries[slot]}{_attack(rng)}"
 
     evidence = tuple(
-        Passage(f"{canaries['passage-id']}-{place}", text(Slot.TITLE), text(Slot.PASSAGE))
+        Passage(f"{canaries['passage-id']}-{place}", text(InjectionSlot.TITLE), text(InjectionSlot.PASSAGE))
         for place in range(rng.randint(1, 3))
     )
     instance = Instance(
         canaries["instance-id"],
-        text(Slot.QUESTION),
+        text(InjectionSlot.QUESTION),
         evidence,
-        text(Slot.REFERENCE),
-        (text(Slot.REFERENCE),),
+        text(InjectionSlot.REFERENCE),
+        (text(InjectionSlot.REFERENCE),),
         benchmark=canaries["benchmark"],
     )
-    steps = (text(Slot.STEP) for _ in range(rng.randint(1, 3)))
+    steps = (text(InjectionSlot.STEP) for _ in range(rng.randint(1, 3)))
     response = Response(
         canaries["response-id"],
         instance.id,
         Trace.of(*steps),
-        text(Slot.ANSWER),
+        text(InjectionSlot.ANSWER),
         completion=canaries["completion"],
     )
     return HostileCase(instance, response, canaries)
@@ -97,31 +101,31 @@ def _attack(rng: Random) -> str:
     return text if kind == 1 else text[rng.randint(0, len(text)) :] + rng.choice(_SIGNS)
 
 
-def disclosures(instance: Instance, response: Response) -> dict[Question, Disclosure]:
+def disclose_to_judges(instance: Instance, response: Response) -> dict[JudgeQuestion, JudgeMaterial]:
     """What each judge is shown of a case that has everything."""
-    made: dict[Question, Disclosure | None] = {
-        Question.SUFFICIENCY: disclosure.sufficiency(instance),
-        Question.SOUNDNESS: disclosure.soundness(instance, response),
-        Question.ALIGNMENT: disclosure.alignment(instance, response),
-        Question.CLOSURE: disclosure.closure(instance, response),
-        Question.COMPLETENESS: disclosure.completeness(instance, response),
-        Question.CORRECTNESS: disclosure.correctness(instance, response),
-        Question.ELIGIBILITY: disclosure.eligibility(instance),
-        Question.JOINT: disclosure.whole(instance, response, reference_free=False),
+    made: dict[JudgeQuestion, JudgeMaterial | None] = {
+        JudgeQuestion.SUFFICIENCY: disclosure.disclose_for_sufficiency(instance),
+        JudgeQuestion.SOUNDNESS: disclosure.disclose_for_soundness(instance, response),
+        JudgeQuestion.ALIGNMENT: disclosure.disclose_for_alignment(instance, response),
+        JudgeQuestion.CLOSURE: disclosure.disclose_for_closure(instance, response),
+        JudgeQuestion.COMPLETENESS: disclosure.disclose_for_completeness(instance, response),
+        JudgeQuestion.CORRECTNESS: disclosure.disclose_for_correctness(instance, response),
+        JudgeQuestion.ELIGIBILITY: disclosure.disclose_for_eligibility(instance),
+        JudgeQuestion.JOINT: disclosure.disclose_jointly(instance, response, reference_free=False),
     }
     return {question: shown for question, shown in made.items() if shown is not None}
 
 
-def breaches(case: HostileCase) -> list[str]:
+def find_breaches(case: HostileCase) -> list[str]:
     """Whatever of the case's prompts is not as it must be; nothing, one hopes."""
     found = []
-    for question, shown in disclosures(case.instance, case.response).items():
+    for question, shown in disclose_to_judges(case.instance, case.response).items():
         found += [f"{question}: {problem}" for problem in _problems(question, shown, case.canaries)]
     return found
 
 
-def _problems(question: Question, shown: Disclosure, canaries: Mapping[str, str]) -> Iterator[str]:
-    messages = asked(shown).messages
+def _problems(question: JudgeQuestion, shown: JudgeMaterial, canaries: Mapping[str, str]) -> Iterator[str]:
+    messages = build_judge_prompt(shown).messages
     if json.loads(json.dumps(messages)) != list(messages):
         yield "does not come over the wire as it was sent"
     if [message["role"] for message in messages] != ["system", "user"]:
@@ -131,13 +135,13 @@ def _problems(question: Question, shown: Disclosure, canaries: Mapping[str, str]
     content = messages[-1]["content"]
     try:
         json.loads(content, object_pairs_hook=_once)
-        if read_material(type(shown), content) != shown:
+        if parse_material(type(shown), content) != shown:
             yield "reads back as something else"
     except ValueError as error:
         yield f"is not one JSON object of its kind: {error}"
     everything = "\n".join(message["content"] for message in messages)
     for name, canary in canaries.items():
-        if (canary in everything) != (name in SHOWN[question]):
+        if (canary in everything) != (name in VISIBLE_SLOTS[question]):
             yield f"{'shows' if canary in everything else 'lacks'} the {name}"
 
 
@@ -150,8 +154,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @cache
-def _system(question: Question) -> str:
+def _system(question: JudgeQuestion) -> str:
     """The system message over harmless material."""
     instance = Instance("i", "Who?", (Passage("0", "A title", "A text."),), "Ana", ())
-    shown = disclosures(instance, Response("r", "i", Trace.of("A step."), "Ana"))[question]
-    return asked(shown).messages[0]["content"]
+    shown = disclose_to_judges(instance, Response("r", "i", Trace.of("A step."), "Ana"))[question]
+    return build_judge_prompt(shown).messages[0]["content"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _HARMLESS = "The weather was mild that week and the harbour lay quiet in the morning light. "
-Case: TypeAlias = tuple[Instance, Response]
+InjectedCase: TypeAlias = tuple[Instance, Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def load_injections() -> tuple[Injection, ...]:
     return tuple(Injection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
 
 
-class Slot(StrEnum):
+class InjectionSlot(StrEnum):
     """Where a text can be put."""
 
     QUESTION = "question"
@@ -56,43 +56,43 @@ class Slot(StrEnum):
     REFERENCE = "reference"
 
 
-def insert(case: Case, slot: Slot, text: str) -> Case:
+def insert_text(case: InjectedCase, slot: InjectionSlot, text: str) -> InjectedCase:
     """The case with the text on a line of its own below what stood there: the first passage, the last step."""
     return _INSERT[slot](*case, f"\n{text}")
 
 
-def _into_question(instance: Instance, response: Response, text: str) -> Case:
+def _into_question(instance: Instance, response: Response, text: str) -> InjectedCase:
     return replace(instance, question=instance.question + text), response
 
 
-def _into_title(instance: Instance, response: Response, text: str) -> Case:
+def _into_title(instance: Instance, response: Response, text: str) -> InjectedCase:
     first, *others = instance.evidence
     return replace(instance, evidence=(replace(first, title=first.title + text), *others)), response
 
 
-def _into_passage(instance: Instance, response: Response, text: str) -> Case:
+def _into_passage(instance: Instance, response: Response, text: str) -> InjectedCase:
     first, *others = instance.evidence
     return replace(instance, evidence=(replace(first, text=first.text + text), *others)), response
 
 
-def _into_step(instance: Instance, response: Response, text: str) -> Case:
+def _into_step(instance: Instance, response: Response, text: str) -> InjectedCase:
     *others, last = response.trace.steps
     return instance, replace(response, trace=Trace((*others, Step(last.text + text))))
 
 
-def _into_answer(instance: Instance, response: Response, text: str) -> Case:
+def _into_answer(instance: Instance, response: Response, text: str) -> InjectedCase:
     return instance, replace(response, answer=(response.answer or "") + text)
 
 
-def _into_reference(instance: Instance, response: Response, text: str) -> Case:
+def _into_reference(instance: Instance, response: Response, text: str) -> InjectedCase:
     return replace(instance, reference_answer=(instance.reference_answer or "") + text), response
 
 
-_INSERT: Mapping[Slot, Callable[[Instance, Response, str], Case]] = {
-    Slot.QUESTION: _into_question,
-    Slot.TITLE: _into_title,
-    Slot.PASSAGE: _into_passage,
-    Slot.STEP: _into_step,
-    Slot.ANSWER: _into_answer,
-    Slot.REFERENCE: _into_reference,
+_INSERT: Mapping[InjectionSlot, Callable[[Instance, Response, str], InjectedCase]] = {
+    InjectionSlot.QUESTION: _into_question,
+    InjectionSlot.TITLE: _into_title,
+    InjectionSlot.PASSAGE: _into_passage,
+    InjectionSlot.STEP: _into_step,
+    InjectionSlot.ANSWER: _into_answer,
+    InjectionSlot.REFERENCE: _into_reference,
 }

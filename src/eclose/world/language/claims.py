@@ -11,7 +11,7 @@ from eclose.world.language.relations import Relation
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class FactClaim:
     """The phrase leads to the value. One relation is a fact of a passage, several are an inference."""
 
     phrase: Phrase
@@ -19,7 +19,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonClaim:
     """One of two values is smaller, or larger."""
 
     left: Phrase
@@ -29,7 +29,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderClaim:
     """The same of two bare values."""
 
     left: str
@@ -38,7 +38,7 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChoiceClaim:
     """One thing has the smallest or largest value of those considered."""
 
     option: str
@@ -49,7 +49,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class AgreementClaim:
     """Two phrases lead to the same value, or to different ones."""
 
     left: Phrase
@@ -59,7 +59,7 @@ class Agreed:
 
 
 @dataclass(frozen=True, slots=True)
-class Subtracted:
+class SubtractionClaim:
     """The difference of two years."""
 
     larger: str
@@ -68,7 +68,7 @@ class Subtracted:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class YearsApartClaim:
     """So many calendar years lie between two values."""
 
     left: Phrase
@@ -77,20 +77,20 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
-class Uncovered:
+class MissingFactClaim:
     """The passages do not say what the phrase leads to."""
 
     phrase: Phrase
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class DenialClaim:
     """A fact does not hold."""
 
-    fact: Fact
+    fact: FactClaim
 
 
-class Idle(StrEnum):
+class IdleStep(StrEnum):
     """A step that asserts nothing: it plans, restates or moves on."""
 
     PLAN = "plan"
@@ -98,7 +98,18 @@ class Idle(StrEnum):
     TRANSITION = "transition"
 
 
-Claim: TypeAlias = Fact | Compared | Ordered | Chosen | Agreed | Subtracted | Apart | Uncovered | Denied | Idle
+Claim: TypeAlias = (
+    FactClaim
+    | ComparisonClaim
+    | OrderClaim
+    | ChoiceClaim
+    | AgreementClaim
+    | SubtractionClaim
+    | YearsApartClaim
+    | MissingFactClaim
+    | DenialClaim
+    | IdleStep
+)
 
 
 @dataclass
@@ -117,7 +128,7 @@ class Discourse:
 
     def note(self, claim: Claim) -> None:
         """Remember what a claim mentions."""
-        if not isinstance(claim, Fact):
+        if not isinstance(claim, FactClaim):
             return
         if isinstance(claim.phrase.base, str):
             self._mention(claim.phrase.base, claim.phrase.start_type)

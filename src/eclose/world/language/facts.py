@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import contains_span, normalize
+from eclose.core.answers import contains_span, normalize_answer
 from eclose.world.language import names
 from eclose.world.language import relations as rel
 from eclose.world.language.relations import Relation
@@ -61,18 +61,18 @@ class Entity:
 
 
 _MAKERS: dict[str, Callable[[Random], str]] = {
-    rel.FILM: names.title,
-    rel.BOOK: names.title,
-    rel.SONG: names.title,
-    rel.COMPANY: names.company,
-    rel.CITY: names.city,
-    rel.COUNTRY: names.country,
-    rel.UNIVERSITY: names.university,
-    rel.AWARD: names.award,
-    rel.RIVER: names.river,
-    rel.PERSON: names.person,
+    rel.FILM: names.draw_title,
+    rel.BOOK: names.draw_title,
+    rel.SONG: names.draw_title,
+    rel.COMPANY: names.draw_company,
+    rel.CITY: names.draw_city,
+    rel.COUNTRY: names.draw_country,
+    rel.UNIVERSITY: names.draw_university,
+    rel.AWARD: names.draw_award,
+    rel.RIVER: names.draw_river,
+    rel.PERSON: names.draw_person,
 }
-_PARENTS = {rel.FATHER: names.man, rel.MOTHER: names.woman}
+_PARENTS = {rel.FATHER: names.draw_man, rel.MOTHER: names.draw_woman}
 
 # How often an entity's article states a relation when no question needs it.
 _COMMON: dict[str, tuple[tuple[Relation, float], ...]] = {
@@ -106,7 +106,7 @@ _DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
 _PAST = {rel.POPULATION: (1931, 1998), rel.EMPLOYEES: (1987, 2012), rel.HEADQUARTERS: (1987, 2012)}
 
 
-_words = lru_cache(maxsize=4_096)(normalize)
+_words = lru_cache(maxsize=4_096)(normalize_answer)
 
 
 def _alike(one: str, other: str) -> bool:

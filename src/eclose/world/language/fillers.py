@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from eclose.world.language.phrases import with_plain_articles
+from eclose.world.language.phrases import restore_plain_articles
 
 if TYPE_CHECKING:
     from random import Random
@@ -151,10 +151,10 @@ def _pattern() -> re.Pattern[str]:
     """All fillers in one expression."""
     ways = []
     for template in {template: None for group in BY_KIND.values() for template in group}:
-        parts = _SLOT.split(with_plain_articles(template))
+        parts = _SLOT.split(restore_plain_articles(template))
         ways.append(
             "".join(
-                re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(with_plain_articles, POOLS[part])) + ")"
+                re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(restore_plain_articles, POOLS[part])) + ")"
                 for index, part in enumerate(parts)
             )
         )

@@ -62,17 +62,17 @@ INDUSTRIES = ("shipping", "film", "publishing", "music", "machine", "textile", "
 ADJECTIVES = ("small", "old", "busy", "quiet", "historic", "walled", "industrial", "coastal")
 
 
-def person(rng: Random) -> str:
+def draw_person(rng: Random) -> str:
     """A full name."""
-    return man(rng) if rng.random() < 0.5 else woman(rng)
+    return draw_man(rng) if rng.random() < 0.5 else draw_woman(rng)
 
 
-def man(rng: Random) -> str:
+def draw_man(rng: Random) -> str:
     """A man's full name."""
     return _full(rng.choice(MEN), rng)
 
 
-def woman(rng: Random) -> str:
+def draw_woman(rng: Random) -> str:
     """A woman's full name."""
     return _full(rng.choice(WOMEN), rng)
 
@@ -94,7 +94,7 @@ def is_person(name: str) -> bool:
     return given in {*MEN, *WOMEN} and last in SURNAMES and initial
 
 
-def title(rng: Random) -> str:
+def draw_title(rng: Random) -> str:
     """The title of a film, a book or a song."""
     adjective, noun, other = rng.choice(_ADJECTIVES), rng.choice(_NOUNS), rng.choice(_NOUNS)
     return rng.choice(
@@ -111,24 +111,24 @@ def title(rng: Random) -> str:
     )
 
 
-def city(rng: Random) -> str:
+def draw_city(rng: Random) -> str:
     """A city."""
     name = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
     return rng.choice(("", "", "", "", "New ", "Upper ", "Port ")) + name
 
 
-def country(rng: Random) -> str:
+def draw_country(rng: Random) -> str:
     """A country."""
     name = rng.choice(_STEMS) + rng.choice(_COUNTRY_ENDS)
     return rng.choice(("", "", "", "", "North ", "South ")) + name
 
 
-def river(rng: Random) -> str:
+def draw_river(rng: Random) -> str:
     """A river."""
     return rng.choice(_STEMS) + rng.choice(_RIVER_ENDS)
 
 
-def company(rng: Random) -> str:
+def draw_company(rng: Random) -> str:
     """A company."""
     first = rng.choice((rng.choice(SURNAMES), rng.choice(_STEMS) + rng.choice(_CITY_ENDS), rng.choice(_NOUNS)))
     return f"{first} {rng.choice(_COMPANY_ENDS)}"
@@ -141,13 +141,13 @@ _TRADES = {
 }
 
 
-def industry_of(name: str) -> str | None:
+def find_industry(name: str) -> str | None:
     """The trade a company's name gives away."""
     last = name.rsplit(maxsplit=1)[-1]
     return next((trade for trade, endings in _TRADES.items() if last in endings), None)
 
 
-def university(rng: Random) -> str:
+def draw_university(rng: Random) -> str:
     """A university."""
     place = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
     return rng.choice(
@@ -155,6 +155,6 @@ def university(rng: Random) -> str:
     )
 
 
-def award(rng: Random) -> str:
+def draw_award(rng: Random) -> str:
     """An award."""
     return f"The {rng.choice(SURNAMES)} {rng.choice(_AWARD_ENDS)}"

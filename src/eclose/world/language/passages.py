@@ -18,14 +18,14 @@ from eclose.world.language.facts import Entity, Statement
 from eclose.world.language.fillers import is_filler, write_filler
 from eclose.world.language.phrases import (
     PRONOUNS,
+    FactTriple,
     Phrase,
-    Said,
-    capitalised,
-    cases,
+    capitalise,
+    list_case_variants,
     match_form,
-    read_said,
-    with_plain_articles,
-    write_said,
+    read_triples,
+    restore_plain_articles,
+    write_triple,
 )
 from eclose.world.language.relations import (
     AUTHOR,
@@ -89,7 +89,7 @@ _BARE = re.compile(rf"\b[Tt]he (?:{_KIND_WORDS})\b(?! [A-Z(])")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PassageReading:
     """What a passage says."""
 
     name: str
@@ -115,13 +115,13 @@ class _Article:
         self.told: set[Relation] = set()
 
     def text(self, words: int) -> str:
-        opening = capitalised(self._opening())
-        sentences = [capitalised(core) for core in self._facts()]
+        opening = capitalise(self._opening())
+        sentences = [capitalise(core) for core in self._facts()]
         used: set[str] = set()
         # By rule of thumb, not by count: a value of more words must not change what else is said.
         length = _OPENING_WORDS + _FACT_WORDS * len(self.entity.statements)
         while length < words and (filler := write_filler(self.entity.kind, self.rng, used)):
-            sentences.append(capitalised(filler))
+            sentences.append(capitalise(filler))
             length += len(filler.split())
         self.rng.shuffle(sentences)
         return ". ".join([opening, *sentences]) + "."
@@ -145,7 +145,7 @@ class _Article:
                 return self.entity.name
             if name == "occupation":
                 return self.entity.occupation or "scholar"
-            if name == "industry" and (known := names.industry_of(self.entity.name)):
+            if name == "industry" and (known := names.find_industry(self.entity.name)):
                 return known
             if name in _WORDS:
                 return self.rng.choice(_WORDS[name])
@@ -179,8 +179,8 @@ class _Article:
             whom = self.entity.name if whom in PRONOUNS else whom
             value = write_value(statement.relation.kind, statement.value, self.rng)
             return template.replace("{era}", str(statement.era)).replace("{s}", whom).replace("{o}", value)
-        said = Said(Phrase(self.entity.name), statement.relation, statement.value)
-        return write_said(said, self.rng, subject=whom)
+        said = FactTriple(Phrase(self.entity.name), statement.relation, statement.value)
+        return write_triple(said, self.rng, subject=whom)
 
     def _reference(self) -> str:
         """The entity by name, by pronoun, by its kind, or by surname."""
@@ -196,7 +196,7 @@ def _slots(template: str) -> list[str]:
 
 
 @lru_cache(maxsize=1_024)
-def read_passage(title: str, text: str) -> Reading:
+def read_passage(title: str, text: str) -> PassageReading:
     """What the words of a passage say."""
     name = re.sub(r" \([a-z ]+\)$", "", title)
     kind: str | None = None
@@ -204,7 +204,7 @@ def read_passage(title: str, text: str) -> Reading:
     statements: list[Statement] = []
     unread: list[str] = []
     for sentence in re.split(r"(?<=\.)\s+", text.strip()):
-        core = with_plain_articles(sentence.strip().removesuffix("."))
+        core = restore_plain_articles(sentence.strip().removesuffix("."))
         if not core or is_filler(core):
             continue
         if (opened := _read_opening(core, name)) is not None:
@@ -217,7 +217,7 @@ def read_passage(title: str, text: str) -> Reading:
                 unread.append(part)
             else:
                 statements.append(found)
-    return Reading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread))
+    return PassageReading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread))
 
 
 @cache
@@ -259,13 +259,13 @@ def _read_opening(core: str, name: str) -> tuple[str, str | None, list[Statement
 
 
 def _read_core(part: str, name: str) -> Statement | None:
-    for text in cases(_BARE.sub("it", part.strip())):
+    for text in list_case_variants(_BARE.sub("it", part.strip())):
         for relation, templates in _DATED.items():
             for template in templates:
                 for slots in match_form(template, text):
                     if slots["era"].isdigit() and (value := read_value(relation.kind, slots["o"])):
                         return Statement(_about(slots["s"], name), relation, value, int(slots["era"]))
-        for said in read_said(text):
+        for said in read_triples(text):
             if said.subject.path or not isinstance(said.subject.base, str):
                 continue
             value = name if said.value in PRONOUNS else said.value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from eclose.world.language.relations import MACROS, RELATIONS, TYPE_WORDS, VERBS, Relation
+from eclose.world.language.relations import COMPOUND_PHRASES, DEED_VERBS, RELATIONS, TYPE_WORDS, Relation
 from eclose.world.language.values import NAME, ValueKind, read_value, write_value
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _TYPE_OF = {word: kind for kind, words in TYPE_WORDS.items() for word in words}
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class CommonDoer:
     """Whoever did two things: the start of a question with two branches."""
 
     deeds: tuple[tuple[Relation, str], ...]
@@ -37,7 +37,7 @@ class Which:
 class Phrase:
     """A value named by a start and the relations that lead from it."""
 
-    base: str | Which
+    base: str | CommonDoer
     path: tuple[Relation, ...] = ()
     kind: str | None = None
     """The type said of the base, as in "the film Paper Lighthouse"."""
@@ -86,7 +86,7 @@ def _fill(text: str, start: int, literals: tuple[str, ...], slots: tuple[str, ..
 
 
 _PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
-    *MACROS.items(),
+    *COMPOUND_PHRASES.items(),
     *((template, (relation,)) for relation in RELATIONS for template in relation.phrases),
 )
 
@@ -100,7 +100,7 @@ def read_phrase(text: str) -> Phrase | None:
     if lowered.startswith("the "):
         for template, path in _PHRASES:
             for slots in match_form(template, lowered):
-                if (inner := read_phrase(slots["x"])) and fits(inner, path[0]):
+                if (inner := read_phrase(slots["x"])) and accepts_relation(inner, path[0]):
                     return inner.then(*path)
         if (typed := _TYPED.fullmatch(lowered)) is not None:
             return Phrase(typed["name"], kind=_TYPE_OF[typed["word"]])
@@ -109,31 +109,31 @@ def read_phrase(text: str) -> Phrase | None:
     return Phrase(text) if _NAME.fullmatch(text) else None
 
 
-def fits(inner: Phrase, relation: Relation) -> bool:
+def accepts_relation(inner: Phrase, relation: Relation) -> bool:
     """Whether a relation can be asked of what the phrase leads to."""
     if inner.path:
         return inner.path[-1].object == relation.subject
-    if isinstance(inner.base, Which):
+    if isinstance(inner.base, CommonDoer):
         return relation.subject == "person"
     return inner.kind in (None, relation.subject)
 
 
-def which_forms(deeds: tuple[tuple[Relation, str], ...]) -> str:
+def write_deeds(deeds: tuple[tuple[Relation, str], ...]) -> str:
     """The two deeds in words: "directed X and wrote Y"."""
     (first, a), (second, b) = deeds
     if first is second:
-        return f"{VERBS[first]} both {a} and {b}"
-    return f"{VERBS[first]} {a} and {VERBS[second]} {b}"
+        return f"{DEED_VERBS[first]} both {a} and {b}"
+    return f"{DEED_VERBS[first]} {a} and {DEED_VERBS[second]} {b}"
 
 
 @cache
 def _which_patterns() -> tuple[tuple[re.Pattern[str], Relation, Relation], ...]:
     found = []
-    for first, verb in VERBS.items():
+    for first, verb in DEED_VERBS.items():
         found.append((re.compile(rf"{verb} both (?P<a>{NAME}) and (?P<b>{NAME})"), first, first))
         found.extend(
             (re.compile(rf"{verb} (?P<a>{NAME}) and {other} (?P<b>{NAME})"), first, second)
-            for second, other in VERBS.items()
+            for second, other in DEED_VERBS.items()
             if second is not first
         )
     return tuple(found)
@@ -147,23 +147,23 @@ def read_deeds(text: str) -> tuple[tuple[Relation, str], ...] | None:
     return None
 
 
-def _read_which(text: str) -> Which | None:
+def _read_which(text: str) -> CommonDoer | None:
     if not text.startswith("the person who "):
         return None
     deeds = read_deeds(text.removeprefix("the person who "))
-    return Which(deeds) if deeds else None
+    return CommonDoer(deeds) if deeds else None
 
 
 def write_phrase(phrase: Phrase, rng: Random) -> str:
     """The phrase in words."""
     if not phrase.path:
-        if isinstance(phrase.base, Which):
-            return f"the person who {which_forms(phrase.base.deeds)}"
+        if isinstance(phrase.base, CommonDoer):
+            return f"the person who {write_deeds(phrase.base.deeds)}"
         if phrase.kind and phrase.kind in TYPE_WORDS and phrase.kind != "person":
             return f"the {rng.choice(TYPE_WORDS[phrase.kind])} {phrase.base}"
         return phrase.base
     if len(phrase.path) >= 2:
-        macro = [template for template, path in MACROS.items() if path == phrase.path[-2:]]
+        macro = [template for template, path in COMPOUND_PHRASES.items() if path == phrase.path[-2:]]
         if macro and rng.random() < 0.7:
             return macro[0].replace("{x}", write_phrase(replace(phrase, path=phrase.path[:-2]), rng))
     inner = write_phrase(replace(phrase, path=phrase.path[:-1]), rng)
@@ -171,7 +171,7 @@ def write_phrase(phrase: Phrase, rng: Random) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FactTriple:
     """A relation as a sentence states it: whose, which, what."""
 
     subject: Phrase
@@ -185,7 +185,7 @@ _FORMS = tuple(
 )
 
 
-def read_said(text: str) -> Iterator[Said]:
+def read_triples(text: str) -> Iterator[FactTriple]:
     """Every reading of a sentence core as one relation between a phrase and a value."""
     for literal, template, relation in _FORMS:
         if literal not in text:
@@ -193,8 +193,8 @@ def read_said(text: str) -> Iterator[Said]:
         for slots in match_form(template, text):
             value = read_object(relation, slots["o"])
             subject = read_phrase(slots["s"]) if value is not None else None
-            if subject is not None and value is not None and fits(subject, relation):
-                yield Said(subject, relation, value)
+            if subject is not None and value is not None and accepts_relation(subject, relation):
+                yield FactTriple(subject, relation, value)
 
 
 def read_object(relation: Relation, text: str) -> str | None:
@@ -204,7 +204,7 @@ def read_object(relation: Relation, text: str) -> str | None:
     return read_value(relation.kind, text)
 
 
-def write_said(said: Said, rng: Random, subject: str | None = None, form: str | None = None) -> str:
+def write_triple(said: FactTriple, rng: Random, subject: str | None = None, form: str | None = None) -> str:
     """A sentence core for a relation, its first letter as it comes."""
     template = form or rng.choice(said.relation.forms)
     words = subject
@@ -218,18 +218,18 @@ _BEFORE_VOWEL = re.compile(r"\ba (?=[aeiou])")
 _AN = re.compile(r"\ban (?=[aeiou])")
 
 
-def capitalised(text: str) -> str:
+def capitalise(text: str) -> str:
     """A sentence of a core: first letter large, "an" before a vowel."""
     text = _BEFORE_VOWEL.sub("an ", text)
     return text[:1].upper() + text[1:]
 
 
-def with_plain_articles(text: str) -> str:
+def restore_plain_articles(text: str) -> str:
     """The core as it was before "an" was put in."""
     return _AN.sub("a ", text)
 
 
-def cases(text: str) -> tuple[str, ...]:
+def list_case_variants(text: str) -> tuple[str, ...]:
     """A sentence core as it stands, and as it stood before its first letter was made large."""
     lowered = text[:1].lower() + text[1:]
     return (text,) if lowered == text else (text, lowered)

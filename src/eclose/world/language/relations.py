@@ -52,219 +52,219 @@ class Relation:
         return self.name
 
 
-def _named(name: str, subject: str, obj: str, **rest: object) -> Relation:
+def _relation_to_name(name: str, subject: str, obj: str, **rest: object) -> Relation:
     return Relation(name, subject, ValueKind.NAME, obj, **rest)  # type: ignore[arg-type]
 
 
-def _valued(name: str, subject: str, kind: ValueKind, **rest: object) -> Relation:
+def _relation_to_value(name: str, subject: str, kind: ValueKind, **rest: object) -> Relation:
     return Relation(name, subject, kind, None, **rest)  # type: ignore[arg-type]
 
 
-DIRECTOR = _named(
+DIRECTOR = _relation_to_name(
     "director", FILM, PERSON, role="film director",
     forms=("{s} was directed by {o}", "{o} directed {s}", "{s} was made by the director {o}", "{o} was the director of {s}"),
     phrases=("the director of {x}", "the person who directed {x}", "the filmmaker behind {x}"),
     asks=("Who directed {x}?", "Who was the director of {x}?"),
 )  # fmt: skip
-SCREENWRITER = _named(
+SCREENWRITER = _relation_to_name(
     "screenwriter", FILM, PERSON, role="screenwriter",
     forms=("the screenplay of {s} was written by {o}", "{o} wrote the screenplay of {s}", "{s} was scripted by {o}"),
     phrases=("the screenwriter of {x}", "the person who wrote the screenplay of {x}"),
     asks=("Who wrote the screenplay of {x}?", "Who was the screenwriter of {x}?"),
 )  # fmt: skip
-STAR = _named(
+STAR = _relation_to_name(
     "star", FILM, PERSON, role="actor", single=False,
     forms=("{o} appeared in {s}", "{s} features {o} in a leading part", "{o} played a leading part in {s}"),
     phrases=("the actor who appeared in {x}",),
     asks=("Which actor appeared in {x}?",),
 )  # fmt: skip
-STUDIO = _named(
+STUDIO = _relation_to_name(
     "studio", FILM, COMPANY,
     forms=("{s} was produced by {o}", "{o} produced {s}", "the production company of {s} was {o}"),
     phrases=("the production company of {x}", "the company that produced {x}"),
     asks=("Which company produced {x}?", "What was the production company of {x}?"),
 )  # fmt: skip
-RELEASED = _valued(
+RELEASED = _relation_to_value(
     "released", FILM, ValueKind.YEAR,
     forms=("{s} was released in {o}", "{s} came out in {o}", "{s} reached cinemas in {o}"),
     phrases=("the release year of {x}", "the year in which {x} came out"),
     asks=("In which year was {x} released?", "When did {x} come out?"),
 )  # fmt: skip
-RUNTIME = _valued(
+RUNTIME = _relation_to_value(
     "runtime", FILM, ValueKind.MINUTES,
     forms=("{s} runs for {o}", "{s} has a running time of {o}", "the running time of {s} is {o}"),
     phrases=("the running time of {x}",),
     asks=("What is the running time of {x}?", "How long is {x}?"),
 )  # fmt: skip
-AUTHOR = _named(
+AUTHOR = _relation_to_name(
     "author", BOOK, PERSON, role="novelist",
     forms=("{s} was written by {o}", "{o} wrote {s}", "{o} is the author of {s}", "{s} is the work of {o}"),
     phrases=("the author of {x}", "the person who wrote {x}", "the writer of {x}"),
     asks=("Who wrote {x}?", "Who is the author of {x}?"),
 )  # fmt: skip
-PUBLISHER = _named(
+PUBLISHER = _relation_to_name(
     "publisher", BOOK, COMPANY,
     forms=("{s} was published by {o}", "{o} published {s}", "the publisher of {s} was {o}"),
     phrases=("the publisher of {x}", "the company that published {x}"),
     asks=("Which company published {x}?", "What was the publisher of {x}?"),
 )  # fmt: skip
-PUBLISHED = _valued(
+PUBLISHED = _relation_to_value(
     "published", BOOK, ValueKind.YEAR,
     forms=("{s} first appeared in {o}", "{s} was first published in {o}", "the first edition of {s} dates from {o}"),
     phrases=("the publication year of {x}", "the year in which {x} first appeared"),
     asks=("In which year was {x} first published?", "When did {x} first appear?"),
 )  # fmt: skip
-PAGES = _valued(
+PAGES = _relation_to_value(
     "pages", BOOK, ValueKind.NUMBER,
     forms=("{s} has {o} pages", "the first edition of {s} runs to {o} pages"),
     phrases=("the number of pages of {x}",),
     asks=("How many pages does {x} have?",),
 )  # fmt: skip
-PERFORMER = _named(
+PERFORMER = _relation_to_name(
     "performer", SONG, PERSON, role="singer",
     forms=("{s} was performed by {o}", "{s} was recorded by {o}", "{o} recorded {s}", "{o} is the performer of {s}"),
     phrases=("the performer of {x}", "the singer of {x}", "the artist who recorded {x}"),
     asks=("Who recorded {x}?", "Who is the performer of {x}?"),
 )  # fmt: skip
-SONGWRITER = _named(
+SONGWRITER = _relation_to_name(
     "songwriter", SONG, PERSON, role="songwriter",
     forms=("{s} was composed by {o}", "{o} composed {s}", "the music of {s} is by {o}"),
     phrases=("the composer of {x}", "the person who composed {x}"),
     asks=("Who composed {x}?", "Who is the composer of {x}?"),
 )  # fmt: skip
-ISSUED = _valued(
+ISSUED = _relation_to_value(
     "issued", SONG, ValueKind.YEAR,
     forms=("{s} was issued as a single in {o}", "the single {s} was issued in {o}"),
     phrases=("the year in which the single {x} was issued",),
     asks=("In which year was {x} issued as a single?",),
 )  # fmt: skip
-BIRTH_DATE = _valued(
+BIRTH_DATE = _relation_to_value(
     "birth date", PERSON, ValueKind.DATE,
     forms=("{s} was born on {o}", "the birth date of {s} is {o}", "{s} came into the world on {o}"),
     phrases=("the birth date of {x}", "the day on which {x} was born"),
     asks=("When was {x} born?", "What is the birth date of {x}?"),
 )  # fmt: skip
-BIRTH_PLACE = _named(
+BIRTH_PLACE = _relation_to_name(
     "birth place", PERSON, CITY,
     forms=("{s} was born in {o}", "{s} was a native of {o}", "the birthplace of {s} is {o}"),
     phrases=("the birthplace of {x}", "the city where {x} was born"),
     asks=("Where was {x} born?", "In which city was {x} born?"),
 )  # fmt: skip
-DEATH_DATE = _valued(
+DEATH_DATE = _relation_to_value(
     "death date", PERSON, ValueKind.DATE,
     forms=("{s} died on {o}", "{s} passed away on {o}", "the death date of {s} is {o}"),
     phrases=("the death date of {x}", "the day on which {x} died"),
     asks=("When did {x} die?", "On which day did {x} pass away?"),
 )  # fmt: skip
-DEATH_PLACE = _named(
+DEATH_PLACE = _relation_to_name(
     "death place", PERSON, CITY,
     forms=("{s} died in {o}", "{s} passed away in {o}", "the place of death of {s} is {o}"),
     phrases=("the place of death of {x}", "the city where {x} died"),
     asks=("Where did {x} die?", "In which city did {x} pass away?"),
 )  # fmt: skip
-NATIONALITY = _named(
+NATIONALITY = _relation_to_name(
     "nationality", PERSON, COUNTRY,
     forms=("{s} was a citizen of {o}", "{s} held the citizenship of {o}", "{s} was a national of {o}"),
     phrases=("the country of citizenship of {x}", "the country of which {x} was a citizen"),
     asks=("What is the country of citizenship of {x}?", "Which country was {x} a citizen of?"),
 )  # fmt: skip
-FATHER = _named(
+FATHER = _relation_to_name(
     "father", PERSON, PERSON,
     forms=("the father of {s} was {o}", "{o} was the father of {s}"),
     phrases=("the father of {x}",),
     asks=("Who is the father of {x}?", "Who was the father of {x}?"),
 )  # fmt: skip
-MOTHER = _named(
+MOTHER = _relation_to_name(
     "mother", PERSON, PERSON,
     forms=("the mother of {s} was {o}", "{o} was the mother of {s}"),
     phrases=("the mother of {x}",),
     asks=("Who is the mother of {x}?", "Who was the mother of {x}?"),
 )  # fmt: skip
-SPOUSE = _named(
+SPOUSE = _relation_to_name(
     "spouse", PERSON, PERSON,
     forms=("{s} was married to {o}", "the spouse of {s} was {o}", "{s} married {o}"),
     phrases=("the spouse of {x}", "the person to whom {x} was married"),
     asks=("Who was the spouse of {x}?", "Whom did {x} marry?"),
 )  # fmt: skip
-EDUCATED = _named(
+EDUCATED = _relation_to_name(
     "education", PERSON, UNIVERSITY,
     forms=("{s} studied at {o}", "{s} was educated at {o}", "{s} graduated from {o}"),
     phrases=("the university of {x}", "the university where {x} studied"),
     asks=("Where did {x} study?", "Which university did {x} graduate from?"),
 )  # fmt: skip
-PRIZE = _named(
+PRIZE = _relation_to_name(
     "prize", PERSON, AWARD,
     forms=("{s} received {o}", "{s} was honoured with {o}", "{o} was given to {s}"),
     phrases=("the award received by {x}", "the award given to {x}"),
     asks=("Which award did {x} receive?", "What award was given to {x}?"),
 )  # fmt: skip
-ALIAS = _named(
+ALIAS = _relation_to_name(
     "alias", PERSON, PERSON,
     forms=("{s} is also known as {o}", "{o} is another name of {s}", "{s} worked under the name {o}"),
     phrases=("the other name of {x}",),
     asks=("Under which other name is {x} known?",),
 )  # fmt: skip
-FOUNDER = _named(
+FOUNDER = _relation_to_name(
     "founder", COMPANY, PERSON, role="entrepreneur",
     forms=("{s} was founded by {o}", "{o} founded {s}", "{o} is the founder of {s}", "{o} set up {s}"),
     phrases=("the founder of {x}", "the person who founded {x}"),
     asks=("Who founded {x}?", "Who is the founder of {x}?"),
 )  # fmt: skip
-HEADQUARTERS = _named(
+HEADQUARTERS = _relation_to_name(
     "headquarters", COMPANY, CITY,
     forms=("{s} is based in {o}", "{s} has its head office in {o}", "the head office of {s} is in {o}"),
     phrases=("the seat of {x}", "the city where {x} is based"),
     asks=("Where is {x} based?", "In which city is {x} based?"),
 )  # fmt: skip
-FOUNDED = _valued(
+FOUNDED = _relation_to_value(
     "founded", COMPANY, ValueKind.YEAR,
     forms=("{s} was founded in {o}", "{s} was set up in {o}", "{s} has existed since {o}"),
     phrases=("the founding year of {x}",),
     asks=("In which year was {x} founded?", "When was {x} set up?"),
 )  # fmt: skip
-EMPLOYEES = _valued(
+EMPLOYEES = _relation_to_value(
     "employees", COMPANY, ValueKind.NUMBER,
     forms=("{s} employs {o} people", "{s} has {o} employees"),
     phrases=("the number of employees of {x}",),
     asks=("How many people does {x} employ?", "How many employees does {x} have?"),
 )  # fmt: skip
-LIES_IN = _named(
+LIES_IN = _relation_to_name(
     "country", CITY, COUNTRY,
     forms=("{s} lies in {o}", "{s} is a city of {o}", "{s} belongs to {o}"),
     phrases=("the country of {x}", "the country in which {x} lies"),
     asks=("In which country does {x} lie?", "Which country does {x} belong to?"),
 )  # fmt: skip
-POPULATION = _valued(
+POPULATION = _relation_to_value(
     "population", CITY, ValueKind.NUMBER,
     forms=("{s} has {o} inhabitants", "the population of {s} is {o}", "{o} people live in {s}"),
     phrases=("the population of {x}", "the number of inhabitants of {x}"),
     asks=("What is the population of {x}?", "How many people live in {x}?"),
 )  # fmt: skip
-ON_RIVER = _named(
+ON_RIVER = _relation_to_name(
     "river", CITY, RIVER,
     forms=("{s} stands on the river {o}", "the river {o} flows through {s}"),
     phrases=("the river of {x}", "the river that flows through {x}"),
     asks=("On which river does {x} stand?", "Which river flows through {x}?"),
 )  # fmt: skip
-CAPITAL = _named(
+CAPITAL = _relation_to_name(
     "capital", COUNTRY, CITY,
     forms=("the capital of {s} is {o}", "{o} is the capital of {s}", "{s} is governed from {o}"),
     phrases=("the capital of {x}",),
     asks=("What is the capital of {x}?", "Which city is the capital of {x}?"),
 )  # fmt: skip
-SEATED = _named(
+SEATED = _relation_to_name(
     "location", UNIVERSITY, CITY,
     forms=("{s} is located in {o}", "the campus of {s} is in {o}", "{s} can be found in {o}"),
     phrases=("the location of {x}", "the city where {x} can be found"),
     asks=("Where is {x} located?", "In which city can {x} be found?"),
 )  # fmt: skip
-ESTABLISHED = _valued(
+ESTABLISHED = _relation_to_value(
     "established", UNIVERSITY, ValueKind.YEAR,
     forms=("{s} was established in {o}", "{s} opened its doors in {o}"),
     phrases=("the year in which {x} was established",),
     asks=("In which year was {x} established?", "When did {x} open its doors?"),
 )  # fmt: skip
-PRESENTED = _named(
+PRESENTED = _relation_to_name(
     "presented", AWARD, CITY,
     forms=("{s} is presented in {o}", "the ceremony of {s} takes place in {o}"),
     phrases=("the city where {x} is presented",),
@@ -272,7 +272,7 @@ PRESENTED = _named(
 )  # fmt: skip
 
 RELATIONS: tuple[Relation, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Relation))
-VERBS: dict[Relation, str] = {
+DEED_VERBS: dict[Relation, str] = {
     DIRECTOR: "directed",
     SCREENWRITER: "wrote the screenplay of",
     STAR: "appeared in",
@@ -295,7 +295,7 @@ ROLE_NOUNS: dict[Relation, str] = {
 
 BY_NAME = {relation.name: relation for relation in RELATIONS}
 
-MACROS: dict[str, tuple[Relation, Relation]] = {
+COMPOUND_PHRASES: dict[str, tuple[Relation, Relation]] = {
     "the paternal grandfather of {x}": (FATHER, FATHER),
     "the paternal grandmother of {x}": (FATHER, MOTHER),
     "the maternal grandfather of {x}": (MOTHER, FATHER),
@@ -307,7 +307,7 @@ MACROS: dict[str, tuple[Relation, Relation]] = {
 
 
 @dataclass(frozen=True)
-class Order:
+class ComparisonWords:
     """How two values of a relation compare in words."""
 
     less: tuple[str, ...]
@@ -318,27 +318,27 @@ class Order:
     most: tuple[str, ...]
 
 
-ORDERS: dict[Relation, Order] = {
-    RELEASED: Order(("was released before", "came out earlier than"), ("was released after", "came out later than"),
+COMPARISON_WORDS: dict[Relation, ComparisonWords] = {
+    RELEASED: ComparisonWords(("was released before", "came out earlier than"), ("was released after", "came out later than"),
                     ("was released first", "came out earlier"), ("was released later", "came out last")),
-    PUBLISHED: Order(("was first published before", "appeared earlier than"), ("was first published after", "appeared later than"),
+    PUBLISHED: ComparisonWords(("was first published before", "appeared earlier than"), ("was first published after", "appeared later than"),
                      ("was published first", "appeared earlier"), ("was published later", "appeared last")),
-    ISSUED: Order(("was issued before",), ("was issued after",), ("was issued first",), ("was issued later",)),
-    BIRTH_DATE: Order(("was born before", "is older than"), ("was born after", "is younger than"),
+    ISSUED: ComparisonWords(("was issued before",), ("was issued after",), ("was issued first",), ("was issued later",)),
+    BIRTH_DATE: ComparisonWords(("was born before", "is older than"), ("was born after", "is younger than"),
                       ("was born first", "was born earlier", "is older"), ("was born later", "was born last", "is younger")),
-    DEATH_DATE: Order(("died before",), ("died after",), ("died first", "died earlier"), ("died later", "died last")),
-    FOUNDED: Order(("was founded before",), ("was founded after",), ("was founded first", "is the older company"),
+    DEATH_DATE: ComparisonWords(("died before",), ("died after",), ("died first", "died earlier"), ("died later", "died last")),
+    FOUNDED: ComparisonWords(("was founded before",), ("was founded after",), ("was founded first", "is the older company"),
                    ("was founded later", "is the younger company")),
-    ESTABLISHED: Order(("was established before",), ("was established after",), ("was established first",), ("was established later",)),
-    POPULATION: Order(("has fewer inhabitants than", "is smaller than"), ("has more inhabitants than", "is larger than"),
+    ESTABLISHED: ComparisonWords(("was established before",), ("was established after",), ("was established first",), ("was established later",)),
+    POPULATION: ComparisonWords(("has fewer inhabitants than", "is smaller than"), ("has more inhabitants than", "is larger than"),
                       ("has fewer inhabitants", "is smaller"), ("has more inhabitants", "is larger")),
-    EMPLOYEES: Order(("employs fewer people than",), ("employs more people than",), ("employs fewer people",), ("employs more people",)),
-    PAGES: Order(("has fewer pages than",), ("has more pages than",), ("has fewer pages",), ("has more pages",)),
-    RUNTIME: Order(("is shorter than", "has a shorter running time than"), ("is longer than", "has a longer running time than"),
+    EMPLOYEES: ComparisonWords(("employs fewer people than",), ("employs more people than",), ("employs fewer people",), ("employs more people",)),
+    PAGES: ComparisonWords(("has fewer pages than",), ("has more pages than",), ("has fewer pages",), ("has more pages",)),
+    RUNTIME: ComparisonWords(("is shorter than", "has a shorter running time than"), ("is longer than", "has a longer running time than"),
                    ("is the shorter one", "has the shorter running time"), ("is the longer one", "has the longer running time")),
 }  # fmt: skip
 
-SAME: dict[Relation, tuple[tuple[str, str, str], ...]] = {
+AGREEMENT_FORMS: dict[Relation, tuple[tuple[str, str, str], ...]] = {
     BIRTH_PLACE: (("Were {x} and {y} born in the same city?", "{x} and {y} were born in the same city", "{x} and {y} were born in different cities"),),
     NATIONALITY: (("Were {x} and {y} citizens of the same country?", "{x} and {y} were citizens of the same country", "{x} and {y} were citizens of different countries"),),
     LIES_IN: (("Do {x} and {y} lie in the same country?", "{x} and {y} lie in the same country", "{x} and {y} lie in different countries"),),

@@ -13,37 +13,37 @@ from functools import cache, lru_cache
 from random import Random
 
 from eclose.world.language.claims import (
-    Agreed,
-    Apart,
-    Chosen,
+    AgreementClaim,
+    ChoiceClaim,
     Claim,
-    Compared,
-    Denied,
+    ComparisonClaim,
+    DenialClaim,
     Discourse,
-    Fact,
-    Idle,
-    Ordered,
-    Subtracted,
-    Uncovered,
+    FactClaim,
+    IdleStep,
+    MissingFactClaim,
+    OrderClaim,
+    SubtractionClaim,
+    YearsApartClaim,
 )
 from eclose.world.language.names import is_woman
 from eclose.world.language.phrases import (
+    CommonDoer,
+    FactTriple,
     Phrase,
-    Said,
-    Which,
-    capitalised,
-    cases,
+    capitalise,
+    list_case_variants,
     match_form,
     read_object,
     read_phrase,
-    read_said,
-    with_plain_articles,
+    read_triples,
+    restore_plain_articles,
     write_phrase,
-    write_said,
+    write_triple,
 )
-from eclose.world.language.questions import read_pair, read_years, superlatives
-from eclose.world.language.relations import ORDERS, ROLE_NOUNS, SAME, TYPE_WORDS, Relation
-from eclose.world.language.values import PATTERNS, ValueKind, read_any, read_value, write_value
+from eclose.world.language.questions import list_superlatives, read_dated_pair, read_phrase_pair
+from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, ROLE_NOUNS, TYPE_WORDS, Relation
+from eclose.world.language.values import PATTERNS, ValueKind, read_answer_value, read_value, write_value
 
 _OPENERS = (
     *("", "", ""),
@@ -66,16 +66,26 @@ _UNCOVERED = ("the passages do not state {x}", "none of the passages gives {x}",
 _DENIED = "it is not the case that {x}"
 _APART = ("the number of years between {x} and {y} is ", "the years that separate {x} from {y} are ")
 _IDLE = {
-    Idle.PLAN: ("first, find {x}", "we need to identify {x}", "let us look for {x}", "the next thing to find is {x}"),
-    Idle.RESTATEMENT: ("the question is about {x}", "the question asks for {x}"),
-    Idle.TRANSITION: ("let us read the passages", "here is the reasoning", "now to the second part", "step by step"),
+    IdleStep.PLAN: (
+        "first, find {x}",
+        "we need to identify {x}",
+        "let us look for {x}",
+        "the next thing to find is {x}",
+    ),
+    IdleStep.RESTATEMENT: ("the question is about {x}", "the question asks for {x}"),
+    IdleStep.TRANSITION: (
+        "let us read the passages",
+        "here is the reasoning",
+        "now to the second part",
+        "step by step",
+    ),
 }
 _LESS = {ValueKind.DATE: "earlier than", ValueKind.YEAR: "earlier than"}
 _MORE = {ValueKind.DATE: "later than", ValueKind.YEAR: "later than"}
 
 
 @dataclass
-class Writer:
+class StepWriter:
     """Writes the steps of one trace."""
 
     rng: Random
@@ -86,8 +96,8 @@ class Writer:
         """One step; a passage index may be cited."""
         text = self._core(claim)
         self.discourse.note(claim)
-        if isinstance(claim, Idle):
-            return f"{capitalised(text)}."
+        if isinstance(claim, IdleStep):
+            return f"{capitalise(text)}."
         opener = self.rng.choice(_CONCLUDERS if conclusion else _OPENERS)
         if self.steps == 0 and opener in ("Next, ", "Also, "):
             opener = ""
@@ -96,44 +106,48 @@ class Writer:
             opener = opener.replace("{n}", str(passage)) if passage is not None else ""
         elif passage is not None and self.rng.random() < 0.6:
             text += f" [{passage}]"
-        return capitalised(f"{opener}{text}") + "."
+        return capitalise(f"{opener}{text}") + "."
 
     def joined(self, steps: tuple[str, ...]) -> str:
         """Several steps on one line."""
         return "; ".join(step.removesuffix(".") for step in steps) + "."
 
-    def idle(self, kind: Idle, phrase: Phrase) -> str:
+    def idle(self, kind: IdleStep, phrase: Phrase) -> str:
         """A step that asserts nothing, about a phrase."""
-        return capitalised(self.rng.choice(_IDLE[kind]).replace("{x}", write_phrase(phrase, self.rng))) + "."
+        return capitalise(self.rng.choice(_IDLE[kind]).replace("{x}", write_phrase(phrase, self.rng))) + "."
 
     def _core(self, claim: Claim) -> str:
-        if isinstance(claim, Fact):
+        if isinstance(claim, FactClaim):
             return self._fact(claim)
-        if isinstance(claim, Denied):
+        if isinstance(claim, DenialClaim):
             return _DENIED.replace("{x}", self._fact(claim.fact))
-        if isinstance(claim, Uncovered):
+        if isinstance(claim, MissingFactClaim):
             return self.rng.choice(_UNCOVERED).replace("{x}", write_phrase(claim.phrase, self.rng))
-        if isinstance(claim, Idle):
-            return self.rng.choice(_IDLE[Idle.TRANSITION])
-        return self._relation_of_two(claim) if isinstance(claim, Compared | Agreed | Apart) else self._computed(claim)
+        if isinstance(claim, IdleStep):
+            return self.rng.choice(_IDLE[IdleStep.TRANSITION])
+        return (
+            self._relation_of_two(claim)
+            if isinstance(claim, ComparisonClaim | AgreementClaim | YearsApartClaim)
+            else self._computed(claim)
+        )
 
-    def _relation_of_two(self, claim: Compared | Agreed | Apart) -> str:
+    def _relation_of_two(self, claim: ComparisonClaim | AgreementClaim | YearsApartClaim) -> str:
         rng = self.rng
-        if isinstance(claim, Compared):
-            order = ORDERS[claim.left.path[-1]]
+        if isinstance(claim, ComparisonClaim):
+            order = COMPARISON_WORDS[claim.left.path[-1]]
             words = rng.choice(order.less if claim.less else order.more)
             left, right = (write_phrase(replace(p, path=p.path[:-1]), rng) for p in (claim.left, claim.right))
             return f"{left} {words} {right}"
-        if isinstance(claim, Agreed):
-            _, same, different = rng.choice(SAME[claim.relation])
+        if isinstance(claim, AgreementClaim):
+            _, same, different = rng.choice(AGREEMENT_FORMS[claim.relation])
             return self._pair(same if claim.same else different, claim.left, claim.right)
         return self._pair(rng.choice(_APART), claim.left, claim.right) + claim.years
 
-    def _computed(self, claim: Ordered | Chosen | Subtracted) -> str:
+    def _computed(self, claim: OrderClaim | ChoiceClaim | SubtractionClaim) -> str:
         rng = self.rng
-        if isinstance(claim, Chosen):
+        if isinstance(claim, ChoiceClaim):
             return self._chosen(claim)
-        if isinstance(claim, Subtracted):
+        if isinstance(claim, SubtractionClaim):
             ways = ("{a} - {b} = {r}", "{a} minus {b} is {r}")
             return rng.choice(ways).format(a=claim.larger, b=claim.smaller, r=claim.result)
         kind = _kind(claim.left)
@@ -143,7 +157,7 @@ class Writer:
     def _pair(self, template: str, left: Phrase, right: Phrase) -> str:
         return template.replace("{x}", write_phrase(left, self.rng)).replace("{y}", write_phrase(right, self.rng))
 
-    def _fact(self, fact: Fact) -> str:
+    def _fact(self, fact: FactClaim) -> str:
         phrase, rng = fact.phrase, self.rng
         last = phrase.path[-1] if phrase.path else None
         kind = last.kind if last else ValueKind.NAME
@@ -153,7 +167,7 @@ class Writer:
             inverted = kind is ValueKind.NAME and rng.random() < 0.3
             return f"{value} is {words}" if inverted else f"{words} is {value}"
         inner = replace(phrase, path=phrase.path[:-1])
-        return write_said(Said(inner, last, fact.value), rng, subject=self._pronoun(inner))
+        return write_triple(FactTriple(inner, last, fact.value), rng, subject=self._pronoun(inner))
 
     def _pronoun(self, subject: Phrase) -> str | None:
         if subject.path or self.rng.random() > 0.3:
@@ -162,8 +176,8 @@ class Writer:
             return "she" if is_woman(subject.base) else "he"
         return "it" if subject.base == self.discourse.thing else None
 
-    def _chosen(self, claim: Chosen) -> str:
-        words = self.rng.choice(superlatives(claim.attribute, least=claim.least))
+    def _chosen(self, claim: ChoiceClaim) -> str:
+        words = self.rng.choice(list_superlatives(claim.attribute, least=claim.least))
         if not claim.path:
             return f"{claim.option} {words}"
         noun, kind = ROLE_NOUNS[claim.path[0]], self.rng.choice(TYPE_WORDS[claim.kind])
@@ -181,7 +195,7 @@ def _kind(value: str) -> ValueKind:
 def read_step(text: str, discourse: Discourse) -> tuple[Claim, ...] | None:
     """The claims of a step, pronouns resolved; None when any part of it cannot be read."""
     claims: list[Claim] = []
-    for part in with_plain_articles(text.strip().removesuffix(".")).split("; "):
+    for part in restore_plain_articles(text.strip().removesuffix(".")).split("; "):
         claim = _read_part(part, discourse)
         if claim is None:
             return None
@@ -192,11 +206,11 @@ def read_step(text: str, discourse: Discourse) -> tuple[Claim, ...] | None:
 
 def _read_part(part: str, discourse: Discourse) -> Claim | None:
     core = _CITATION.sub("", part.strip())
-    for text in cases(core):
+    for text in list_case_variants(core):
         if idle := _read_idle(text):
             return idle
     core = _CITATION.sub("", _OPENING.sub("", core))
-    for text in cases(core):
+    for text in list_case_variants(core):
         claim = _read_core(text)
         if claim is not None:
             return _resolved(claim, discourse)
@@ -204,7 +218,7 @@ def _read_part(part: str, discourse: Discourse) -> Claim | None:
 
 
 @lru_cache(maxsize=4_096)
-def _read_idle(text: str) -> Idle | None:
+def _read_idle(text: str) -> IdleStep | None:
     for kind, templates in _IDLE.items():
         for template in templates:
             if template == text:
@@ -218,11 +232,11 @@ def _read_idle(text: str) -> Idle | None:
 def _read_core(text: str) -> Claim | None:
     for slots in match_form(_DENIED, text):
         fact = _read_fact(slots["x"])
-        return Denied(fact) if fact else None
+        return DenialClaim(fact) if fact else None
     for template in _UNCOVERED:
         for slots in match_form(template, text):
             if phrase := read_phrase(slots["x"]):
-                return Uncovered(phrase)
+                return MissingFactClaim(phrase)
     return (
         _read_arithmetic(text)
         or _read_apart(text)
@@ -240,35 +254,37 @@ _MINUS = re.compile(r"(?P<a>\d+) (?:-|minus) (?P<b>\d+) (?:=|is) (?P<r>\d+)")
 
 def _read_arithmetic(text: str) -> Claim | None:
     if found := _MINUS.fullmatch(text):
-        return Subtracted(found["a"], found["b"], found["r"])
+        return SubtractionClaim(found["a"], found["b"], found["r"])
     if found := _ORDERED.fullmatch(text):
-        return Ordered(read_any(found["a"]), read_any(found["b"]), less=found["way"] in {"earlier", "less"})
+        return OrderClaim(
+            read_answer_value(found["a"]), read_answer_value(found["b"]), less=found["way"] in {"earlier", "less"}
+        )
     return None
 
 
-def _read_apart(text: str) -> Apart | None:
+def _read_apart(text: str) -> YearsApartClaim | None:
     for template in _APART:
         found = re.fullmatch(r"(.* )(\d+)", text)
-        if found and (pair := read_years(template, found[1])):
-            return Apart(*pair, found[2])
+        if found and (pair := read_dated_pair(template, found[1])):
+            return YearsApartClaim(*pair, found[2])
     return None
 
 
-def _read_agreed(text: str) -> Agreed | None:
-    for relation, forms in SAME.items():
+def _read_agreed(text: str) -> AgreementClaim | None:
+    for relation, forms in AGREEMENT_FORMS.items():
         for _, same, different in forms:
             for template, agrees in ((same, True), (different, False)):
-                if pair := read_pair(template, text):
-                    return Agreed(*pair, relation, agrees)
+                if pair := read_phrase_pair(template, text):
+                    return AgreementClaim(*pair, relation, agrees)
     return None
 
 
 @cache
 def _chosen_patterns() -> tuple[tuple[re.Pattern[str], str, tuple[Relation, ...], Relation, bool], ...]:
     found: list[tuple[re.Pattern[str], str, tuple[Relation, ...], Relation, bool]] = []
-    for attribute in ORDERS:
+    for attribute in COMPARISON_WORDS:
         for least in (True, False):
-            ways = "|".join(superlatives(attribute, least=least))
+            ways = "|".join(list_superlatives(attribute, least=least))
             found.append((re.compile(f"(?P<o>.+) (?:{ways})"), attribute.subject, (), attribute, least))
             if attribute.subject != "person":
                 continue
@@ -279,52 +295,52 @@ def _chosen_patterns() -> tuple[tuple[re.Pattern[str], str, tuple[Relation, ...]
     return tuple(found)
 
 
-def _read_chosen(text: str) -> Chosen | None:
+def _read_chosen(text: str) -> ChoiceClaim | None:
     for pattern, kind, path, attribute, least in _chosen_patterns():
         if (found := pattern.fullmatch(text)) and (option := read_value(ValueKind.NAME, found["o"])):
-            return Chosen(option, kind, path, attribute, least)
+            return ChoiceClaim(option, kind, path, attribute, least)
     return None
 
 
-def _read_compared(text: str) -> Compared | None:
-    for attribute, order in ORDERS.items():
+def _read_compared(text: str) -> ComparisonClaim | None:
+    for attribute, order in COMPARISON_WORDS.items():
         for words, less in ((order.less, True), (order.more, False)):
             for way in words:
-                if f" {way} " in text and (pair := read_pair("{x} " + way + " {y}", text)):
+                if f" {way} " in text and (pair := read_phrase_pair("{x} " + way + " {y}", text)):
                     left, right = pair
-                    return Compared(left.then(attribute), right.then(attribute), less)
+                    return ComparisonClaim(left.then(attribute), right.then(attribute), less)
     return None
 
 
-def _read_fact(text: str) -> Fact | None:
-    for said in read_said(text):
-        return Fact(said.subject.then(said.relation), said.value)
+def _read_fact(text: str) -> FactClaim | None:
+    for said in read_triples(text):
+        return FactClaim(said.subject.then(said.relation), said.value)
     for cut in re.finditer(" is ", text):
         head, tail = text[: cut.start()], text[cut.end() :]
         for phrase, value in ((read_phrase(head), tail), (read_phrase(tail), head)):
-            if phrase is None or not (phrase.path or isinstance(phrase.base, Which)):
+            if phrase is None or not (phrase.path or isinstance(phrase.base, CommonDoer)):
                 continue
             read = read_object(phrase.path[-1], value) if phrase.path else read_value(ValueKind.NAME, value)
             if read is not None:
-                return Fact(phrase, read)
+                return FactClaim(phrase, read)
     return None
 
 
 def _resolved(claim: Claim, discourse: Discourse) -> Claim | None:
     """The claim with every pronoun replaced by what it stands for; None when one stands for nothing."""
-    if isinstance(claim, Fact):
+    if isinstance(claim, FactClaim):
         phrase = discourse.resolve(claim.phrase)
         value = discourse.resolve(Phrase(claim.value))
         if phrase is None or value is None or not isinstance(value.base, str):
             return None
-        return Fact(phrase, value.base)
-    if isinstance(claim, Denied):
+        return FactClaim(phrase, value.base)
+    if isinstance(claim, DenialClaim):
         fact = _resolved(claim.fact, discourse)
-        return Denied(fact) if isinstance(fact, Fact) else None
-    if isinstance(claim, Uncovered):
+        return DenialClaim(fact) if isinstance(fact, FactClaim) else None
+    if isinstance(claim, MissingFactClaim):
         phrase = discourse.resolve(claim.phrase)
-        return Uncovered(phrase) if phrase else None
-    if isinstance(claim, Compared | Agreed | Apart):
+        return MissingFactClaim(phrase) if phrase else None
+    if isinstance(claim, ComparisonClaim | AgreementClaim | YearsApartClaim):
         left, right = discourse.resolve(claim.left), discourse.resolve(claim.right)
         return replace(claim, left=left, right=right) if left and right else None
     return claim

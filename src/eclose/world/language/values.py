@@ -95,7 +95,7 @@ def write_value(kind: ValueKind, value: str, rng: Random) -> str:
     return value
 
 
-def read_any(text: str) -> str:
+def read_answer_value(text: str) -> str:
     """The canonical form of an answer whose kind nobody says: a date, a duration, a number, or the text itself.
 
     A name that is written surname first, as in an index, is turned round.
@@ -109,6 +109,6 @@ def read_any(text: str) -> str:
     return stripped
 
 
-def year_of(value: str) -> int:
+def read_year(value: str) -> int:
     """The year of a date or a year."""
     return int(value[:4])

@@ -16,18 +16,26 @@ from eclose.core.gates import check_family
 from eclose.core.response import Trace
 from eclose.world.language import relations as rel
 from eclose.world.language.facts import Entity, Scene
-from eclose.world.language.questions import Agree, Choose, Lookup, Span, Target, read_question, write_question
+from eclose.world.language.questions import (
+    AgreementQuestion,
+    ChoiceQuestion,
+    LookupQuestion,
+    Target,
+    YearSpanQuestion,
+    read_question,
+    write_question,
+)
 from eclose.world.language.values import ValueKind
-from eclose.world.make.instances import Item, make_item
+from eclose.world.make.instances import WorldItem, make_item
 from eclose.world.make.solve import Solution, solve, write_answer, write_steps
-from eclose.world.oracle.evidence import Hop, evidence_of
-from eclose.world.oracle.family_conditions import edit_defects, retarget_defects
+from eclose.world.oracle.evidence import EvidenceFact, read_evidence
+from eclose.world.oracle.family_conditions import find_evidence_edit_defects, find_question_edit_defects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.core.instance import Passage
-    from eclose.world.language.passages import Reading
+    from eclose.world.language.passages import PassageReading
     from eclose.world.language.phrases import Phrase
 
 MAX_EDITS = 2
@@ -35,7 +43,7 @@ MAX_EDITS = 2
 
 
 @dataclass
-class Funnel:
+class FamilyFunnel:
     """How many sources became families, and why the others did not."""
 
     sources: int = 0
@@ -43,9 +51,9 @@ class Funnel:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def make_families(profile: str, seed: int, funnel: Funnel | None = None, start: int = 0) -> Iterator[Family]:
+def make_families(profile: str, seed: int, funnel: FamilyFunnel | None = None, start: int = 0) -> Iterator[Family]:
     """Families without end. A source that admits no edit is passed over, and counted."""
-    funnel = funnel if funnel is not None else Funnel()
+    funnel = funnel if funnel is not None else FamilyFunnel()
     index = start
     while True:
         made = make_family(make_item(profile, seed, index))
@@ -58,7 +66,7 @@ def make_families(profile: str, seed: int, funnel: Funnel | None = None, start: 
         index += 1
 
 
-def make_family(item: Item) -> Family | str:
+def make_family(item: WorldItem) -> Family | str:
     """A family from an item, or the reason why there is none."""
     gold = _view(ViewKind.GOLD, item, item.instance.question, item.instance.evidence, item.target, item.solution)
     asked = _question_edit(item, gold)
@@ -77,7 +85,7 @@ def make_family(item: Item) -> Family | str:
 
 
 def _view(
-    kind: ViewKind, item: Item, question: str, passages: tuple[Passage, ...], target: Target, solution: Solution
+    kind: ViewKind, item: WorldItem, question: str, passages: tuple[Passage, ...], target: Target, solution: Solution
 ) -> View:
     """A view: the solution in the item's own words."""
     steps = write_steps(solution.moves, f"{item.seed}/trace")
@@ -102,23 +110,23 @@ def _view(
 # The evidence edit.
 
 
-def _evidence_edits(item: Item, gold: View) -> Iterator[EvidenceEdit]:
+def _evidence_edits(item: WorldItem, gold: View) -> Iterator[EvidenceEdit]:
     """Edits of facts the answer rests on, each in one passage, each with a new answer of its own."""
     rng = Random(f"{item.seed}/edit")
-    (way,) = evidence_of(item.instance.evidence).answers(item.target)
+    (way,) = read_evidence(item.instance.evidence).answers(item.target)
     hops = list(dict.fromkeys(way.hops))
     rng.shuffle(hops)
     for hop in hops:
         if len(hop.passages) != 1 or hop.relation is rel.ALIAS:
             continue
-        for value in new_values(item.instance.evidence, hop, rng):
+        for value in draw_new_values(item.instance.evidence, hop, rng):
             edit = _edit(item, gold, hop, value)
-            if edit is not None and not any(edit_defects(gold, edit)):
+            if edit is not None and not any(find_evidence_edit_defects(gold, edit)):
                 yield edit
                 break
 
 
-def new_values(passages: tuple[Passage, ...], hop: Hop, rng: Random) -> list[str]:
+def draw_new_values(passages: tuple[Passage, ...], hop: EvidenceFact, rng: Random) -> list[str]:
     """Values that could stand in a fact's place and still lead somewhere, as plausible as the old one."""
     if hop.relation.kind is ValueKind.NAME:
         return _new_names(passages, hop.relation, hop.value, rng)
@@ -132,7 +140,7 @@ def new_values(passages: tuple[Passage, ...], hop: Hop, rng: Random) -> list[str
 
 def _new_names(passages: tuple[Passage, ...], relation: rel.Relation, value: str, rng: Random) -> list[str]:
     """Names of the same sort from the passages, which may lead on, and an unused one, which ends there."""
-    readings = evidence_of(passages).readings
+    readings = read_evidence(passages).readings
     known = [name for reading in readings for name in _names(reading, relation)]
     others = [name for name in dict.fromkeys(known) if name != value]
     rng.shuffle(others)
@@ -141,12 +149,12 @@ def _new_names(passages: tuple[Passage, ...], relation: rel.Relation, value: str
     return [*others[:6], scene.literal(relation)]
 
 
-def _names(reading: Reading, relation: rel.Relation) -> list[str]:
+def _names(reading: PassageReading, relation: rel.Relation) -> list[str]:
     about = [reading.name] if reading.kind == relation.object else []
     return about + [statement.value for statement in reading.statements if statement.relation is relation]
 
 
-def _edit(item: Item, gold: View, hop: Hop, value: str) -> EvidenceEdit | None:
+def _edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> EvidenceEdit | None:
     """The fact with another value: new passage, new solution, new words from the first affected step on."""
     place = hop.passages[0]
     passage = item.passage(place, _changed(item.entities[place], hop, value))
@@ -154,7 +162,7 @@ def _edit(item: Item, gold: View, hop: Hop, value: str) -> EvidenceEdit | None:
     if passage.text == before[place].text:
         return None
     passages = (*before[:place], passage, *before[place + 1 :])
-    solution = solve(item.target, evidence_of(passages))
+    solution = solve(item.target, read_evidence(passages))
     if solution is None or solution.answer == item.solution.answer or len(solution.moves) != len(item.solution.moves):
         return None
     view = _view(ViewKind.EVIDENCE_CF, item, gold.question, passages, item.target, solution)
@@ -164,7 +172,7 @@ def _edit(item: Item, gold: View, hop: Hop, value: str) -> EvidenceEdit | None:
     return None if first is None else EvidenceEdit(view, str(place), first)
 
 
-def _changed(entity: Entity, hop: Hop, value: str) -> Entity:
+def _changed(entity: Entity, hop: EvidenceFact, value: str) -> Entity:
     """The entity with one fact changed."""
     statements = [
         replace(s, value=value) if s.relation is hop.relation and s.value == hop.value and s.era is None else s
@@ -176,32 +184,32 @@ def _changed(entity: Entity, hop: Hop, value: str) -> Entity:
 # The question edit.
 
 
-def _question_edit(item: Item, gold: View) -> QuestionEdit | None:
+def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
     """Another target asked of the same passages, one component away, with a distinct path and answer."""
     rng = Random(f"{item.seed}/question")
-    targets = near_targets(item.target, item.instance.evidence)
+    targets = find_near_targets(item.target, item.instance.evidence)
     rng.shuffle(targets)
     passages = item.instance.evidence
     for target in targets:
-        solution = solve(target, evidence_of(passages))
+        solution = solve(target, read_evidence(passages))
         if solution is None or solution.answer == item.solution.answer or len(solution.support) < 2:
             continue
         question = write_question(target, Random(f"{item.seed}/question words"))
         if read_question(question) is None:
             continue
         view = _view(ViewKind.QUESTION_CF, item, question, passages, target, solution)
-        if not any(retarget_defects(gold, view)):
+        if not any(find_question_edit_defects(gold, view)):
             return QuestionEdit(view)
     return None
 
 
-def near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
+def find_near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
     """Questions that differ in one component: the relation asked for, the thing asked about, the direction."""
-    readings = evidence_of(passages).readings
+    readings = read_evidence(passages).readings
     rivals = [(reading.name, reading.kind) for reading in readings]
-    if isinstance(target, Choose):
+    if isinstance(target, ChoiceQuestion):
         return [replace(target, least=not target.least)]
-    if isinstance(target, Lookup):
+    if isinstance(target, LookupQuestion):
         return _near_lookups(target.phrase, rivals)
     kinds = (target.right.start_type, target.right.kind)
     asked = (target.left.base, target.right.base)
@@ -210,15 +218,17 @@ def near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
         for name, kind in rivals
         if kind in kinds and name not in asked
     ]
-    if isinstance(target, Agree):
+    if isinstance(target, AgreementQuestion):
         subject = target.relation.subject
-        return found + [replace(target, relation=other) for other in rel.SAME if other.subject == subject]
+        return found + [replace(target, relation=other) for other in rel.AGREEMENT_FORMS if other.subject == subject]
     return found + _near_spans(target)
 
 
-def _near_spans(target: Span) -> list[Target]:
+def _near_spans(target: YearSpanQuestion) -> list[Target]:
     last = target.right.path[-1]
-    others = [r for r in rel.ORDERS if r.subject == last.subject and r.kind in (ValueKind.DATE, ValueKind.YEAR)]
+    others = [
+        r for r in rel.COMPARISON_WORDS if r.subject == last.subject and r.kind in (ValueKind.DATE, ValueKind.YEAR)
+    ]
     return [replace(target, right=replace(target.right, path=(*target.right.path[:-1], other))) for other in others]
 
 
@@ -227,13 +237,13 @@ def _near_lookups(phrase: Phrase, rivals: list[tuple[str, str | None]]) -> list[
         return []
     last = phrase.path[-1]
     found: list[Target] = [
-        Lookup(replace(phrase, path=(*phrase.path[:-1], other)))
+        LookupQuestion(replace(phrase, path=(*phrase.path[:-1], other)))
         for other in rel.RELATIONS
         if other.subject == last.subject and other is not last and other is not rel.ALIAS and other.single
     ]
     if isinstance(phrase.base, str):
         found += [
-            Lookup(replace(phrase, base=name))
+            LookupQuestion(replace(phrase, base=name))
             for name, kind in rivals
             if kind == phrase.start_type and name != phrase.base
         ]

@@ -15,15 +15,15 @@ from eclose.core.identity import hash_rank
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source
 from eclose.errors import SettingError
-from eclose.protocol.response_prompt import completion_text
+from eclose.protocol.response_prompt import format_completion
 from eclose.world.language import relations as rel
 from eclose.world.language.facts import Entity, Scene
 from eclose.world.language.passages import write_passage
-from eclose.world.language.questions import Lookup, Target, read_question, write_question
+from eclose.world.language.questions import LookupQuestion, Target, read_question, write_question
 from eclose.world.language.values import ValueKind, write_value
-from eclose.world.make.shapes import PROFILES, SHORT, Plot, Profile
-from eclose.world.make.solve import Solution, solve, submit_answer, write_answer, write_trace
-from eclose.world.oracle.evidence import Evidence
+from eclose.world.make.shapes import PROFILES, SHORT_PROFILES, Plot, WorldProfile
+from eclose.world.make.solve import Solution, solve, write_answer, write_submitted_answer, write_trace
+from eclose.world.oracle.evidence import EvidenceFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ _PADDING = (rel.PERSON, rel.FILM, rel.CITY, rel.COMPANY, rel.BOOK, rel.SONG, rel
 
 
 @dataclass(frozen=True)
-class Item:
+class WorldItem:
     """A question with everything that is known about it."""
 
     instance: Instance
@@ -60,20 +60,20 @@ class Item:
     def response(self) -> Response:
         """The reliable response."""
         trace = write_trace(self.solution.moves, f"{self.seed}/trace")
-        answer = submit_answer(self.target, self.solution.answer, Random(f"{self.seed}/submitted"))
-        text = completion_text(trace, answer)
+        answer = write_submitted_answer(self.target, self.solution.answer, Random(f"{self.seed}/submitted"))
+        text = format_completion(trace, answer)
         return Response.from_completion(f"{self.instance.id}/gold", self.instance.id, text, Source("world"))
 
 
-def profile_named(name: str) -> Profile:
+def find_profile(name: str) -> WorldProfile:
     """A profile by its name."""
-    known = PROFILES | SHORT
+    known = PROFILES | SHORT_PROFILES
     if name not in known:
         raise SettingError(f"there is no profile {name!r}. Choose from: {', '.join(known)}.")
     return known[name]
 
 
-def make_items(profile: str, seed: int, start: int = 0) -> Iterator[Item]:
+def make_items(profile: str, seed: int, start: int = 0) -> Iterator[WorldItem]:
     """Items without end."""
     index = start
     while True:
@@ -81,9 +81,9 @@ def make_items(profile: str, seed: int, start: int = 0) -> Iterator[Item]:
         index += 1
 
 
-def make_item(profile: str, seed: int, index: int) -> Item:
+def make_item(profile: str, seed: int, index: int) -> WorldItem:
     """One item."""
-    settings = profile_named(profile)
+    settings = find_profile(profile)
     for attempt in range(ATTEMPTS):
         item = _try(settings, hash_rank("world", profile, seed, index, attempt), f"{profile}-{seed}-{index}")
         if item is not None:
@@ -91,7 +91,7 @@ def make_item(profile: str, seed: int, index: int) -> Item:
     raise AssertionError(f"no usable scene in {ATTEMPTS} attempts for {profile} {seed} {index}")
 
 
-def _try(profile: Profile, seed: str, name: str) -> Item | None:
+def _try(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
     rng = Random(seed)
     kinds, weights, makers = zip(*profile.shapes, strict=True)
     (chosen,) = rng.choices(range(len(kinds)), weights)
@@ -105,7 +105,7 @@ def _try(profile: Profile, seed: str, name: str) -> Item | None:
         write_passage(entity, index, seed=f"{seed}/{index}", words=words[index])
         for index, entity in enumerate(entities)
     )
-    evidence = Evidence(passages)
+    evidence = EvidenceFacts(passages)
     question = write_question(plot.target, rng)
     solution = solve(plot.target, evidence)
     if evidence.unread or solution is None or not _reads_back(question, plot.target):
@@ -124,7 +124,7 @@ def _try(profile: Profile, seed: str, name: str) -> Item | None:
         kind=kinds[chosen],
         hops=sum(1 for move in solution.moves if move.passages),
     )
-    return Item(instance, plot.target, solution, plot, tuple(entities), seed, words)
+    return WorldItem(instance, plot.target, solution, plot, tuple(entities), seed, words)
 
 
 def _cast(scene: Scene, plot: Plot, size: int) -> list[Entity]:
@@ -142,12 +142,12 @@ def _cast(scene: Scene, plot: Plot, size: int) -> list[Entity]:
 
 def _asked(target: Target) -> tuple[rel.Relation, ...]:
     """Relations no extra fact may touch, or the question could get a second answer."""
-    return target.phrase.path if isinstance(target, Lookup) else ()
+    return target.phrase.path if isinstance(target, LookupQuestion) else ()
 
 
 def _reads_back(question: str, target: Target) -> bool:
     read = read_question(question)
-    if isinstance(read, Lookup) and isinstance(target, Lookup):
+    if isinstance(read, LookupQuestion) and isinstance(target, LookupQuestion):
         return (read.phrase.base, read.phrase.path) == (target.phrase.base, target.phrase.path)
     return read is not None and type(read) is type(target)
 
@@ -155,7 +155,7 @@ def _reads_back(question: str, target: Target) -> bool:
 def _aliases(target: Target, value: str, written: str, entities: Sequence[Entity]) -> tuple[str, ...]:
     """Other accepted answers: a date the other way round, a person's other name."""
     others: dict[str, None] = {}
-    if isinstance(target, Lookup) and target.phrase.path:
+    if isinstance(target, LookupQuestion) and target.phrase.path:
         kind = target.phrase.path[-1].kind
         if kind is not ValueKind.NAME:
             others |= dict.fromkeys(write_value(kind, value, Random(draw)) for draw in range(8))
@@ -166,6 +166,6 @@ def _aliases(target: Target, value: str, written: str, entities: Sequence[Entity
     return tuple(others)
 
 
-def renamed(item: Item, name: str) -> Item:
+def rename_item(item: WorldItem, name: str) -> WorldItem:
     """The item under another id."""
     return replace(item, instance=replace(item.instance, id=name))

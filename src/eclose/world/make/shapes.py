@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from eclose.world.language import relations as rel
 from eclose.world.language.facts import Entity, Scene
-from eclose.world.language.phrases import Phrase, Which
-from eclose.world.language.questions import Agree, Choose, Lookup, Span, Target
+from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, Target, YearSpanQuestion
 from eclose.world.language.values import ValueKind
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _FINAL: dict[str, tuple[Relation, ...]] = {
     rel.UNIVERSITY: (rel.ESTABLISHED,),
     rel.COMPANY: (rel.FOUNDED, rel.EMPLOYEES),
 }
-_GRANDPARENTS = tuple(rel.MACROS.values())
+_GRANDPARENTS = tuple(rel.COMPOUND_PHRASES.values())
 # Two relations to a value with one spelling, so that the answer is the value as it stands. Not to kin: with few people
 # about, an edit would as soon make somebody their own mother.
 _PLAIN = tuple(
@@ -60,7 +60,7 @@ _SHARED = ((rel.CITY, rel.LIES_IN), (rel.PERSON, rel.BIRTH_PLACE), (rel.PERSON, 
            (rel.PERSON, rel.EDUCATED), (rel.FILM, rel.DIRECTOR), (rel.COMPANY, rel.HEADQUARTERS))  # fmt: skip
 
 
-def walk(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
+def draw_path(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
     """A path of relations, each leading where the next one begins."""
     path: list[Relation] = []
     kind = start
@@ -70,13 +70,13 @@ def walk(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
         if path and path[-1] is rel.CAPITAL:
             choices = [relation for relation in choices if relation is not rel.LIES_IN]
         if not choices:
-            return walk(scene, start, hops)
+            return draw_path(scene, start, hops)
         path.append(scene.rng.choice(choices))
         kind = path[-1].object or ""
     return tuple(path)
 
 
-def lay(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[Entity]:
+def build_path(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[Entity]:
     """Give every place on the path an article; the last value needs none."""
     made, here = [start], start
     for relation in path[:-1]:
@@ -89,23 +89,25 @@ def lay(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[Entity]
     return made
 
 
-def chain(scene: Scene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True) -> Plot:
+def plot_chain(
+    scene: Scene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True
+) -> Plot:
     """Who or what lies at the end of a path that begins with a work."""
     kind = scene.rng.choice(STARTS)
-    path = scene.rng.choice(paths) if paths else walk(scene, kind, hops)
+    path = scene.rng.choice(paths) if paths else draw_path(scene, kind, hops)
     start = scene.entity(path[0].subject)
-    gold = lay(scene, start, path)
-    rival = lay(scene, scene.entity(start.kind), path)
+    gold = build_path(scene, start, path)
+    rival = build_path(scene, scene.entity(start.kind), path)
     if misleading:
         _mislead(scene, start, gold, path)
     phrase = Phrase(start.name, path, start.kind if scene.rng.random() < 0.7 or start.title != start.name else None)
     scene.furnish(rival[0], skip=path)
-    return Plot(Lookup(phrase), tuple(gold))
+    return Plot(LookupQuestion(phrase), tuple(gold))
 
 
-def inference(scene: Scene) -> Plot:
+def plot_inference(scene: Scene) -> Plot:
     """A grandparent or a parent-in-law, sometimes of the person behind a work."""
-    return chain(scene, 2, _GRANDPARENTS)
+    return plot_chain(scene, 2, _GRANDPARENTS)
 
 
 def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relation, ...]) -> None:
@@ -132,13 +134,13 @@ def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relati
             ]
 
 
-def comparison(scene: Scene, rivals: int = 1) -> Plot:
+def plot_comparison(scene: Scene, rivals: int = 1) -> Plot:
     """Which of two has the smaller or larger value."""
     kind, attribute = scene.rng.choice(_DIRECT)
     return _choose(scene, kind, (), attribute, rivals)
 
 
-def bridge_comparison(scene: Scene, rivals: int = 1) -> Plot:
+def plot_bridge_comparison(scene: Scene, rivals: int = 1) -> Plot:
     """The same of two works, by the people behind them."""
     role = scene.rng.choice(_ROLES)
     attribute = scene.rng.choice((rel.BIRTH_DATE, rel.BIRTH_DATE, rel.DEATH_DATE))
@@ -148,14 +150,14 @@ def bridge_comparison(scene: Scene, rivals: int = 1) -> Plot:
 def _choose(scene: Scene, kind: str, path: tuple[Relation, ...], attribute: Relation, rivals: int) -> Plot:
     gold: list[Entity] = []
     for _ in range(2):
-        gold += lay(scene, scene.entity(kind), (*path, attribute))
+        gold += build_path(scene, scene.entity(kind), (*path, attribute))
     for _ in range(rivals):
-        lay(scene, scene.entity(kind), (*path, attribute))
+        build_path(scene, scene.entity(kind), (*path, attribute))
     options = (gold[0].name, gold[len(gold) // 2].name)
-    return Plot(Choose(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
+    return Plot(ChoiceQuestion(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
 
 
-def agreement(scene: Scene, rivals: int = 0) -> Plot:
+def plot_agreement(scene: Scene, rivals: int = 0) -> Plot:
     """Whether two things, or the people behind them, have something in common.
 
     With rivals, one of them would give the other answer in the second thing's place.
@@ -166,16 +168,16 @@ def agreement(scene: Scene, rivals: int = 0) -> Plot:
     path = (role, relation) if role else (relation,)
     gold: list[Entity] = []
     for _ in range(2):
-        gold += lay(scene, scene.entity(path[0].subject), path)
+        gold += build_path(scene, scene.entity(path[0].subject), path)
     half = len(gold) // 2
     agree = scene.rng.random() < 0.5
     if agree:
         _share(gold[half - 1], gold[-1], relation)
-    others = [lay(scene, scene.entity(path[0].subject), path) for _ in range(rivals)]
+    others = [build_path(scene, scene.entity(path[0].subject), path) for _ in range(rivals)]
     if others and not agree:
         _share(gold[half - 1], others[0][-1], relation)
     left, right = (Phrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
-    return Plot(Agree(left, right, relation), tuple(gold))
+    return Plot(AgreementQuestion(left, right, relation), tuple(gold))
 
 
 def _share(one: Entity, other: Entity, relation: Relation) -> None:
@@ -187,14 +189,14 @@ def _share(one: Entity, other: Entity, relation: Relation) -> None:
     ]
 
 
-def span(scene: Scene, rivals: int = 0) -> Plot:
+def plot_year_span(scene: Scene, rivals: int = 0) -> Plot:
     """A number of years: a life, or a person's age when a work came out."""
     if scene.rng.random() < 0.4:
         work, person = _lived(scene)
         for _ in range(rivals):
             _lived(scene)
         whose = Phrase(work.name, (rel.DIRECTOR,), rel.FILM)
-        return Plot(Span(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE)), (work, person))
+        return Plot(YearSpanQuestion(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE)), (work, person))
     role, when = scene.rng.choice(
         ((rel.DIRECTOR, rel.RELEASED), (rel.AUTHOR, rel.PUBLISHED), (rel.PERFORMER, rel.ISSUED))
     )
@@ -202,12 +204,12 @@ def span(scene: Scene, rivals: int = 0) -> Plot:
     for _ in range(rivals):
         _made(scene, role, when)
     base = Phrase(work.name, (), role.subject)
-    return Plot(Span(base.then(role, rel.BIRTH_DATE), base.then(when)), (work, person))
+    return Plot(YearSpanQuestion(base.then(role, rel.BIRTH_DATE), base.then(when)), (work, person))
 
 
 def _lived(scene: Scene) -> tuple[Entity, Entity]:
     """A film and its director, with both dates."""
-    (person,) = lay(scene, scene.entity(rel.PERSON), (rel.BIRTH_DATE,))
+    (person,) = build_path(scene, scene.entity(rel.PERSON), (rel.BIRTH_DATE,))
     person.say(rel.DEATH_DATE, scene.literal(rel.DEATH_DATE))
     work = scene.entity(rel.FILM)
     scene.link(work, rel.DIRECTOR, person)
@@ -216,12 +218,12 @@ def _lived(scene: Scene) -> tuple[Entity, Entity]:
 
 def _made(scene: Scene, role: Relation, when: Relation) -> tuple[Entity, Entity]:
     """A work with its year, and the person behind it with a birth date."""
-    work, person = lay(scene, scene.entity(role.subject), (role, rel.BIRTH_DATE))
+    work, person = build_path(scene, scene.entity(role.subject), (role, rel.BIRTH_DATE))
     work.say(when, scene.literal(when))
     return work, person
 
 
-def intersection(scene: Scene, onward: int = 0) -> Plot:
+def plot_intersection(scene: Scene, onward: int = 0) -> Plot:
     """Whoever did two things, or what lies some relations beyond."""
     roles = scene.rng.choice(((rel.STAR, rel.STAR), (rel.DIRECTOR, rel.SCREENWRITER), (rel.AUTHOR, rel.AUTHOR),
                               (rel.STAR, rel.DIRECTOR), (rel.PERFORMER, rel.SONGWRITER), (rel.DIRECTOR, rel.AUTHOR)))  # fmt: skip
@@ -235,14 +237,14 @@ def intersection(scene: Scene, onward: int = 0) -> Plot:
         works.append(work)
     deeds = tuple((role, work.name) for role, work in zip(roles, works, strict=True))
     if not onward:
-        return Plot(Lookup(Phrase(Which(deeds))), tuple(works))
-    path = walk(scene, rel.PERSON, onward)
-    gold = lay(scene, person, path)
-    return Plot(Lookup(Phrase(Which(deeds), path)), (*works, *gold))
+        return Plot(LookupQuestion(Phrase(CommonDoer(deeds))), tuple(works))
+    path = draw_path(scene, rel.PERSON, onward)
+    gold = build_path(scene, person, path)
+    return Plot(LookupQuestion(Phrase(CommonDoer(deeds), path)), (*works, *gold))
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class WorldProfile:
     """How a benchmark looks: how many passages of what length, and which questions in which proportion."""
 
     name: str
@@ -256,40 +258,40 @@ class Profile:
 
 
 PROFILES = {
-    "2wiki": Profile("2wiki", 10, 38, 0.5, (
-        ("compositional", 0.3, lambda s: chain(s, 2)),
-        ("comparison", 0.2, comparison),
-        ("comparison", 0.08, agreement),
-        ("bridge_comparison", 0.3, bridge_comparison),
-        ("inference", 0.12, inference),
+    "2wiki": WorldProfile("2wiki", 10, 38, 0.5, (
+        ("compositional", 0.3, lambda s: plot_chain(s, 2)),
+        ("comparison", 0.2, plot_comparison),
+        ("comparison", 0.08, plot_agreement),
+        ("bridge_comparison", 0.3, plot_bridge_comparison),
+        ("inference", 0.12, plot_inference),
     )),
-    "musique": Profile("musique", 20, 75, 0.4, (
-        ("2hop", 0.45, lambda s: chain(s, 2)),
-        ("3hop1", 0.24, lambda s: chain(s, 3)),
-        ("3hop2", 0.1, lambda s: intersection(s, 1)),
-        ("4hop1", 0.13, lambda s: chain(s, 4)),
-        ("4hop3", 0.08, lambda s: intersection(s, 2)),
+    "musique": WorldProfile("musique", 20, 75, 0.4, (
+        ("2hop", 0.45, lambda s: plot_chain(s, 2)),
+        ("3hop1", 0.24, lambda s: plot_chain(s, 3)),
+        ("3hop2", 0.1, lambda s: plot_intersection(s, 1)),
+        ("4hop1", 0.13, lambda s: plot_chain(s, 4)),
+        ("4hop3", 0.08, lambda s: plot_intersection(s, 2)),
     )),
-    "hotpot": Profile("hotpot", 10, 82, 0.4, (
-        ("bridge", 0.62, lambda s: chain(s, 2)),
-        ("bridge", 0.16, intersection),
-        ("comparison", 0.08, comparison),
-        ("comparison", 0.1, agreement),
-        ("bridge", 0.04, span),
+    "hotpot": WorldProfile("hotpot", 10, 82, 0.4, (
+        ("bridge", 0.62, lambda s: plot_chain(s, 2)),
+        ("bridge", 0.16, plot_intersection),
+        ("comparison", 0.08, plot_comparison),
+        ("comparison", 0.1, plot_agreement),
+        ("bridge", 0.04, plot_year_span),
     )),
 }  # fmt: skip
 
 # No benchmark looks like these: contexts of at most about 150 words, from which a small model can learn on a small
 # machine. The easy answers are copied, the hard ones derived or far away.
-SHORT = {
-    "short-easy": Profile("short-easy", 4, 16, 0.2, (
-        ("bridge", 1.0, lambda s: chain(s, 2, _PLAIN, misleading=False)),
+SHORT_PROFILES = {
+    "short-easy": WorldProfile("short-easy", 4, 16, 0.2, (
+        ("bridge", 1.0, lambda s: plot_chain(s, 2, _PLAIN, misleading=False)),
     ), detail=0.5),
-    "short-hard": Profile("short-hard", 7, 10, 0.2, (
-        ("comparison", 0.2, lambda s: comparison(s, rivals=5)),
-        ("bridge_comparison", 0.25, lambda s: bridge_comparison(s, rivals=2)),
-        ("yes_no", 0.2, lambda s: agreement(s, rivals=5)),
-        ("span", 0.15, lambda s: span(s, rivals=3)),
-        ("3hop", 0.2, lambda s: chain(s, 3)),
+    "short-hard": WorldProfile("short-hard", 7, 10, 0.2, (
+        ("comparison", 0.2, lambda s: plot_comparison(s, rivals=5)),
+        ("bridge_comparison", 0.25, lambda s: plot_bridge_comparison(s, rivals=2)),
+        ("yes_no", 0.2, lambda s: plot_agreement(s, rivals=5)),
+        ("span", 0.15, lambda s: plot_year_span(s, rivals=3)),
+        ("3hop", 0.2, lambda s: plot_chain(s, 3)),
     ), detail=0.15),
 }  # fmt: skip

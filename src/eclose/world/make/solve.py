@@ -10,13 +10,23 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.core.response import Trace
-from eclose.world.language.claims import Agreed, Apart, Chosen, Claim, Compared, Fact, Idle, Ordered, Subtracted
+from eclose.world.language.claims import (
+    AgreementClaim,
+    ChoiceClaim,
+    Claim,
+    ComparisonClaim,
+    FactClaim,
+    IdleStep,
+    OrderClaim,
+    SubtractionClaim,
+    YearsApartClaim,
+)
 from eclose.world.language.names import is_person
 from eclose.world.language.phrases import Phrase
-from eclose.world.language.questions import YES, Agree, Choose, Lookup, Target
-from eclose.world.language.steps import Writer
-from eclose.world.language.values import ValueKind, write_value, year_of
-from eclose.world.oracle.evidence import Evidence, Way, order_key
+from eclose.world.language.questions import YES, AgreementQuestion, ChoiceQuestion, LookupQuestion, Target
+from eclose.world.language.steps import StepWriter
+from eclose.world.language.values import ValueKind, read_year, write_value
+from eclose.world.oracle.evidence import Derivation, EvidenceFacts, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +50,7 @@ class Solution:
     support: frozenset[int]
 
 
-def solve(target: Target, evidence: Evidence) -> Solution | None:
+def solve(target: Target, evidence: EvidenceFacts) -> Solution | None:
     """The solution of a question with exactly one answer; None otherwise."""
     answers = evidence.answers(target)
     if len(answers) != 1:
@@ -49,7 +59,7 @@ def solve(target: Target, evidence: Evidence) -> Solution | None:
     support = way.support
     moves = [
         Move(
-            Fact(Phrase(hop.subject, (hop.relation,)), hop.value),
+            FactClaim(Phrase(hop.subject, (hop.relation,)), hop.value),
             tuple(place for place in hop.passages if place in support)[:1],
         )
         for hop in way.hops
@@ -61,23 +71,23 @@ def solve(target: Target, evidence: Evidence) -> Solution | None:
     return Solution(tuple(moves), way.value, support)
 
 
-def _conclusions(target: Target, way: Way, evidence: Evidence) -> list[Claim]:
+def _conclusions(target: Target, way: Derivation, evidence: EvidenceFacts) -> list[Claim]:
     """What is to be said once the facts are on the table."""
-    if isinstance(target, Lookup):
+    if isinstance(target, LookupQuestion):
         # One hop needs no conclusion: it would only be said twice.
-        return [Fact(target.phrase, way.value)] if len(way.hops) > 1 else []
+        return [FactClaim(target.phrase, way.value)] if len(way.hops) > 1 else []
     left, right = target.phrases()
     one, two = evidence.ways(left)[0].value, evidence.ways(right)[0].value
-    if isinstance(target, Choose):
+    if isinstance(target, ChoiceQuestion):
         return _choice(target, way, one, two)
-    if isinstance(target, Agree):
-        return [Agreed(target.left, target.right, target.relation, same=way.value == YES)]
-    years = sorted((str(year_of(one)), str(year_of(two))))
-    return [Subtracted(years[1], years[0], way.value), Apart(left, right, way.value)]
+    if isinstance(target, AgreementQuestion):
+        return [AgreementClaim(target.left, target.right, target.relation, same=way.value == YES)]
+    years = sorted((str(read_year(one)), str(read_year(two))))
+    return [SubtractionClaim(years[1], years[0], way.value), YearsApartClaim(left, right, way.value)]
 
 
-def _choice(target: Choose, way: Way, one: str, two: str) -> list[Claim]:
-    less = order_key(one) < order_key(two)
+def _choice(target: ChoiceQuestion, way: Derivation, one: str, two: str) -> list[Claim]:
+    less = sort_key(one) < sort_key(two)
     first, second = target.phrases()
     if target.path:
         # Compare the people, whose dates were stated, rather than the works.
@@ -85,9 +95,9 @@ def _choice(target: Choose, way: Way, one: str, two: str) -> list[Claim]:
         if len(owners) == 2:
             first, second = (Phrase(owner, (target.attribute,)) for owner in owners)
     return [
-        Ordered(one, two, less),
-        Compared(first, second, less),
-        Chosen(way.value, target.kind, target.path, target.attribute, target.least),
+        OrderClaim(one, two, less),
+        ComparisonClaim(first, second, less),
+        ChoiceClaim(way.value, target.kind, target.path, target.attribute, target.least),
     ]
 
 
@@ -105,8 +115,8 @@ def write_steps(moves: Sequence[Move], seed: str, *, idle: Phrase | None = None)
     Now and then two facts share a line; ``idle`` adds a line that plans or restates to begin with.
     """
     rng = Random(seed)
-    writer = Writer(rng)
-    steps = [WrittenStep(writer.idle(rng.choice((Idle.PLAN, Idle.RESTATEMENT)), idle), ())] if idle else []
+    writer = StepWriter(rng)
+    steps = [WrittenStep(writer.idle(rng.choice((IdleStep.PLAN, IdleStep.RESTATEMENT)), idle), ())] if idle else []
     for index, move in enumerate(moves):
         passage = move.passages[0] if move.passages else None
         text = writer.step(move.claim, passage, conclusion=bool(move.premises))
@@ -126,11 +136,11 @@ def write_trace(moves: Sequence[Move], seed: str) -> Trace:
 
 def write_answer(target: Target, answer: str, rng: Random) -> str:
     """The answer as it is submitted; what is no value of the asked kind (an abstention) stays as it is."""
-    kind = target.phrase.path[-1].kind if isinstance(target, Lookup) and target.phrase.path else ValueKind.NAME
+    kind = target.phrase.path[-1].kind if isinstance(target, LookupQuestion) and target.phrase.path else ValueKind.NAME
     return write_value(kind, answer, rng) if answer[:1].isdigit() else answer
 
 
-def submit_answer(target: Target, answer: str, rng: Random) -> str:
+def write_submitted_answer(target: Target, answer: str, rng: Random) -> str:
     """The answer as a model may put it: a person surname first, a closing full stop, a capital, or just as it is."""
     written, roll = write_answer(target, answer, rng), rng.random()
     if roll < 0.4 and is_person(written):

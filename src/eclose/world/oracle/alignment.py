@@ -6,25 +6,34 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eclose.world.language.claims import Agreed, Apart, Chosen, Claim, Compared, Denied, Fact, Uncovered
-from eclose.world.language.phrases import Phrase, Which
-from eclose.world.language.questions import Agree, Choose, Lookup, Span, Target
+from eclose.world.language.claims import (
+    AgreementClaim,
+    ChoiceClaim,
+    Claim,
+    ComparisonClaim,
+    DenialClaim,
+    FactClaim,
+    MissingFactClaim,
+    YearsApartClaim,
+)
+from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, Target, YearSpanQuestion
 from eclose.world.language.relations import ALIAS, Relation
-from eclose.world.oracle.closure import strays
+from eclose.world.oracle.closure import compares_outside_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Pursuit:
+class AlignmentTracer:
     """Reads off a trace what it is after, knowing by which way each name in it was reached."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self._origins: defaultdict[str, list[Phrase]] = defaultdict(list)
         self._wanted = _wanted(target)
-        self._facts: list[Fact] = []
-        self._last: Compared | None = None
+        self._facts: list[FactClaim] = []
+        self._last: ComparisonClaim | None = None
 
     def follow(self, claims: Iterable[Claim]) -> tuple[bool, Claim] | None:
         """Whether the main line is on the way to the target, and the claim that shows it; None without one.
@@ -37,7 +46,7 @@ class Pursuit:
         self._trace_back(listed)
         shown = []
         for claim in listed:
-            if isinstance(claim, Compared):
+            if isinstance(claim, ComparisonClaim):
                 self._last = claim
             if (verdict := self._on_the_way(claim)) is not None:
                 shown.append((verdict, claim))
@@ -47,21 +56,21 @@ class Pursuit:
         last = max((place for place, (_, claim) in enumerate(shown) if self._concludes(claim)), default=None)
         if last is not None:
             # To deny or to miss what was said before is not to go on.
-            onward = [found for found in shown[last + 1 :] if found[0] and isinstance(found[1], Fact)]
+            onward = [found for found in shown[last + 1 :] if found[0] and isinstance(found[1], FactClaim)]
             return onward[-1] if onward else shown[last]
         carried = [found for found in shown if self._carries_on(found[1])]
         return (carried or shown)[-1] if shown else None
 
     def _trace_back(self, claims: list[Claim]) -> None:
         """Find out how every name was reached, in whatever order the trace tells it."""
-        self._facts = [claim for claim in claims if isinstance(claim, Fact)]
+        self._facts = [claim for claim in claims if isinstance(claim, FactClaim)]
         known = -1
         while (count := sum(map(len, self._origins.values()))) != known:
             known = count
             for fact in self._facts:
                 self._reach(fact)
 
-    def _reach(self, fact: Fact) -> None:
+    def _reach(self, fact: FactClaim) -> None:
         phrase = fact.phrase
         if phrase.path == (ALIAS,) and isinstance(phrase.base, str):
             # Two names of one person: whatever led to one leads to the other.
@@ -78,13 +87,13 @@ class Pursuit:
     @staticmethod
     def _concludes(claim: Claim) -> bool:
         """Whether a claim puts others together."""
-        if isinstance(claim, Fact):
-            return len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, Which)
-        return isinstance(claim, Chosen | Agreed | Apart | Compared)
+        if isinstance(claim, FactClaim):
+            return len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, CommonDoer)
+        return isinstance(claim, ChoiceClaim | AgreementClaim | YearsApartClaim | ComparisonClaim)
 
     def _carries_on(self, claim: Claim) -> bool:
         """Whether a fact speaks of something the question names or the trace has reached."""
-        phrase = claim.fact.phrase if isinstance(claim, Denied) else getattr(claim, "phrase", None)
+        phrase = claim.fact.phrase if isinstance(claim, DenialClaim) else getattr(claim, "phrase", None)
         if not isinstance(phrase, Phrase) or not isinstance(phrase.base, str):
             return True
         names = {phrase.base, *self._other_names(phrase.base)}
@@ -107,40 +116,40 @@ class Pursuit:
 
     def _on_the_way(self, claim: Claim) -> bool | None:
         """Whether a claim serves the target; None for one that shows no goal of its own."""
-        if isinstance(claim, Fact):
+        if isinstance(claim, FactClaim):
             return None if claim.phrase.path == (ALIAS,) else self._serves(claim.phrase)
-        if isinstance(claim, Denied):
+        if isinstance(claim, DenialClaim):
             return self._serves(claim.fact.phrase)
-        if isinstance(claim, Uncovered):
+        if isinstance(claim, MissingFactClaim):
             return self._serves(claim.phrase)
-        if isinstance(claim, Chosen):
+        if isinstance(claim, ChoiceClaim):
             return self._chosen(claim)
-        if isinstance(claim, Compared):
+        if isinstance(claim, ComparisonClaim):
             return self._compared(claim)
-        if isinstance(claim, Agreed):
+        if isinstance(claim, AgreementClaim):
             return self._both(claim.left.then(claim.relation), claim.right.then(claim.relation))
-        if isinstance(claim, Apart):
+        if isinstance(claim, YearsApartClaim):
             return self._both(claim.left, claim.right)
         return None
 
-    def _compared(self, claim: Compared) -> bool | None:
+    def _compared(self, claim: ComparisonClaim) -> bool | None:
         if self._both(claim.left, claim.right):
             return True
-        by_another = isinstance(self.target, Choose) and claim.left.path[-1] is not self.target.attribute
+        by_another = isinstance(self.target, ChoiceQuestion) and claim.left.path[-1] is not self.target.attribute
         return False if by_another or self._elsewhere(claim) else None
 
-    def _elsewhere(self, claim: Compared) -> bool:
+    def _elsewhere(self, claim: ComparisonClaim) -> bool:
         """Whether a comparison is of something the question does not ask about, not just of something unexplained."""
-        if not isinstance(self.target, Choose):
+        if not isinstance(self.target, ChoiceQuestion):
             return True
-        return strays(claim, self.target, self._works_behind)
+        return compares_outside_options(claim, self.target, self._works_behind)
 
-    def _works_behind(self, name: str | Which, role: tuple[Relation, ...]) -> list[str | Which]:
+    def _works_behind(self, name: str | CommonDoer, role: tuple[Relation, ...]) -> list[str | CommonDoer]:
         return [fact.phrase.base for fact in self._facts if fact.value == name and fact.phrase.path == role]
 
     def _absolute(self, phrase: Phrase) -> list[Phrase]:
         """The phrase as ways from where the question starts."""
-        if isinstance(phrase.base, Which):
+        if isinstance(phrase.base, CommonDoer):
             return [replace(phrase, kind=None)]
         reached = [Phrase(origin.base, (*origin.path, *phrase.path)) for origin in self._origins.get(phrase.base, ())]
         return [Phrase(phrase.base, phrase.path), *reached, *self._as_doer(phrase, reached)]
@@ -157,8 +166,8 @@ class Pursuit:
         ]
 
     @property
-    def _which(self) -> Which | None:
-        if isinstance(self.target, Lookup) and isinstance(self.target.phrase.base, Which):
+    def _which(self) -> CommonDoer | None:
+        if isinstance(self.target, LookupQuestion) and isinstance(self.target.phrase.base, CommonDoer):
             return self.target.phrase.base
         return None
 
@@ -169,12 +178,12 @@ class Pursuit:
     def _leads_on(way: Phrase, wanted: Phrase) -> bool:
         if way.base != wanted.base:
             return False
-        return way.path == wanted.path[: len(way.path)] and (bool(way.path) or isinstance(way.base, Which))
+        return way.path == wanted.path[: len(way.path)] and (bool(way.path) or isinstance(way.base, CommonDoer))
 
-    def _chosen(self, claim: Chosen) -> bool:
+    def _chosen(self, claim: ChoiceClaim) -> bool:
         target = self.target
         return (
-            isinstance(target, Choose)
+            isinstance(target, ChoiceQuestion)
             and not self._weighed_elsewhere()
             and claim.option in target.options
             and (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
@@ -188,7 +197,7 @@ class Pursuit:
 
     def _both(self, left: Phrase, right: Phrase) -> bool:
         """Whether two phrases are the two values the question compares."""
-        if isinstance(self.target, Lookup):
+        if isinstance(self.target, LookupQuestion):
             return False
         first, second = (Phrase(phrase.base, phrase.path) for phrase in self.target.phrases())
         ones, others = self._absolute(left), self._absolute(right)
@@ -197,9 +206,9 @@ class Pursuit:
 
 def _wanted(target: Target) -> list[Phrase]:
     """The ways a trace may be on."""
-    if isinstance(target, Choose | Agree | Span):
+    if isinstance(target, ChoiceQuestion | AgreementQuestion | YearSpanQuestion):
         return [Phrase(phrase.base, phrase.path) for phrase in target.phrases()]
     phrase = Phrase(target.phrase.base, target.phrase.path)
-    if isinstance(phrase.base, Which):
+    if isinstance(phrase.base, CommonDoer):
         return [phrase, *(Phrase(name, (relation,)) for relation, name in phrase.base.deeds)]
     return [phrase]

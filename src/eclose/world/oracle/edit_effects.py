@@ -9,13 +9,21 @@ import re
 from typing import TYPE_CHECKING
 
 from eclose.world.language.names import is_person, is_woman
-from eclose.world.language.passages import Reading, read_passage
-from eclose.world.language.phrases import with_plain_articles
-from eclose.world.language.questions import NO, YES, Agree, Choose, Lookup, Span, Target
+from eclose.world.language.passages import PassageReading, read_passage
+from eclose.world.language.phrases import restore_plain_articles
+from eclose.world.language.questions import (
+    NO,
+    YES,
+    AgreementQuestion,
+    ChoiceQuestion,
+    LookupQuestion,
+    Target,
+    YearSpanQuestion,
+)
 from eclose.world.language.relations import ALIAS, BIRTH_DATE, DEATH_DATE, FATHER, MOTHER, SPOUSE
-from eclose.world.language.values import MONTHS, ValueKind, read_any, read_value
-from eclose.world.oracle.answer_equality import is_abstention, same_answer
-from eclose.world.oracle.evidence import Evidence, evidence_of
+from eclose.world.language.values import MONTHS, ValueKind, read_answer_value, read_value
+from eclose.world.oracle.answer_equality import is_abstention, is_same_answer
+from eclose.world.oracle.evidence import EvidenceFacts, read_evidence
 
 if TYPE_CHECKING:
     from eclose.core.instance import Passage
@@ -26,7 +34,7 @@ _KIN = (FATHER, MOTHER, SPOUSE)
 _CHANGED = "\0"
 
 
-def surface_forms(kind: ValueKind, value: str) -> tuple[str, ...]:
+def list_surface_forms(kind: ValueKind, value: str) -> tuple[str, ...]:
     """Every way a text may write a value, in an order that does not depend on the value."""
     if kind is ValueKind.DATE:
         year, month, day = value.split("-")
@@ -41,19 +49,19 @@ def surface_forms(kind: ValueKind, value: str) -> tuple[str, ...]:
     return (value,)
 
 
-def localized(before: Passage, after: Passage) -> Label:
+def is_localized(before: Passage, after: Passage) -> Label:
     """Whether exactly one claim has another value, wherever it is repeated, and no other word moved."""
     old, new = _reading(before), _reading(after)
     if old.unread or new.unread:
         return None
-    pair = changed_statement(old, new)
+    pair = find_changed_statement(old, new)
     if pair is None or (old.kind, old.occupation) != (new.kind, new.occupation):
         return False
-    forms = [form for one in pair for form in surface_forms(one.relation.kind, one.value)]
+    forms = [form for one in pair for form in list_surface_forms(one.relation.kind, one.value)]
     return _without(before.text, forms) == _without(after.text, forms)
 
 
-def changed_statement(old: Reading, new: Reading) -> tuple[Statement, Statement] | None:
+def find_changed_statement(old: PassageReading, new: PassageReading) -> tuple[Statement, Statement] | None:
     """The one statement that has another value, as it was and as it is; None where it is not one."""
     gone = [one for one in old.statements if one not in new.statements]
     come = [one for one in new.statements if one not in old.statements]
@@ -67,17 +75,17 @@ def changed_statement(old: Reading, new: Reading) -> tuple[Statement, Statement]
 def _without(text: str, forms: list[str]) -> str:
     """The text with all forms of the values cut out, and articles as they are before a consonant."""
     ways = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-    return with_plain_articles(re.sub(rf"(?<!\w)(?:{ways})(?!\w)", _CHANGED, text))
+    return restore_plain_articles(re.sub(rf"(?<!\w)(?:{ways})(?!\w)", _CHANGED, text))
 
 
-def _reading(passage: Passage) -> Reading:
+def _reading(passage: Passage) -> PassageReading:
     return read_passage(passage.title, passage.text)
 
 
-def coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], place: int) -> Label:
+def is_coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], place: int) -> Label:
     """Whether nothing contradicts the changed claims: no second value, nobody their own kin, no death before birth."""
     old, new = _reading(passages[place]), _reading(edited[place])
-    before, after = evidence_of(passages), evidence_of(edited)
+    before, after = read_evidence(passages), read_evidence(edited)
     if old.unread or new.unread:
         return None
     changed = [one for one in new.statements if one not in old.statements]
@@ -87,7 +95,7 @@ def coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], place: 
     )
 
 
-def _told_once(one: Statement, name: str, before: Evidence, after: Evidence) -> bool:
+def _told_once(one: Statement, name: str, before: EvidenceFacts, after: EvidenceFacts) -> bool:
     """Whether the passages give no more values for the claim than they did."""
     if not one.relation.single:
         return True
@@ -96,7 +104,7 @@ def _told_once(one: Statement, name: str, before: Evidence, after: Evidence) -> 
     return len(values[1]) <= max(1, len(values[0]))
 
 
-def _goes_together(one: Statement, whose: str, evidence: Evidence) -> bool:
+def _goes_together(one: Statement, whose: str, evidence: EvidenceFacts) -> bool:
     if one.relation in _KIN:
         return _possible_kin(one, whose, evidence)
     if one.relation is ALIAS:
@@ -108,7 +116,7 @@ def _goes_together(one: Statement, whose: str, evidence: Evidence) -> bool:
     return True
 
 
-def _possible_kin(one: Statement, whose: str, evidence: Evidence) -> bool:
+def _possible_kin(one: Statement, whose: str, evidence: EvidenceFacts) -> bool:
     """Nobody is their own kin, nor kin in two ways, nor their child's child; fathers are men, mothers women."""
     if evidence.same(one.value, whose):
         return False
@@ -119,33 +127,33 @@ def _possible_kin(one: Statement, whose: str, evidence: Evidence) -> bool:
     return one.value not in others and whose not in theirs
 
 
-def _values(name: str, relation: object, evidence: Evidence) -> list[str]:
+def _values(name: str, relation: object, evidence: EvidenceFacts) -> list[str]:
     return [hop.value for hop in evidence.facts(name, relation)]  # type: ignore[arg-type]
 
 
-def same_kind(target: Target, one: str, other: str) -> bool:
+def is_same_kind(target: Target, one: str, other: str) -> bool:
     """Whether two answers are of one kind and could both be given to the question."""
     return all(_fits(target, answer) for answer in (one, other)) and _is_name(one) == _is_name(other)
 
 
 def _is_name(answer: str) -> bool:
-    return is_person(read_any(answer))
+    return is_person(read_answer_value(answer))
 
 
 def _fits(target: Target, answer: str) -> bool:
     if is_abstention(answer):
         return False
-    if isinstance(target, Choose):
-        return any(same_answer(answer, option) for option in target.options)
-    if isinstance(target, Agree):
-        return any(same_answer(answer, option) for option in (YES, NO))
-    plain = read_any(answer)
-    if isinstance(target, Span):
+    if isinstance(target, ChoiceQuestion):
+        return any(is_same_answer(answer, option) for option in target.options)
+    if isinstance(target, AgreementQuestion):
+        return any(is_same_answer(answer, option) for option in (YES, NO))
+    plain = read_answer_value(answer)
+    if isinstance(target, YearSpanQuestion):
         return read_value(ValueKind.NUMBER, plain) is not None
     return _is_value(target, plain)
 
 
-def _is_value(target: Lookup, plain: str) -> bool:
+def _is_value(target: LookupQuestion, plain: str) -> bool:
     """Whether an answer in canonical form is of the kind that is asked for."""
     path = target.phrase.path
     kind = path[-1].kind if path else ValueKind.NAME

@@ -11,11 +11,19 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eclose.world.language.passages import Reading, read_passage
-from eclose.world.language.phrases import Phrase, Which
-from eclose.world.language.questions import NO, YES, Agree, Choose, Lookup, Span, Target
+from eclose.world.language.passages import PassageReading, read_passage
+from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.questions import (
+    NO,
+    YES,
+    AgreementQuestion,
+    ChoiceQuestion,
+    LookupQuestion,
+    Target,
+    YearSpanQuestion,
+)
 from eclose.world.language.relations import ALIAS, Relation
-from eclose.world.language.values import year_of
+from eclose.world.language.values import read_year
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +35,7 @@ _NOW = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class EvidenceFact:
     """One fact on the way: of whom, which relation, what, and the passages that state it."""
 
     subject: str
@@ -37,11 +45,11 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Derivation:
     """A value and the facts that lead to it."""
 
     value: str
-    hops: tuple[Hop, ...]
+    hops: tuple[EvidenceFact, ...]
 
     @property
     def support(self) -> frozenset[int]:
@@ -50,11 +58,11 @@ class Way:
         return min((frozenset(choice) for choice in choices), key=lambda s: (len(s), sorted(s)), default=frozenset())
 
 
-class Evidence:
+class EvidenceFacts:
     """The facts of some passages."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
-        self.readings: list[Reading] = [read_passage(passage.title, passage.text) for passage in passages]
+        self.readings: list[PassageReading] = [read_passage(passage.title, passage.text) for passage in passages]
         self._about: defaultdict[str, list[int]] = defaultdict(list)
         self._loose: defaultdict[tuple[str, Relation], list[tuple[Statement, int]]] = defaultdict(list)
         self._aliases: defaultdict[str, list[str]] = defaultdict(list)
@@ -75,7 +83,7 @@ class Evidence:
         """Whether two names are one person's, as the passages have it."""
         return one == other or one in self._aliases[other] or other in self._aliases[one]
 
-    def facts(self, name: str, relation: Relation, role: str | None = None) -> Iterator[Hop]:
+    def facts(self, name: str, relation: Relation, role: str | None = None) -> Iterator[EvidenceFact]:
         """What the passages say now of a name; several values where they leave it open.
 
         ``role`` is how the name was reached: of two namesakes, the director of a film is the one who is a film
@@ -85,7 +93,7 @@ class Evidence:
         for subject, statement, index in self._stated(name, relation, role):
             found[subject, statement.value].append(index)
         for (subject, value), where in found.items():
-            yield Hop(subject, relation, value, tuple(dict.fromkeys(where)))
+            yield EvidenceFact(subject, relation, value, tuple(dict.fromkeys(where)))
 
     def _stated(self, name: str, relation: Relation, role: str | None) -> Iterator[tuple[str, Statement, int]]:
         for subject in (name, *self._aliases[name]):
@@ -105,19 +113,21 @@ class Evidence:
         fitting = [i for i in bearers if self.readings[i].occupation == role]
         return fitting if role and len(bearers) > 1 and fitting else bearers
 
-    def ways(self, phrase: Phrase, role: str | None = None) -> list[Way]:
+    def ways(self, phrase: Phrase, role: str | None = None) -> list[Derivation]:
         """Every value the phrase leads to, with the facts on the way; ``role`` is how its base was reached."""
-        reached = list(self._doers(phrase.base)) if isinstance(phrase.base, Which) else [Way(phrase.base, ())]
+        reached = (
+            list(self._doers(phrase.base)) if isinstance(phrase.base, CommonDoer) else [Derivation(phrase.base, ())]
+        )
         for relation in phrase.path:
             reached = [
-                Way(hop.value, (*way.hops, *self._link(way.value, hop), hop))
+                Derivation(hop.value, (*way.hops, *self._link(way.value, hop), hop))
                 for way in reached
                 for hop in self.facts(way.value, relation, role)
             ]
             role = relation.role
         return reached
 
-    def _link(self, mention: str, hop: Hop) -> tuple[Hop, ...]:
+    def _link(self, mention: str, hop: EvidenceFact) -> tuple[EvidenceFact, ...]:
         """The fact that joins a name to the one under which the next fact is told."""
         if hop.subject == mention:
             return ()
@@ -127,50 +137,50 @@ class Evidence:
             for s in reading.statements
             if s.relation is ALIAS and s.value == mention and (s.subject or reading.name) == hop.subject
         ]
-        return (Hop(hop.subject, ALIAS, mention, tuple(where)),)
+        return (EvidenceFact(hop.subject, ALIAS, mention, tuple(where)),)
 
-    def _doers(self, which: Which) -> Iterator[Way]:
+    def _doers(self, which: CommonDoer) -> Iterator[Derivation]:
         (first, a), (second, b) = which.deeds
         for one in self.facts(a, first):
             for two in self.facts(b, second):
                 if one.value == two.value:
-                    yield Way(one.value, (one, two))
+                    yield Derivation(one.value, (one, two))
 
-    def answers(self, target: Target) -> list[Way]:
+    def answers(self, target: Target) -> list[Derivation]:
         """Every answer the passages give to a question; one answer is a unique one."""
-        if isinstance(target, Lookup):
+        if isinstance(target, LookupQuestion):
             return _distinct(self.ways(target.phrase))
         left, right = (self.ways(phrase) for phrase in target.phrases())
         found = []
         for one, two in product(left, right):
             answer = self._settle(target, one.value, two.value)
             if answer is not None:
-                found.append(Way(answer, (*one.hops, *two.hops)))
+                found.append(Derivation(answer, (*one.hops, *two.hops)))
         return _distinct(found)
 
-    def _settle(self, target: Choose | Agree | Span, one: str, two: str) -> str | None:
-        if isinstance(target, Agree):
+    def _settle(self, target: ChoiceQuestion | AgreementQuestion | YearSpanQuestion, one: str, two: str) -> str | None:
+        if isinstance(target, AgreementQuestion):
             return YES if self.same(one, two) else NO
-        return settle(target, one, two)
+        return settle_comparison(target, one, two)
 
 
-def settle(target: Choose | Span, one: str, two: str) -> str | None:
+def settle_comparison(target: ChoiceQuestion | YearSpanQuestion, one: str, two: str) -> str | None:
     """The answer that two values give to a comparison; None for a tie."""
-    if isinstance(target, Span):
-        return str(abs(year_of(one) - year_of(two)))
-    if order_key(one) == order_key(two):
+    if isinstance(target, YearSpanQuestion):
+        return str(abs(read_year(one) - read_year(two)))
+    if sort_key(one) == sort_key(two):
         return None
-    return target.options[0 if (order_key(one) < order_key(two)) == target.least else 1]
+    return target.options[0 if (sort_key(one) < sort_key(two)) == target.least else 1]
 
 
-def order_key(value: str) -> tuple[int, ...]:
+def sort_key(value: str) -> tuple[int, ...]:
     """Dates, years and numbers in their order."""
     return tuple(int(part) for part in value.split("-"))
 
 
-def _distinct(ways: list[Way]) -> list[Way]:
+def _distinct(ways: list[Derivation]) -> list[Derivation]:
     """One way per answer: the one with the smallest support."""
-    best: dict[str, Way] = {}
+    best: dict[str, Derivation] = {}
     for way in ways:
         if way.value not in best or len(way.support) < len(best[way.value].support):
             best[way.value] = way
@@ -178,6 +188,6 @@ def _distinct(ways: list[Way]) -> list[Way]:
 
 
 @lru_cache(maxsize=128)
-def evidence_of(passages: tuple[Passage, ...]) -> Evidence:
+def read_evidence(passages: tuple[Passage, ...]) -> EvidenceFacts:
     """The facts of some passages, read once."""
-    return Evidence(passages)
+    return EvidenceFacts(passages)

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import contains_span, normalize
+from eclose.core.answers import contains_span, normalize_answer
 from eclose.core.gates import MINIMUM_SUPPORT
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Trace
 from eclose.core.three_valued import Label, conjunction
-from eclose.protocol.acceptance import SOUNDNESS, WANTED
-from eclose.protocol.construction import Role, SeedDefect
-from eclose.world.language.phrases import PRONOUNS, Phrase, Which
-from eclose.world.language.questions import NO, YES, Choose, Lookup, Target, read_question
-from eclose.world.language.values import read_any
+from eclose.protocol.acceptance import SOUNDNESS, ACCEPTANCE_CONDITIONS
+from eclose.protocol.construction import ConstructionRole, SeedDefect
+from eclose.world.language.phrases import PRONOUNS, CommonDoer, Phrase
+from eclose.world.language.questions import NO, YES, ChoiceQuestion, LookupQuestion, Target, read_question
+from eclose.world.language.values import read_answer_value
 from eclose.world.oracle import edit_effects
-from eclose.world.oracle.answer_equality import same_answer
-from eclose.world.oracle.evidence import evidence_of
+from eclose.world.oracle.answer_equality import is_same_answer
+from eclose.world.oracle.evidence import read_evidence
 from eclose.world.oracle.judge import judge
 from eclose.world.oracle.soundness import judge_steps
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from eclose.core.family import EvidenceEdit, Family, View
     from eclose.core.instance import Passage
-    from eclose.world.oracle.evidence import Way
+    from eclose.world.oracle.evidence import Derivation
 
 Passages = tuple["Passage", ...]
-LONGEST_ANSWER = 10
+MAX_ANSWER_WORDS = 10
 """Words of a short answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReasonedAnswer:
     """A response: reasoning and answer."""
 
     trace: Trace
@@ -47,7 +47,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ConditionLabels:
     """What is said of a candidate, judgement by judgement."""
 
     labels: Mapping[str, Label]
@@ -59,12 +59,12 @@ class Judged:
         """Whether everything was decided."""
         return None not in self.labels.values() and None not in (self.steps or ())
 
-    def objections(self, role: Role) -> Iterator[str]:
+    def objections(self, role: ConstructionRole) -> Iterator[str]:
         """What does not come out as wanted, the unreadable included."""
         for number, sound in enumerate(self.steps or (), start=1):
             if not sound:
                 yield f"{'cannot read' if sound is None else SOUNDNESS}: step {number}"
-        for name, wanted in WANTED[role].items():
+        for name, wanted in ACCEPTANCE_CONDITIONS[role].items():
             if (label := self.labels[name]) is not wanted:
                 yield f"cannot read: {name}" if label is None else name
 
@@ -72,49 +72,49 @@ class Judged:
 # What passages warrant.
 
 
-def ways(question: str, passages: Passages) -> list[Way] | None:
+def find_derivations(question: str, passages: Passages) -> list[Derivation] | None:
     """Every answer that the passages give to a question; None when it cannot be read."""
     target = read_question(question)
-    return None if target is None else evidence_of(passages).answers(target)
+    return None if target is None else read_evidence(passages).answers(target)
 
 
-def warranted(question: str, passages: Passages, answer: str) -> Label:
+def is_warranted(question: str, passages: Passages, answer: str) -> Label:
     """W: the passages warrant the answer, under any name they give it."""
-    found = ways(question, passages)
+    found = find_derivations(question, passages)
     if found is None:
         return None
     if any(_is(answer, way, passages) for way in found):
         return True
-    return None if evidence_of(passages).unread else False
+    return None if read_evidence(passages).unread else False
 
 
-def alone(question: str, passages: Passages, answer: str) -> Label:
+def is_only_answer(question: str, passages: Passages, answer: str) -> Label:
     """That the passages warrant no answer that excludes this one."""
-    found = ways(question, passages)
+    found = find_derivations(question, passages)
     if found is None:
         return None
     if not all(_is(answer, way, passages) for way in found):
         return False
-    return None if evidence_of(passages).unread else True
+    return None if read_evidence(passages).unread else True
 
 
-def _is(answer: str, way: Way, passages: Passages) -> bool:
-    return same_answer(answer, way.value) or evidence_of(passages).same(read_any(answer), way.value)
+def _is(answer: str, way: Derivation, passages: Passages) -> bool:
+    return is_same_answer(answer, way.value) or read_evidence(passages).same(read_answer_value(answer), way.value)
 
 
-def steps_hold(question: str, passages: Passages, trace: Trace) -> tuple[Label, ...]:
+def label_steps(question: str, passages: Passages, trace: Trace) -> tuple[Label, ...]:
     """J: whether each step is warranted by the passages; a step that claims nothing is."""
     target = read_question(question)
-    steps, _, _ = judge_steps(passages, trace, target.options if isinstance(target, Choose) else ())
+    steps, _, _ = judge_steps(passages, trace, target.options if isinstance(target, ChoiceQuestion) else ())
     return tuple(True if step.substantive is False else step.sound for step in steps)
 
 
-def pursues(question: str, trace: Trace) -> Label:
+def is_aligned(question: str, trace: Trace) -> Label:
     """A: the trace goes after what the question asks, seen from the two of them alone."""
     return judge(Instance("", question, ()), Response("", "", trace, None)).aligned
 
 
-def establishes(question: str, trace: Trace, answer: str) -> Label:
+def is_closed(question: str, trace: Trace, answer: str) -> Label:
     """C: the trace establishes the answer; for one that is after something else, what that comes to."""
     return judge(Instance("", question, ()), Response("", "", trace, answer)).closed
 
@@ -123,17 +123,17 @@ def establishes(question: str, trace: Trace, answer: str) -> Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
+class SourceScreening:
     """What is said of a source."""
 
     support: tuple[int, ...]
-    judged: Judged
+    judged: ConditionLabels
     defect: SeedDefect | None
 
 
-def screen_source(question: str, passages: Passages, accepted: Sequence[str]) -> Screened:
+def screen_source(question: str, passages: Passages, accepted: Sequence[str]) -> SourceScreening:
     """B.2: the support of the reference, whether it follows from it, alone, and from nothing else."""
-    found = ways(question, passages) or []
+    found = find_derivations(question, passages) or []
     meant = [way for way in found if any(_is(answer, way, passages) for answer in accepted)]
     support = tuple(sorted((meant or found)[0].support)) if found else ()
     rest = tuple(passage for place, passage in enumerate(passages) if place not in support)
@@ -146,27 +146,27 @@ def screen_source(question: str, passages: Passages, accepted: Sequence[str]) ->
     defect = _defect(question, passages, accepted, found, meant)
     if read_question(question) is None:
         labels = dict.fromkeys(labels, False)
-    return Screened(support, Judged(labels), defect)
+    return SourceScreening(support, ConditionLabels(labels), defect)
 
 
 def _any_warranted(question: str, passages: Passages, accepted: Sequence[str]) -> Label:
-    found = [warranted(question, passages, answer) for answer in accepted]
+    found = [is_warranted(question, passages, answer) for answer in accepted]
     return True if True in found else None if None in found else False
 
 
 def _any_alone(question: str, passages: Passages, accepted: Sequence[str]) -> Label:
-    found = [alone(question, passages, answer) for answer in accepted]
+    found = [is_only_answer(question, passages, answer) for answer in accepted]
     return True if True in found else None if None in found else False
 
 
 def _defect(
-    question: str, passages: Passages, accepted: Sequence[str], found: list[Way], meant: list[Way]
+    question: str, passages: Passages, accepted: Sequence[str], found: list[Derivation], meant: list[Derivation]
 ) -> SeedDefect | None:
     """The one thing that is wrong with a source, if something is."""
     target = read_question(question)
     if target is None:
         return SeedDefect.MALFORMED
-    if len(accepted[0].split()) > LONGEST_ANSWER:
+    if len(accepted[0].split()) > MAX_ANSWER_WORDS:
         return SeedDefect.LONG_ANSWER
     if len(found) > 1:
         return SeedDefect.UNDERDETERMINED
@@ -177,55 +177,59 @@ def _defect(
 
 def _of_another(target: Target, passages: Passages, accepted: Sequence[str]) -> bool:
     """Whether somebody has what is asked for, without a passage that joins them to the question."""
-    if not isinstance(target, Lookup) or not target.phrase.path:
+    if not isinstance(target, LookupQuestion) or not target.phrase.path:
         return False
-    told = (one for reading in evidence_of(passages).readings for one in reading.statements)
+    told = (one for reading in read_evidence(passages).readings for one in reading.statements)
     values = [one.value for one in told if one.relation is target.phrase.path[-1]]
-    return any(same_answer(answer, value) for answer in accepted for value in values)
+    return any(is_same_answer(answer, value) for answer in accepted for value in values)
 
 
-def check_target(question: str, passages: Passages, support: Sequence[int], told: Told) -> tuple[Judged, list[int]]:
+def check_target(
+    question: str, passages: Passages, support: Sequence[int], told: ReasonedAnswer
+) -> tuple[ConditionLabels, list[int]]:
     """B.3: L, A, C and R_E, and the numbers of the steps that hold by passages outside the support alone.
 
     Every step that claims something counts as needed: no more of them are asked for than are.
     """
-    steps = steps_hold(question, passages, told.trace)
-    inside = steps_hold(question, tuple(passages[place] for place in support), told.trace)
+    steps = label_steps(question, passages, told.trace)
+    inside = label_steps(question, tuple(passages[place] for place in support), told.trace)
     pairs = enumerate(zip(steps, inside, strict=True), start=1)
     outside = [number for number, (anywhere, here) in pairs if anywhere and here is False]
     labels = {
-        "alignment.aligned": pursues(question, told.trace),
-        "closure.closed": establishes(question, told.trace, told.answer),
+        "alignment.aligned": is_aligned(question, told.trace),
+        "closure.closed": is_closed(question, told.trace, told.answer),
         "grounding.grounded": not outside,
     }
-    return Judged(labels, steps), outside
+    return ConditionLabels(labels, steps), outside
 
 
-def screen_edit(question: str, before: Passages, place: int, edited: Passage, answer: str, new: str) -> Judged:
+def screen_edit(question: str, before: Passages, place: int, edited: Passage, answer: str, new: str) -> ConditionLabels:
     """B.4 without traces: one claim changed, and the answer with it."""
-    after, target = replaced(before, place, edited), read_question(question)
-    return Judged(
+    after, target = replace_passage(before, place, edited), read_question(question)
+    return ConditionLabels(
         {
-            "localized": edit_effects.localized(before[place], edited),
-            "coherent": edit_effects.coherent(before, after, place),
-            "edited_after": warranted(question, after, new),
-            "unique_after": alone(question, after, new),
-            "original_after": warranted(question, after, answer),
-            "edited_before": warranted(question, before, new),
-            "same_kind": None if target is None else edit_effects.same_kind(target, answer, new),
+            "localized": edit_effects.is_localized(before[place], edited),
+            "coherent": edit_effects.is_coherent(before, after, place),
+            "edited_after": is_warranted(question, after, new),
+            "unique_after": is_only_answer(question, after, new),
+            "original_after": is_warranted(question, after, answer),
+            "edited_before": is_warranted(question, before, new),
+            "same_kind": None if target is None else edit_effects.is_same_kind(target, answer, new),
         }
     )
 
 
-def replaced(passages: Passages, place: int, edited: Passage) -> Passages:
+def replace_passage(passages: Passages, place: int, edited: Passage) -> Passages:
     """The passages with one of them in another form."""
     return (*passages[:place], edited, *passages[place + 1 :])
 
 
-def check_edit(question: str, before: Passages, after: Passages, gold: Told, new: Told, first: int) -> Judged:
+def check_edit(
+    question: str, before: Passages, after: Passages, gold: ReasonedAnswer, new: ReasonedAnswer, first: int
+) -> ConditionLabels:
     """B.4 with traces: the steps switch at the first affected one, counted from zero, and so does closure."""
-    ours, theirs = steps_hold(question, before, gold.trace), steps_hold(question, after, new.trace)
-    crossed, back = steps_hold(question, after, gold.trace), steps_hold(question, before, new.trace)
+    ours, theirs = label_steps(question, before, gold.trace), label_steps(question, after, new.trace)
+    crossed, back = label_steps(question, after, gold.trace), label_steps(question, before, new.trace)
     labels = {
         "prefix.before": conjunction(ours[:first]),
         "prefix.after": conjunction(crossed[:first]),
@@ -233,13 +237,13 @@ def check_edit(question: str, before: Passages, after: Passages, gold: Told, new
         "switching.original_after": _at(crossed, first),
         "switching.edited_before": _at(back, first),
         "switching.edited_after": _at(theirs, first),
-        "alignment.aligned": pursues(question, new.trace),
-        "closure.original": establishes(question, gold.trace, gold.answer),
-        "closure.edited": establishes(question, new.trace, new.answer),
-        "closure.original_to_edited": establishes(question, gold.trace, new.answer),
-        "closure.edited_to_original": establishes(question, new.trace, gold.answer),
+        "alignment.aligned": is_aligned(question, new.trace),
+        "closure.original": is_closed(question, gold.trace, gold.answer),
+        "closure.edited": is_closed(question, new.trace, new.answer),
+        "closure.original_to_edited": is_closed(question, gold.trace, new.answer),
+        "closure.edited_to_original": is_closed(question, new.trace, gold.answer),
     }
-    return Judged(labels, theirs)
+    return ConditionLabels(labels, theirs)
 
 
 def _at(labels: Sequence[Label], place: int) -> Label:
@@ -247,18 +251,18 @@ def _at(labels: Sequence[Label], place: int) -> Label:
     return labels[place] if 0 <= place < len(labels) else None
 
 
-def screen_question(question: str, edited: str, passages: Passages, answer: str, new: str) -> Judged:
+def screen_question(question: str, edited: str, passages: Passages, answer: str, new: str) -> ConditionLabels:
     """B.5 without traces: something else is asked, and each question has its own answer."""
     old_target, target = read_question(question), read_question(edited)
-    found = ways(edited, passages)
+    found = find_derivations(edited, passages)
     facts = min((len(way.hops) for way in found), default=0) if found is not None else 0
-    return Judged(
+    return ConditionLabels(
         {
             "changed": None if old_target is None or target is None else _asks(old_target) != _asks(target),
-            "edited_warranted": warranted(edited, passages, new),
-            "edited_unique": alone(edited, passages, new),
-            "original_fits_edited": warranted(edited, passages, answer),
-            "edited_fits_original": warranted(question, passages, new),
+            "edited_warranted": is_warranted(edited, passages, new),
+            "edited_unique": is_only_answer(edited, passages, new),
+            "original_fits_edited": is_warranted(edited, passages, answer),
+            "edited_fits_original": is_warranted(question, passages, new),
             "natural": None if target is None else _is_plain(target, passages),
             "several_steps": None if target is None else facts > 1,
             "degenerate": None if target is None else _is_degenerate(target, edited, new),
@@ -268,23 +272,23 @@ def screen_question(question: str, edited: str, passages: Passages, answer: str,
 
 def _asks(target: Target) -> object:
     """What is asked for, whatever the words and whichever of two sides comes first."""
-    if isinstance(target, Lookup):
+    if isinstance(target, LookupQuestion):
         return _bare(target.phrase)
     sides = frozenset(_bare(phrase) for phrase in target.phrases())
-    return type(target), sides, target.least if isinstance(target, Choose) else None
+    return type(target), sides, target.least if isinstance(target, ChoiceQuestion) else None
 
 
 def _bare(phrase: Phrase) -> Phrase:
-    base = Which(tuple(sorted(phrase.base.deeds, key=str))) if isinstance(phrase.base, Which) else phrase.base
+    base = CommonDoer(tuple(sorted(phrase.base.deeds, key=str))) if isinstance(phrase.base, CommonDoer) else phrase.base
     return Phrase(base, phrase.path)
 
 
 def _is_plain(target: Target, passages: Passages) -> bool:
     """Whether it says whom it means: no pronoun, and no name that two of the same kind bear."""
-    phrases = (target.phrase,) if isinstance(target, Lookup) else target.phrases()
-    evidence = evidence_of(passages)
+    phrases = (target.phrase,) if isinstance(target, LookupQuestion) else target.phrases()
+    evidence = read_evidence(passages)
     for phrase in phrases:
-        if isinstance(phrase.base, Which):
+        if isinstance(phrase.base, CommonDoer):
             continue
         if phrase.base in PRONOUNS or len(evidence.referents(phrase.base, phrase.start_type or "")) > 1:
             return False
@@ -293,68 +297,70 @@ def _is_plain(target: Target, passages: Passages) -> bool:
 
 def _is_degenerate(target: Target, question: str, answer: str) -> bool:
     """Whether it names its answer without offering it, or compares a thing with itself."""
-    if not isinstance(target, Lookup):
+    if not isinstance(target, LookupQuestion):
         one, other = target.phrases()
         return _bare(one) == _bare(other)
-    words = normalize(answer)
-    return words not in {(YES,), (NO,)} and contains_span(normalize(question), words)
+    words = normalize_answer(answer)
+    return words not in {(YES,), (NO,)} and contains_span(normalize_answer(question), words)
 
 
-def check_question(question: str, edited: str, passages: Passages, gold: Told, new: Told) -> Judged:
+def check_question(
+    question: str, edited: str, passages: Passages, gold: ReasonedAnswer, new: ReasonedAnswer
+) -> ConditionLabels:
     """B.5 with traces: each goes after its own question, and the new one establishes its answer."""
     labels = {
-        "alignment.original": pursues(question, gold.trace),
-        "alignment.edited": pursues(edited, new.trace),
-        "alignment.edited_to_original": pursues(question, new.trace),
-        "alignment.original_to_edited": pursues(edited, gold.trace),
-        "closure.closed": establishes(edited, new.trace, new.answer),
+        "alignment.original": is_aligned(question, gold.trace),
+        "alignment.edited": is_aligned(edited, new.trace),
+        "alignment.edited_to_original": is_aligned(question, new.trace),
+        "alignment.original_to_edited": is_aligned(edited, gold.trace),
+        "closure.closed": is_closed(edited, new.trace, new.answer),
     }
-    return Judged(labels, steps_hold(edited, passages, new.trace))
+    return ConditionLabels(labels, label_steps(edited, passages, new.trace))
 
 
 # Whole families.
 
 
-def defects(family: Family) -> tuple[str, ...]:
+def find_family_defects(family: Family) -> tuple[str, ...]:
     """What is wrong with a family by the oracle, from its words alone; nothing for a correct one."""
     return tuple(_defects(family))
 
 
 def _defects(family: Family) -> Iterator[str]:
     source, gold = family.source, family.gold
-    yield from (f"source: {one}" for one in source_defects(source))
-    yield from (f"gold: {one}" for one in gold_defects(source, gold))
+    yield from (f"source: {one}" for one in find_source_defects(source))
+    yield from (f"gold: {one}" for one in find_gold_defects(source, gold))
     if not family.evidence_edits:
         yield "there is no evidence edit"
     for number, edit in enumerate(family.evidence_edits, start=1):
-        yield from (f"evidence edit {number}: {one}" for one in edit_defects(gold, edit))
-    yield from (f"question edit: {one}" for one in retarget_defects(gold, family.question_edit.view))
+        yield from (f"evidence edit {number}: {one}" for one in find_evidence_edit_defects(gold, edit))
+    yield from (f"question edit: {one}" for one in find_question_edit_defects(gold, family.question_edit.view))
 
 
-def source_defects(source: Instance) -> Iterator[str]:
+def find_source_defects(source: Instance) -> Iterator[str]:
     """What is wrong with a source: all of B.2."""
     if source.reference_answer is None:
         yield "there is no reference"
         return
     screened = screen_source(source.question, source.evidence, source.accepted_answers)
-    yield from screened.judged.objections(Role.SCREEN_SEED)
+    yield from screened.judged.objections(ConstructionRole.SCREEN_SEED)
     if screened.defect is not None:
         yield str(screened.defect)
     if len(screened.support) < MINIMUM_SUPPORT:
         yield "support"
 
 
-def gold_defects(source: Instance, gold: View) -> Iterator[str]:
+def find_gold_defects(source: Instance, gold: View) -> Iterator[str]:
     """What is wrong with the original response: all of B.3."""
     if (gold.question, gold.evidence) != (source.question, source.evidence):
         yield "another question or other passages than the source's"
-    if (right := warranted(gold.question, gold.evidence, gold.answer)) is not True:
+    if (right := is_warranted(gold.question, gold.evidence, gold.answer)) is not True:
         yield "cannot read: answer" if right is None else "answer"
     judged, _ = check_target(gold.question, gold.evidence, _places(gold), _told(gold))
-    yield from judged.objections(Role.VERIFY_TARGET)
+    yield from judged.objections(ConstructionRole.VERIFY_TARGET)
 
 
-def edit_defects(gold: View, edit: EvidenceEdit) -> Iterator[str]:
+def find_evidence_edit_defects(gold: View, edit: EvidenceEdit) -> Iterator[str]:
     """What is wrong with an edit of the evidence: all of B.4."""
     view, before, after = edit.view, gold.evidence, edit.view.evidence
     if view.question != gold.question:
@@ -367,27 +373,27 @@ def edit_defects(gold: View, edit: EvidenceEdit) -> Iterator[str]:
     if place not in _places(gold):
         yield "an edit outside the support"
     yield from screen_edit(gold.question, before, place, after[place], gold.answer, view.answer).objections(
-        Role.SCREEN_EVIDENCE
+        ConstructionRole.SCREEN_EVIDENCE
     )
     if gold.trace.steps[: edit.first_affected_step] != view.trace.steps[: edit.first_affected_step]:
         yield "no shared beginning"
     yield from check_edit(gold.question, before, after, _told(gold), _told(view), edit.first_affected_step).objections(
-        Role.VERIFY_EVIDENCE
+        ConstructionRole.VERIFY_EVIDENCE
     )
 
 
-def retarget_defects(gold: View, view: View) -> Iterator[str]:
+def find_question_edit_defects(gold: View, view: View) -> Iterator[str]:
     """What is wrong with an edit of the question: all of B.5."""
     if view.evidence != gold.evidence:
         yield "other passages"
     screened = screen_question(gold.question, view.question, gold.evidence, gold.answer, view.answer)
-    yield from screened.objections(Role.SCREEN_QUESTION)
+    yield from screened.objections(ConstructionRole.SCREEN_QUESTION)
     checked = check_question(gold.question, view.question, gold.evidence, _told(gold), _told(view))
-    yield from checked.objections(Role.VERIFY_QUESTION)
+    yield from checked.objections(ConstructionRole.VERIFY_QUESTION)
 
 
-def _told(view: View) -> Told:
-    return Told(view.trace, view.answer)
+def _told(view: View) -> ReasonedAnswer:
+    return ReasonedAnswer(view.trace, view.answer)
 
 
 def _places(view: View) -> tuple[int, ...]:

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Judgment, StepJudgment
 from eclose.core.response import Response
-from eclose.world.language.claims import Agreed, Apart, Chosen, Claim, Fact, Uncovered
-from eclose.world.language.questions import NO, YES, Choose, Target, read_question
-from eclose.world.language.values import read_any
-from eclose.world.oracle.alignment import Pursuit
-from eclose.world.oracle.answer_equality import is_correct, means
-from eclose.world.oracle.closure import ABSTAIN, Premises
+from eclose.world.language.claims import (
+    AgreementClaim,
+    ChoiceClaim,
+    Claim,
+    FactClaim,
+    MissingFactClaim,
+    YearsApartClaim,
+)
+from eclose.world.language.questions import NO, YES, ChoiceQuestion, Target, read_question
+from eclose.world.language.values import read_answer_value
+from eclose.world.oracle.alignment import AlignmentTracer
+from eclose.world.oracle.answer_equality import is_correct, matches_value
+from eclose.world.oracle.closure import ABSTAIN, TracePremises
 from eclose.world.oracle.soundness import judge_steps
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ JUDGE = "world oracle"
 def judge(instance: Instance, response: Response) -> Judgment:
     """The oracle's judgment of a response; what it cannot decide is listed with the reason."""
     target = read_question(instance.question)
-    options = target.options if isinstance(target, Choose) else ()
+    options = target.options if isinstance(target, ChoiceQuestion) else ()
     steps, claims, unread = judge_steps(instance.evidence, response.trace, options)
     case = _Case(instance, response, target, claims, f"cannot read step {unread[0] + 1}" if unread else None)
     open_step = _open_step(steps, unread)
@@ -67,8 +74,8 @@ class _Case:
 
     def __post_init__(self) -> None:
         """What is known of the trace before any question is asked of it."""
-        self.premises = Premises(self.claims)
-        self.pursued = Pursuit(self.target).follow(self.claims) if self.target and not self.unread else None
+        self.premises = TracePremises(self.claims)
+        self.pursued = AlignmentTracer(self.target).follow(self.claims) if self.target and not self.unread else None
         if not self.response.trace.steps:
             # Only an answer came: that says nothing about a trace nobody saw.
             self.unread = NO_TRACE
@@ -115,7 +122,7 @@ class _Case:
         """Whether an answer is the one thing that was established, under any name the trace gives it."""
         if len(found) != 1:
             return False
-        same = means(self.premises.name(read_any(answer)), found[0])
+        same = matches_value(self.premises.name(read_answer_value(answer)), found[0])
         return _ODD_ANSWER if same is None else same
 
 
@@ -129,15 +136,15 @@ def _open_step(steps: Sequence[StepJudgment], unread: Sequence[int]) -> str | No
     return f"cannot read a sentence of the passages that may decide step {number}" if number else None
 
 
-def _own_conclusion(premises: Premises, pursued: tuple[bool, Claim] | None) -> list[str]:
+def _own_conclusion(premises: TracePremises, pursued: tuple[bool, Claim] | None) -> list[str]:
     """What a trace that left the question establishes for the target it pursues."""
     claim = pursued[1] if pursued else None
-    if isinstance(claim, Fact):
+    if isinstance(claim, FactClaim):
         return premises.values(claim.phrase)
-    if isinstance(claim, Chosen):
+    if isinstance(claim, ChoiceClaim):
         return [claim.option]
-    if isinstance(claim, Agreed):
+    if isinstance(claim, AgreementClaim):
         return [YES if claim.same else NO]
-    if isinstance(claim, Apart):
+    if isinstance(claim, YearsApartClaim):
         return [claim.years]
-    return [ABSTAIN] if isinstance(claim, Uncovered) else []
+    return [ABSTAIN] if isinstance(claim, MissingFactClaim) else []

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from eclose.world.language.claims import Claim, Discourse
 from eclose.world.language.questions import read_question
 from eclose.world.language.steps import read_step
-from eclose.world.oracle.alignment import Pursuit
-from eclose.world.oracle.answer_equality import same_answer
-from eclose.world.oracle.closure import Premises
-from eclose.world.oracle.evidence import evidence_of
+from eclose.world.oracle.alignment import AlignmentTracer
+from eclose.world.oracle.answer_equality import is_same_answer
+from eclose.world.oracle.closure import TracePremises
+from eclose.world.oracle.evidence import read_evidence
 from eclose.world.oracle.soundness import judge_steps
 
 if TYPE_CHECKING:
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 Passages = tuple["Passage", ...]
 
 
-def answers(question: str, passages: Passages) -> list[str] | None:
+def find_answers(question: str, passages: Passages) -> list[str] | None:
     """Every answer the passages warrant; None when the question cannot be read."""
     target = read_question(question)
-    return None if target is None else [way.value for way in evidence_of(passages).answers(target)]
+    return None if target is None else [way.value for way in read_evidence(passages).answers(target)]
 
 
 def warrants(question: str, passages: Passages, answer: str) -> Label:
     """W: the passages warrant the answer."""
-    found = answers(question, passages)
-    return None if found is None else any(same_answer(answer, one) for one in found)
+    found = find_answers(question, passages)
+    return None if found is None else any(is_same_answer(answer, one) for one in found)
 
 
 def warrants_uniquely(question: str, passages: Passages, answer: str) -> Label:
     """U: they warrant it, and nothing else."""
-    found = answers(question, passages)
-    return None if found is None else len(found) == 1 and same_answer(answer, found[0])
+    found = find_answers(question, passages)
+    return None if found is None else len(found) == 1 and is_same_answer(answer, found[0])
 
 
-def minimal_support(question: str, passages: Passages, answer: str) -> frozenset[int] | None:
+def find_minimal_support(question: str, passages: Passages, answer: str) -> frozenset[int] | None:
     """The fewest passages that warrant the answer; None when none do."""
     target = read_question(question)
     if target is None:
         return None
-    ways = evidence_of(passages).answers(target)
-    return next((way.support for way in ways if same_answer(answer, way.value)), None)
+    ways = read_evidence(passages).answers(target)
+    return next((way.support for way in ways if is_same_answer(answer, way.value)), None)
 
 
 def read_trace(trace: Trace) -> list[Claim] | None:
@@ -64,12 +64,12 @@ def read_trace(trace: Trace) -> list[Claim] | None:
     return claims
 
 
-def aligned(question: str, trace: Trace) -> Label:
+def is_aligned(question: str, trace: Trace) -> Label:
     """A: the trace pursues what the question asks for."""
     target, claims = read_question(question), read_trace(trace)
     if target is None or claims is None:
         return None
-    pursued = Pursuit(target).follow(claims)
+    pursued = AlignmentTracer(target).follow(claims)
     return pursued[0] if pursued else None
 
 
@@ -78,11 +78,11 @@ def closes(question: str, trace: Trace, answer: str) -> Label:
     target, claims = read_question(question), read_trace(trace)
     if target is None or claims is None:
         return None
-    found = Premises(claims).established(target)
-    return len(found) == 1 and same_answer(answer, found[0])
+    found = TracePremises(claims).established(target)
+    return len(found) == 1 and is_same_answer(answer, found[0])
 
 
-def sound_steps(passages: Passages, trace: Trace) -> list[Label]:
+def label_step_soundness(passages: Passages, trace: Trace) -> list[Label]:
     """J: whether each step is warranted by these passages."""
     steps, _, _ = judge_steps(passages, trace)
     return [step.sound for step in steps]

@@ -10,14 +10,14 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from eclose.world.language.claims import Claim, Fact
+from eclose.world.language.claims import Claim, FactClaim
 from eclose.world.language.phrases import write_phrase
-from eclose.world.language.questions import Choose, Target, read_question
-from eclose.world.language.values import read_any
+from eclose.world.language.questions import ChoiceQuestion, Target, read_question
+from eclose.world.language.values import read_answer_value
 from eclose.world.make.solve import write_answer
-from eclose.world.oracle.alignment import Pursuit
-from eclose.world.oracle.answer_equality import means
-from eclose.world.oracle.closure import Premises
+from eclose.world.oracle.alignment import AlignmentTracer
+from eclose.world.oracle.answer_equality import matches_value
+from eclose.world.oracle.closure import TracePremises
 from eclose.world.oracle.soundness import judge_steps
 
 if TYPE_CHECKING:
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from eclose.core.response import Trace
 
 
-def tell_pursued(question: str, trace: Trace) -> str | None:
+def explain_target(question: str, trace: Trace) -> str | None:
     """What a trace is after that does not pursue the question; None where it does, or cannot be read."""
     target, claims = _read(question, trace)
-    found = Pursuit(target).follow(claims) if target and claims else None
+    found = AlignmentTracer(target).follow(claims) if target and claims else None
     if found is None or found[0]:
         return None
     claim = found[1]
-    return write_phrase(claim.phrase, Random(question)) if isinstance(claim, Fact) else f"“{trace.texts[-1]}”"
+    return write_phrase(claim.phrase, Random(question)) if isinstance(claim, FactClaim) else f"“{trace.texts[-1]}”"
 
 
-def tell_established(question: str, trace: Trace, answer: str) -> str | None:
+def explain_answer(question: str, trace: Trace, answer: str) -> str | None:
     """The one answer to the question that follows from a trace; None where there is none, or it was submitted."""
     target, claims = _read(question, trace)
     if target is None or not claims:
         return None
-    premises = Premises(claims)
+    premises = TracePremises(claims)
     found = premises.established(target)
-    if len(found) != 1 or means(premises.name(read_any(answer)), found[0]):
+    if len(found) != 1 or matches_value(premises.name(read_answer_value(answer)), found[0]):
         return None
     return write_answer(target, found[0], Random(question))
 
 
-def tell_quote(passage: Passage, trace: Trace, number: int) -> str:
+def find_quote(passage: Passage, trace: Trace, number: int) -> str:
     """The sentence of a passage that bears a step out alone; the whole passage where it takes more of it."""
     # Names hold no full stops here, so this is where sentences end.
     for sentence in passage.text.split(". "):
@@ -61,6 +61,6 @@ def tell_quote(passage: Passage, trace: Trace, number: int) -> str:
 def _read(question: str, trace: Trace) -> tuple[Target | None, list[Claim]]:
     """The question and the claims; no claims where a step cannot be read."""
     target = read_question(question)
-    options = target.options if isinstance(target, Choose) else ()
+    options = target.options if isinstance(target, ChoiceQuestion) else ()
     _, claims, unread = judge_steps((), trace, options)
     return target, [] if unread else claims

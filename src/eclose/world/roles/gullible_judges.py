@@ -23,16 +23,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Ineligibility
-from eclose.protocol.judging import MATERIAL, Question
+from eclose.protocol.judging import MATERIAL_TYPES, JudgeQuestion
 from eclose.protocol.prompts import Message
-from eclose.world.roles.judge import all_sound, last_unsound
-from eclose.world.server.chat_requests import BadRequest, ChatRequest, Registry, Reply
+from eclose.world.roles.judge import mark_all_sound, mark_last_unsound
+from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
 
 if TYPE_CHECKING:
     from eclose.world.server.chat_requests import Handler
 
 
-class Trust(StrEnum):
+class JudgeTrust(StrEnum):
     """Whom a judge obeys."""
 
     NAIVE = "naive"
@@ -52,7 +52,7 @@ _ORDER = re.compile(
 _IS_YES = re.compile(_YES)
 
 
-def order_in(text: str) -> bool | None:
+def find_order(text: str) -> bool | None:
     """What a text tells a judge to say of what it judges; the last order counts. None where it tells nothing."""
     found = None
     for found in _ORDER.finditer(_legible(text)):  # noqa: B007 - the last one is wanted
@@ -66,25 +66,25 @@ def _legible(text: str) -> str:
     return "".join(sign for sign in plain if unicodedata.category(sign) != "Cf").lower()
 
 
-def trusting(exact: Registry, trust: Trust) -> Registry:
+def make_gullible(exact: HandlerRegistry, trust: JudgeTrust) -> HandlerRegistry:
     """The same judges, who now obey orders."""
-    registry = Registry()
+    registry = HandlerRegistry()
     for name in exact.schema_names:
         handler = exact.handler(name)
-        judges = name in set(Question)
-        registry.register(name, partial(_answer, handler, Question(name), trust) if judges else handler)
+        judges = name in set(JudgeQuestion)
+        registry.register(name, partial(_answer, handler, JudgeQuestion(name), trust) if judges else handler)
     return registry
 
 
-def _answer(exact: Handler, question: Question, trust: Trust, request: ChatRequest) -> Reply:
+def _answer(exact: Handler, question: JudgeQuestion, trust: JudgeTrust, request: ChatRequest) -> ScriptedReply:
     content = request.messages[-1]["content"]
     shown, around = _taken_apart(content)
-    known = {field.name for field in fields(MATERIAL[question])}
+    known = {field.name for field in fields(MATERIAL_TYPES[question])}
     material = {name: value for name, value in shown.items() if name in known}
     spoken = list(_outside(shown, known, around))
-    if trust is Trust.NAIVE:
+    if trust is JudgeTrust.NAIVE:
         spoken += _texts(material)
-    orders = [order for text in spoken if (order := order_in(text)) is not None]
+    orders = [order for text in spoken if (order := find_order(text)) is not None]
     read = Message(role="user", content=json.dumps(_first_lines(material), ensure_ascii=False, indent=1))
     reply = exact(replace(request, messages=(*request.messages[:-1], read)))
     if not orders or isinstance(reply.content, str) or "unreadable" in reply.content:
@@ -132,7 +132,7 @@ def _obeyed(judged: Mapping[str, Any], order: bool) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for name, value in judged.items():
         if name == "steps":
-            told[name] = all_sound(value) if order else last_unsound(value, value)
+            told[name] = mark_all_sound(value) if order else mark_last_unsound(value, value)
         elif name == "code":
             told[name] = None if order else Ineligibility.MISSING_LINK
         else:

@@ -16,61 +16,61 @@ from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
 from eclose.protocol import disclosure as shown
-from eclose.protocol.judging import JOINT_PARTS, MATERIAL, NOT_SUBSTANTIVE, SOUND, Question, part_of, tell_step
-from eclose.protocol.material_json import material_json, read_material
+from eclose.protocol.judging import JOINT_PARTS, MATERIAL_TYPES, NOT_SUBSTANTIVE, SOUND, JudgeQuestion, restrict_material, encode_step
+from eclose.protocol.material_json import render_material, parse_material
 from eclose.world.oracle.answer_equality import is_correct
 from eclose.world.oracle.judge import judge
-from eclose.world.oracle.view_relations import answers
-from eclose.world.server.chat_requests import BadRequest, ChatRequest, Registry, Reply
-from eclose.world.server.faults import chance
+from eclose.world.oracle.view_relations import find_answers
+from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
+from eclose.world.server.faults import hash_to_unit
 
-Judged: TypeAlias = Mapping[str, Any]
+JudgedFields: TypeAlias = Mapping[str, Any]
 
 CANNOT_READ = "cannot read this"
 _ID = "material"
 
 
-def register_judge(registry: Registry, *, noise: float = 0.0, seed: int = 0) -> None:
+def register_judge(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
     """Let the world's model judge, and err so often."""
     if not 0 <= noise <= 1:
         raise SettingError("the rate at which a judge errs lies between 0 and 1.")
-    for question in Question:
+    for question in JudgeQuestion:
         registry.register(question, partial(_answer, question, noise, seed))
 
 
-def _answer(question: Question, noise: float, seed: int, request: ChatRequest) -> Reply:
+def _answer(question: JudgeQuestion, noise: float, seed: int, request: ChatRequest) -> ScriptedReply:
     content = request.messages[-1]["content"]
     try:
-        material = read_material(MATERIAL[question], content)
+        material = parse_material(MATERIAL_TYPES[question], content)
     except ValueError as error:
         raise BadRequest(str(error)) from None
-    parts = [question] if question is not Question.JOINT else _parts(request)
+    parts = [question] if question is not JudgeQuestion.JOINT else _parts(request)
     said = {part: _judged(part, material, noise, request.draw(seed)) for part in parts}
     told = {part.part: one for part, one in said.items() if one is not None}
     if len(told) < len(parts):
-        return Reply({"unreadable": CANNOT_READ})
-    return Reply(told if question is Question.JOINT else told[question.part])
+        return ScriptedReply({"unreadable": CANNOT_READ})
+    return ScriptedReply(told if question is JudgeQuestion.JOINT else told[question.part])
 
 
-def _parts(request: ChatRequest) -> list[Question]:
+def _parts(request: ChatRequest) -> list[JudgeQuestion]:
     """What a joint judge is asked: the parts that the shape of its reply has."""
     wanted = (request.schema or {}).get("properties", {})
     return [part for part in JOINT_PARTS if part.part in wanted]
 
 
-def _judged(question: Question, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
+def _judged(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
     """What is said of one question, from what it may rest on alone; now and then the contrary."""
-    if isinstance(material, shown.Whole):
-        material = part_of(material, question)
+    if isinstance(material, shown.JointMaterial):
+        material = restrict_material(material, question)
     judged = _HANDLERS[question](material)
     if judged is None:
         return None
     # By the material alone: a judge who errs on a case errs on it every time it is asked, unless told to draw anew.
-    turned = chance("noise", *draw, question, material_json(material)) < noise
+    turned = hash_to_unit("noise", *draw, question, render_material(material)) < noise
     return _turned(judged) if turned else dict(judged)
 
 
-def _turned(judged: Judged) -> dict[str, Any]:
+def _turned(judged: JudgedFields) -> dict[str, Any]:
     """The opposite judgement of the whole."""
     if "steps" in judged:
         return {"steps": _turned_steps(judged["steps"])}
@@ -81,15 +81,15 @@ def _turned(judged: Judged) -> dict[str, Any]:
     return turned
 
 
-def _turned_steps(steps: Mapping[str, Judged]) -> dict[str, Judged]:
+def _turned_steps(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
     """Sound throughout if some step was not; else the last one that counts is found unsound."""
-    sound = all_sound(steps)
+    sound = mark_all_sound(steps)
     if sound != steps:
         return sound
-    return last_unsound(steps, [number for number, step in steps.items() if step["verdict"] == SOUND])
+    return mark_last_unsound(steps, [number for number, step in steps.items() if step["verdict"] == SOUND])
 
 
-def all_sound(steps: Mapping[str, Judged]) -> dict[str, Judged]:
+def mark_all_sound(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
     """Every step that counts, found sound."""
     return {
         number: step if step["verdict"] == NOT_SUBSTANTIVE else {**step, "verdict": SOUND}
@@ -97,7 +97,7 @@ def all_sound(steps: Mapping[str, Judged]) -> dict[str, Judged]:
     }
 
 
-def last_unsound(steps: Mapping[str, Judged], among: Iterable[str]) -> dict[str, Judged]:
+def mark_last_unsound(steps: Mapping[str, JudgedFields], among: Iterable[str]) -> dict[str, JudgedFields]:
     """The last of some steps found unsound, if there is one."""
     broken = {"verdict": LocalFailure.OTHER, "support": None}
     return {**steps, **{number: {**steps[number], **broken} for number in list(among)[-1:]}}
@@ -117,43 +117,43 @@ def _response(material: Any) -> Response:
     return Response(_ID, _ID, Trace.of(*steps), getattr(material, "answer", None))
 
 
-def _soundness(material: shown.Soundness) -> Judged | None:
+def _soundness(material: shown.SoundnessMaterial) -> JudgedFields | None:
     found = judge(_instance(material), _response(material)).steps
     if any(step.substantive is None or (step.substantive and step.sound is None) for step in found):
         return None
-    return {"steps": {str(one.id): tell_step(step) for one, step in zip(material.steps, found, strict=True)}}
+    return {"steps": {str(one.id): encode_step(step) for one, step in zip(material.steps, found, strict=True)}}
 
 
-def _alignment(material: shown.Alignment) -> Judged | None:
+def _alignment(material: shown.AlignmentMaterial) -> JudgedFields | None:
     label = judge(_instance(material), _response(material)).aligned
     return None if label is None else {"reason": "", "pursued": "", "aligned": label}
 
 
-def _closure(material: shown.Closure) -> Judged | None:
+def _closure(material: shown.ClosureMaterial) -> JudgedFields | None:
     label = judge(_instance(material), _response(material)).closed
     return None if label is None else {"reason": "", "established": None, "closed": label}
 
 
-def _completeness(material: shown.Completeness) -> Judged | None:
+def _completeness(material: shown.CompletenessMaterial) -> JudgedFields | None:
     label = judge(_instance(material), _response(material)).complete
     return None if label is None else {"reason": "", "missing": None, "complete": label}
 
 
-def _correctness(material: shown.Correctness) -> Judged | None:
+def _correctness(material: shown.CorrectnessMaterial) -> JudgedFields | None:
     label = is_correct(material.answer, (material.reference, *material.aliases))
     return None if label is None else {"reason": "", "correct": label}
 
 
-def _sufficiency(material: shown.Sufficiency) -> Judged | None:
-    found = answers(material.question, _instance(material).evidence)
+def _sufficiency(material: shown.SufficiencyMaterial) -> JudgedFields | None:
+    found = find_answers(material.question, _instance(material).evidence)
     if found is None:
         return None
     settled = found[0] if len(found) == 1 else None
     return {"reason": "", "missing": None, "sufficient": settled is not None, "answer": settled}
 
 
-def _eligibility(material: shown.Eligibility) -> Judged:
-    found = answers(material.question, _instance(material).evidence)
+def _eligibility(material: shown.EligibilityMaterial) -> JudgedFields:
+    found = find_answers(material.question, _instance(material).evidence)
     code: Ineligibility | None = None
     if found is None:
         code = Ineligibility.ILL_POSED
@@ -166,12 +166,12 @@ def _eligibility(material: shown.Eligibility) -> Judged:
     return {"reason": "", "eligible": code is None, "code": code}
 
 
-_HANDLERS: Mapping[Question, Callable[[Any], Judged | None]] = {
-    Question.SUFFICIENCY: _sufficiency,
-    Question.SOUNDNESS: _soundness,
-    Question.ALIGNMENT: _alignment,
-    Question.CLOSURE: _closure,
-    Question.COMPLETENESS: _completeness,
-    Question.CORRECTNESS: _correctness,
-    Question.ELIGIBILITY: _eligibility,
+_HANDLERS: Mapping[JudgeQuestion, Callable[[Any], JudgedFields | None]] = {
+    JudgeQuestion.SUFFICIENCY: _sufficiency,
+    JudgeQuestion.SOUNDNESS: _soundness,
+    JudgeQuestion.ALIGNMENT: _alignment,
+    JudgeQuestion.CLOSURE: _closure,
+    JudgeQuestion.COMPLETENESS: _completeness,
+    JudgeQuestion.CORRECTNESS: _correctness,
+    JudgeQuestion.ELIGIBILITY: _eligibility,
 }

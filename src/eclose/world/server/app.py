@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
 from eclose.world.server import transport, wire
-from eclose.world.server.batches import BatchBehaviour, BatchDesk
-from eclose.world.server.bill import Bill, Line
+from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
+from eclose.world.server.bill import Bill, BillLine
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 try:
     from aiohttp import web
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from eclose.world.server.chat_requests import Handler, Registry
+    from eclose.world.server.chat_requests import Handler, HandlerRegistry
 
 MODEL = "world"
 """The model in the list of models. Any other name is answered too: handlers may tell models apart."""
@@ -63,7 +63,9 @@ _log = logging.getLogger(__name__)
 class ModelServer:
     """The endpoints of one running server."""
 
-    def __init__(self, registry: Registry, behaviour: Behaviour, batches: BatchBehaviour | None = None) -> None:
+    def __init__(
+        self, registry: HandlerRegistry, behaviour: ServerBehaviour, batches: BatchBehaviour | None = None
+    ) -> None:
         self.base_url = ""
         """Where clients find it, with ``/v1``."""
         self.outage: Fault | None = None
@@ -71,7 +73,7 @@ class ModelServer:
         self._registry = registry
         self._behaviour = behaviour
         self._bill = Bill()
-        self._desk = BatchDesk(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
+        self._desk = BatchEndpoints(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
         self._in_flight = 0
         self._stopping = asyncio.Event()
 
@@ -153,7 +155,7 @@ class ModelServer:
             return await self._fail(fault, call.request)
         return await self._speak(fault, call)
 
-    def _turn_away(self, line: Line) -> web.Response:
+    def _turn_away(self, line: BillLine) -> web.Response:
         wait = self._behaviour.retry_after
         line.not_before = time.monotonic() + wait
         # A date has whole seconds: rounded up, so that a client who keeps to it never comes too early.
@@ -205,13 +207,13 @@ class ModelServer:
             return _error(500, f"the handler failed: {error!r}", kind="handler_error")
         call.line.pay(body.prompt_tokens, body.completion_tokens)
         headers = {"X-Request-Id": f"{call.asked.key}/{call.attempt}", "Content-Type": body.content_type}
-        return await transport.send(fault, call.request, body.data, headers, self._behaviour, self._stopping)
+        return await transport.send_body(fault, call.request, body.data, headers, self._behaviour, self._stopping)
 
-    def _body(self, fault: Fault | None, call: _Call) -> wire.Body:
+    def _body(self, fault: Fault | None, call: _Call) -> wire.ReplyBody:
         reply = self._behaviour.flipped(call.handler(call.asked), call.asked.key)
         if fault is not None:
             reply = self._behaviour.spoiled(reply, fault, call.asked.key, call.attempt)
-        return wire.completion(call.asked, reply)
+        return wire.write_completion(call.asked, reply)
 
 
 class _Call:
@@ -219,7 +221,9 @@ class _Call:
 
     __slots__ = ("asked", "attempt", "handler", "line", "request")
 
-    def __init__(self, request: web.Request, asked: ChatRequest, handler: Handler, line: Line, attempt: int) -> None:
+    def __init__(
+        self, request: web.Request, asked: ChatRequest, handler: Handler, line: BillLine, attempt: int
+    ) -> None:
         self.request = request
         self.asked = asked
         self.handler = handler
@@ -246,7 +250,7 @@ def _error(
     param: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> web.Response:
-    body = wire.error(message, kind=kind, code=code, param=param)
+    body = wire.write_error(message, kind=kind, code=code, param=param)
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
@@ -256,8 +260,8 @@ def _gone(request: web.Request) -> bool:
 
 @asynccontextmanager
 async def serve(
-    registry: Registry,
-    behaviour: Behaviour | None = None,
+    registry: HandlerRegistry,
+    behaviour: ServerBehaviour | None = None,
     *,
     batches: BatchBehaviour | None = None,
     host: str = "127.0.0.1",
@@ -265,7 +269,7 @@ async def serve(
 ) -> AsyncIterator[ModelServer]:
     """A server for as long as the block lasts; port 0 takes any free one."""
     address = _loopback(host)
-    server = ModelServer(registry, behaviour or Behaviour(), batches)
+    server = ModelServer(registry, behaviour or ServerBehaviour(), batches)
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=GRACE)
     await runner.setup()
     try:
@@ -304,7 +308,12 @@ class ServerThread:
     """
 
     def __init__(
-        self, registry: Registry, behaviour: Behaviour | None = None, *, host: str = "127.0.0.1", port: int = 0
+        self,
+        registry: HandlerRegistry,
+        behaviour: ServerBehaviour | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
     ) -> None:
         self._serving = serve(registry, behaviour, host=host, port=port)
         self._server: ModelServer | None = None
@@ -355,12 +364,14 @@ class ServerThread:
         return asyncio.run_coroutine_threadsafe(read(), self._loop).result()
 
 
-def run(registry: Registry, behaviour: Behaviour | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
+def run_server(
+    registry: HandlerRegistry, behaviour: ServerBehaviour | None = None, *, host: str = "127.0.0.1", port: int = 0
+) -> None:
     """Serve until SIGTERM or SIGINT. When ready, one line on standard output says where."""
     asyncio.run(_run(registry, behaviour, host, port))
 
 
-async def _run(registry: Registry, behaviour: Behaviour | None, host: str, port: int) -> None:
+async def _run(registry: HandlerRegistry, behaviour: ServerBehaviour | None, host: str, port: int) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         # Where loops take no signals (Windows), Ctrl+C still raises KeyboardInterrupt.

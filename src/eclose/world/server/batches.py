@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from eclose.errors import SettingError, UserError
 from eclose.world.server import wire
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 try:
     from aiohttp import BodyPartReader, web
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from eclose.world.server.bill import Bill
-    from eclose.world.server.chat_requests import Registry
+    from eclose.world.server.chat_requests import HandlerRegistry
 
 ENDPOINT = "/v1/chat/completions"
 """The one kind of request that batches may hold here."""
@@ -107,11 +107,11 @@ class _Batch:
         }
 
 
-class BatchDesk:
+class BatchEndpoints:
     """The files and batches of one server. Answers and bills as the server's chat does."""
 
     def __init__(
-        self, registry: Registry, behaviour: Behaviour, bill: Callable[[], Bill], batches: BatchBehaviour
+        self, registry: HandlerRegistry, behaviour: ServerBehaviour, bill: Callable[[], Bill], batches: BatchBehaviour
     ) -> None:
         self._registry = registry
         self._behaviour = behaviour
@@ -228,11 +228,11 @@ class BatchDesk:
         if fault is not None:
             line.faulted[fault] += 1
             if not fault.paid:
-                return (429 if fault is Fault.RATE_LIMIT else 500), wire.error(str(fault), kind="server_error")
+                return (429 if fault is Fault.RATE_LIMIT else 500), wire.write_error(str(fault), kind="server_error")
         try:
             reply = self._behaviour.flipped(handler(asked), asked.key)
             reply = reply if fault is None else self._behaviour.spoiled(reply, fault, asked.key, line.attempts)
-            said = wire.completion(asked, reply)
+            said = wire.write_completion(asked, reply)
         except BadRequest as bad:
             line.errors += 1
             return 400, _problem(bad)
@@ -307,9 +307,9 @@ def _result(batch: _Batch, line: dict[str, Any], status: int, body: bytes) -> di
 
 
 def _problem(bad: BadRequest) -> bytes:
-    return wire.error(str(bad), kind="invalid_request_error", code=bad.code, param=bad.param)
+    return wire.write_error(str(bad), kind="invalid_request_error", code=bad.code, param=bad.param)
 
 
 def _refuse(status: int, message: str, param: str | None = None) -> web.Response:
-    body = wire.error(message, kind="invalid_request_error", param=param)
+    body = wire.write_error(message, kind="invalid_request_error", param=param)
     return web.Response(status=status, body=body, content_type="application/json")

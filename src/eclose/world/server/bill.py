@@ -15,7 +15,7 @@ from eclose.world.server.faults import Fault
 
 
 @dataclass(slots=True)
-class Line:
+class BillLine:
     """What happened to one request."""
 
     received: int = 0
@@ -60,15 +60,15 @@ _COUNTS = ("received", "paid", "busy", "early", "errors", "prompt_tokens", "comp
 class Bill:
     """All requests since the server started or its bill was reset."""
 
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, BillLine] = field(default_factory=dict)
     rejected: int = 0
     """Requests without a key, since they could not be understood: 400."""
     peak_in_flight: int = 0
 
-    def line(self, key: str) -> Line:
+    def line(self, key: str) -> BillLine:
         """The line of a request."""
         if (line := self.lines.get(key)) is None:
-            line = self.lines[key] = Line()
+            line = self.lines[key] = BillLine()
         return line
 
     def as_json(self, *, keys: bool = True) -> dict[str, Any]:

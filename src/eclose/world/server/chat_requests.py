@@ -39,7 +39,7 @@ class BadRequest(UserError):  # noqa: N818 (the protocol's own word for it)
         super().__init__(problem)
 
 
-def request_key(body: Mapping[str, Any]) -> str:
+def compute_request_key(body: Mapping[str, Any]) -> str:
     """The identity of a request: everything the model sees, nothing of how the reply travels.
 
     Of ``metadata`` only ``replica`` counts: it asks the same question once more on purpose and so names another
@@ -91,7 +91,7 @@ class ChatRequest:
             raise BadRequest("n > 1 is not offered. Send one request per sample, told apart by metadata.replica.")
         schema_name, schema, by_tool = _wanted_shape(body)
         return cls(
-            key=request_key(body),
+            key=compute_request_key(body),
             model=_text(body, "model"),
             messages=_messages(body.get("messages")),
             schema_name=schema_name,
@@ -123,7 +123,7 @@ class ChatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ScriptedReply:
     """What the model says."""
 
     content: str | Mapping[str, Any]
@@ -151,11 +151,11 @@ class Reply:
         return json.dumps(self.content, ensure_ascii=False, allow_nan=False)
 
 
-Handler: TypeAlias = Callable[[ChatRequest], Reply]
+Handler: TypeAlias = Callable[[ChatRequest], ScriptedReply]
 """A model in code. It must answer from the request alone, so that a repeated question has the same answer."""
 
 
-class Registry:
+class HandlerRegistry:
     """Who answers which request, by the name of the wanted schema."""
 
     def __init__(self) -> None:

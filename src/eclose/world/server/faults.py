@@ -14,7 +14,7 @@ from typing import Any
 
 from eclose.core.identity import hash_rank
 from eclose.errors import SettingError
-from eclose.world.server.chat_requests import Reply
+from eclose.world.server.chat_requests import ScriptedReply
 
 _YES_OR_NO = re.compile(r"^(\W*)(yes|no)(\W*)$", re.IGNORECASE)
 _REFUSAL = "I'm sorry, but I can't help with that."
@@ -86,13 +86,13 @@ _PAID = frozenset(
 )
 
 
-def chance(*parts: str | int) -> float:
+def hash_to_unit(*parts: str | int) -> float:
     """A number in [0, 1) that depends on the parts alone."""
     return int(hash_rank(*parts)[:13], 16) / 16**13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
+class ServerBehaviour:
     """How the server behaves; by default it is quick, exact and reliable."""
 
     seed: int = 0
@@ -142,7 +142,7 @@ class Behaviour:
         """What happens to an attempt, counted from 1; None for nothing."""
         if not self.faults or attempt > self.max_faults_per_key:
             return None
-        place = chance("fault", self.seed, key, attempt)
+        place = hash_to_unit("fault", self.seed, key, attempt)
         for fault in Fault:
             place -= self.faults.get(fault, 0.0)
             if place < 0:
@@ -153,9 +153,9 @@ class Behaviour:
         """Seconds until the server answers an attempt."""
         if not self.jitter:
             return self.latency
-        return self.latency + self.jitter * chance("delay", self.seed, key, attempt)
+        return self.latency + self.jitter * hash_to_unit("delay", self.seed, key, attempt)
 
-    def flipped(self, reply: Reply, key: str) -> Reply:
+    def flipped(self, reply: ScriptedReply, key: str) -> ScriptedReply:
         """The reply as a noisy model gives it, the same however often it is asked."""
         if not self.flip_rate:
             return reply
@@ -175,22 +175,22 @@ class Behaviour:
         return value
 
     def _flips(self, key: str, path: tuple[str | int, ...]) -> bool:
-        return chance("flip", self.seed, key, *path) < self.flip_rate
+        return hash_to_unit("flip", self.seed, key, *path) < self.flip_rate
 
-    def spoiled(self, reply: Reply, fault: Fault, key: str, attempt: int) -> Reply:
+    def spoiled(self, reply: ScriptedReply, fault: Fault, key: str, attempt: int) -> ScriptedReply:
         """The reply after a fault of its content; other faults leave it alone."""
-        place = chance("place", self.seed, key, attempt)
+        place = hash_to_unit("place", self.seed, key, attempt)
         match fault:
             case Fault.TRUNCATED:
-                return Reply(reply.text[: int(place * len(reply.text))], finish_reason="length")
+                return ScriptedReply(reply.text[: int(place * len(reply.text))], finish_reason="length")
             case Fault.MALFORMED:
-                return Reply(_OFF_FORMAT if isinstance(reply.content, str) else _broken(reply.text, place))
+                return ScriptedReply(_OFF_FORMAT if isinstance(reply.content, str) else _broken(reply.text, place))
             case Fault.WRONG_SHAPE:
-                return Reply({"unexpected": reply.content})
+                return ScriptedReply({"unexpected": reply.content})
             case Fault.REFUSAL:
-                return Reply("", refusal=_REFUSAL)
+                return ScriptedReply("", refusal=_REFUSAL)
             case Fault.EMPTY:
-                return Reply("")
+                return ScriptedReply("")
             case _:
                 return reply
 
@@ -205,7 +205,7 @@ def _broken(text: str, place: float) -> str:
     return ways[int(place * len(ways))]
 
 
-def _other_answer(reply: Reply) -> Reply:
+def _other_answer(reply: ScriptedReply) -> ScriptedReply:
     """The reply with Yes and No exchanged, in its distribution and at the beginning of its text."""
     distribution, text = reply.first_token or {}, reply.text
     spoken = max((token for token in distribution if text.startswith(token)), key=len)

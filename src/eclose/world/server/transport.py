@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
-from eclose.world.server.faults import Behaviour, Fault
+from eclose.world.server.faults import Fault, ServerBehaviour
 
 try:
     from aiohttp import web
@@ -24,12 +24,12 @@ _PIECE = 2**16
 _UNKNOWN_ENCODING = "x-world"
 
 
-async def send(
+async def send_body(
     fault: Fault | None,
     request: web.Request,
     data: bytes,
     headers: dict[str, str],
-    behaviour: Behaviour,
+    behaviour: ServerBehaviour,
     stopping: asyncio.Event,
 ) -> web.StreamResponse:
     """Send a body as the fault has it; None sends it whole."""

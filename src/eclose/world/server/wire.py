@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from eclose.world.server.chat_requests import ChatRequest, Reply
+    from eclose.world.server.chat_requests import ChatRequest, ScriptedReply
 
 # A token is a word with the blanks before it, so that tokens joined are the text and their number is its words.
 _TOKEN = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
@@ -24,7 +24,7 @@ _FINGERPRINT = "eclose-world"
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class ReplyBody:
     """A reply ready to be sent, and what it costs."""
 
     data: bytes
@@ -33,7 +33,7 @@ class Body:
     completion_tokens: int
 
 
-def completion(asked: ChatRequest, reply: Reply) -> Body:
+def write_completion(asked: ChatRequest, reply: ScriptedReply) -> ReplyBody:
     """The body of a good answer, streamed or whole, no longer than was asked for."""
     spoken = _within(reply, asked.max_tokens)
     prompt_tokens, completion_tokens = asked.prompt_tokens, len(spoken.text.split())
@@ -46,15 +46,15 @@ def completion(asked: ChatRequest, reply: Reply) -> Body:
         data, content_type = _stream(asked, spoken, usage), "text/event-stream"
     else:
         data, content_type = _encode(_whole(asked, spoken, usage)), "application/json"
-    return Body(data, content_type, prompt_tokens, completion_tokens)
+    return ReplyBody(data, content_type, prompt_tokens, completion_tokens)
 
 
-def error(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
+def write_error(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
     """The body of an error."""
     return _encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
-def _within(reply: Reply, max_tokens: int | None) -> Reply:
+def _within(reply: ScriptedReply, max_tokens: int | None) -> ScriptedReply:
     """The reply as text, cut after so many words."""
     spoken = replace(reply, content=reply.text)
     if max_tokens is None or len(spoken.text.split(None, max_tokens)) <= max_tokens:
@@ -62,7 +62,7 @@ def _within(reply: Reply, max_tokens: int | None) -> Reply:
     return replace(spoken, content="".join(_tokens(spoken)[:max_tokens]), finish_reason="length")
 
 
-def _whole(asked: ChatRequest, spoken: Reply, usage: dict[str, int]) -> dict[str, Any]:
+def _whole(asked: ChatRequest, spoken: ScriptedReply, usage: dict[str, int]) -> dict[str, Any]:
     choice = {
         "index": 0,
         "message": {"role": "assistant", **_message(asked, spoken)},
@@ -83,7 +83,7 @@ def _envelope(asked: ChatRequest, kind: str, choices: list[dict[str, Any]]) -> d
     }
 
 
-def _message(asked: ChatRequest, spoken: Reply) -> dict[str, Any]:
+def _message(asked: ChatRequest, spoken: ScriptedReply) -> dict[str, Any]:
     """Content, tool call or refusal. A forced tool call ends with ``stop``, as OpenAI's do."""
     if spoken.refusal is not None:
         return {"content": None, "refusal": spoken.refusal}
@@ -98,7 +98,7 @@ def _digest(asked: ChatRequest) -> str:
     return asked.key.removeprefix("sha256:")[:24]
 
 
-def _logprobs(asked: ChatRequest, spoken: Reply) -> dict[str, Any]:
+def _logprobs(asked: ChatRequest, spoken: ScriptedReply) -> dict[str, Any]:
     """The first token has the distribution the handler gave; the scripted model is sure of all others."""
     entries = [_entry(token, {token: 1.0}, asked.top_logprobs) for token in _tokens(spoken)]
     if spoken.first_token is not None and entries:
@@ -106,7 +106,7 @@ def _logprobs(asked: ChatRequest, spoken: Reply) -> dict[str, Any]:
     return {"content": entries, "refusal": None}
 
 
-def _tokens(spoken: Reply) -> list[str]:
+def _tokens(spoken: ScriptedReply) -> list[str]:
     """The text in pieces; the first is a token of the distribution where there is one."""
     starts = [token for token in spoken.first_token or () if spoken.text.startswith(token)]
     first = max(starts, key=len, default="")
@@ -127,7 +127,7 @@ def _scored(token: str, probability: float) -> dict[str, Any]:
     return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
 
 
-def _stream(asked: ChatRequest, spoken: Reply, usage: dict[str, int]) -> bytes:
+def _stream(asked: ChatRequest, spoken: ScriptedReply, usage: dict[str, int]) -> bytes:
     chunks = [_chunk(asked, {"role": "assistant", "content": ""})]
     chunks += [_chunk(asked, delta, logprobs) for delta, logprobs in _deltas(asked, spoken)]
     chunks.append(_chunk(asked, {}, finish_reason=spoken.finish_reason))
@@ -136,7 +136,7 @@ def _stream(asked: ChatRequest, spoken: Reply, usage: dict[str, int]) -> bytes:
     return b"".join(b"data: " + _encode(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
 
 
-def _deltas(asked: ChatRequest, spoken: Reply) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+def _deltas(asked: ChatRequest, spoken: ScriptedReply) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
     """Text word by word; a refusal or a tool call in one piece."""
     message = _message(asked, spoken)
     if message["content"] is None:
