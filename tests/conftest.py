@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,53 @@ def shared_data() -> Path:
     if not (folder / "qa").is_dir():
         pytest.skip(NO_SHARED_DATA)
     return folder
+
+
+LANES = {
+    "browser": re.compile(r"playwright|tests\.chromium|web\.harness|test_browser import"),
+    "database": re.compile(r"fresh_database|postgres", re.IGNORECASE),
+    "ray": re.compile(r"\bimport ray\b|calls\.ray|engine ray|\"ray\""),
+    "torch": re.compile(r"^\s*(?:import|from) (?:torch|transformers|peft)\b|tiny_models|training\.small", re.MULTILINE),
+}
+"""What the source of a test, of its fixtures or of its module says where it needs more than Python."""
+_WHOLE_MODULE = ("browser", "torch")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave modules that import torch out of the fast lane: collecting them takes as long as running it."""
+    fast = "not (slow or" in config.option.markexpr
+    module = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    if fast and module and LANES["torch"].search(_header(collection_path.read_text("utf-8"))):
+        return True
+    return None
+
+
+def _header(text: str) -> str:
+    """Return the imports at the top of a module."""
+    return text.partition("\ndef ")[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test with the lanes that its source, its fixtures and its module need."""
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        fixtures = [
+            definition.func for definitions in item._fixtureinfo.name2fixturedefs.values() for definition in definitions
+        ]
+        sources = [_source(function) for function in (item.function, *fixtures)]
+        text = "\n".join([*sources, item.nodeid])
+        header = _header(Path(item.path).read_text("utf-8"))
+        for lane, pattern in LANES.items():
+            if pattern.search(text) or (lane in _WHOLE_MODULE and pattern.search(header)):
+                item.add_marker(lane)
+
+
+def _source(function: object) -> str:
+    try:
+        return inspect.getsource(function)  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
