@@ -25,7 +25,7 @@ from eclose.store.records.jsonl import encode
 from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.training.config import EClosureConfig
 from eclose.training.recipe import ModelSettings, read_recipe
-from eclose.training.run import last_complete, run_training
+from eclose.training.run import find_last_checkpoint, run_training
 
 QUICK = {
     "use_cpu": True,
@@ -113,7 +113,7 @@ def test_every_family_is_accounted_for(model_folder, tmp_path):
     assert [line["where"] for line in told] == [f"line {number}" for number in (3, 4, 6, 7, 8, 9)]
     assert told[0]["reason"] == "duplicate"
     assert told[2]["reason"] == "longer than max_length"
-    assert "was used in line 2 for something else" in told[5]["reason"]
+    assert "was used in line 2 for other content" in told[5]["reason"]
     assert [(record.where, record.rejected) for record in result.left_out[:1]] == [("line 3", "duplicate")]
     assert read_manifest(tmp_path / "out" / "manifest.json").counts == counts
 
@@ -236,7 +236,7 @@ def test_a_setting_that_a_later_library_brings_has_its_default(done, family_file
 def test_a_recipe_that_cannot_be_compared_is_refused(done, family_file, tmp_path, text):
     _, _, recipe, held_out = done
     (tmp_path / "recipe.json").write_text(text)
-    with pytest.raises(UserError, match=r"recipe.json: does not say what this folder was begun for"):
+    with pytest.raises(UserError, match=r"recipe.json: does not name the run of this folder"):
         run_training(family_file, recipe, tmp_path, held_out)
 
 
@@ -277,7 +277,7 @@ def test_a_torn_checkpoint_is_ignored(done, family_file, tmp_path):
     (out / "checkpoint-6" / "complete.json").unlink()
     for name in ("optimizer.pt", "trainer_state.json", "adapter_model.safetensors"):
         (out / "checkpoint-6" / name).write_bytes(b"torn")
-    assert last_complete(out) == out / "checkpoint-3"
+    assert find_last_checkpoint(out) == out / "checkpoint-3"
     result = run_training(family_file, recipe, out, held_out)
     assert result.resumed_from == out / "checkpoint-3"
     for part in ("adapter/adapter_model.safetensors", "checkpoint-6/adapter_model.safetensors"):
@@ -296,8 +296,8 @@ def test_the_newest_checkpoint_is_by_number_not_by_name(tmp_path):
         (tmp_path / f"checkpoint-{step}").mkdir()
         (tmp_path / f"checkpoint-{step}" / "complete.json").write_text("{}")
     (tmp_path / "checkpoint-200").mkdir()
-    assert last_complete(tmp_path) == tmp_path / "checkpoint-100"
-    assert last_complete(tmp_path / "nowhere") is None
+    assert find_last_checkpoint(tmp_path) == tmp_path / "checkpoint-100"
+    assert find_last_checkpoint(tmp_path / "nowhere") is None
 
 
 def test_old_checkpoints_go_only_when_the_new_one_is_whole(family_file, model_folder, tmp_path, monkeypatch):
@@ -306,7 +306,7 @@ def test_old_checkpoints_go_only_when_the_new_one_is_whole(family_file, model_fo
     remove = shutil.rmtree
 
     def watched(folder, *rest, **named):
-        seen.append((Path(folder).name, last_complete(tmp_path / "out").name))
+        seen.append((Path(folder).name, find_last_checkpoint(tmp_path / "out").name))
         remove(folder, *rest, **named)
 
     monkeypatch.setattr(shutil, "rmtree", watched)

@@ -1,7 +1,7 @@
-"""Decide which families of a file can be trained on, and give the reason for every other one.
+"""Admission of families to training: those that pass every gate and fit the length limit, and reasons for the others.
 
-The decision is the same for every objective, so that all of them see the same families. It is written down beside the
-run: resuming, and the other processes of a run, read it instead of deciding again.
+The decision is the same for every objective, so that all of them train on the same families. It is recorded beside the
+run; a resumed run and the other processes of a run read the record instead of deciding again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_CHUNK = re.compile(r"\s*\S+|\s+")
-_REMEMBERED = 500_000
+_WORD = re.compile(r"\s*\S+|\s+")
+_CACHED_WORDS = 500_000
 _SLACK_SHARE, _SLACK_TOKENS = 0.05, 32
-"""How far from the limit an estimate must be to be believed."""
+"""Distance from the limit, as a share and in tokens, at which an estimate replaces tokenizing."""
 
 
 class Admission(NamedTuple):
@@ -44,23 +44,29 @@ class Admission(NamedTuple):
     left_out: list[ReadRecord[Family]]
 
 
-def admit(
-    path: Path, renderer: Renderer, tick: Callable[[], None] = lambda: None, *, record: Path | None = None
+def admit_families(
+    path: Path,
+    renderer: Renderer,
+    tick: Callable[[], None] = lambda: None,
+    *,
+    record: Path | None = None,
+    file_hash: str | None = None,
 ) -> Admission:
     """Admit the families of a file that pass every gate and fit into the renderer's length.
 
     Args:
         path: Families as JSON Lines.
-        renderer: Turns a family into tokens, and knows the longest path allowed.
-        tick: Called for every family that is looked at.
-        record: File that keeps the decision. It is read where it was made from the same families, tokenizer, prompt
-            and length, and written otherwise.
+        renderer: Renders families as tokens and holds the longest path allowed.
+        tick: Called for every family that is read.
+        record: File with the decision. It is read if it was made for the same families, tokenizer, prompt and length,
+            and written otherwise.
+        file_hash: Hash of the file, where it is already computed.
 
     Raises:
         UserError: No family of the file can be trained on.
     """
-    key = None if record is None else _key(path, renderer)
-    admission = None if record is None else _recorded(record, key, path)
+    key = None if record is None else _key(file_hash or hash_file(path), renderer)
+    admission = None if record is None else _read(record, key, path)
     if admission is not None:
         return admission
     admission = _decide(path, renderer, tick)
@@ -74,23 +80,24 @@ def admit(
 def _decide(path: Path, renderer: Renderer, tick: Callable[[], None]) -> Admission:
     estimate = _LengthEstimate(renderer)
 
-    def refuse(family: Family) -> str | None:
+    def find_reason(family: Family) -> str | None:
         tick()
         if reason := find_failed_gate(family):
             return reason
         return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG
 
-    return Admission(*index_file(path, Family, refuse))
+    return Admission(*index_file(path, Family, find_reason))
 
 
 def _fits(family: Family, renderer: Renderer) -> bool:
-    """Return whether every path any objective may take is short enough, whichever evidence edit is drawn."""
-    crossed = [(asked, answered) for asked in ViewKind for answered in ViewKind]
+    """Return whether every path of any objective is short enough, with any of the evidence edits."""
+    pairs = [(prompt, response) for prompt in ViewKind for response in ViewKind]
     try:
         for edit in family.evidence_edits:
-            pack = FamilyScores(family, edit, renderer)
-            pack.responses(crossed)
-            pack.comparisons()
+            # Rendering alone: it raises where a path is too long.
+            family_scores = FamilyScores(family, edit, renderer)
+            family_scores.responses(pairs)
+            family_scores.comparisons()
     except PathTooLongError:
         return False
     return True
@@ -98,10 +105,10 @@ def _fits(family: Family, renderer: Renderer) -> bool:
 
 @dataclass
 class _LengthEstimate:
-    """Bounds a family's longest path without tokenizing it: tokens are counted once for every distinct word.
+    """Estimate of a family's longest path from token counts that are cached for every distinct word.
 
-    A tokenizer that parts at white space needs for a text the tokens of its words. Where the sum comes near the limit,
-    the family is tokenized as a whole.
+    For a tokenizer that splits at white space, a text has the tokens of its words. Where the sum comes near the limit,
+    the family is tokenized.
     """
 
     renderer: Renderer
@@ -112,24 +119,25 @@ class _LengthEstimate:
         views = [family.gold, *(edit.view for edit in family.evidence_edits), family.question_edit.view]
         inputs = [(view.question, view.evidence) for view in views]
         prompt = self._frame + max(self._tokens(self.renderer.prompt.messages(*pair)[-1]["content"]) for pair in inputs)
-        # Comparisons join a trace with another view's answer, so the longest of each count.
+        # Comparisons join a trace with another view's answer, so the longest of each is used.
         traces, answers = [], []
         for view in views:
             texts = [segment.text for segment in response_segments(view.trace, view.answer, "")]
             traces.append(self._tokens("".join(texts[:-3])))
-            answers.append(self._tokens("".join(texts[-3:])))
+            answers.append(self._tokens("".join(texts[-3:])))  # marker, answer, end of turn
         tokens = prompt + max(traces) + max(answers)
         return tokens * (1 + _SLACK_SHARE) + _SLACK_TOKENS <= self.renderer.max_length
 
     @cached_property
     def _frame(self) -> int:
-        """Tokens of a prompt without passages and question: instructions, demonstrations, the template's own."""
+        """Tokens of a prompt without passages and question: instructions, demonstrations and chat template."""
         return self._tokens(self.renderer.prompt_text("", ()))
 
     def _tokens(self, text: str) -> int:
-        words = _CHUNK.findall(text)
+        """Count the tokens of a text as the sum over its words."""
+        words = _WORD.findall(text)
         if missing := [word for word in set(words) if word not in self._counts]:
-            if len(self._counts) > _REMEMBERED:
+            if len(self._counts) > _CACHED_WORDS:
                 self._counts.clear()
                 missing = list(set(words))
             encoded = self.renderer.tokenizer(missing, add_special_tokens=False)["input_ids"]
@@ -137,27 +145,27 @@ class _LengthEstimate:
         return sum(map(self._counts.__getitem__, words))
 
 
-def _key(path: Path, renderer: Renderer) -> str:
-    """Return the hash of everything the decision rests on."""
+def _key(file_hash: str, renderer: Renderer) -> str:
+    """Return the hash of everything the decision depends on."""
     tokenizer = renderer.tokenizer
     backend = getattr(tokenizer, "backend_tokenizer", None)
     vocabulary = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
     prompt = renderer.prompt_text("", ())
-    return content_hash([hash_file(path), vocabulary, prompt, renderer.max_length, eclose.__version__])
+    return content_hash([file_hash, vocabulary, prompt, renderer.max_length, eclose.__version__])
 
 
-def _recorded(record: Path, key: str | None, path: Path) -> Admission | None:
-    """Return the decision that was written down; None where there is none, or it rests on something else."""
+def _read(record: Path, key: str | None, path: Path) -> Admission | None:
+    """Return the recorded decision; None where there is none, or it was made for something else."""
     try:
-        kept: dict[str, Any] = json.loads(record.read_text("utf-8"))
+        decision: dict[str, Any] = json.loads(record.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    if kept.get("key") != key:
+    if decision.get("key") != key:
         return None
-    counts = kept["counts"]
+    counts = decision["counts"]
     tally = RecordCounter(counts["received"], counts["accepted"], *(Counter(counts[name]) for name in _REASONS))
-    index = IndexedFile.restored(path, Family, kept["families"])
-    return Admission(index, tally, [_left_out(row) for row in kept["left_out"]])
+    index = IndexedFile.from_rows(path, Family, decision["families"])
+    return Admission(index, tally, [_left_out(row) for row in decision["left_out"]])
 
 
 _REASONS = ("rejected", "quarantined", "repaired")
@@ -177,11 +185,11 @@ def _write(record: Path, key: str | None, admission: Admission) -> None:
         else {"where": row.where, "error": str(row.error), "error_kind": row.error_kind}
         for row in admission.left_out
     ]
-    kept = {
+    decision = {
         "key": key,
         "counts": {name: getattr(counts, name) for name in ("received", "accepted", *_REASONS)},
         "left_out": rows,
         "families": list(admission.families.rows()),
     }
     with AtomicFile(record) as file:
-        file.write(json.dumps(kept).encode() + b"\n")
+        file.write(json.dumps(decision).encode() + b"\n")

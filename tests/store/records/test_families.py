@@ -28,7 +28,7 @@ def test_every_record_is_a_family_a_reason_or_an_error(tmp_path):
     assert counts.quarantined == {"wrong record": 2, "not JSON": 1}
     assert [isinstance(record.value, Family) for record in records[:2]] == [True, True]
     assert str(records[3].error) == (
-        f"{path} line 4: the id {first['id']!r} was used by record 1 for something else. Give it another."
+        f"{path} line 4: the id {first['id']!r} was used by record 1 for other content. Give it another id."
     )
 
 

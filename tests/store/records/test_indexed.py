@@ -59,7 +59,7 @@ def test_every_line_is_accounted_for(tmp_path):
     assert [record.where for record in left_out] == [f"line {number}" for number in (2, 4, 5, 6, 7, 8)]
     assert all(record.value is None for record in left_out), "what is left out must not be held in memory"
     assert [record.rejected for record in left_out] == [None, "duplicate", None, None, "not wanted", None]
-    assert "the id 'id-1' was used in line 1 for something else" in str(left_out[3].error)
+    assert "the id 'id-1' was used in line 1 for other content" in str(left_out[3].error)
     assert str(path) in str(left_out[0].error)
 
 
@@ -81,7 +81,7 @@ def test_another_record_in_the_same_place_is_noticed(tmp_path):
     write_records(path, [Instance("a", "Q?", evidence)])
     index, *_ = index_file(path, Instance)
     write_records(path, [Instance("b", "Q?", evidence)])
-    with pytest.raises(RecordError, match="'a': is no longer where it was"):
+    with pytest.raises(RecordError, match="'a': was changed in the file"):
         index[0]
 
 
@@ -90,7 +90,7 @@ def test_other_content_under_the_same_id_in_the_same_place_is_noticed(tmp_path):
     write_records(path, [Instance("a", "Who?", INSTANCES[0].evidence)])
     index, *_ = index_file(path, Instance)
     write_records(path, [Instance("a", "How?", INSTANCES[0].evidence)])
-    with pytest.raises(RecordError, match="'a': is no longer where it was"):
+    with pytest.raises(RecordError, match="'a': was changed in the file"):
         index[0]
 
 

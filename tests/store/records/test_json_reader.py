@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from eclose.errors import RecordError, UserError
 from eclose.store.records import strict_json
-from eclose.store.records.json_reader import parse_object, read_objects
+from eclose.store.records.json_reader import parse_object, raise_problems, read_objects
 from eclose.store.records.strict_json import JsonWindow
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -41,7 +41,7 @@ def test_a_window_finds_every_value_wherever_the_text_is_cut(values, ascii_only)
     found = []
     assert window.skip("[")
     while window.peek() not in {"]", ""}:
-        found.append(window.take())
+        found.append(window.read_value())
         window.skip(",")
     assert found == values
 
@@ -158,3 +158,12 @@ def test_a_refused_item_does_not_spoil_its_neighbours(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('[{"a": 1, "a": 2}, {"b": NaN}, {"c": 3}, 4, {"d": ' + "9" * 5000 + '}, {"e": 5}]')
     assert [record.value for record in read_objects(path)] == [None, None, {"c": 3}, None, None, {"e": 5}]
+
+
+def test_a_file_without_problems_passes():
+    raise_problems(Path("a.csv"), [])
+
+
+def test_problems_are_told_together_without_repeating_the_file():
+    with pytest.raises(UserError, match=r"^a\.csv: cannot be used as it is\. row 1: x; row 2: y; and 2 more\.$"):
+        raise_problems(Path("a.csv"), ["a.csv row 1: x", "row 2: y", "z", "z"], most=2)

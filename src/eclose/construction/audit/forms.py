@@ -12,17 +12,16 @@ from eclose.construction.audit.file_names import Layout
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, conjunction
 from eclose.errors import RecordError, UserError
-from eclose.protocol.auditing import MARKS, PARTS, Form
+from eclose.protocol.auditing import MARKS, PARTS, AuditForm
 from eclose.store.records.csv_table import LABEL_WORDS, encode_csv, read_csv
-from eclose.store.records.file_problems import raise_problems
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import raise_problems, require_file
 from eclose.store.records.jsonl import scan_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from eclose.protocol.material_json import ShownPassage, ShownStep
+    from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
 CELL_LIMIT = 32_767
 """What a cell of a spreadsheet holds; the rest would be cut off, or moved to the next cell."""
@@ -54,7 +53,7 @@ class Filled:
         return self.unanswered == len(self.marks)
 
 
-def write_forms(forms: Sequence[Form], layout: Layout) -> bytes:
+def write_forms(forms: Sequence[AuditForm], layout: Layout) -> bytes:
     """The bytes of a file of forms."""
     if layout is Layout.CSV:
         return _table(forms)
@@ -77,7 +76,7 @@ def read_forms(path: Path) -> list[Filled]:
 
 
 def _lines(path: Path) -> Iterator[Filled | RecordError]:
-    for record in scan_records(path, Form):
+    for record in scan_records(path, AuditForm):
         if record.value is None:
             assert record.error is not None  # reading a form sets nothing aside
             yield record.error
@@ -96,14 +95,14 @@ def _lines(path: Path) -> Iterator[Filled | RecordError]:
 _QUESTION, _NOTE = "question asked", "note"
 
 
-def _table(forms: Sequence[Form]) -> bytes:
+def _table(forms: Sequence[AuditForm]) -> bytes:
     """A row a form, what is asked beside what it is about."""
     rows = [_cells(form) for form in forms]
     columns = list(dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row))
     return b"".join(encode_csv(columns, rows))
 
 
-def _cells(form: Form) -> dict[str, str]:
+def _cells(form: AuditForm) -> dict[str, str]:
     shown = form.shown
     blank = {kind: dict.fromkeys(names, "") for kind, names in MARKS.items()}
     cells = {
@@ -134,11 +133,11 @@ def _cells(form: Form) -> dict[str, str]:
     return cells
 
 
-def _numbered(steps: Iterable[ShownStep]) -> str:
+def _numbered(steps: Iterable[DisclosedStep]) -> str:
     return "\n".join(f"{step.id}. {step.text}" for step in steps)
 
 
-def _passage(passage: ShownPassage) -> str:
+def _passage(passage: DisclosedPassage) -> str:
     return f"[{passage.index}] {passage.title}\n{passage.text}"
 
 

@@ -26,7 +26,7 @@ from eclose.stats.coefficients import MISSING, gwet_ac1, pair_tables, raw_agreem
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import Strata
-from eclose.store.records.file_problems import raise_problems
+from eclose.store.records.json_reader import raise_problems
 
 if TYPE_CHECKING:
     from pathlib import Path

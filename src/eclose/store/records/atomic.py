@@ -1,4 +1,4 @@
-"""Atomic files: a file appears under its name whole, or not at all. Knows bytes, not what they mean."""
+"""Atomic writing of files: a file appears under its name complete and on disk, or not at all."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 _NAME_BYTES = 40
-"""How much of a file's name is in that of its temporary file, so that a name of the longest length has one, too."""
+"""Characters of a file's name in that of its temporary file: the longest permitted name leaves no room for a suffix."""
 
 
 class AtomicFile:
-    """A file that appears under its name only when everything was written and reached the disk."""
+    """A file that appears under its name once everything is written and on disk; packed where the name ends in .gz."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -31,10 +31,11 @@ class AtomicFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._temporary = self.path.with_name(f".{self.path.name[:_NAME_BYTES]}.{token_hex(8)}")
-            self._raw = self._temporary.open("xb")  # with the permissions of any new file: the system applies the umask
+            # open() rather than tempfile: the file gets the permissions of any new file, after the umask.
+            self._raw = self._temporary.open("xb")
         except OSError as error:
             raise self._failure(error) from error
-        # Without name and time in its header, equal content gives equal bytes.
+        # Without name and time in the gzip header, equal content gives equal bytes.
         packed = self.path.suffix == ".gz"
         self._out: Any = gzip.GzipFile("", "wb", fileobj=self._raw, mtime=0) if packed else self._raw
 
@@ -46,20 +47,20 @@ class AtomicFile:
             raise self._failure(error) from error
 
     def __enter__(self) -> Self:
-        """The file, open for writing."""
+        """Return the file, open for writing."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Rename the file to its own name, or remove it."""
+        """Rename the temporary file to its final name, or remove it after an error."""
         try:
             if kind is None:
                 self._put_in_place()
         except OSError as full:
             raise self._failure(full) from full
         finally:
-            # What is left in buffers is of no use now, and a full disk must not keep the file from going.
+            # On a full disk closing fails while it flushes; the temporary file must be removed all the same.
             for file in (self._out, self._raw):
                 with suppress(OSError, ValueError):
                     file.close()
@@ -69,6 +70,7 @@ class AtomicFile:
         if self._out is not self._raw:
             self._out.close()
         self._raw.flush()
+        # The content reaches the disk before the rename: a power cut in between leaves no empty file under the name.
         os.fsync(self._raw.fileno())
         self._temporary.replace(self.path)
         sync_folder(self.path.parent)
@@ -78,9 +80,9 @@ class AtomicFile:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk: without this, a rename may be undone by a power cut.
+    """Flush the names in a folder to disk, so that a power cut cannot undo a rename.
 
-    Does nothing where the system or the file system has no such thing.
+    Does nothing on Windows and on file systems that cannot flush a folder.
     """
     if os.name == "nt":
         return

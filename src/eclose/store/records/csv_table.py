@@ -1,7 +1,7 @@
-"""Tables for spreadsheets: CSV that runs nothing where it is opened, and the same read back.
+"""CSV tables for spreadsheets, protected against formula injection.
 
-A text that a spreadsheet would take for a formula gets a quote before it, which makes it a text there; reading takes
-the quote off again. Numbers stay numbers.
+A text that a spreadsheet would run as a formula is written with a leading quote, which marks it as text; reading
+removes the quote. Numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 CsvCell: TypeAlias = str | int | float | bool | None
-"""What a table may hold. A label is written yes or no, what is not there as nothing."""
+"""A value of a table. True and False are written as yes and no, None as an empty cell."""
 
 LABEL_WORDS: Mapping[str, Label] = {
     "yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False, "": None,
 }  # fmt: skip
-"""How people write a label, in small letters."""
+"""Accepted spellings of a label, in lower case; an empty cell is an undefined label."""
 
-# With the full-width signs, which some spreadsheets read as the plain ones.
+# Includes the full-width forms (U+FF1D, ...), which some spreadsheets read like =, +, - and @.
 _STARTS_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def escape_formula(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if _risky(text.lstrip("'")) else text
+    """Return the text so that no spreadsheet runs it as a formula."""
+    return f"'{text}" if _is_formula(text.lstrip("'")) else text
 
 
 def unescape_formula(text: str) -> str:
-    """The text of a neutral one."""
-    return text[1:] if text.startswith("'") and _risky(text.lstrip("'")) else text
+    """Return the text without the quote that ``escape_formula`` added."""
+    return text[1:] if text.startswith("'") and _is_formula(text.lstrip("'")) else text
 
 
-def _risky(text: str) -> bool:
+def _is_formula(text: str) -> bool:
     return text.startswith(("\t", "\r", "\n")) or text.lstrip().startswith(_STARTS_FORMULA)
 
 
 def encode_csv(columns: Sequence[str], rows: Iterable[Mapping[str, CsvCell]]) -> Iterator[bytes]:
-    """The bytes of a table, a row at a time. By the mark at its start spreadsheets know UTF-8."""
+    """Yield the bytes of a table, a row at a time."""
+    # Spreadsheets recognise UTF-8 by the byte order mark ("utf-8-sig").
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", quoting=csv.QUOTE_ALL)
     writer.writeheader()
@@ -55,18 +56,18 @@ def encode_csv(columns: Sequence[str], rows: Iterable[Mapping[str, CsvCell]]) ->
     for row in rows:
         text.seek(0)
         text.truncate()
-        writer.writerow({name: _written(cell) for name, cell in row.items()})
+        writer.writerow({name: _format_cell(cell) for name, cell in row.items()})
         yield text.getvalue().encode()
 
 
-def _written(cell: CsvCell) -> str:
+def _format_cell(cell: CsvCell) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return "" if cell is None else escape_formula(cell) if isinstance(cell, str) else str(cell)
 
 
 def read_csv(path: Path) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
-    """The names of the columns, and every row that is not empty with where it stands; cells as they are written."""
+    """Return the column names, and the non-empty rows with their location (``row 2`` is the first); cells as texts."""
     require_file(path)
     with open_bytes(path) as file:
         data = file.read()
@@ -96,6 +97,7 @@ def _unreadable(path: Path, error: csv.Error) -> UserError:
 
 
 def _delimiter(text: str) -> str:
-    """Where a comma marks decimals, spreadsheets write semicolons. No name of a column has either."""
+    """Return the delimiter: the most frequent candidate in the header, since no column name contains one."""
+    # Spreadsheets of locales with a decimal comma write semicolons.
     head = text.partition("\n")[0]
     return max(",;\t", key=head.count)

@@ -1,4 +1,4 @@
-"""Families at the door: read, checked against the gates, each once."""
+"""Reading of family files: every family is checked against the gates and for a repeated id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eclose.core.family import Family
 from eclose.core.gates import check_family
 from eclose.errors import RecordError
-from eclose.store.records.jsonl import WRONG_RECORD, ReadRecord, encode, scan_records
+from eclose.store.records.jsonl import DUPLICATE, WRONG_RECORD, ReadRecord, encode, scan_records
 from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
@@ -16,22 +16,24 @@ if TYPE_CHECKING:
 
 
 def scan_families(path: Path) -> Iterator[ReadRecord[Family]]:
-    """Every record of the file as a family, a reason, or an error.
+    """Yield every record of the file as a family, a reason for its rejection, or an error.
 
-    A family that fails a gate is set aside, and so is one that repeats another; one that takes another's id for
-    different content is an error.
+    A family that fails a gate or repeats an earlier one is rejected; other content under a used id is an error.
     """
-    seen = SeenIds()
+    seen_ids = SeenIds()
     for number, record in enumerate(scan_records(path, Family), start=1):
-        yield record if record.value is None else _settled(path, record, record.value, seen, number)
+        yield record if record.value is None else _check_family(path, record, record.value, seen_ids, number)
 
 
-def _settled(path: Path, record: ReadRecord[Family], family: Family, seen: SeenIds, number: int) -> ReadRecord[Family]:
-    if first := seen.add(family.id, encode(family), number):
-        place, same = first
-        if same:
-            return ReadRecord(record.where, rejected="duplicate")
-        problem = f"the id {family.id!r} was used by record {place} for something else. Give it another."
+def _check_family(
+    path: Path, record: ReadRecord[Family], family: Family, seen_ids: SeenIds, number: int
+) -> ReadRecord[Family]:
+    # Ids are compared before the gates, so that a duplicate is counted as one whether or not it passes them.
+    if earlier := seen_ids.add(family.id, encode(family), number):
+        first_number, is_same = earlier
+        if is_same:
+            return ReadRecord(record.where, rejected=DUPLICATE)
+        problem = f"the id {family.id!r} was used by record {first_number} for other content. Give it another id."
         return ReadRecord(
             record.where, error=RecordError(problem, path=path, record=record.where), error_kind=WRONG_RECORD
         )
@@ -40,6 +42,6 @@ def _settled(path: Path, record: ReadRecord[Family], family: Family, seen: SeenI
 
 
 def find_failed_gate(family: Family) -> str | None:
-    """Why a family is set aside: the first gate it fails; None when it passes all."""
+    """Return the first gate that a family fails, as a reason for its rejection; None where it passes all."""
     failures = check_family(family)
     return f"fails {failures[0].gate.value}" if failures else None

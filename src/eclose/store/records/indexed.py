@@ -1,6 +1,7 @@
-"""Records of a file by their place, without holding them in memory: a million families are tens of gigabytes.
+"""Random access to the records of a JSON Lines file that is too large for memory (a million families: tens of GB).
 
-A record is read again from the file whenever it is needed, and must then have the bytes it had when it was indexed.
+The index holds the id, the offset and a digest of every line. A record is read from the file whenever it is needed;
+a line that changed since it was indexed raises.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BOM = b"\xef\xbb\xbf"
-_CHANGED = "is no longer where it was: the file was changed while it was in use. Start again."
+_CHANGED = "was changed in the file while the file was in use. Run the command again."
 
 
 class _HasId(Protocol):
@@ -32,7 +33,7 @@ T = TypeVar("T", bound=_HasId)
 
 
 class IndexedFile(Generic[T]):
-    """The accepted records of a JSON Lines file, read again from the file each time they are asked for."""
+    """The accepted records of a JSON Lines file, by index; every access reads the file."""
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
@@ -42,8 +43,8 @@ class IndexedFile(Generic[T]):
         self.ids: list[str] = []
 
     @classmethod
-    def restored(cls, path: Path, kind: type[T], rows: Iterable[tuple[str, int, int]]) -> IndexedFile[T]:
-        """Return an index made of the rows of another index of the same file."""
+    def from_rows(cls, path: Path, kind: type[T], rows: Iterable[tuple[str, int, int]]) -> IndexedFile[T]:
+        """Return an index from the ``rows`` of an earlier index of the same file."""
         index = cls(path, kind)
         for record_id, offset, line_digest in rows:
             index.ids.append(record_id)
@@ -52,16 +53,16 @@ class IndexedFile(Generic[T]):
         return index
 
     def rows(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the id of each accepted record, its position in the file in bytes, and the digest of its line."""
+        """Yield the id of each accepted record, its offset in the file in bytes, and the digest of its line."""
         return zip(self.ids, self._offsets, self._digests, strict=True)
 
     def __len__(self) -> int:
-        """How many records were accepted."""
+        """Return the number of accepted records."""
         return len(self._offsets)
 
     def __getitem__(self, index: int) -> T:
-        """The record at a place."""
-        # Opened anew each time: a loader's workers must not share a position in the file.
+        """Return the record at an index."""
+        # Opened for every access: the worker processes of a data loader must not share a file position.
         with self.path.open("rb") as file:
             file.seek(self._offsets[index])
             line = file.readline()
@@ -78,29 +79,30 @@ class IndexedFile(Generic[T]):
 def index_file(
     path: Path, kind: type[T], refuse: Callable[[T], str | None] = lambda _: None
 ) -> tuple[IndexedFile[T], RecordCounter, list[ReadRecord[T]]]:
-    """Read a file once: its index, the counts, and every record that was not accepted.
+    """Read a file once; return its index, the counts, and every record that was not accepted.
 
-    ``refuse`` gives the reason to set a readable record aside, or None. A record that repeats another is set aside, one
-    that takes another's id for different content cannot be used.
+    ``refuse`` returns the reason to reject a readable record, or None. A record that repeats an earlier one is
+    rejected; other content under a used id is an error.
     """
     require_file(path)
-    index, tally, seen = IndexedFile(path, kind), RecordCounter(), SeenIds()
+    index, counter, seen_ids = IndexedFile(path, kind), RecordCounter(), SeenIds()
     left_out: list[ReadRecord[T]] = []
     for number, offset, line in _lines(path):
-        record = _judged(path, kind, number, line, refuse, seen)
-        tally.add(record)
+        record = _check_line(path, kind, number, line, refuse, seen_ids)
+        counter.add(record)
         if record.error is None and record.rejected is None and record.value is not None:
             index._accept(record.value, offset, line)
         else:
+            # Without their values, rejected records take little memory however many there are.
             left_out.append(replace(record, value=None))
-    return index, tally, left_out
+    return index, counter, left_out
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Line number, place in the file, bytes; blank lines are none."""
+    """Yield the number, offset and bytes of every line that is not blank."""
     with path.open("rb") as file:
         if file.read(2) == b"\x1f\x8b":
-            raise UserError(f"{path}: is packed, and places in it cannot be found again. Unpack it first.")
+            raise UserError(f"{path}: is packed with gzip, which allows no random access. Unpack it first.")
         file.seek(0)
         offset = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         file.seek(offset)
@@ -110,8 +112,8 @@ def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
             offset += len(line)
 
 
-def _judged(
-    path: Path, kind: type[T], number: int, line: bytes, refuse: Callable[[T], str | None], seen: SeenIds
+def _check_line(
+    path: Path, kind: type[T], number: int, line: bytes, refuse: Callable[[T], str | None], seen_ids: SeenIds
 ) -> ReadRecord[T]:
     where = f"line {number}"
     try:
@@ -122,9 +124,12 @@ def _judged(
         value = decode(kind, parsed)
     except RecordError as error:
         return ReadRecord(where, error=error.at(path, where), error_kind=WRONG_RECORD)
-    if first := seen.add(value.id, encode(value), number):
-        if first[1]:
+    if earlier := seen_ids.add(value.id, encode(value), number):
+        first_line, is_same = earlier
+        if is_same:
             return ReadRecord(where, value=value, rejected=DUPLICATE)
-        problem = RecordError(f"the id {value.id!r} was used in line {first[0]} for something else; give it another")
+        problem = RecordError(
+            f"the id {value.id!r} was used in line {first_line} for other content. Give it another id."
+        )
         return ReadRecord(where, error=problem.at(path, where), error_kind=ID_REUSED)
     return ReadRecord(where, value=value, rejected=refuse(value))

@@ -1,7 +1,7 @@
-"""A file of JSON objects, read one object at a time, whatever its layout.
+"""Reading of JSON objects from JSON Lines, a JSON array, an object around an array, or Parquet, one at a time.
 
-Knows paths, compression and layouts; knows nothing of what the objects mean. Reads JSON Lines, a JSON array, an
-object that wraps an array (``{"results": [...]}``), and Parquet. Memory does not grow with the file.
+An object around an array is ``{"results": [...]}`` and the like. Gzip is recognised by content. Memory does not grow
+with the file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from eclose.errors import RecordError, UserError
 from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, JsonWindow, as_object, parse_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["JsonObject", "RawRecord", "open_bytes", "parse_object", "read_objects", "require_file"]
+__all__ = ["JsonObject", "RawRecord", "open_bytes", "parse_object", "raise_problems", "read_objects", "require_file"]
 
-# What people have at hand that is no JSON gets a sentence of its own, not a complaint about its first byte.
+# Common files that are not JSON get a message of their own instead of a parse error at byte 1.
 _TABLES = (".csv", ".tsv")
 _OTHER_LAYOUTS = {
     b"PK\x03\x04": "is a zip archive. Unpack it and name a file from it.",
@@ -33,37 +33,37 @@ _BY_ROWS = "Write it by rows as JSON Lines; with pandas: df.to_json('file.jsonl'
 _BOM = b"\xef\xbb\xbf"
 _WRAPPERS = ("results", "data", "examples")
 _ARRAY = re.compile(rb"\s*\[")
-# Either the wrapped array is in sight, or the object is spread over several lines and is no line of JSON Lines.
+# Either the wrapping key comes first, or the object starts with a line break, which no line of JSON Lines does.
 _WRAPPED = re.compile(rb'\s*\{\s*"(?:%s)"\s*:\s*\[|\s*\{\s*\n' % "|".join(_WRAPPERS).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """One object of a file, or why there is none at this place."""
+    """One object of a file, or the error that took its place."""
 
     where: str
-    """``line 412`` of JSON Lines, ``record 412`` of an array, ``row 412`` of a table."""
+    """Location in the file: ``line 412`` of JSON Lines, ``record 412`` of an array, ``row 412`` of a table."""
     value: JsonObject | None = None
     error: RecordError | None = None
 
 
 def read_objects(path: Path | str) -> Iterator[RawRecord]:
-    """Every object of the file in order.
+    """Return an iterator over the objects of the file, in order.
 
-    A record that cannot be read becomes a ``RawRecord`` with an error, and reading goes on. An array whose
-    brackets and commas are broken cannot be read past the break: that raises.
+    A record that cannot be read becomes a ``RawRecord`` with an error, and reading continues. Raises where the brackets
+    or commas of an array are broken, since the items after the break cannot be found.
     """
     path = Path(path)
     require_file(path)
     if path.suffix == ".parquet":
         return _parquet_rows(path)
     if path.suffix.lower() in _TABLES:
-        raise UserError(f"{path}: is a table of texts, in which a list cannot be told from a text. {_BY_ROWS}")
+        raise UserError(f"{path}: is a table of texts, in which lists cannot be told from texts. {_BY_ROWS}")
     return _json_objects(path)
 
 
 def require_file(path: Path) -> None:
-    """Raise unless there is a file to read, and say what there is instead."""
+    """Raise unless the path is a regular file; the message says what it is instead."""
     if path.is_dir():
         raise UserError(f"{path}: is a folder. Name a file in it.")
     if path.exists() and not path.is_file():
@@ -72,8 +72,17 @@ def require_file(path: Path) -> None:
         raise UserError(f"{path}: there is no such file. Check the path.")
 
 
+def raise_problems(path: Path, problems: Sequence[str], most: int = 10) -> None:
+    """Raise a UserError that lists the problems of a file, at most the first ``most``; return where there are none."""
+    if problems:
+        listed = [problem.removeprefix(f"{path} ") for problem in problems[:most]]
+        if len(problems) > most:
+            listed.append(f"and {len(problems) - most} more")
+        raise UserError(f"{path}: cannot be used as it is. {'; '.join(listed)}.")
+
+
 def open_bytes(path: Path) -> io.BufferedIOBase:
-    """The file's bytes, unpacked when it is gzip, whatever its name."""
+    """Open a file for reading bytes; gzip is unpacked, under any name."""
     try:
         with path.open("rb") as probe:
             head = probe.read(4)
@@ -103,11 +112,12 @@ def _json_objects(path: Path) -> Iterator[RawRecord]:
 
 
 def _skip_byte_order_mark(stream: io.BufferedReader, path: Path) -> bytes:
-    """The beginning of the file, which stays to be read."""
+    """Skip a byte order mark; return the start of the file without consuming it."""
     head = stream.peek()
     if head.startswith(_BOM):
         stream.read(len(_BOM))
         head = head.removeprefix(_BOM)
+    # UTF-16 has a mark of its own, or, for ASCII characters, a zero in the first two bytes.
     if head[:2] in {b"\xff\xfe", b"\xfe\xff"} or b"\x00" in head[:2]:
         raise UserError(f"{path}: this looks like UTF-16. Save it as UTF-8.")
     return head
@@ -137,24 +147,24 @@ def _array_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
 
 
 def _wrapped_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
-    """The array under the wrapping key; what stands beside it, such as overall scores, is passed over."""
-    found = False
+    """Yield the items of the array under the wrapping key; other keys, such as overall scores, are skipped."""
+    has_array = False
     window.skip("{")
     try:
         while window.peek() == '"':
-            key = window.take()
+            key = window.read_value()
             if not window.skip(":"):
                 break
             if key in _WRAPPERS and window.peek() == "[":
-                found = True
+                has_array = True
                 yield from _bracketed(window, path)
             else:
-                window.pass_over()
+                window.skip_value()
             if not window.skip(","):
                 break
     except (json.JSONDecodeError, RecordError, RecursionError) as error:
         raise UserError(f"{path}: is not JSON ({_reason(error)}). Fetch or write the file again.") from error
-    if not found or not window.skip("}") or window.peek():
+    if not has_array or not window.skip("}") or window.peek():
         raise UserError(
             f"{path}: is one object without a list called {', '.join(_WRAPPERS)}, or is cut off, or something follows "
             "it. Put one record on each line, or all of them into one array. "
@@ -163,13 +173,13 @@ def _wrapped_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
 
 
 def _bracketed(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
-    """The values from one bracket to the other."""
+    """Yield the items between the brackets of an array."""
     window.skip("[")
     number = 0
     while window.peek() != "]" or number:
         where = f"record {number + 1}"
         try:
-            yield _item(window, path, where)
+            yield _read_item(window, path, where)
         except (json.JSONDecodeError, RecursionError) as error:
             raise _broken(path, number, error) from error
         number += 1
@@ -179,9 +189,9 @@ def _bracketed(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
         raise _broken(path, number, None)
 
 
-def _item(window: JsonWindow, path: Path, where: str) -> RawRecord:
+def _read_item(window: JsonWindow, path: Path, where: str) -> RawRecord:
     try:
-        return RawRecord(where, value=as_object(window.take()))
+        return RawRecord(where, value=as_object(window.read_value()))
     except RecordError as error:
         return RawRecord(where, error=error.at(path, where))
 
@@ -190,7 +200,7 @@ def _broken(path: Path, number: int, error: Exception | None) -> UserError:
     reason = "its end is missing" if error is None else _reason(error)
     return UserError(
         f"{path}: the JSON array breaks off after record {number} ({reason}). "
-        "Nothing behind that place can be read: fetch or write the file again."
+        "Later records cannot be read: fetch or write the file again."
     )
 
 
@@ -209,6 +219,7 @@ def _parquet_rows(path: Path) -> Iterator[RawRecord]:
     try:
         with parquet.ParquetFile(path) as table:
             number = 0
+            # A batch is converted to Python objects as a whole; 256 rows of long passages stay below 100 MB.
             for batch in table.iter_batches(batch_size=256):
                 for row in batch.to_pylist():
                     number += 1

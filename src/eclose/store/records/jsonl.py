@@ -1,7 +1,7 @@
 """Core values as JSON Lines: validated when read, written atomically.
 
-Files are the door: what comes in is checked here once, against the annotations of the core values and the few
-rules a type cannot state. Inside, nobody checks again.
+Every record that enters the program is checked here, against the annotations of the core values and the rules that a
+type cannot express. Later code relies on it and does not check again.
 """
 
 from __future__ import annotations
@@ -36,33 +36,34 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 PASSAGE_LIMIT = 1_000_000
-"""Longest passage in characters: twenty times the longest whole context of the paper's benchmarks."""
+"""Longest passage in characters: twenty times the longest complete context of the paper's benchmarks."""
 
 NOT_JSON = "not JSON"
 WRONG_RECORD = "wrong record"
 DUPLICATE = "duplicate"
-"""The same record again, under the same id."""
+"""Reason for a record that repeats an earlier one with the same id."""
 ID_REUSED = "id used twice"
-"""Other content under an id that was used before."""
+"""Kind of error for other content under an id that was used before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord(Generic[T]):
-    """One record of a file: its value, or why it was set aside, or the error that stands in its place."""
+    """One record of a file: its value, the reason for its rejection, or the error that took its place."""
 
     where: str
+    """Location in the file, such as ``line 412``."""
     value: T | None = None
     rejected: str | None = None
-    """Why a readable record is set aside on purpose, such as ``duplicate``."""
+    """Reason to set a readable record aside on purpose, such as ``duplicate``."""
     error: RecordError | None = None
     error_kind: str = "unreadable"
     """The kind of error, under which quarantined records are counted."""
     repairs: tuple[str, ...] = ()
-    """What was mended on the way in; each kind of repair is documented."""
+    """Names of the repairs the record needed, each documented in the data guide."""
 
 
 def scan_records(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
-    """Every record of the file, readable or not."""
+    """Yield every record of the file, readable or not."""
     for raw in read_objects(path):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
@@ -74,12 +75,12 @@ def scan_records(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
 
 
 def read_records(path: Path | str, kind: type[T]) -> Iterator[T]:
-    """Every value of the file; the first record that cannot be read raises."""
+    """Return an iterator over the values of the file; it raises at the first record that cannot be read."""
     return unwrap_records(scan_records(path, kind))
 
 
 def unwrap_records(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
-    """The values alone, without what was set aside; the first error raises."""
+    """Yield the values of records, skip rejected ones, and raise the first error."""
     for record in records:
         if record.error is not None:
             raise record.error
@@ -88,48 +89,48 @@ def unwrap_records(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
 
 
 def decode(kind: type[T], record: JsonObject) -> T:
-    """A core value from a JSON object of ours; a record with three mistakes reports all three."""
-    value = parse_record(kind, _named(kind, record))
+    """Return a core value from its JSON object; raise a RecordError that lists every defect."""
+    value = parse_record(kind, _normalise_verdict(kind, record))
     check_rules(value)
     return value
 
 
 def parse_record(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
-    """A dataclass from a JSON object, by its annotations alone; reports everything that is wrong."""
+    """Return a dataclass from a JSON object, by its annotations; raise a RecordError that lists every defect."""
     if extra == "ignore":
         names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
         record = {name: value for name, value in record.items() if name in names}
     try:
-        # Through JSON text, because only there strictness means what a file format means by it: a list may
-        # become a tuple and "L1" a reason code, but "yes" is no label and 7 is no id.
+        # Validated as JSON text, where strict mode fits a file format: a list may become a tuple and "L1" a reason
+        # code, but "yes" is not a label and 7 is not an id.
         return _adapter(kind).validate_json(json.dumps(record), strict=True, extra=extra)
     except ValidationError as invalid:
-        if (mistaken := _mistaken(kind, record)) is not None:
-            raise RecordError(mistaken) from invalid
+        if (hint := _describe_other_kind(kind, record)) is not None:
+            raise RecordError(hint) from invalid
         shapes = {field.name: field.metadata.get("shape") for field in fields(kind)}  # type: ignore[arg-type]
-        problems = (_problem(error, record, shapes) for error in invalid.errors())
+        problems = (_describe_problem(error, record, shapes) for error in invalid.errors())
         raise RecordError("; ".join(problems)) from invalid
     except RecursionError as error:
         raise RecordError("is nested too deeply to be a record.") from error
     except TypeError as error:
-        # A table may hold dates and bytes, which have no place in JSON.
+        # Parquet tables may hold dates and bytes, which JSON cannot represent.
         raise RecordError(f"holds a value that is not JSON ({error}). Write it as a text.") from error
 
 
 def check_rules(value: object) -> None:
-    """The rules a type cannot state; raises with everything that is wrong."""
+    """Check a core value by the rules that its type cannot express; raise a RecordError that lists every defect."""
     rules = _RULES.get(type(value))
     if rules and (problems := list(rules(value))):
         raise RecordError("; ".join(problems))
 
 
 def encode(value: object) -> bytes:
-    """One line of JSON, without its line break. Fields at their default are left out."""
+    """Return a value as one line of JSON without its line break; fields at their default are omitted."""
     return _adapter(type(value)).dump_json(value, exclude_defaults=True)
 
 
 def write_records(path: Path | str, records: Iterable[object]) -> int:
-    """Write values, one a line; the file appears whole or not at all. Returns how many there were."""
+    """Write values atomically, one a line; return their number."""
     count = 0
     with AtomicFile(path) as file:
         for record in records:
@@ -139,43 +140,46 @@ def write_records(path: Path | str, records: Iterable[object]) -> int:
 
 
 def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    # Building an adapter takes milliseconds, more than validating a record.
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
     return _ADAPTERS[kind]
 
 
-def _problem(error: ErrorDetails, record: JsonObject, shapes: dict[str, str | None]) -> str:
-    """One validation error as a phrase: where in the record, what, and what belongs there."""
-    place = _place(error["loc"])
+def _describe_problem(error: ErrorDetails, record: JsonObject, shapes: dict[str, str | None]) -> str:
+    """Return a validation error as a phrase: the field, the defect, and the expected shape."""
+    field_path = _format_path(error["loc"])
     kind = error["type"]
     if kind == "json_invalid":
-        broken = _half_surrogate(record)
+        # json.dumps writes what pydantic refuses to read in two cases only: lone surrogates and deep nesting.
+        broken = _find_half_surrogate(record)
         return f"{broken}: holds half of a surrogate pair, which is not text" if broken else "is nested too deeply"
     if kind == "unexpected_keyword_argument":
-        return f"{place}: no such field; remove it or check its spelling"
+        return f"{field_path}: no such field; remove it or check its spelling"
     message = "is missing" if kind in {"missing", "missing_argument"} else error["msg"].removeprefix("Input ")
     shape = shapes.get(str(error["loc"][0])) if error["loc"] else None
-    return f"{place}: {message[0].lower()}{message[1:]}" + (f"; write {shape}" if shape else "")
+    return f"{field_path}: {message[0].lower()}{message[1:]}" + (f"; write {shape}" if shape else "")
 
 
-def _place(parts: tuple[str | int, ...]) -> str:
-    """``evidence[3].text``; a name that would upset a terminal is shown by its escapes."""
-    named = (part if isinstance(part, int) or part.isprintable() else repr(part) for part in parts)
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named).lstrip(".")
+def _format_path(parts: tuple[str | int, ...]) -> str:
+    """Return the path of a field as ``evidence[3].text``; unprintable names are escaped for the terminal."""
+    names = (part if isinstance(part, int) or part.isprintable() else repr(part) for part in parts)
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in names).lstrip(".")
 
 
-def _half_surrogate(record: JsonObject) -> str | None:
-    """The place of a text that cannot be written as UTF-8. Walks without recursion: the record may be deep."""
+def _find_half_surrogate(record: JsonObject) -> str | None:
+    """Return the path of a text that cannot be written as UTF-8; None where there is none."""
+    # A stack instead of recursion: the record may be nested deeper than Python's limit.
     pending: list[tuple[tuple[str | int, ...], object]] = [((), record)]
     while pending:
         parts, value = pending.pop()
         if isinstance(value, str) and _SURROGATE.search(value):
-            return _place(parts)
+            return _format_path(parts)
         if isinstance(value, list):
             pending.extend(((*parts, index), item) for index, item in enumerate(value))
         elif isinstance(value, dict):
             if any(map(_SURROGATE.search, value)):
-                return _place((*parts, "a key"))
+                return _format_path((*parts, "a key"))
             pending.extend(((*parts, key), item) for key, item in value.items())
     return None
 
@@ -183,8 +187,8 @@ def _half_surrogate(record: JsonObject) -> str | None:
 _LETTERS = {"L": "locally_sound", "A": "aligned", "C": "closed", "K": "complete", "Acc": "correct"}
 
 
-def _named(kind: type[object], record: JsonObject) -> JsonObject:
-    """Verdicts may be written with the paper's letters, and with 0 and 1 as a spreadsheet has them."""
+def _normalise_verdict(kind: type[object], record: JsonObject) -> JsonObject:
+    """Return a verdict with field names for the paper's letters, and booleans for the 0 and 1 of spreadsheets."""
     verdict = record.get("verdict")
     if kind is not SettledVerdict or not isinstance(verdict, dict):
         return record
@@ -197,7 +201,7 @@ def _named(kind: type[object], record: JsonObject) -> JsonObject:
     return {**record, "verdict": labels}
 
 
-# The keys by which a record of ours is known, and what people call it.
+# The keys that identify each kind of record, and its name in messages.
 _MARKS: dict[type[Any], tuple[frozenset[str], str]] = {
     Instance: (frozenset({"question", "evidence"}), "an instance"),
     Response: (frozenset({"instance_id", "trace"}), "a response"),
@@ -207,12 +211,12 @@ _MARKS: dict[type[Any], tuple[frozenset[str], str]] = {
 }
 
 
-def _mistaken(kind: type[object], record: JsonObject) -> str | None:
-    """A sentence for somebody who gave the wrong file; None when the record is none of our other kinds."""
+def _describe_other_kind(kind: type[object], record: JsonObject) -> str | None:
+    """Return a hint where the record is of another kind, as in the wrong file; None otherwise."""
     if kind not in _MARKS or _MARKS[kind][0] <= record.keys():
         return None
-    looks = next((name for marks, name in _MARKS.values() if marks <= record.keys()), None)
-    return f"looks like {looks}, not {_MARKS[kind][1]}. Is this the file you meant?" if looks else None
+    other = next((name for marks, name in _MARKS.values() if marks <= record.keys()), None)
+    return f"looks like {other}, not {_MARKS[kind][1]}. Is this the file you meant?" if other else None
 
 
 def _blank(**texts: str | None) -> Iterator[str]:
@@ -232,17 +236,17 @@ def _text_problem(text: str) -> str | None:
 def _instance_rules(instance: Instance) -> Iterator[str]:
     yield from _blank(id=instance.id, question=instance.question, reference_answer=instance.reference_answer)
     if not instance.evidence:
-        yield "evidence: is empty; a question without passages cannot be studied here"
+        yield "evidence: is empty; a question needs at least one passage"
     for index, passage in enumerate(instance.evidence):
-        # The place is spelled out only where there is a problem: this loop runs for every passage ever read.
+        # The path is formatted only where there is a problem: this loop runs for every passage that is read.
         for problem in _passage_problems(passage):
             yield f"evidence[{index}].{problem}"
     if len(instance.passage_ids) != len(instance.evidence):
         ids = [passage.id for passage in instance.evidence]
-        twice = next(id_ for id_ in ids if ids.count(id_) > 1)
-        yield f"evidence: the passage id {twice!r} occurs twice; titles may repeat, ids may not"
+        repeated = next(id_ for id_ in ids if ids.count(id_) > 1)
+        yield f"evidence: the passage id {repeated!r} occurs twice; titles may repeat, ids may not"
     for unknown in sorted(set(instance.support_ids or ()) - instance.passage_ids):
-        yield f"support_ids: {unknown!r} is no passage of the evidence"
+        yield f"support_ids: {unknown!r} is not a passage of the evidence"
     for index, alias in enumerate(instance.aliases):
         yield from _blank(**{f"aliases[{index}]": alias})
     if instance.hops is not None and instance.hops < 1:

@@ -1,4 +1,4 @@
-"""Which ids have been seen, in a few dozen bytes each: a million records must not fill a laptop's memory."""
+"""A compact set of record ids that detects repeated ids: a million ids take about 30 MB."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _START = 1 << 10
 
 
 def hash64(data: bytes) -> int:
-    """Return a 64-bit digest, never zero: zero marks an empty slot. A million ids collide with chance 3e-8."""
+    """Return a 64-bit digest, never zero: zero marks an empty slot. A million ids collide with probability 3e-8."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
 
 
 def _as_bytes(value: object) -> bytes:
-    """Bytes as they are; anything else by its canonical spelling."""
+    """Return bytes unchanged, any other value as canonical JSON."""
     return value if isinstance(value, bytes) else canonical_bytes(value)
 
 
 class SeenIds:
-    """An open-addressing table of digests: id, content, and where the id was first seen.
+    """An open-addressing table with the digests of id and content, and the number of the record that used the id first.
 
     A Python set of strings takes more than 150 bytes an id; this takes 16 bytes a slot at a load of at most two
     thirds.
@@ -32,19 +32,21 @@ class SeenIds:
         self._allocate(_START)
 
     def __len__(self) -> int:
-        """How many different ids were seen."""
+        """Return the number of different ids."""
         return self._count
 
-    def add(self, id_: str, content: object, place: int) -> tuple[int, bool] | None:
-        """Note an id; None when it is new, else where it was first seen and whether the content is the same.
+    def add(self, id_: str, content: object, number: int) -> tuple[int, bool] | None:
+        """Add the id of a record; return None where it is new.
 
-        Content is bytes, or anything JSON can express.
+        Otherwise return the number of the record that used it first, and whether the content is the same. Content is
+        bytes, or any JSON value.
         """
+        # Lone surrogates occur in users' files. Half a digest is enough to compare two contents under one id.
         key, body = hash64(id_.encode("utf-8", "surrogatepass")), hash64(_as_bytes(content)) & 0xFFFFFFFF
         slot = self._slot(key)
         if self._ids[slot]:
-            return self._places[slot], self._contents[slot] == body
-        self._put(slot, key, body, place)
+            return self._numbers[slot], self._contents[slot] == body
+        self._put(slot, key, body, number)
         self._count += 1
         if self._count * 3 > len(self._ids) * 2:
             self._grow()
@@ -53,21 +55,21 @@ class SeenIds:
     def _allocate(self, size: int) -> None:
         self._ids = array("Q", [0]) * size
         self._contents = array("I", [0]) * size
-        self._places = array("I", [0]) * size
+        self._numbers = array("I", [0]) * size
 
     def _slot(self, key: int) -> int:
-        mask = len(self._ids) - 1
+        mask = len(self._ids) - 1  # the size is a power of two
         slot = key & mask
         while self._ids[slot] and self._ids[slot] != key:
             slot = (slot + 1) & mask
         return slot
 
-    def _put(self, slot: int, key: int, body: int, place: int) -> None:
-        self._ids[slot], self._contents[slot], self._places[slot] = key, body, place
+    def _put(self, slot: int, key: int, body: int, number: int) -> None:
+        self._ids[slot], self._contents[slot], self._numbers[slot] = key, body, number
 
     def _grow(self) -> None:
-        old = zip(self._ids, self._contents, self._places, strict=True)
+        old = zip(self._ids, self._contents, self._numbers, strict=True)
         self._allocate(2 * len(self._ids))
-        for key, body, place in old:
+        for key, body, number in old:
             if key:
-                self._put(self._slot(key), key, body, place)
+                self._put(self._slot(key), key, body, number)

@@ -1,4 +1,4 @@
-"""Records of any file in the order of their ids, without holding them in memory."""
+"""Records of a scan sorted by id, kept in a temporary file instead of memory."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ T = TypeVar("T", bound=_HasId)
 
 
 class SortedSpool(Generic[T]):
-    """What a scan found: first whatever has no value, as it came, then the values by id. Use it in a ``with``.
+    """The records of a scan: first those without a value in file order, then the values by id. A context manager.
 
-    Values wait in a file without a name, which is gone when the process is; memory holds their ids and places.
+    The values are kept in an unnamed file, which the system removes with the process; memory holds ids and offsets.
     """
 
     def __init__(self, kind: type[T], records: Iterable[ReadRecord[T]], *, limit: int | None = None) -> None:
         self._kind = kind
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the spool
         self._others: list[ReadRecord[T]] = []
-        places: list[tuple[str, int]] = []
+        offsets: list[tuple[str, int]] = []
         end = 0
         for record in records:
             if record.value is None:
                 self._others.append(record)
                 continue
-            places.append((record.value.id, end))
+            offsets.append((record.value.id, end))
             end += self._file.write(encode(record.value) + b"\n")
-        # By code points, as the UTF-8 bytes of the ledger sort.
-        self._places = sorted(places)[:limit]
+        # Python sorts texts by code points, which is the order of the ledger's UTF-8 bytes.
+        self._offsets = sorted(offsets)[:limit]
 
     def __len__(self) -> int:
-        """How many records there are, with and without a value."""
-        return len(self._others) + len(self._places)
+        """Return the number of records, with and without a value."""
+        return len(self._others) + len(self._offsets)
 
     def __iter__(self) -> Iterator[ReadRecord[T]]:
-        """The records; may be gone through again."""
+        """Yield the records; may be repeated."""
         yield from self._others
-        for record_id, place in self._places:
-            self._file.seek(place)
+        for record_id, offset in self._offsets:
+            self._file.seek(offset)
             yield ReadRecord(repr(record_id), value=decode(self._kind, parse_object(self._file.readline())))
 
     def __enter__(self) -> Self:
-        """The spool."""
+        """Return the spool."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of the file."""
+        """Close, and thereby remove, the temporary file."""
         self._file.close()

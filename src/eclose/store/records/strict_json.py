@@ -1,6 +1,6 @@
-"""JSON text taken strictly: no repeated keys, no NaN, nothing but objects where objects are due.
+"""Strict parsing of JSON: repeated keys, NaN and infinities are errors, and a record must be an object.
 
-Knows one text, or a window that slides along an array too large for memory. Knows nothing of files.
+Parses one text, or the values of an array that is too large for memory, through a sliding window.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 JsonObject: TypeAlias = dict[str, Any]
 
 RECORD_LIMIT = 64 * 2**20
-"""Longest record read into memory, in bytes of a line or characters of an array: no real record is near it."""
+"""Longest record that is read, in bytes of a line or characters of an array item; real records are far shorter."""
 
 _CHUNK = 2**16
 _DELIMITERS = frozenset(" \t\r\n,]}:")
@@ -26,12 +26,13 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 def parse_object(line: bytes) -> JsonObject:
-    """One JSON object, or an error that says what is wrong with the text."""
+    """Return the JSON object of a line; raise a RecordError that describes the defect of the text."""
     try:
         value = _STRICT.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise RecordError(f"byte {error.start + 1} is not UTF-8 ({error.reason}). Save the file as UTF-8.") from error
     except json.JSONDecodeError as error:
+        # A parser that fails at the very end of the text ran out of input.
         cut = " The line seems cut off." if error.pos >= len(error.doc.rstrip()) else ""
         raise RecordError(f"is not JSON: {error.msg} at column {error.pos + 1}.{cut}") from error
     except RecursionError as error:
@@ -40,75 +41,76 @@ def parse_object(line: bytes) -> JsonObject:
 
 
 def as_object(value: object) -> JsonObject:
-    """The value, if it is an object."""
+    """Return the value if it is an object; raise a RecordError otherwise."""
     if not isinstance(value, dict):
         raise RecordError(f"is a JSON {_name(value)}, not an object. A record is written as {{...}}.")
     return value
 
 
 class JsonWindow:
-    """A stretch of text that slides along a stream, so that a large array never lies in memory whole.
+    """A section of text that moves along a stream, so that a large array is never in memory as a whole.
 
-    Bytes that are not UTF-8 are carried along and refused where they occur: one bad record spoils no other.
+    Bytes that are not UTF-8 raise with the value that contains them; the values around it stay readable.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        # surrogateescape carries foreign bytes along until the value that contains them is read.
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._text = ""
         self._start = 0
-        self._taken = ""
+        self._value_text = ""
 
     def peek(self) -> str:
-        """The next character that is not blank; empty at the end."""
-        while not (found := _NOT_BLANK.search(self._text, self._start)):
+        """Return the next character that is not blank; empty at the end."""
+        while not (match := _NOT_BLANK.search(self._text, self._start)):
             self._start = len(self._text)
-            if not self._read_on():
+            if not self._read_more():
                 return ""
-        self._start = found.start()
-        return found[0]
+        self._start = match.start()
+        return match[0]
 
     def skip(self, character: str) -> bool:
-        """Step over the character if it comes next."""
+        """Skip the character if it comes next; return whether it did."""
         if self.peek() != character:
             return False
         self._start += 1
         return True
 
-    def take(self) -> Any:
-        """The next value. A value that is refused is passed over before the error is raised."""
+    def read_value(self) -> Any:
+        """Return the next value. Raise a RecordError where it is not strict JSON, after skipping it."""
         self.peek()
         try:
             value = self._decode(_STRICT)
         except RecordError:
             self._decode(_LENIENT)
             raise
-        _refuse_foreign_bytes(self._taken)
+        _refuse_foreign_bytes(self._value_text)
         return value
 
-    def pass_over(self) -> None:
-        """Step over the next value, whatever it holds."""
+    def skip_value(self) -> None:
+        """Skip the next value, strict JSON or not."""
         self.peek()
         self._decode(_LENIENT)
 
     def _decode(self, decoder: json.JSONDecoder) -> Any:
-        """A value from where the window starts; the window grows until the value is whole."""
+        """Return the value at the start of the window; extend the window until the value is complete."""
         while True:
             try:
                 value, end = decoder.raw_decode(self._text, self._start)
             except json.JSONDecodeError:
-                if len(self._text) - self._start > RECORD_LIMIT or not self._read_on():
+                if len(self._text) - self._start > RECORD_LIMIT or not self._read_more():
                     raise
                 continue
-            # A number may go on behind the window: "1" of "1.5" is a value too.
+            # A number may continue beyond the window: the "1" of "1.5" parses as a value, too.
             closed = self._text[end - 1] in '}]"' or self._text[end : end + 1] in _DELIMITERS
-            if not closed and self._read_on():
+            if not closed and self._read_more():
                 continue
-            self._taken, self._start = self._text[self._start : end], end
+            self._value_text, self._start = self._text[self._start : end], end
             return value
 
-    def _read_on(self) -> bool:
-        """Read as much again as there is, so that a long value is tried few times; False at the end."""
+    def _read_more(self) -> bool:
+        """Double the window, so that a long value is parsed few times; return False at the end."""
         data = self._stream.read(max(_CHUNK, len(self._text) - self._start))
         self._text = self._text[self._start :] + self._decoder.decode(data, final=not data)
         self._start = 0
@@ -144,7 +146,7 @@ def _short_integer(digits: str) -> int:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_int=_short_integer)
-# Only good for finding where a refused value ends.
+# Finds the end of a value that the strict decoder refused.
 _LENIENT = json.JSONDecoder(parse_int=str)
 
 
