@@ -46,7 +46,7 @@ from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs, score_tree
 from eclose.likelihood.spans import SpanScore
 from eclose.models.weights import load_model, load_tokenizer
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.training.objective import Method, build_objective
 from eclose.world.make.families import make_families
 
@@ -361,7 +361,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
     asked = parser.parse_args()
-    prompt = ResponsePrompt(demonstrations=asked.demonstrations, order=Order.EVIDENCE_FIRST)
+    prompt = ResponsePrompt(demonstrations=asked.demonstrations, order=PromptOrder.EVIDENCE_FIRST)
     renderer = Renderer(load_tokenizer(packaged_weights()), prompt)
     print(f"load average {os.getloadavg()[0]:.1f} at the start")
     with tempfile.TemporaryDirectory() as folder:

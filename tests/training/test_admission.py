@@ -17,7 +17,7 @@ from eclose.likelihood.render import Renderer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.records.jsonl import write_records
 from eclose.training import admission
-from eclose.training.admission import TOO_LONG, admit
+from eclose.training.admission import TOO_LONG, admit_families
 
 
 def renderer(limit=8_192):
@@ -45,7 +45,7 @@ def one(request, tmp_path):
 
 def test_a_family_is_admitted_when_its_longest_path_fits(one):
     path, longest, _ = one
-    index, tally, left_out = admit(path, renderer(max(longest)))
+    index, tally, left_out = admit_families(path, renderer(max(longest)))
     assert (len(index), left_out) == (1, [])
     assert tally.counts().conserved
 
@@ -53,20 +53,20 @@ def test_a_family_is_admitted_when_its_longest_path_fits(one):
 def test_one_token_more_is_too_long(one):
     path, longest, _ = one
     with pytest.raises(UserError, match=f"{TOO_LONG} 1"):
-        admit(path, renderer(max(longest) - 1))
+        admit_families(path, renderer(max(longest) - 1))
 
 
 def test_every_edit_must_fit_since_any_may_be_drawn(one):
     path, longest, _ = one
     with pytest.raises(UserError, match=TOO_LONG):
-        admit(path, renderer(min(longest)))
+        admit_families(path, renderer(min(longest)))
 
 
 def test_all_objectives_see_the_same_families(one):
     """SFT would read one short response; what is admitted does not depend on that."""
     path, _, own = one
     with pytest.raises(UserError, match=TOO_LONG):
-        admit(path, renderer(own))
+        admit_families(path, renderer(own))
 
 
 def test_counts_add_up_and_progress_is_told(tmp_path):
@@ -75,7 +75,7 @@ def test_counts_add_up_and_progress_is_told(tmp_path):
     write_records(path, [*families, families[0]])
     ticks = Counter()
     limit = sorted(max(lengths(family)[0]) for family in families)[1]
-    index, tally, left_out = admit(path, renderer(limit), lambda: ticks.update("t"))
+    index, tally, left_out = admit_families(path, renderer(limit), lambda: ticks.update("t"))
     counts = tally.counts()
     assert counts.conserved
     assert (counts.received, counts.accepted, counts.rejected) == (5, 2, {TOO_LONG: 2, "duplicate": 1})
@@ -88,7 +88,7 @@ def test_families_far_below_the_limit_are_not_tokenized(tmp_path, monkeypatch):
     path = tmp_path / "families.jsonl"
     write_records(path, short_families(4))
     monkeypatch.setattr(admission, "_fits", lambda *_: pytest.fail("a family was tokenized as a whole"))
-    assert len(admit(path, renderer(8_192)).families) == 4
+    assert len(admit_families(path, renderer(8_192)).families) == 4
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1, 40, 120])
@@ -97,9 +97,9 @@ def test_the_estimate_changes_no_decision(tmp_path, monkeypatch, limit):
     families = short_families(6)
     write_records(path, families)
     limit += sorted(max(lengths(family)[0]) for family in families)[3]
-    quick = admit(path, renderer(limit))
+    quick = admit_families(path, renderer(limit))
     monkeypatch.setattr(admission._LengthEstimate, "surely_fits", lambda *_: False)
-    whole = admit(path, renderer(limit))
+    whole = admit_families(path, renderer(limit))
     assert quick.families.ids == whole.families.ids
     assert quick.left_out == whole.left_out
 
@@ -113,8 +113,8 @@ def test_the_decision_is_read_again_and_not_made_again(tmp_path):
         file.write((tmp_path / "good.jsonl").read_bytes())
     limit = sorted(max(lengths(family)[0]) for family in families)[1]
     ticks = Counter()
-    first = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
-    again = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
+    first = admit_families(path, renderer(limit), lambda: ticks.update("t"), record=record)
+    again = admit_families(path, renderer(limit), lambda: ticks.update("t"), record=record)
     assert ticks["t"] == 4
     assert again.families.ids == first.families.ids
     assert [again.families[place] for place in range(2)] == [first.families[place] for place in range(2)]
@@ -131,7 +131,7 @@ def test_a_decision_about_something_else_is_made_anew(tmp_path, change):
     path, record = tmp_path / "families.jsonl", tmp_path / "admission.json"
     families = short_families(4)
     write_records(path, families)
-    admit(path, renderer(8_192), record=record)
+    admit_families(path, renderer(8_192), record=record)
     limit = 8_192
     if change == "limit":
         limit = sorted(max(lengths(family)[0]) for family in families)[1]
@@ -141,6 +141,6 @@ def test_a_decision_about_something_else_is_made_anew(tmp_path, change):
     else:
         record.write_bytes(record.read_bytes()[:40])
     ticks = Counter()
-    admitted = admit(path, renderer(limit), lambda: ticks.update("t"), record=record)
+    admitted = admit_families(path, renderer(limit), lambda: ticks.update("t"), record=record)
     assert ticks["t"] == {"limit": 4, "families": 2, "damage": 4}[change]
     assert len(admitted.families) == {"limit": 2, "families": 2, "damage": 4}[change]

@@ -19,8 +19,8 @@ from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import ScoringStrategy
 from eclose.likelihood.spans import CountedTokens
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.batching import Draw, FamilyList, Planter, UpdateSampler, family_order, share
-from eclose.training.objective import Method, objective
+from eclose.training.batching import FamilyDraw, FamilyList, ForestBuilder, UpdateSampler, order_families, share_update
+from eclose.training.objective import Method, build_objective
 
 IDS = [f"family-{number}" for number in range(23)]
 
@@ -45,32 +45,32 @@ def test_an_epoch_visits_every_family_once():
 
 def test_the_order_does_not_depend_on_the_files():
     shuffled = Random(1).sample(IDS, len(IDS))
-    assert [IDS[i] for i in family_order(IDS, 7, 3)] == [shuffled[i] for i in family_order(shuffled, 7, 3)]
+    assert [IDS[i] for i in order_families(IDS, 7, 3)] == [shuffled[i] for i in order_families(shuffled, 7, 3)]
 
 
 def test_what_else_is_in_the_file_does_not_reorder_a_family():
     """Each family has a rank of its own, so leaving one out moves no other past another."""
     fewer = IDS[::2]
-    assert [i for i in (IDS[k] for k in family_order(IDS, 7, 3)) if i in fewer] == [
-        fewer[k] for k in family_order(fewer, 7, 3)
+    assert [i for i in (IDS[k] for k in order_families(IDS, 7, 3)) if i in fewer] == [
+        fewer[k] for k in order_families(fewer, 7, 3)
     ]
 
 
 def test_seeds_and_epochs_have_orders_of_their_own():
-    orders = {tuple(family_order(IDS, seed, epoch)) for seed in range(4) for epoch in range(4)}
+    orders = {tuple(order_families(IDS, seed, epoch)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
 
 
 def test_the_order_is_pinned():
     """A change here would make every run that is under way see other updates after it is resumed."""
-    assert family_order(IDS[:8], 42, 0) == [0, 4, 5, 7, 1, 6, 2, 3]
-    assert family_order(IDS, 7, 3) == sorted(
+    assert order_families(IDS[:8], 42, 0) == [0, 4, 5, 7, 1, 6, 2, 3]
+    assert order_families(IDS, 7, 3) == sorted(
         range(len(IDS)), key=lambda place: sha256(f"order/7/3/{IDS[place]}".encode()).digest()
     )
 
 
 def test_ids_may_hold_anything():
-    assert sorted(family_order(["", "ä", "\ud800", "a\nb"], 0, 0)) == [0, 1, 2, 3]
+    assert sorted(order_families(["", "ä", "\ud800", "a\nb"], 0, 0)) == [0, 1, 2, 3]
 
 
 # ---- shares ----
@@ -92,7 +92,7 @@ def test_shares_together_are_the_update(world, epoch):
 @given(st.integers(1, 12), st.integers(1, 8))
 def test_weights_average_to_the_mean_over_families(count, world):
     losses = [float(3**index % 17) for index in range(count)]
-    shares = [share(range(count), 0, rank, world) for rank in range(world)]
+    shares = [share_update(range(count), 0, rank, world) for rank in range(world)]
     assert all(shares), "a process without work would leave the others waiting"
     by_process = [sum(draw.weight * losses[draw.index] for draw in mine) for mine in shares]
     assert sum(by_process) / world == pytest.approx(sum(losses) / count)
@@ -106,7 +106,7 @@ def test_weights_average_to_the_mean_over_families(count, world):
 def planter(strategy=ScoringStrategy.TREE, budget=100_000, seed=42, method=Method.E_CLOSURE):
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
     families = FamilyList(short_families(6))
-    return Planter(families, renderer, objective(method), CountedTokens.FULL, strategy, budget, seed)
+    return ForestBuilder(families, renderer, build_objective(method), CountedTokens.FULL, strategy, budget, seed)
 
 
 def edit_seen(made, draw):
@@ -122,11 +122,13 @@ def test_the_edit_of_a_turn_is_the_drawn_one():
     for index, family in enumerate(made.families):
         for epoch in range(3):
             expected = family.evidence_edits.index(draw_edit(family, 42, epoch))
-            assert edit_seen(made, Draw(index, epoch, 1.0)) == expected
+            assert edit_seen(made, FamilyDraw(index, epoch, 1.0)) == expected
 
 
 def test_edits_vary_over_epochs_and_seeds():
-    seen = {seed: [edit_seen(planter(seed=seed), Draw(0, epoch, 1.0)) for epoch in range(12)] for seed in (42, 43)}
+    seen = {
+        seed: [edit_seen(planter(seed=seed), FamilyDraw(0, epoch, 1.0)) for epoch in range(12)] for seed in (42, 43)
+    }
     assert set(seen[42]) == {0, 1}
     assert seen[42] != seen[43]
 
@@ -135,14 +137,14 @@ def test_evaluation_takes_the_fixed_edit():
     made = planter()
     for index, family in enumerate(made.families):
         expected = family.evidence_edits.index(select_fixed_edit(family))
-        assert {edit_seen(planter(seed=seed), Draw(index, None, 1.0)) for seed in range(3)} == {expected}
+        assert {edit_seen(planter(seed=seed), FamilyDraw(index, None, 1.0)) for seed in range(3)} == {expected}
 
 
 def test_a_budget_splits_an_update_and_loses_nothing():
-    draws = [Draw(index, 0, 0.25 * (index + 1)) for index in range(6)]
+    draws = [FamilyDraw(index, 0, 0.25 * (index + 1)) for index in range(6)]
     for budget, expected in ((1, 6), (100_000, 1)):
         made = planter(budget=budget)
-        forests = made.plant([made[draw] for draw in draws])
+        forests = made.build_forests([made[draw] for draw in draws])
         assert len(forests) == expected
         assert [weight for forest in forests for weight in forest.weights] == [draw.weight for draw in draws]
         for forest in forests:
@@ -153,14 +155,14 @@ def test_a_budget_splits_an_update_and_loses_nothing():
 
 def test_without_a_tree_every_family_stands_alone():
     made = planter(ScoringStrategy.NAIVE)
-    forests = made.plant([made[Draw(index, 0, 1.0)] for index in range(3)])
+    forests = made.build_forests([made[FamilyDraw(index, 0, 1.0)] for index in range(3)])
     assert [forest.tree for forest in forests] == [None] * 3
     assert [forest.tokens for forest in forests] == [forest.plain_tokens for forest in forests]
 
 
 def test_a_stand_in_does_the_same_work_and_counts_nothing():
     made = planter()
-    (forest,) = made.plant([made[Draw(index, 0, 0.5)] for index in range(2)])
+    (forest,) = made.build_forests([made[FamilyDraw(index, 0, 0.5)] for index in range(2)])
     empty = forest.without_weight()
     assert empty.weights == (0.0, 0.0)
     assert (empty.scores, empty.bounds, empty.tree) == (forest.scores, forest.bounds, forest.tree)
@@ -169,7 +171,7 @@ def test_a_stand_in_does_the_same_work_and_counts_nothing():
 def test_a_tree_spares_most_tokens():
     """Eight to ten times for passages of the paper's lengths; these are short, and responses weigh more."""
     made = planter()
-    (forest,) = made.plant([made[Draw(0, 0, 1.0)]])
+    (forest,) = made.build_forests([made[FamilyDraw(0, 0, 1.0)]])
     assert forest.plain_tokens > 4 * forest.tokens
-    (several,) = made.plant([made[Draw(index, 0, 1.0)] for index in range(6)])
+    (several,) = made.build_forests([made[FamilyDraw(index, 0, 1.0)] for index in range(6)])
     assert several.plain_tokens > 4 * several.tokens

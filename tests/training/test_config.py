@@ -12,7 +12,7 @@ from tests.training.small import short_families, small_config, small_trainer
 from eclose.errors import SettingError
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy
 from eclose.likelihood.spans import CountedTokens
-from eclose.protocol.response_prompt import Order
+from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.config import EClosureConfig
 from eclose.training.objective import Hinge, Method
 from eclose.training.recipe import MODEL_HELP, ModelSettings
@@ -126,7 +126,7 @@ def test_every_method_can_be_named(method):
         ("method", Method),
         ("strategy", ScoringStrategy),
         ("backend", AttentionBackend),
-        ("order", Order),
+        ("order", PromptOrder),
         ("response_tokens", CountedTokens),
     ],
 )

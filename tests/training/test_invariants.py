@@ -22,8 +22,8 @@ from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.batching import family_order
-from eclose.training.objective import Method, objective
+from eclose.training.batching import order_families
+from eclose.training.objective import Method, build_objective
 
 LARGEST, ONE_SIDED = 3e-6, 1e-6
 PLAIN = {"strategy": "naive", "backend": "sdpa", "gradient_checkpointing": False}
@@ -119,11 +119,11 @@ def test_every_turn_takes_the_family_and_the_edit_of_its_epoch(tmp_path):
     families = short_families(3)
     trainer = small_trainer(tmp_path, families, families_per_update=1, num_train_epochs=3, learning_rate=0.0)
     trainer.train()
-    asked = objective(Method.E_CLOSURE)
+    asked = build_objective(Method.E_CLOSURE)
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
     expected = []
     for epoch in range(3):
-        for place in family_order([family.id for family in families], 42, epoch):
+        for place in order_families([family.id for family in families], 42, epoch):
             scores = asked.scores(FamilyScores(families[place], draw_edit(families[place], 42, epoch), renderer))
             with torch.no_grad():
                 values = mean_logprobs(small_model(), scores, ScoringStrategy.TREE)
@@ -165,7 +165,7 @@ def test_held_out_families_are_told_by_their_fixed_edit(tmp_path):
     held_out = short_families(5)[3:]
     trainer = small_trainer(tmp_path, short_families(3), held_out)
     found = trainer.evaluate()
-    asked = objective(Method.E_CLOSURE)
+    asked = build_objective(Method.E_CLOSURE)
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
     losses = []
     with torch.no_grad():
@@ -212,7 +212,7 @@ def test_trees_have_the_slope_of_plain_sequences(name, dtype):
     trees = {backend: adapted(name, dtype, backend) for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS)}
     close, close_slope = TOLERANCE[dtype]
     for method in Method:
-        asked = objective(method)
+        asked = build_objective(method)
         scores = asked.scores(pack)
         value, expected = slope(plain, scores, asked, ScoringStrategy.NAIVE, AttentionBackend.SDPA)
         for backend, model in trees.items():

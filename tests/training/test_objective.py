@@ -16,7 +16,7 @@ from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import ScoringStrategy, mean_logprobs
 from eclose.likelihood.spans import CountedTokens
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.objective import Hinge, Method, Objective, objective, smooth_hinge
+from eclose.training.objective import Hinge, Method, Objective, build_objective, smooth_hinge
 
 WITH_MARGINS = [method for method in Method if method not in (Method.SFT, Method.CF_SFT)]
 
@@ -42,25 +42,25 @@ def values_for(asked, value=-1.0):
 @pytest.mark.parametrize("total", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("method", WITH_MARGINS)
 def test_margin_weights_sum_to_the_margin_weight(method, total):
-    assert sum(term.weight for term in objective(method, total).terms) == pytest.approx(total)
+    assert sum(term.weight for term in build_objective(method, total).terms) == pytest.approx(total)
 
 
 @pytest.mark.parametrize("method", [Method.SFT, Method.CF_SFT])
 def test_generation_alone_has_no_margins(method):
-    asked = objective(method)
+    asked = build_objective(method)
     assert asked.terms == ()
     assert asked.loss(values_for(asked, -2.5)).total == 2.5
 
 
 def test_response_margins_weigh_two_two_one_one():
-    weights = {term.name: 6 * term.weight for term in objective(Method.RESPONSE_MARGIN).terms}
+    weights = {term.name: 6 * term.weight for term in build_objective(Method.RESPONSE_MARGIN).terms}
     assert weights == pytest.approx({"Re_o": 2, "Re_c": 2, "Rq_o": 1, "Rq_c": 1})
 
 
 def test_response_margins_prefer_what_the_input_warrants():
     """The four rows of the paper's table: input, response to prefer, response to pass over."""
     gold, evidence, question = ViewKind
-    rows = {term.name: (term.preferred, term.dispreferred) for term in objective(Method.RESPONSE_MARGIN).terms}
+    rows = {term.name: (term.preferred, term.dispreferred) for term in build_objective(Method.RESPONSE_MARGIN).terms}
     assert rows == {
         "Re_o": (anchor_name(gold), response_name(gold, evidence)),
         "Re_c": (anchor_name(evidence), response_name(evidence, gold)),
@@ -80,7 +80,7 @@ def test_response_margins_prefer_what_the_input_warrants():
     ],
 )
 def test_ablations_are_the_papers_table(method, terms, weight):
-    asked = objective(method)
+    asked = build_objective(method)
     assert [term.name for term in asked.terms] == terms.split()
     assert [term.weight for term in asked.terms] == pytest.approx([weight] * len(asked.terms))
     assert asked.anchors == tuple(ViewKind)
@@ -100,7 +100,7 @@ def test_ablations_are_the_papers_table(method, terms, weight):
     ],
 )
 def test_scores_are_those_an_objective_needs_each_once(method, count):
-    asked = objective(method)
+    asked = build_objective(method)
     names = [score.name for score in asked.scores(prepared())]
     assert len(names) == len(set(names)) == count
     assert set(names) == {anchor_name(kind) for kind in asked.anchors} | {
@@ -115,7 +115,7 @@ def test_scores_are_those_an_objective_needs_each_once(method, count):
 @pytest.mark.parametrize(("gamma", "beta"), [(0.5, 0.1), (2.0, 0.7)])
 def test_equal_candidates_cost_what_the_formula_says(method, gamma, beta):
     """Margins of 0 cost beta log(1 + exp(gamma / beta)) together, whatever the number of comparisons."""
-    asked = objective(method, 0.7, Hinge(gamma, beta))
+    asked = build_objective(method, 0.7, Hinge(gamma, beta))
     loss = asked.loss(values_for(asked, -1.25))
     assert all(margin == 0 for margin in loss.margins.values())
     assert loss.generation == 1.25
@@ -130,7 +130,7 @@ def test_the_hinge_is_a_ramp_without_a_corner():
 
 def test_sft_is_e_closure_without_comparisons_and_with_one_anchor():
     bare = Objective(Method.E_CLOSURE, (ViewKind.GOLD,), ())
-    sft = objective(Method.SFT)
+    sft = build_objective(Method.SFT)
     pack = prepared()
     assert [score.name for score in bare.scores(pack)] == [score.name for score in sft.scores(pack)]
     values = mean_logprobs(small_model(), sft.scores(pack), ScoringStrategy.TREE)
@@ -141,7 +141,7 @@ def test_sft_is_e_closure_without_comparisons_and_with_one_anchor():
 @pytest.mark.parametrize("edge", Edge)
 @pytest.mark.parametrize("direction", Direction)
 def test_exchanging_the_sides_flips_a_margin(edge, direction):
-    asked = objective(Method.E_CLOSURE)
+    asked = build_objective(Method.E_CLOSURE)
     generator = torch.Generator().manual_seed(3)
     values = {name: torch.randn((), generator=generator) for name in values_for(asked)}
     sides = [side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
@@ -154,12 +154,12 @@ def test_exchanging_the_sides_flips_a_margin(edge, direction):
 
 def test_every_edge_may_have_a_hinge_of_its_own():
     hinges = {"S": Hinge(0.2, 0.1), "T": Hinge(0.4, 0.2), "C": Hinge(0.8, 0.3), "response": Hinge(1.0, 0.5)}
-    asked = objective(Method.E_CLOSURE, 1.0, hinges)
+    asked = build_objective(Method.E_CLOSURE, 1.0, hinges)
     loss = asked.loss(values_for(asked))
     expected = sum(2 / 6 * hinges[e].smoothing * log(1 + exp(hinges[e].target / hinges[e].smoothing)) for e in "STC")
     assert loss.margin.item() == pytest.approx(expected, rel=1e-12)
     assert {name: loss.targets[name] for name in ("S_c", "T_o", "C_c")} == {"S_c": 0.2, "T_o": 0.4, "C_c": 0.8}
-    whole = objective(Method.RESPONSE_MARGIN, 1.0, hinges)
+    whole = build_objective(Method.RESPONSE_MARGIN, 1.0, hinges)
     assert whole.loss(values_for(whole)).margin.item() == pytest.approx(0.5 * log(1 + exp(2)), rel=1e-12)
 
 
@@ -291,7 +291,7 @@ def test_the_loss_is_the_papers(number, edit, content):
         assert len({round(float(margin), 3) for margin in margins.values()}) == len(margins)
         assert set(expected) == set(Method)
         for method, value in expected.items():
-            asked = objective(Method(method), 0.8)
+            asked = build_objective(Method(method), 0.8)
             scores = asked.scores(pack)
             found = mean_logprobs(model, scores, ScoringStrategy.TREE)
             loss = asked.loss({score.name: one for score, one in zip(scores, found, strict=True)})
@@ -321,7 +321,7 @@ def test_the_gradient_is_the_slope(method):
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = exact_norm(module)
-    asked = objective(method)
+    asked = build_objective(method)
     scores = asked.scores(prepared())
 
     def loss():

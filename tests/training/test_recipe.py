@@ -9,7 +9,7 @@ pytest.importorskip("peft")
 
 from eclose.errors import SettingError, UserError
 from eclose.training.config import EClosureConfig
-from eclose.training.recipe import ModelSettings, Recipe, flags, read_recipe
+from eclose.training.recipe import ModelSettings, Recipe, parse_flags, read_recipe
 
 
 def yaml_file(tmp_path, text):
@@ -52,7 +52,7 @@ lora_targets: [q_proj, v_proj]
             "target_margin": {"S": 0.1, "T": 0.2, "C": 0.3},
         },
     )
-    assert read_recipe(path, {}) == read_recipe(None, flags(words)) == written
+    assert read_recipe(path, {}) == read_recipe(None, parse_flags(words)) == written
 
 
 def test_every_field_can_be_set_by_its_name():
@@ -75,7 +75,7 @@ def test_the_config_is_made_of_the_recipe(tmp_path):
 
 def test_flags_come_before_the_file(tmp_path):
     path = yaml_file(tmp_path, "model: m\nmethod: sft\nseed: 1\n")
-    recipe = read_recipe(path, flags(["--method", "rm"]))
+    recipe = read_recipe(path, parse_flags(["--method", "rm"]))
     assert recipe.training == {"method": "rm", "seed": 1}
 
 
@@ -84,7 +84,7 @@ def test_numbers_are_numbers_however_they_are_written(tmp_path, written):
     """YAML reads 1e-4 as a text."""
     recipe = read_recipe(yaml_file(tmp_path, f"model: m\nlearning_rate: {written}\n"), {})
     assert recipe.training["learning_rate"] == 1e-4
-    assert read_recipe(None, flags(["--model", "m", "--learning-rate", written])).training == recipe.training
+    assert read_recipe(None, parse_flags(["--model", "m", "--learning-rate", written])).training == recipe.training
 
 
 def test_all_mistakes_are_told_at_once(tmp_path):
@@ -129,17 +129,17 @@ def test_a_model_must_be_named():
     ],
 )
 def test_flags(words, expected):
-    assert flags(words) == expected
+    assert parse_flags(words) == expected
 
 
 def test_a_value_without_a_name_is_refused():
-    with pytest.raises(SettingError, match="'rm': no setting precedes this value"):
-        flags(["--method", "sft", "rm"])
+    with pytest.raises(SettingError, match="'rm': there is no setting before this value"):
+        parse_flags(["--method", "sft", "rm"])
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just words", "", "1: 2\n"])
 def test_a_recipe_is_names_and_values(tmp_path, text):
-    with pytest.raises(UserError, match="a recipe is a list of `name: value` lines"):
+    with pytest.raises(UserError, match="a recipe consists of `name: value` lines"):
         read_recipe(yaml_file(tmp_path, text), {})
 
 

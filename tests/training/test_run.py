@@ -459,7 +459,7 @@ def test_the_recipe_holds_every_resolved_value(done, model_folder, family_file):
         "development": {"file": held_out.name, "hash": hash_file(held_out)},
     }
     manifest = read_manifest(out / "manifest.json")
-    assert recipe["work"] == manifest.work
+    assert recipe["work"] == manifest.work_id
     assert manifest.settings["seed"] == 42
     assert "tokens_per_forward" not in manifest.settings
 

@@ -12,16 +12,24 @@ from eclose.core.family import ViewKind
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, Usage
 from eclose.models.local.chat_template import PromptTooLongError
-from eclose.protocol.response_prompt import Order, completion_text, read_input
+from eclose.protocol.response_prompt import PromptOrder, format_completion, parse_input
 from eclose.stats.rates import Rate
-from eclose.training.checkpoint_replies import Answered, Asked, ask
-from eclose.training.checkpoints import Candidate, find_candidates, keep_adapter
-from eclose.training.select import Accuracy, Origin, Scored, Selection, SelectionSettings, read_origin, select_checkpoint
+from eclose.training.checkpoint_replies import CheckpointQuestion, CheckpointReply, build_questions
+from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints
+from eclose.training.select import (
+    Accuracy,
+    ScoredCheckpoint,
+    Selection,
+    SelectionSettings,
+    TrainingOrigin,
+    read_origin,
+    select_checkpoint,
+)
 from eclose.world.make.families import make_families
 
 GOLD, EVIDENCE, QUESTION = ViewKind
 FAMILIES = list(islice(make_families("2wiki", 5), 4))
-SETTINGS = SelectionSettings(Origin("some/model"), "transformers")
+SETTINGS = SelectionSettings(TrainingOrigin("some/model"), "transformers")
 
 
 def views(family):
@@ -48,13 +56,13 @@ class Model:
 
     def say(self, request):
         assert request.decoding.temperature == 0
-        question, passages = read_input(request.messages[-1]["content"])
+        question, passages = parse_input(request.messages[-1]["content"])
         for number, family in enumerate(FAMILIES):
             for kind, view in views(family).items():
                 texts = [" ".join(passage.text.split()) for passage in view.evidence]
                 if view.question == question and [passage.text for passage in passages] == texts:
                     right = number < self.right[self.step][kind]
-                    return completion_text(view.trace, view.answer if right else "nobody at all")
+                    return format_completion(view.trace, view.answer if right else "nobody at all")
         raise AssertionError("this was never to be asked")
 
 
@@ -86,20 +94,20 @@ def chosen_by(run, model, **more):
 
 def test_the_score_is_half_and_two_quarters(run):
     selection = chosen_by(run, Model(BEST_IS_10))
-    assert [one.candidate.step for one in selection.scored] == [5, 10, 20]
+    assert [one.checkpoint.step for one in selection.checkpoints] == [5, 10, 20]
     # 1/2 * 1; 1/2 * 2/4 + 1/4 * 4/4 + 1/4 * 2/4; 1/2 * 1 + 1/4 * 1/4
     expected = [Fraction(1, 2), Fraction(5, 8), Fraction(9, 16)]
-    assert [one.accuracy.score for one in selection.scored] == expected
-    assert selection.chosen.candidate.step == 10
-    assert selection.chosen.accuracy.rates == {GOLD: Rate(2, 4), EVIDENCE: Rate(4, 4), QUESTION: Rate(2, 4)}
+    assert [one.accuracy.score for one in selection.checkpoints] == expected
+    assert selection.best.checkpoint.step == 10
+    assert selection.best.accuracy.rates == {GOLD: Rate(2, 4), EVIDENCE: Rate(4, 4), QUESTION: Rate(2, 4)}
 
 
 def test_ties_go_to_the_earlier_checkpoint(run):
     # 1/2 * 2/4 = 1/4 * 4/4 = 1/4 * 1/4 + 1/4 * 3/4
     equal = Model({5: right(2, 0, 0), 10: right(0, 4, 0), 20: right(0, 1, 3)})
     selection = chosen_by(run, equal)
-    assert {one.accuracy.score for one in selection.scored} == {Fraction(1, 4)}
-    assert selection.chosen.candidate.step == 5
+    assert {one.accuracy.score for one in selection.checkpoints} == {Fraction(1, 4)}
+    assert selection.best.checkpoint.step == 5
 
 
 def test_a_tie_is_exact():
@@ -107,12 +115,12 @@ def test_a_tie_is_exact():
 
     def scored(step, *hits):
         rates = {kind: Rate(count, 3) for kind, count in zip(ViewKind, hits, strict=True)}
-        return Scored(Candidate(step, None), Accuracy(rates, {}), "")
+        return ScoredCheckpoint(Checkpoint(step, None), Accuracy(rates, {}), "")
 
     two = (scored(1, 1, 2, 0), scored(2, 1, 1, 1))
     assert two[0].accuracy.score == two[1].accuracy.score == Fraction(1, 3)
-    assert Selection(two, (), None).chosen is two[0]
-    assert Selection(two[::-1], (), None).chosen is two[0]
+    assert Selection(two, (), None).best is two[0]
+    assert Selection(two[::-1], (), None).best is two[0]
 
 
 def test_aliases_belong_to_the_original_answer_alone(run):
@@ -124,7 +132,7 @@ def test_aliases_belong_to_the_original_answer_alone(run):
 
     known = [replace(family, source=replace(family.source, aliases=("also known as",))) for family in FAMILIES]
     selection = select_checkpoint(run, known, SETTINGS, lambda: Alias({}))
-    assert selection.chosen.accuracy.rates == {GOLD: Rate(4, 4), EVIDENCE: Rate(0, 4), QUESTION: Rate(0, 4)}
+    assert selection.best.accuracy.rates == {GOLD: Rate(4, 4), EVIDENCE: Rate(0, 4), QUESTION: Rate(0, 4)}
 
 
 def test_the_evidence_edit_is_the_first_of_a_fixed_order_not_of_the_file():
@@ -132,16 +140,16 @@ def test_the_evidence_edit_is_the_first_of_a_fixed_order_not_of_the_file():
     named = {name: replace(edit, passage_id=name, view=replace(edit.view, answer=name)) for name in "abc"}
     for order in ("bac", "cba", "abc"):
         family = replace(FAMILIES[0], evidence_edits=tuple(named[name] for name in order))
-        accepted = [one.accepted for one in ask(family, SETTINGS.prompt, Decoding())]
+        accepted = [one.accepted for one in build_questions(family, SETTINGS.prompt, Decoding())]
         assert accepted == [(family.gold.answer,), ("a",), (family.question_edit.view.answer,)]
 
 
 def asked(*accepted):
-    return Asked("f", GOLD, None, accepted)
+    return CheckpointQuestion("f", GOLD, None, accepted)
 
 
 def answered(text, finish=FinishReason.STOP):
-    return Answered("f", GOLD, text, finish, 1, 1)
+    return CheckpointReply("f", GOLD, text, finish, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +168,7 @@ def answered(text, finish=FinishReason.STOP):
 def test_an_incomplete_reply_is_wrong_and_counted(text, finish, answer):
     reply = answered(text, finish)
     assert reply.answer == answer
-    assert reply.correct(asked("Lyon")) == (answer is not None)
+    assert reply.is_correct(asked("Lyon")) == (answer is not None)
     accuracy = Accuracy.of([asked("Lyon")], [reply])
     assert accuracy.incomplete[GOLD] == (answer is None)
     assert accuracy.rates[GOLD] == Rate(int(answer is not None), 1)
@@ -180,7 +188,7 @@ def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advic
     assert (run / "selected").is_dir()
     short = replace(SETTINGS, max_new_tokens=80)
     selection = select_checkpoint(run, FAMILIES, short, lambda: silent(finish), force=True)
-    assert not selection.answered
+    assert not selection.has_answers
     assert not (run / "selected").exists()  # that of the selection before
     record = json.loads((run / "selection.json").read_text())
     assert record["selected"] is None
@@ -191,7 +199,7 @@ def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advic
 
 def test_a_doubtful_selection_says_why(run):
     nothing = {step: right(0, 0, 0) for step in (5, 10, 20)}
-    assert chosen_by(run, Model(nothing)).warning.startswith("no reply of any checkpoint is right; the earliest")
+    assert chosen_by(run, Model(nothing)).warning.startswith("no reply of any checkpoint is correct; the earliest")
 
     class Terse(Model):
         def say(self, request):
@@ -199,16 +207,18 @@ def test_a_doubtful_selection_says_why(run):
             self.count = getattr(self, "count", 0) + 1
             return text if self.count % 4 == 0 else "1. I wonder."
 
-    selection = select_checkpoint(run, FAMILIES, replace(SETTINGS, max_new_tokens=9), lambda: Terse(BEST_IS_10), force=True)
-    assert selection.answered
-    assert selection.warning == f"9 of 12 replies of {selection.chosen.candidate.folder.name} submitted no answer"
+    selection = select_checkpoint(
+        run, FAMILIES, replace(SETTINGS, max_new_tokens=9), lambda: Terse(BEST_IS_10), force=True
+    )
+    assert selection.has_answers
+    assert selection.warning == f"9 of 12 replies of {selection.best.checkpoint.folder.name} submitted no answer"
     assert json.loads((run / "selection.json").read_text())["warning"] == selection.warning
 
 
 def test_a_folder_that_is_no_adapter_is_not_removed(run):
     (run / "selected").mkdir()
     (run / "selected" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="is no adapter"):
+    with pytest.raises(UserError, match="is not an adapter"):
         chosen_by(run, silent(FinishReason.STOP))
     assert (run / "selected" / "notes.txt").is_file()
 
@@ -275,14 +285,14 @@ def test_the_chosen_adapter_is_copied_whole_and_without_training_state(run):
 def test_a_copy_replaces_an_adapter_and_nothing_else(run, tmp_path):
     target = run / "selected"
     (run / ".selected.old").mkdir()  # what a crash left
-    keep_adapter(run / "checkpoint-5", target)
-    keep_adapter(run / "checkpoint-20", target)
+    copy_adapter(run / "checkpoint-5", target)
+    copy_adapter(run / "checkpoint-20", target)
     assert (target / "adapter_model.safetensors").read_text() == "weights 20"
     assert not list(run.glob(".selected*"))
     (target / "adapter_config.json").unlink()
     (target / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="is no adapter, so it is not replaced"):
-        keep_adapter(run / "checkpoint-5", target)
+    with pytest.raises(UserError, match="is not an adapter, so it is not replaced"):
+        copy_adapter(run / "checkpoint-5", target)
     assert (target / "notes.txt").read_text() == "mine"
 
 
@@ -300,10 +310,10 @@ def test_a_stopped_selection_goes_on(run):
     assert first.asked == [5, 10]
     second = Model(BEST_IS_10)
     told = []
-    selection = chosen_by(run, second, tell=told.append)
+    selection = chosen_by(run, second, on_checkpoint=told.append)
     assert second.asked == [10, 20]
     assert told == ["checkpoint-10", "checkpoint-20"]
-    assert selection.chosen.candidate.step == 10
+    assert selection.best.checkpoint.step == 10
 
 
 def test_replies_that_are_not_all_there_are_asked_for_again(run):
@@ -312,7 +322,7 @@ def test_replies_that_are_not_all_there_are_asked_for_again(run):
     before = path.read_text()
     path.write_text("".join(before.splitlines(keepends=True)[1:]))
     again = Model(BEST_IS_10)
-    assert chosen_by(run, again).chosen.candidate.step == 10
+    assert chosen_by(run, again).best.checkpoint.step == 10
     assert again.asked == [5]
     assert sorted(path.read_text().splitlines()) == sorted(before.splitlines())
 
@@ -324,7 +334,7 @@ def not_loaded():
 def test_a_finished_selection_needs_no_model_and_changes_nothing(run):
     chosen_by(run, Model(BEST_IS_10))
     files = {path: (path.read_bytes(), path.stat().st_ino) for path in run.rglob("*") if path.is_file()}
-    assert select_checkpoint(run, FAMILIES, SETTINGS, not_loaded).chosen.candidate.step == 10
+    assert select_checkpoint(run, FAMILIES, SETTINGS, not_loaded).best.checkpoint.step == 10
     now = {path: (path.read_bytes(), path.stat().st_ino) for path in run.rglob("*") if path.is_file()}
     for path in files:
         assert now[path][0] == files[path][0]
@@ -335,7 +345,7 @@ def test_training_that_went_on_adds_a_candidate(run):
     chosen_by(run, Model(BEST_IS_10))
     (run / "checkpoint-30" / "complete.json").write_text("{}")
     more = Model({**BEST_IS_10, 30: right(4, 4, 4)})
-    assert chosen_by(run, more).chosen.candidate.step == 30
+    assert chosen_by(run, more).best.checkpoint.step == 30
     assert more.asked == [30]
     assert (run / "selected" / "adapter_model.safetensors").read_text() == "weights 30"
 
@@ -344,7 +354,7 @@ def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     chosen_by(run, Model(BEST_IS_10))
     (run / "checkpoint-5" / "adapter_model.safetensors").write_text("other weights")
     again = Model({**BEST_IS_10, 5: right(4, 4, 4)})
-    assert chosen_by(run, again).chosen.candidate.step == 5
+    assert chosen_by(run, again).best.checkpoint.step == 5
     assert again.asked == [5]
 
 
@@ -353,8 +363,11 @@ def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     [
         (replace(SETTINGS, max_new_tokens=64), "max_new_tokens"),
         (replace(SETTINGS, engine="vllm"), "engine, versions"),
-        (SelectionSettings(Origin("other/model"), "transformers"), "model"),
-        (SelectionSettings(Origin("some/model", order=Order.QUESTION_FIRST), "transformers"), "order, prompt"),
+        (SelectionSettings(TrainingOrigin("other/model"), "transformers"), "model"),
+        (
+            SelectionSettings(TrainingOrigin("some/model", order=PromptOrder.QUESTION_FIRST), "transformers"),
+            "order, prompt",
+        ),
     ],
 )
 def test_other_settings_are_refused_unless_forced(run, settings, names):
@@ -362,10 +375,10 @@ def test_other_settings_are_refused_unless_forced(run, settings, names):
     with pytest.raises(UserError, match=rf"with other {names}(, families)?\. Pass --force"):
         select_checkpoint(run, FAMILIES, settings, not_loaded)
     other = Model({5: right(0, 0, 0), 10: right(0, 0, 0), 20: right(1, 1, 1)})
-    assert select_checkpoint(run, FAMILIES, settings, lambda: other, force=True).chosen.candidate.step == 20
+    assert select_checkpoint(run, FAMILIES, settings, lambda: other, force=True).best.checkpoint.step == 20
     assert other.asked == [5, 10, 20]
     # And back: the replies of before are still there.
-    assert select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True).chosen.candidate.step == 10
+    assert select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True).best.checkpoint.step == 10
 
 
 def test_other_families_are_refused_unless_forced(run):
@@ -378,7 +391,7 @@ def test_what_counts_as_right_is_judged_anew(run):
     chosen_by(run, Model(BEST_IS_10))
     known = [replace(family, source=replace(family.source, aliases=("nobody at all",))) for family in FAMILIES]
     selection = select_checkpoint(run, known, SETTINGS, not_loaded)
-    assert [one.accuracy.rates[GOLD] for one in selection.scored] == [Rate(4, 4)] * 3
+    assert [one.accuracy.rates[GOLD] for one in selection.checkpoints] == [Rate(4, 4)] * 3
     lines = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
     assert all(line["correct"] for line in lines if line["view"] == "Gold")
 
@@ -393,7 +406,7 @@ def test_damaged_files_are_sentences(run):
     with pytest.raises(UserError, match="line 36"):
         select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True)
     replies.write_text('{"some": "thing"}\n')
-    with pytest.raises(UserError, match="line 1: is no reply of a selection"):
+    with pytest.raises(UserError, match="line 1: is not a reply of a selection"):
         select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True)
 
 
@@ -407,18 +420,18 @@ def test_a_family_that_is_too_long_is_named(run):
 
 
 def test_candidates_are_finished_and_in_order(run, tmp_path):
-    candidates, torn = find_candidates(run)
+    candidates, torn = find_checkpoints(run)
     assert ([one.step for one in candidates], torn) == ([5, 10, 20], ["checkpoint-30"])
     (run / "checkpoint-best").mkdir()
     (run / "checkpoint-7").write_text("no folder")
-    assert find_candidates(run) == (candidates, torn)
+    assert find_checkpoints(run) == (candidates, torn)
     (run / "checkpoint-10" / "adapter_model.safetensors").unlink()
     with pytest.raises(UserError, match="checkpoint-10: is complete and holds no adapter_model"):
-        find_candidates(run)
+        find_checkpoints(run)
     for step in (5, 10, 20):
         (run / f"checkpoint-{step}" / "complete.json").unlink()
-    with pytest.raises(UserError, match=r"no finished checkpoint; checkpoint-10, checkpoint-20.* broke off"):
-        find_candidates(run)
+    with pytest.raises(UserError, match=r"no finished checkpoint \(interrupted: checkpoint-10, checkpoint-20"):
+        find_checkpoints(run)
 
 
 def test_no_families_no_selection(run):
@@ -427,8 +440,8 @@ def test_no_families_no_selection(run):
 
 
 def test_the_recipe_says_how_to_ask(run):
-    assert read_origin(run) == Origin("some/model", "abc", 1, Order.EVIDENCE_FIRST, "auto")
-    assert read_origin(run, "elsewhere/model") == Origin("elsewhere/model", None, 1)
+    assert read_origin(run) == TrainingOrigin("some/model", "abc", 1, PromptOrder.EVIDENCE_FIRST, "auto")
+    assert read_origin(run, "elsewhere/model") == TrainingOrigin("elsewhere/model", None, 1)
     (run / "recipe.json").write_text('{"model": 7, "order": "sideways"}')
     with pytest.raises(UserError, match=r"recipe\.json: model: .*order: .*Is .* the folder of a training run\?"):
         read_origin(run)

@@ -19,7 +19,14 @@ from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores, side_name
 from eclose.stats.intervals import wilson
 from eclose.store.records.jsonl import ReadRecord, decode, encode
-from eclose.training.switch_test import TOO_LONG, FamilySwitch, contrasts, margin_name, score_switches, switch_rates
+from eclose.training.switch_test import (
+    TOO_LONG,
+    FamilySwitch,
+    compare_systems,
+    margin_name,
+    score_switches,
+    summarise_switches,
+)
 from eclose.world.make.families import make_families
 
 S, T, C = Edge
@@ -107,7 +114,7 @@ def test_rates_by_hand(families):
         row(families[2], benchmark="a", S_o=0.5, S_c=-0.5),
         replace(row(families[3], benchmark=None), margins=dict.fromkeys(NAMES)),
     ]
-    tables = switch_rates(rows)
+    tables = summarise_switches(rows)
     assert [(table.benchmark, table.families) for table in tables] == [("a", 1), ("b", 2), ("unknown", 1), (None, 4)]
     support = tables[1].edges[S]
     assert (support.original.hits, support.counterfactual.hits, support.switched.hits, support.switched.n) == (
@@ -127,8 +134,8 @@ def test_rates_by_hand(families):
 
 def test_models_come_in_order_of_appearance(families):
     rows = [row(families[0], system) for system in ("z", "a")]
-    assert [table.system for table in switch_rates(rows)] == ["z", "z", "a", "a"]
-    assert switch_rates([]) == []
+    assert [table.system for table in summarise_switches(rows)] == ["z", "z", "a", "a"]
+    assert summarise_switches([]) == []
 
 
 PAPER = Path(__file__).parent / "fixtures" / "paper"
@@ -158,13 +165,13 @@ def test_the_papers_rates_of_every_dataset_and_on_average(families):
     means = []
     for backbone in backbones:
         rows = list(paper_rows(families[0], backbone))
-        tables = {table.benchmark: table for table in switch_rates(rows)}
+        tables = {table.benchmark: table for table in summarise_switches(rows)}
         for line in printed():
             if line["backbone"] == backbone:
                 for edge in Edge:
                     rate = tables[line["dataset"]].edges[edge].switched.value
                     assert f"{100 * rate:.2f}" == f"{float(line[f'{edge.value.lower()}_switch']):.2f}"
-        found = contrasts(rows, rng=np.random.default_rng(0), resamples=100)["backbone"]
+        found = compare_systems(rows, rng=np.random.default_rng(0), resamples=100)["backbone"]
         means.append([100 * found[edge].rate.value for edge in Edge])
     # Table of directional results, SW of the backbone: nine settings of equal weight.
     assert [f"{value:.2f}" for value in np.mean(means, axis=0)] == ["98.24", "49.54", "74.64"]
@@ -186,7 +193,7 @@ def compared(family, first, second, benchmarks=None):
         for system, hits in (("one", first), ("two", second))
         for number, hit in enumerate(hits)
     ]
-    return contrasts(rows, rng=np.random.default_rng(1), resamples=2_000)
+    return compare_systems(rows, rng=np.random.default_rng(1), resamples=2_000)
 
 
 def test_a_gain_is_paired_by_family(families):
@@ -222,7 +229,7 @@ def test_exchanging_two_models_turns_the_gain_round(families):
 def test_models_must_have_met_the_same_families(families):
     rows = [row(families[0], "one"), row(families[1], "one"), row(families[0], "two")]
     with pytest.raises(UserError, match="1 of 4 places"):
-        contrasts(rows, rng=np.random.default_rng(0), resamples=100)
+        compare_systems(rows, rng=np.random.default_rng(0), resamples=100)
 
 
 # ---- scores ----
@@ -375,7 +382,7 @@ def test_a_model_that_is_ill_is_not_a_model_that_fails(scored, families):
     _, renderer, choice = scored
     ill.set_attn_implementation(scored[0].config._attn_implementation)
     rows = [record.value for record in run((ill, renderer, choice), families[:2])]
-    rate = switch_rates(rows)[-1].edges[S].switched
+    rate = summarise_switches(rows)[-1].edges[S].switched
     assert (rate.value, rate.n, rate.unjudged) == (None, 0, 2)
     assert rows[0].unjudged["S.o"] == "S.o+ is nan, S.o- is nan"
 

@@ -17,9 +17,9 @@ from eclose.errors import RecordError, SettingError
 from eclose.store.records.indexed import index_file
 from eclose.store.records.jsonl import write_records
 from eclose.training.batching import FamilyList
-from eclose.training.log_means import Averages
-from eclose.training.model_card import model_card
-from eclose.training.objective import Method, objective
+from eclose.training.log import LogMeans
+from eclose.training.model_card import render_model_card
+from eclose.training.objective import Method, build_objective
 
 
 def ran(tmp_path, **settings):
@@ -148,7 +148,9 @@ def test_the_front_matter_of_a_card_is_yaml_whatever_the_name(tmp_path, name):
     model = small_model()
     model.config._name_or_path = name
     trainer = small_trainer(tmp_path, short_families(1), model=model, method="rm")
-    meta = yaml.safe_load(model_card(trainer, recipe=trainer.recipe, scoring=trainer.choice.name).split("---\n")[1])
+    meta = yaml.safe_load(
+        render_model_card(trainer, recipe=trainer.recipe, scoring=trainer.choice.name).split("---\n")[1]
+    )
     assert meta["base_model"] == name
     assert meta["tags"] == ["eclose", "rm"]
 
@@ -161,16 +163,16 @@ class Alone:
 
 
 def loss_of(method, value):
-    asked = objective(method)
+    asked = build_objective(method)
     names = {name for term in asked.terms for name in (term.preferred, term.dispreferred)}
     names |= {f"anchor {kind.value}" for kind in asked.anchors}
     return asked.loss({name: torch.tensor(value if "+" in name or "anchor" in name else 0.0) for name in names})
 
 
 def test_averages_are_means_over_families_since_last_told():
-    averages = Averages()
+    averages = LogMeans()
     for value in (-1.0, -2.0, 3.0):
-        averages.add(loss_of(Method.E_CLOSURE, value))
+        averages.add_loss(loss_of(Method.E_CLOSURE, value))
     told = averages.take(Alone())
     assert told["margins/S_o"] == 0.0
     assert told["gen_loss"] == 0.0
@@ -181,19 +183,19 @@ def test_averages_are_means_over_families_since_last_told():
 
 
 def test_a_margin_may_be_won_without_reaching_its_target():
-    averages = Averages()
-    averages.add(loss_of(Method.E_CLOSURE, 0.25))
+    averages = LogMeans()
+    averages.add_loss(loss_of(Method.E_CLOSURE, 0.25))
     told = averages.take(Alone())
     assert (told["accuracies/S_o"], told["satisfied/S_o"], told["switch/S"]) == (1, 0, 1)
 
 
 def test_a_preference_that_holds_one_way_only_is_no_switch():
-    asked = objective(Method.E_CLOSURE)
+    asked = build_objective(Method.E_CLOSURE)
     names = {name for term in asked.terms for name in (term.preferred, term.dispreferred)}
     values = {name: torch.tensor(1.0 if name.endswith("o+") else 0.0) for name in names}  # C.c is a tie
     values |= {f"anchor {kind.value}": torch.tensor(-1.0) for kind in asked.anchors}
-    averages = Averages()
-    averages.add(asked.loss({**values, "S.c+": torch.tensor(-1.0), "T.c+": torch.tensor(0.1)}))
+    averages = LogMeans()
+    averages.add_loss(asked.loss({**values, "S.c+": torch.tensor(-1.0), "T.c+": torch.tensor(0.1)}))
     told = averages.take(Alone())
     assert [told[f"accuracies/{edge}_o"] for edge in "STC"] == [1, 1, 1]
     assert [told[f"switch/{edge}"] for edge in "STC"] == [0, 1, 0]
@@ -210,8 +212,8 @@ def test_a_preference_that_holds_one_way_only_is_no_switch():
     ],
 )
 def test_a_switch_is_told_where_both_directions_are_known(method, switches):
-    averages = Averages()
-    averages.add(loss_of(method, -1.0))
+    averages = LogMeans()
+    averages.add_loss(loss_of(method, -1.0))
     told = averages.take(Alone())
     assert {name.split("/")[1] for name in told if name.startswith("switch/")} == switches
     assert ("margin_loss" in told) == (method is not Method.SFT)

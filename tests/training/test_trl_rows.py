@@ -7,9 +7,9 @@ import pytest
 
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import parse_completion
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import encode
-from eclose.training.trl_rows import Edits, preference_rows, sft_rows
+from eclose.training.trl_rows import EditChoice, make_preference_rows, make_sft_rows
 from eclose.world.make.families import make_families
 
 PROMPT = ResponsePrompt()
@@ -35,7 +35,7 @@ def written(row):
 
 
 def test_a_row_per_view_with_our_own_prompt(family):
-    rows = [written(row) for row in sft_rows(family, PROMPT)]
+    rows = [written(row) for row in make_sft_rows(family, PROMPT)]
     views = [family.gold, select_fixed_edit(family).view, family.question_edit.view]
     assert [row["view"] for row in rows] == ["Gold", "Evidence-CF", "Question-CF"]
     for row, view in zip(rows, views, strict=True):
@@ -50,7 +50,7 @@ def test_a_row_per_view_with_our_own_prompt(family):
 
 
 def test_the_pairs_of_the_response_margin(family):
-    rows = {row["comparison"]: row for row in map(written, preference_rows(family, PROMPT))}
+    rows = {row["comparison"]: row for row in map(written, make_preference_rows(family, PROMPT))}
     gold, changed, other = family.gold, select_fixed_edit(family).view, family.question_edit.view
     table = {  # appendix D.3: input, preferred, dispreferred
         "Re_o": (gold, gold, changed),
@@ -68,25 +68,25 @@ def test_the_pairs_of_the_response_margin(family):
 
 def test_names_and_weights_are_those_of_our_objective(family):
     pytest.importorskip("torch")
-    from eclose.training.objective import Method, objective
+    from eclose.training.objective import Method, build_objective
 
-    ours = {term.name: term.weight for term in objective(Method.RESPONSE_MARGIN).terms}
-    assert {row.comparison: row.weight for row in preference_rows(family, PROMPT)} == pytest.approx(ours)
+    ours = {term.name: term.weight for term in build_objective(Method.RESPONSE_MARGIN).terms}
+    assert {row.comparison: row.weight for row in make_preference_rows(family, PROMPT)} == pytest.approx(ours)
 
 
 def test_all_edits_share_the_weight_of_one(family):
-    rows = list(preference_rows(family, PROMPT, Edits.ALL))
+    rows = list(make_preference_rows(family, PROMPT, EditChoice.ALL))
     assert [row.comparison for row in rows] == ["Re_o", "Re_c", "Re_o", "Re_c", "Rq_o", "Rq_c"]
     assert sum(row.weight for row in rows) == pytest.approx(1)
     assert sum(row.weight for row in rows if row.comparison.startswith("Re")) == pytest.approx(2 / 3)
-    views = list(sft_rows(family, PROMPT, Edits.ALL))
+    views = list(make_sft_rows(family, PROMPT, EditChoice.ALL))
     assert [row.view for row in views] == ["Gold", "Evidence-CF", "Evidence-CF", "Question-CF"]
     assert sum(row.weight for row in views) == pytest.approx(1)
 
 
 def test_the_prompt_is_a_setting(family):
-    prompt = ResponsePrompt(demonstrations=0, order=Order.QUESTION_FIRST)
-    (row, *_) = sft_rows(family, prompt)
+    prompt = ResponsePrompt(demonstrations=0, order=PromptOrder.QUESTION_FIRST)
+    (row, *_) = make_sft_rows(family, prompt)
     assert written(row)["prompt"] == asked(family.gold, prompt)
     assert written(row)["prompt"] != asked(family.gold)
 
@@ -100,7 +100,7 @@ def test_what_is_exported_is_what_is_rendered():
 
     renderer = Renderer(tokenizer())
     for family in islice(make_families("hotpot", 2), 2):
-        row = written(next(iter(sft_rows(family, PROMPT))))
+        row = written(next(iter(make_sft_rows(family, PROMPT))))
         text = renderer.tokenizer.apply_chat_template(
             row["prompt"], tokenize=False, add_generation_prompt=True, **row["chat_template_kwargs"]
         )

@@ -75,10 +75,10 @@ def select(
             on_replies=on_replies,
         )
     say(f"{families}: {counts}")
-    for name in selection.torn:
+    for name in selection.interrupted:
         say(f"  {name}: has no complete.json, so its writing was interrupted; skipped")
     _print(selection, len(values))
-    raise typer.Exit(QUARANTINED if counts.quarantined or not selection.answered else 0)
+    raise typer.Exit(QUARANTINED if counts.quarantined or not selection.has_answers else 0)
 
 
 @contextmanager
@@ -106,16 +106,16 @@ def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], No
 
 def _print(selection: Selection, families: int) -> None:
     rows = []
-    for scored in selection.scored:
+    for scored in selection.checkpoints:
         accuracy = scored.accuracy
         shares = [percent(rate.value) for rate in accuracy.rates.values()]
-        mark = "selected" if selection.answered and scored is selection.chosen else ""
+        mark = "selected" if selection.has_answers and scored is selection.best else ""
         score = percent(float(accuracy.score))
-        rows.append([str(scored.candidate.step), *shares, score, str(accuracy.unanswered), mark])
+        rows.append([str(scored.checkpoint.step), *shares, score, str(accuracy.unanswered), mark])
     title = f"{plural(len(rows), 'checkpoint')} on {families:,} {'family' if families == 1 else 'families'}"
     typer.echo()
     print_table(title, ["step", "original", "evidence", "question", "score", "incomplete", ""], rows)
-    if selection.answered:
-        say(f"{selection.chosen.candidate.folder.name} is the best: {selection.adapter}")
+    if selection.has_answers:
+        say(f"{selection.best.checkpoint.folder.name} is the best: {selection.adapter}")
     if selection.warning:
         typer.echo(f"eclose: {selection.warning}.", err=True)

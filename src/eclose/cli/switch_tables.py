@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from eclose.cli.shared.output import percent, percent_range, plural, print_table, say, say_written
+from eclose.cli.shared.output import percent, percent_range, plural, print_table, say, print_step_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""
 
 
-def say_counts(stage: RunStep | None, families: Path, counts: Counts, *, again: bool) -> None:
+def print_counts(stage: RunStep | None, families: Path, counts: Counts, *, again: bool) -> None:
     """Print the counts of families by outcome."""
     if stage is not None:
-        say_written(stage, counts, again=again, doubt="is this a file of families")
+        print_step_result(stage, counts, again=again, doubt="is this a file of families")
         return
     say(f"{families}: {counts}")
     if counts.quarantined:
-        say("  --out FILE keeps what could not be read, and why")
+        say("  --out FILE keeps the records that could not be read, with reasons")
 
 
 def print_rates(tables: Sequence[SwitchRates]) -> None:
@@ -104,7 +104,7 @@ def _points(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
-def say_unjudged(rows: Sequence[FamilySwitch]) -> None:
+def print_unjudged(rows: Sequence[FamilySwitch]) -> None:
     """Print the first family whose scores are not finite: a fault of the model, not of the family."""
     unjudged = [row for row in rows if row.unjudged]
     if unjudged:
@@ -113,7 +113,7 @@ def say_unjudged(rows: Sequence[FamilySwitch]) -> None:
         say(f"{plural(len(unjudged), 'row')} with a score that is not finite, such as {example}.")
 
 
-def document(
+def to_json(
     settings: dict[str, Any],
     counts: Counts,
     tables: Sequence[SwitchRates],

@@ -12,7 +12,7 @@ from eclose.core.edges import Edge
 from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_setting, read_recipe, same_weights
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.counts import Counts, RecordCounter
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_file
@@ -20,8 +20,8 @@ from eclose.store.records.jsonl import read_records, write_records
 from eclose.store.runs.step import RunStep
 from eclose.training.switch_test import (
     BACKBONE,
-    SwitchContrast,
     FamilySwitch,
+    SwitchContrast,
     SwitchRates,
     compare_systems,
     default_device,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
     from eclose.training.run import TrainingResult
-    from eclose.training.select import AdaptableModel, TrainingOrigin, Selection
+    from eclose.training.select import AdaptableModel, Selection, TrainingOrigin
 
 
 def require_torch(purpose: str) -> None:
@@ -153,7 +153,7 @@ def select(
         SelectionSettings(origin, engine, max_new_tokens),
         lambda: _load(origin, engine, folder, batch_tokens, on_replies),
         force=force,
-        tell=on_checkpoint,
+        on_checkpoint=on_checkpoint,
     )
 
 
@@ -195,7 +195,7 @@ class SwitchSettings:
     adapters: Sequence[Path] = ()
     backbone: bool = False
     demonstrations: int | None = None
-    order: Order | None = None
+    order: PromptOrder | None = None
     max_length: int = 8_192
     tokens_per_forward: int = 16_384
     dtype: str = "auto"
@@ -310,7 +310,7 @@ class _Systems:
             raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
         count = agree_on_setting("demonstrations", settings.demonstrations, recipes)
         order = agree_on_setting("order", settings.order.value if settings.order else None, recipes)
-        prompt = ResponsePrompt(2 if count is None else count, Order(order or Order.EVIDENCE_FIRST))
+        prompt = ResponsePrompt(2 if count is None else count, PromptOrder(order or PromptOrder.EVIDENCE_FIRST))
         revision = agree_on_setting("revision", None, recipes)
         return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
 

@@ -1,7 +1,7 @@
-"""Which families make up an update, and how they are laid out for it.
+"""Batching of families: which families make up an update, and which of them are scored in one forward pass.
 
-Order and choice of edits are a pure function of seed, epoch and family: neither resuming nor the number of processes
-can change what an update sees. Processes share an update's families; the loss of each counts by its weight.
+Order and choice of edits are a pure function of seed, epoch and family id, so neither resuming nor the number of
+processes changes what an update contains. Processes share the families of an update; each loss counts by its weight.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from eclose.core.family import Family
 
 
-class Families(Protocol):
-    """Families that can be had one by one: a list, or a file with an index."""
+class FamilyDataset(Protocol):
+    """Families with random access: a list, or an indexed file."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """The id of every family, in order."""
+        """Ids of all families, in order."""
         ...
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of families."""
         ...
 
     def __getitem__(self, index: int) -> Family:
-        """The family at a place."""
+        """Return the family at an index."""
         ...
 
 
@@ -51,97 +51,102 @@ class FamilyList(list["Family"]):
 
     @property
     def ids(self) -> list[str]:
-        """The id of every family, in order."""
+        """Ids of all families, in order."""
         return [family.id for family in self]
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """A family's turn: which one, in which epoch, and what its loss counts."""
+class FamilyDraw:
+    """A family of an update, with the weight of its loss."""
 
     index: int
     epoch: int | None
-    """None for evaluation, which takes a fixed edit."""
+    """Epoch that determines the evidence edit; None for evaluation, which uses a fixed edit."""
     weight: float
-    """Processes average their gradients, so weights are relative to the mean over processes; 0 for a stand-in."""
+    """Weight of the loss. Processes average their gradients, so it is relative to the mean over processes; 0 for a
+    family that only keeps a process busy."""
 
 
-class UpdateSampler(Sampler[list[Draw]]):
-    """This process's share of every update."""
+class UpdateSampler(Sampler[list[FamilyDraw]]):
+    """Sampler of this process's share of every update."""
 
     def __init__(self, ids: Sequence[str], *, seed: int, size: int, rank: int = 0, world: int = 1) -> None:
         self.ids, self.seed, self.size, self.rank, self.world = ids, seed, size, rank, world
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin another pass over the families."""
+        """Set the epoch whose order the next iteration follows."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        """Updates in an epoch; the last may be smaller."""
+        """Return the number of updates in an epoch; the last one may be smaller."""
         return ceil(len(self.ids) / self.size)
 
-    def __iter__(self) -> Iterator[list[Draw]]:
-        """One list of draws per update."""
-        order = family_order(self.ids, self.seed, self.epoch)
+    def __iter__(self) -> Iterator[list[FamilyDraw]]:
+        """Yield a list of draws per update."""
+        order = order_families(self.ids, self.seed, self.epoch)
         for start in range(0, len(order), self.size):
             update = order[start : start + self.size]
-            yield share(update, self.epoch, self.rank, self.world)
+            yield share_update(update, self.epoch, self.rank, self.world)
 
 
-def family_order(ids: Sequence[str], seed: int, epoch: int) -> list[int]:
-    """The places of all families in the order of an epoch: by a hash of seed, epoch and id."""
+def order_families(ids: Sequence[str], seed: int, epoch: int) -> list[int]:
+    """Return the indices of all families in the order of an epoch: by a hash of seed, epoch and id."""
     start = hashlib.sha256(f"order/{seed}/{epoch}/".encode())
     ranks = np.empty(len(ids), np.uint64)
-    for place, name in enumerate(ids):
-        digest = start.copy()
-        digest.update(name.encode("utf-8", "surrogatepass"))
-        ranks[place] = int.from_bytes(digest.digest()[:8], "big")
+    for index, family_id in enumerate(ids):
+        digest = start.copy()  # the common prefix is hashed once
+        digest.update(family_id.encode("utf-8", "surrogatepass"))
+        ranks[index] = int.from_bytes(digest.digest()[:8], "big")
     order: list[int] = np.argsort(ranks, kind="stable").tolist()
     return order
 
 
-def share(update: Sequence[int], epoch: int | None, rank: int, world: int) -> list[Draw]:
-    """One process's part of an update. Where there is nothing left for it, a stand-in that counts nothing.
+def share_update(update: Sequence[int], epoch: int | None, rank: int, world: int) -> list[FamilyDraw]:
+    """Return a process's share of an update; a family of weight zero where no family is left for the process.
 
-    Processes meet in every backward pass, so each must have something to do.
+    Processes synchronise in every backward pass, so each of them needs one.
     """
     weight = world / len(update)
-    mine = [Draw(index, epoch, weight) for index in update[rank::world]]
-    return mine or [Draw(update[0], epoch, 0.0)]
+    draws = [FamilyDraw(index, epoch, weight) for index in update[rank::world]]
+    return draws or [FamilyDraw(update[0], epoch, 0.0)]
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Families scored in one forward."""
+    """Families scored in one forward pass."""
 
     scores: tuple[SpanScore, ...]
     bounds: tuple[tuple[int, int], ...]
-    """Where each family's scores begin and end."""
+    """Start and end of each family's scores."""
     weights: tuple[float, ...]
+    """Weight of each family's loss."""
     tree: ScoredTree | None
-    """The tree of all scores, where the strategy is to use one."""
+    """Prefix tree of all scores; None for strategies without a tree."""
 
     @property
     def tokens(self) -> int:
-        """Tokens computed; without a tree, those of every score's own sequence."""
+        """Number of tokens computed; without a tree, those of a sequence per score."""
         return self.plain_tokens if self.tree is None else len(self.tree.layout)
 
     @property
     def plain_tokens(self) -> int:
-        """Tokens if every score were a sequence of its own."""
+        """Number of tokens with a sequence per score."""
         return sum(score.positions[-1] + 1 for score in self.scores)
 
     def without_weight(self) -> Forest:
-        """The same work, counting nothing."""
+        """Return the same forest with all weights zero."""
         return Forest(self.scores, self.bounds, (0.0,) * len(self.weights), self.tree)
 
 
 @dataclass(frozen=True)
-class Planter:
-    """Turns draws into forests. Runs in a loader's workers, so that models do not wait for tokenizers."""
+class ForestBuilder:
+    """Dataset of a loader that renders drawn families and groups them into forests.
 
-    families: Families
+    It runs in the loader's workers, so that the model does not wait for the tokenizer.
+    """
+
+    families: FamilyDataset
     renderer: Renderer
     objective: Objective
     tokens: CountedTokens
@@ -149,30 +154,30 @@ class Planter:
     budget: int
     seed: int
 
-    def __getitem__(self, draw: Draw) -> tuple[Draw, list[SpanScore]]:
-        """A family's scores under the edit of its turn."""
+    def __getitem__(self, draw: FamilyDraw) -> tuple[FamilyDraw, list[SpanScore]]:
+        """Return a draw with the scores of its family under the edit of the draw's epoch."""
         family = self.families[draw.index]
         edit = select_fixed_edit(family) if draw.epoch is None else draw_edit(family, self.seed, draw.epoch)
         return draw, self.objective.scores(FamilyScores(family, edit, self.renderer, self.tokens))
 
     def __len__(self) -> int:
-        """How many families there are."""
+        """Return the number of families."""
         return len(self.families)
 
-    def plant(self, drawn: Sequence[tuple[Draw, list[SpanScore]]]) -> list[Forest]:
-        """As few forwards as the budget allows; without a tree, every family has its own."""
-        scores = [found for _, found in drawn]
+    def build_forests(self, drawn: Sequence[tuple[FamilyDraw, list[SpanScore]]]) -> list[Forest]:
+        """Group drawn families into as few forests as the budget of tokens allows; without a tree, one per family."""
+        families = [scores for _, scores in drawn]
         if self.strategy is ScoringStrategy.TREE:
-            groups = pack_forests(scores, self.budget)
+            groups = pack_forests(families, self.budget)
         else:
-            groups = [[number] for number in range(len(scores))]
+            groups = [[number] for number in range(len(families))]
         return [
-            self._forest([scores[number] for number in group], [drawn[number][0].weight for number in group])
+            self._forest([families[number] for number in group], [drawn[number][0].weight for number in group])
             for group in groups
         ]
 
     def _forest(self, families: Sequence[list[SpanScore]], weights: Sequence[float]) -> Forest:
-        every = tuple(score for scores in families for score in scores)
+        scores = tuple(score for family in families for score in family)
         bounds = tuple(pairwise(accumulate(map(len, families), initial=0)))
-        tree = ScoredTree.of(every) if self.strategy is ScoringStrategy.TREE else None
-        return Forest(every, bounds, tuple(weights), tree)
+        tree = ScoredTree.of(scores) if self.strategy is ScoringStrategy.TREE else None
+        return Forest(scores, bounds, tuple(weights), tree)

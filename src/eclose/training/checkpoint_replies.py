@@ -1,7 +1,7 @@
-"""What checkpoints answered when they were compared: one JSON Lines file, kept whole, read back when work goes on.
+"""Replies of checkpoints to held-out families, in one JSON Lines file that an interrupted selection reads back.
 
-Replies are kept by the hash of everything that decided them, so those of another adapter or setting are never taken
-for these.
+Replies are stored under the hash of everything that determines them, so replies of another adapter or other settings
+are never mixed up.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One input of a family, and the answers that count as right."""
+class CheckpointQuestion:
+    """An input of a family, with the answers that count as correct."""
 
     family_id: str
     view: ViewKind
     request: Request
     accepted: tuple[str, ...]
+    """Correct answer and its aliases."""
 
 
-def ask(family: Family, prompt: ResponsePrompt, decoding: Decoding) -> Iterator[Asked]:
-    """The three inputs of a family. Aliases belong to the source's own answer and to no other."""
+def build_questions(family: Family, prompt: ResponsePrompt, decoding: Decoding) -> Iterator[CheckpointQuestion]:
+    """Yield the three inputs of a family."""
+    # Aliases are those of the source's answer; answers to edited inputs have none.
     views: tuple[tuple[ViewKind, View, tuple[str, ...]], ...] = (
         (ViewKind.GOLD, family.gold, family.source.aliases),
         (ViewKind.EVIDENCE_CF, select_fixed_edit(family).view, ()),
@@ -48,12 +50,12 @@ def ask(family: Family, prompt: ResponsePrompt, decoding: Decoding) -> Iterator[
     )
     for kind, view, aliases in views:
         messages = tuple(prompt.messages(view.question, view.evidence))
-        yield Asked(family.id, kind, Request(messages, decoding), (view.answer, *aliases))
+        yield CheckpointQuestion(family.id, kind, Request(messages, decoding), (view.answer, *aliases))
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """One reply as it came."""
+class CheckpointReply:
+    """A reply of a checkpoint."""
 
     family_id: str
     view: ViewKind
@@ -63,41 +65,48 @@ class Answered:
     completion_tokens: int
 
     @classmethod
-    def of(cls, asked: Asked, reply: Reply) -> Answered:
-        """A reply to what was asked."""
+    def of(cls, question: CheckpointQuestion, reply: Reply) -> CheckpointReply:
+        """Return a model's reply to a question as a record."""
         usage = reply.usage
-        return cls(asked.family_id, asked.view, reply.text, reply.finish, usage.prompt_tokens, usage.completion_tokens)
+        tokens = usage.prompt_tokens, usage.completion_tokens
+        return cls(question.family_id, question.view, reply.text, reply.finish, *tokens)
 
     @property
     def answer(self) -> str | None:
         """The submitted answer; None for an incomplete generation."""
         return parse_completion(self.text, cut_off=self.finish is not FinishReason.STOP).answer
 
-    def correct(self, asked: Asked) -> bool:
-        """Whether the answer is one of those that count; without an answer it is wrong."""
-        return self.answer is not None and match_any_answer(self.answer, asked.accepted)
+    def is_correct(self, question: CheckpointQuestion) -> bool:
+        """Return whether the answer is accepted; a reply without an answer is wrong."""
+        return self.answer is not None and match_any_answer(self.answer, question.accepted)
 
 
-class Replies:
-    """The file of all replies."""
+class ReplyFile:
+    """File with the replies of all checkpoints, by key."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lines: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for raw in read_objects(path) if path.exists() else ():
             if raw.value is None or not isinstance(raw.value.get("key"), str):
-                problem = "is no reply of a selection. Move the file away to begin anew."
+                problem = "is not a reply of a selection. Move the file away to start again."
                 raise raw.error or RecordError(problem, path=path, record=raw.where)
             self._lines[raw.value["key"]].append(raw.value)
 
-    def find(self, key: str, asked: Sequence[Asked]) -> list[Answered] | None:
-        """The replies under a key; None unless every input has its own."""
-        found = [parse_record(Answered, line, extra="ignore") for line in self._lines.get(key, ())]
-        same = [(one.family_id, one.view) for one in found] == [(one.family_id, one.view) for one in asked]
-        return found if same else None
+    def find(self, key: str, questions: Sequence[CheckpointQuestion]) -> list[CheckpointReply] | None:
+        """Return the replies under a key; None unless there is one for every question."""
+        replies = [parse_record(CheckpointReply, line, extra="ignore") for line in self._lines.get(key, ())]
+        inputs = [(question.family_id, question.view) for question in questions]
+        return replies if [(reply.family_id, reply.view) for reply in replies] == inputs else None
 
-    def keep(self, key: str, checkpoint: str, asked: Sequence[Asked], answered: Sequence[Answered]) -> None:
-        """Write the replies with what was made of them, so that a disagreement can be traced."""
+    def write(
+        self,
+        key: str,
+        checkpoint: str,
+        questions: Sequence[CheckpointQuestion],
+        replies: Sequence[CheckpointReply],
+    ) -> None:
+        """Write the replies under a key, each with its parsed answer and whether it is correct."""
         lines = [
             {
                 "key": key,
@@ -105,14 +114,15 @@ class Replies:
                 **asdict(reply),
                 "answer": reply.answer,
                 "accepted": list(question.accepted),
-                "correct": reply.correct(question),
+                "correct": reply.is_correct(question),
             }
-            for question, reply in zip(asked, answered, strict=True)
+            for question, reply in zip(questions, replies, strict=True)
         ]
         if self._lines.get(key) == lines:
             return
         self._lines[key] = lines
+        # The file is rewritten as a unit: a crash leaves the earlier version.
         with AtomicFile(self.path) as file:
-            for kept in self._lines.values():
-                for line in kept:
+            for group in self._lines.values():
+                for line in group:
                     file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")

@@ -1,4 +1,4 @@
-"""Find the complete checkpoints of a run, and copy one of them to become the run's adapter."""
+"""Checkpoints of a run: find the complete ones, and copy the adapter of one of them to a folder of its own."""
 
 from __future__ import annotations
 
@@ -20,89 +20,93 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COMPLETE = "complete.json"
-"""Written last into a checkpoint: a folder without it was torn by a crash."""
+"""File that is written last into a checkpoint; a folder without it was interrupted by a crash."""
 RECIPE = "recipe.json"
-"""Every resolved setting of a run; beside its adapters too, so that one that is moved still says what it is."""
+"""File with every resolved setting of a run; also beside each adapter, so that a moved adapter can be identified."""
 _ADAPTER = (ADAPTER_WEIGHTS, "adapter_config.json")
-_KEPT = (*_ADAPTER, RECIPE, "README.md")
+_COPIED = (*_ADAPTER, RECIPE, "README.md")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A finished checkpoint."""
+class Checkpoint:
+    """A complete checkpoint."""
 
     step: int
+    """Update after which it was written."""
     folder: Path
 
     @cached_property
     def hash(self) -> str:
-        """The identity of its adapter."""
+        """Hash of the adapter's weights and configuration."""
         return _adapter_hash(self.folder)
 
 
-def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
-    """Yield every checkpoint by its step, complete or not."""
+def list_checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
+    """Yield step and folder of every checkpoint, complete or not."""
     for folder in run.glob("checkpoint-*"):
         if (match := _CHECKPOINT.fullmatch(folder.name)) and folder.is_dir():
             yield int(match[1]), folder
 
 
-def find_candidates(run: Path) -> tuple[list[Candidate], list[str]]:
-    """Return finished checkpoints by step, and the names of those that a crash left unfinished."""
-    candidates, torn = [], []
-    for step, folder in checkpoints(run):
+def find_checkpoints(run: Path) -> tuple[list[Checkpoint], list[str]]:
+    """Return complete checkpoints by step, and the names of those that a crash interrupted."""
+    complete, torn = [], []
+    for step, folder in list_checkpoints(run):
         if not (folder / COMPLETE).is_file():
             torn.append(folder.name)
         elif missing := [name for name in _ADAPTER if not (folder / name).is_file()]:
-            raise UserError(f"{folder}: is complete and holds no {missing[0]}. Only adapters are selected from.")
+            raise UserError(
+                f"{folder}: has no {missing[0]}. Only adapters can be selected: train with lora_rank above 0."
+            )
         else:
-            candidates.append(Candidate(step, folder))
-    if not candidates:
-        ending = f"; {', '.join(sorted(torn))} broke off" if torn else ""
-        raise UserError(f"{run}: holds no finished checkpoint{ending}. Train first, or name another folder.")
-    return sorted(candidates, key=lambda candidate: candidate.step), sorted(torn)
+            complete.append(Checkpoint(step, folder))
+    if not complete:
+        detail = f" (interrupted: {', '.join(sorted(torn))})" if torn else ""
+        raise UserError(f"{run}: has no finished checkpoint{detail}. Run eclose train first, or name another folder.")
+    return sorted(complete, key=lambda checkpoint: checkpoint.step), sorted(torn)
 
 
-def keep_adapter(folder: Path, target: Path) -> None:
-    """Copy an adapter to a folder by renaming, so that the folder holds a whole adapter or none at any moment."""
-    _sweep(target)
+def copy_adapter(folder: Path, target: Path) -> None:
+    """Copy an adapter to a folder atomically: at any moment the folder holds a complete adapter or does not exist."""
+    _remove_temporary(target)
     if target.exists():
         _require_adapter(target)
         if _adapter_hash(target) == _adapter_hash(folder):
             return
-    fresh = _beside(target)
-    for name in _KEPT:
+    copy = _temporary_folder(target)
+    for name in _COPIED:
         if (folder / name).is_file():
-            with AtomicFile(fresh / name) as copy, (folder / name).open("rb") as original:
-                shutil.copyfileobj(original, copy)
-    fresh.chmod(folder.stat().st_mode & 0o777)
+            with AtomicFile(copy / name) as file, (folder / name).open("rb") as original:
+                shutil.copyfileobj(original, file)
+    copy.chmod(folder.stat().st_mode & 0o777)
+    # A folder cannot be replaced by renaming onto it; the old one moves aside first.
     if target.exists():
-        target.rename(_beside(target))
-    fresh.rename(target)
-    _sweep(target)
+        target.rename(_temporary_folder(target))
+    copy.rename(target)
+    _remove_temporary(target)
 
 
-def drop_adapter(target: Path) -> None:
+def remove_adapter(target: Path) -> None:
     """Remove the copy of an adapter that an earlier selection made; its checkpoint stays."""
-    _sweep(target)
+    _remove_temporary(target)
     if target.exists():
         _require_adapter(target)
-        target.rename(_beside(target))
-    _sweep(target)
+        target.rename(_temporary_folder(target))
+    _remove_temporary(target)
 
 
 def _require_adapter(target: Path) -> None:
     if not all((target / name).is_file() for name in _ADAPTER):
-        raise UserError(f"{target}: is no adapter, so it is not replaced or removed. Move it away.")
+        raise UserError(f"{target}: is not an adapter, so it is not replaced or removed. Move it away.")
 
 
-def _beside(target: Path) -> Path:
+def _temporary_folder(target: Path) -> Path:
     return Path(mkdtemp(dir=target.parent, prefix=f".{target.name}."))
 
 
-def _sweep(target: Path) -> None:
-    """Remove what was replaced, or left behind by a crash."""
+def _remove_temporary(target: Path) -> None:
+    """Remove replaced adapters and copies that a crash left behind."""
     for stale in target.parent.glob(f".{target.name}.*"):
         shutil.rmtree(stale)
 

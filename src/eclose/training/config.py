@@ -1,4 +1,4 @@
-"""Settings of training: a ``TrainingArguments`` with the paper's values, and the settings this package adds."""
+"""Settings of training: Transformers' ``TrainingArguments`` with the paper's values, and settings of this package."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from eclose.core.edges import Edge
 from eclose.errors import SettingError
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy
 from eclose.likelihood.spans import CountedTokens
-from eclose.protocol.response_prompt import Order
+from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.objective import Hinge, Method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 AUTO = "auto"
-_REFUSED = {
+_FIXED = {
     "gradient_accumulation_steps": (
         1,
-        "an update takes families_per_update families, whatever the hardware; "
+        "an update has families_per_update families on any hardware; "
         "set that, and tokens_per_forward to what fits into memory",
     ),
     "neftune_noise_alpha": (
@@ -33,63 +33,65 @@ _REFUSED = {
     "auto_find_batch_size": (False, "set tokens_per_forward to what fits into memory"),
     "data_seed": (None, "order and edits are drawn from seed alone; set that"),
 }
-"""Settings of a Trainer that cannot work here, with the only value they may have and what to do instead."""
+"""Settings of Transformers' Trainer that must keep a value here, with that value and what to do instead."""
 
 
-def _ours(default: Any, text: str) -> Any:
+def _setting(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
 @dataclass
 class EClosureConfig(TrainingArguments):
-    """Everything that decides a run, apart from model and data.
+    """Settings of training, apart from model and data.
 
-    Defaults are the paper's where its appendix D.4 has a value. The prompt (``demonstrations``, ``order``) is in the
-    paper's code release alone, and on ``response_tokens`` the paper says two things (decision 0036).
+    Defaults are those of the paper where appendix D.4 has a value. The prompt (``demonstrations``, ``order``) is only
+    in the paper's code release, and the paper is ambiguous about ``response_tokens`` (decision 0036).
     """
 
     _VALID_DICT_FIELDS = (*TrainingArguments._VALID_DICT_FIELDS, "target_margin", "smoothing")  # type: ignore[assignment]
 
-    method: str = _ours("e_closure", f"What is trained for: {', '.join(Method)}.")
-    margin_weight: float = _ours(1.0, "lambda: the weight of all margins together, beside the generation loss.")
-    target_margin: float | dict[str, float] = _ours(  # noqa: RUF009
-        0.5, 'gamma: how far a comparison is to be won; one number, or one per edge: {"S": 0.5, "T": 0.5, "C": 0.5}.'
+    method: str = _setting("e_closure", f"Objective of training: {', '.join(Method)}.")
+    margin_weight: float = _setting(1.0, "lambda: weight of all margins together, relative to the generation loss.")
+    target_margin: float | dict[str, float] = _setting(  # noqa: RUF009
+        0.5, 'gamma: target margin in nats per token; one number, or one per edge: {"S": 0.5, "T": 0.5, "C": 0.5}.'
     )
-    smoothing: float | dict[str, float] = _ours(  # noqa: RUF009
-        0.1, "beta: how soft the hinge is; one number, or one per edge."
+    smoothing: float | dict[str, float] = _setting(  # noqa: RUF009
+        0.1, "beta: smoothing of the hinge; one number, or one per edge."
     )
-    response_tokens: str = _ours(
+    response_tokens: str = _setting(
         "full",
-        "Tokens of a whole response that count: full (layout and end of turn too) or content (steps and answer alone). "
+        "Tokens of a response that count: full (also layout and end of turn) or content (steps and answer only). "
         "The paper can be read either way.",
     )
-    families_per_update: int = _ours(8, "Families in one optimizer update, over all processes together.")
-    tokens_per_forward: int = _ours(
-        16_384, "Tokens of one forward at most; an update is split into as many as it takes. Changes no result."
+    families_per_update: int = _setting(8, "Families in one optimizer update, over all processes together.")
+    tokens_per_forward: int = _setting(
+        16_384, "Most tokens of a forward pass; an update is split into as many as needed. Changes no result."
     )
-    max_length: int = _ours(8_192, "Longest path in tokens. A family that does not fit is set aside, never cut.")
-    demonstrations: int = _ours(2, "Worked examples in the prompt; generation must use the same number.")
-    order: str = _ours("evidence_first", "What comes first in the prompt: evidence_first or question_first.")
-    strategy: str = _ours(AUTO, "auto, tree, dedup or naive: how much of a family's work is shared.")
-    backend: str = _ours(AUTO, "auto, sdpa, columns or flex: how attention follows a tree.")
-    processes: int | None = _ours(None, "How many processes this run is meant to have; another number is refused.")
+    max_length: int = _setting(
+        8_192, "Longest path in tokens. A family with a longer path is left out, never truncated."
+    )
+    demonstrations: int = _setting(2, "Worked examples in the prompt; generation must use the same number.")
+    order: str = _setting("evidence_first", "Order of the prompt: evidence_first or question_first.")
+    strategy: str = _setting(AUTO, "Sharing of computation between the scores of a family: auto, tree, dedup or naive.")
+    backend: str = _setting(AUTO, "Attention of tree scoring: auto, sdpa, columns or flex.")
+    processes: int | None = _setting(None, "Number of processes this run must have; the run stops if it has another.")
 
-    # What the paper sets otherwise than Transformers does.
-    num_train_epochs: float = _ours(5.0, "Passes over the families.")
-    warmup_steps: float = _ours(50, "Updates over which the learning rate rises.")
-    bf16: bool | None = _ours(  # type: ignore[assignment]
+    # Settings of Transformers with other defaults: those of the paper, or what families need.
+    num_train_epochs: float = _setting(5.0, "Passes over the families.")
+    warmup_steps: float = _setting(50, "Updates over which the learning rate rises.")
+    bf16: bool | None = _setting(  # type: ignore[assignment]
         None,
-        "bfloat16 mixed precision; where it is not said, wherever a GPU offers it.",
+        "bfloat16 mixed precision; by default on GPUs that support it.",
     )
-    gradient_checkpointing: bool = _ours(
-        True, "Compute activations again in the backward pass instead of keeping them."
+    gradient_checkpointing: bool = _setting(
+        True, "Compute activations again in the backward pass instead of storing them."
     )
-    save_strategy: str = _ours("epoch", "When a checkpoint is written; every one is a candidate for selection.")
-    logging_steps: float = _ours(10, "Updates between two lines of the log.")
-    remove_unused_columns: bool = _ours(False, "Families have no columns to remove.")
+    save_strategy: str = _setting("epoch", "When a checkpoint is written; eclose select compares all of them.")
+    logging_steps: float = _setting(10, "Updates between two lines of the log.")
+    remove_unused_columns: bool = _setting(False, "Families have no columns to remove.")
 
     def __post_init__(self) -> None:
-        """Resolve defaults that depend on the machine; refuse everything that cannot work, at once."""
+        """Resolve defaults that depend on the machine, and raise one error with all problems."""
         if self.bf16 is None:
             self.bf16 = not self.use_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         if self.gradient_checkpointing and self.gradient_checkpointing_kwargs is None:
@@ -97,13 +99,13 @@ class EClosureConfig(TrainingArguments):
         problems = []
         try:
             super().__post_init__()  # type: ignore[no-untyped-call]
-        except ValueError as refused:
-            problems = [" ".join(str(refused).split())]
+        except ValueError as error:
+            problems = [" ".join(str(error).split())]
         if problems := [*problems, *self._problems()]:
             raise SettingError("; ".join(problems))
 
     def hinges(self) -> dict[str, Hinge]:
-        """Return the hinge of each edge, and of whole responses."""
+        """Return the hinge of each edge, and of complete responses."""
         return {
             name: Hinge(_per_edge(self.target_margin, name), _per_edge(self.smoothing, name))
             for name in (*(edge.value for edge in Edge), "response")
@@ -113,7 +115,7 @@ class EClosureConfig(TrainingArguments):
         choices = {
             "method": Method,
             "response_tokens": CountedTokens,
-            "order": Order,
+            "order": PromptOrder,
             "strategy": (AUTO, *ScoringStrategy),
             "backend": (AUTO, *AttentionBackend),
         }
@@ -127,7 +129,7 @@ class EClosureConfig(TrainingArguments):
             yield from _edge_problems(name, getattr(self, name))
         if self.margin_weight < 0:
             yield f"margin_weight = {self.margin_weight}: must not be negative"
-        for name, (value, advice) in _REFUSED.items():
+        for name, (value, advice) in _FIXED.items():
             if getattr(self, name) != value:
                 yield f"{name}: {advice}"
 
@@ -135,7 +137,7 @@ class EClosureConfig(TrainingArguments):
 def _per_edge(value: float | Mapping[str, float], edge: str) -> float:
     if isinstance(value, (int, float)):
         return float(value)
-    # Whole responses belong to no edge; they take what the edges have in common, which is the first of them.
+    # Complete responses belong to no edge; they take the value of the first edge.
     return float(value.get(edge, next(iter(value.values()))))
 
 

@@ -1,4 +1,4 @@
-"""Write the card that goes with an adapter: base model, objective, data, settings, and what has not been shown."""
+"""Card of an adapter in Markdown: base model, objective, data, settings, latest figures and limits."""
 
 from __future__ import annotations
 
@@ -58,8 +58,14 @@ _SETTINGS = (
 )
 
 
-def model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str) -> str:
-    """Return the card of the model as it stands: ``recipe`` lists its inputs, ``scoring`` names the strategy."""
+def render_model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str) -> str:
+    """Return the card of a model in its present state.
+
+    Args:
+        trainer: The trainer of the model.
+        recipe: Settings and inputs of the run; may be empty.
+        scoring: Name of the scoring strategy.
+    """
     args: Any = trainer.args
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
@@ -71,7 +77,7 @@ def model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str) -> str
         "scoring": scoring,
     }
     return _CARD.format(
-        base=json.dumps(base, ensure_ascii=False),  # a text of JSON is one of YAML, whatever it holds
+        base=json.dumps(base, ensure_ascii=False),  # a JSON string is also a YAML string, with special characters too
         library="peft" if hasattr(model, "peft_config") else "transformers",
         method=args.method,
         title=f"{base.rstrip('/').split('/')[-1]}, {args.method}, seed {args.seed}",
@@ -84,7 +90,7 @@ def model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str) -> str
 
 
 def _origin(model: Any) -> dict[str, str]:
-    """Name the commit of the base model, and the shape of the adapter on it."""
+    """Return rows with the commit of the base model and the shape of the adapter."""
     adapter: Any = next(iter(getattr(model, "peft_config", {}).values()), None)
     revision = getattr(adapter, "revision", None) or getattr(model.config, "_commit_hash", None)
     rows = {"revision": f"`{revision}`" if revision else "not pinned"}
@@ -94,7 +100,7 @@ def _origin(model: Any) -> dict[str, str]:
 
 
 def _data(recipe: dict[str, Any]) -> dict[str, str]:
-    """Name the files of families with the hashes of their content."""
+    """Return rows with the files of families and their hashes."""
     files = {"trained on": "families", "held out": "development"}
     inputs = recipe.get("inputs", {})
     return {row: f"{file['file']}, `{file['hash']}`" for row, role in files.items() if (file := inputs.get(role))}
@@ -102,9 +108,5 @@ def _data(recipe: dict[str, Any]) -> dict[str, str]:
 
 def _figures(history: list[dict[str, float]]) -> str:
     latest = {name: value for line in history for name, value in line.items()}
-    figures = [f"{name} {latest[name]:.4g}" for name in ("loss", "eval_loss", *sorted(latest)) if _worth(name, latest)]
-    return ", ".join(dict.fromkeys(figures)) or "none yet"
-
-
-def _worth(name: str, latest: dict[str, float]) -> bool:
-    return name in latest and (name in ("loss", "eval_loss") or "switch/" in name)
+    names = ("loss", "eval_loss", *(name for name in sorted(latest) if "switch/" in name))
+    return ", ".join(f"{name} {latest[name]:.4g}" for name in names if name in latest) or "none yet"

@@ -1,7 +1,7 @@
-"""What is trained for: anchors to be likely, and comparisons to be won by a margin. A table, not a class per method.
+"""Training objectives: anchor responses to make likely, and comparisons to win by a margin.
 
-SFT, CF-SFT, response margins, E-Closure and its ablations differ only in which scores they take and how they weigh them
-(appendices C.3 and D.3). Margin weights always sum to the margin weight lambda, whatever is left out.
+SFT, CF-SFT, response margins, E-Closure and its ablations differ only in which scores they use and how they weight them
+(appendices C.3 and D.3), so they are one class and a table. Margin weights always sum to lambda, also in ablations.
 """
 
 from __future__ import annotations
@@ -40,99 +40,112 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """How far a comparison is to be won, and how softly that is asked: one value for every edge."""
+    """Target and smoothing of the margin loss of a comparison."""
 
     target: float = 0.5
-    """gamma"""
+    """gamma: margin at which a comparison is won, in nats per token."""
     smoothing: float = 0.1
-    """beta"""
+    """beta: width of the transition from no loss to linear loss."""
 
     def __post_init__(self) -> None:
-        """Both must be positive: a target of nothing asks for nothing."""
+        """Check that both values are positive."""
         if self.target <= 0 or self.smoothing <= 0:
             raise ValueError("target and smoothing must be positive")
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """One comparison: this score is to exceed that one."""
+class MarginTerm:
+    """A comparison: the preferred score is to exceed the dispreferred one by the target of the hinge."""
 
     name: str
     preferred: str
+    """Name of a score."""
     dispreferred: str
+    """Name of a score."""
     weight: float
     hinge: Hinge
 
 
 @dataclass(frozen=True)
-class Loss:
-    """The loss of one family, and what it is made of."""
+class FamilyLoss:
+    """The loss of a family and its parts."""
 
     total: Tensor
     generation: Tensor
     margin: Tensor
     margins: dict[str, Tensor]
-    """The difference each comparison was won or lost by."""
+    """Preferred minus dispreferred score of every comparison."""
     targets: dict[str, float]
-    """How far each was to be won."""
+    """Target margin of every comparison."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Anchors and terms."""
+    """Anchors and margin terms of a method."""
 
     method: Method
     anchors: tuple[ViewKind, ...]
-    terms: tuple[Term, ...]
+    terms: tuple[MarginTerm, ...]
 
-    def scores(self, pack: FamilyScores) -> list[SpanScore]:
-        """The scores a family needs under this objective, each once."""
-        wanted = {name for term in self.terms for name in (term.preferred, term.dispreferred)}
-        found = pack.anchors(self.anchors)
-        kept = [c for c in COMPARISONS if side_name(c.edge, c.direction, preferred=True) in wanted]
-        found += pack.comparisons(kept)
-        crossed = [(a, g) for a in ViewKind for g in ViewKind if a is not g and response_name(a, g) in wanted]
-        return found + pack.responses(crossed)
+    def scores(self, family_scores: FamilyScores) -> list[SpanScore]:
+        """Return the scores of a family that this objective needs, each once."""
+        names = {name for term in self.terms for name in (term.preferred, term.dispreferred)}
+        comparisons = [c for c in COMPARISONS if side_name(c.edge, c.direction, preferred=True) in names]
+        # A response margin compares an anchor with another view's response under the anchor's input.
+        crossed = [(p, r) for p in ViewKind for r in ViewKind if p is not r and response_name(p, r) in names]
+        return [
+            *family_scores.anchors(self.anchors),
+            *family_scores.comparisons(comparisons),
+            *family_scores.responses(crossed),
+        ]
 
-    def loss(self, values: Mapping[str, Tensor]) -> Loss:
-        """The loss of one family from its scores: generation plus weighted smooth hinges."""
+    def loss(self, values: Mapping[str, Tensor]) -> FamilyLoss:
+        """Return the loss of a family from its scores: generation loss plus weighted smooth hinges (appendix C.3)."""
         generation = -torch.stack([values[anchor_name(kind)] for kind in self.anchors]).mean()
         margins = {term.name: values[term.preferred] - values[term.dispreferred] for term in self.terms}
         margin = torch.zeros_like(generation)
+        # Summed in the order of the terms: another order would round differently.
         for term in self.terms:
             margin = margin + term.weight * smooth_hinge(term.hinge.target - margins[term.name], term.hinge.smoothing)
         targets = {term.name: term.hinge.target for term in self.terms}
-        return Loss(generation + margin, generation, margin, margins, targets)
+        return FamilyLoss(generation + margin, generation, margin, margins, targets)
 
 
 def smooth_hinge(shortfall: Tensor, smoothing: float) -> Tensor:
-    """h_beta(t) = beta log(1 + exp(t / beta))."""
+    """Return h_beta(t) = beta log(1 + exp(t / beta)) of a shortfall t."""
     return smoothing * F.softplus(shortfall / smoothing)
 
 
 _GOLD, _EVIDENCE, _QUESTION = ViewKind
-_KEPT: dict[Method, tuple[tuple[Edge, ...], tuple[Direction, ...]]] = {
+_COMPARED: dict[Method, tuple[tuple[Edge, ...], tuple[Direction, ...]]] = {
     Method.E_CLOSURE: (tuple(Edge), tuple(Direction)),
     Method.WITHOUT_SUPPORT: ((Edge.ALIGNMENT, Edge.CLOSURE), tuple(Direction)),
     Method.WITHOUT_ALIGNMENT: ((Edge.SUPPORT, Edge.CLOSURE), tuple(Direction)),
     Method.WITHOUT_CLOSURE: ((Edge.SUPPORT, Edge.ALIGNMENT), tuple(Direction)),
     Method.ONE_SIDED: (tuple(Edge), (Direction.ORIGINAL,)),
 }
+"""Edges and directions that E-Closure and its ablations compare."""
 
 
-def objective(
+def build_objective(
     method: Method, margin_weight: float = 1.0, hinges: Mapping[str, Hinge] | Hinge | None = None
 ) -> Objective:
-    """An objective by its name; hinges may be given per edge ("S", "T", "C") or for all."""
+    """Build the objective of a method.
+
+    Args:
+        method: The method.
+        margin_weight: lambda, the weight of all margins together.
+        hinges: Hinge of every comparison, or by edge: "S", "T", "C", and "response" for response margins.
+    """
     if method is Method.SFT:
         return Objective(method, (_GOLD,), ())
     if method is Method.CF_SFT:
         return Objective(method, tuple(ViewKind), ())
     if method is Method.RESPONSE_MARGIN:
         return Objective(method, tuple(ViewKind), tuple(_response_terms(margin_weight, _hinge(hinges, "response"))))
-    edges, directions = _KEPT[method]
+    edges, directions = _COMPARED[method]
     terms = [
-        Term(
+        MarginTerm(
             f"{edge.value}_{direction.value}",
             side_name(edge, direction, preferred=True),
             side_name(edge, direction, preferred=False),
@@ -150,16 +163,17 @@ def _hinge(hinges: Mapping[str, Hinge] | Hinge | None, edge: str) -> Hinge:
     return (hinges or {}).get(edge, Hinge())
 
 
-def _response_terms(margin_weight: float, hinge: Hinge) -> Iterable[Term]:
-    """Whole responses, evidence edits twice as heavy as question edits: 2 : 2 : 1 : 1."""
+def _response_terms(margin_weight: float, hinge: Hinge) -> Iterable[MarginTerm]:
+    """Yield the comparisons of complete responses, weighted 2 : 2 : 1 : 1 (appendix D.3)."""
+    # Evidence edits weigh twice as much as question edits; each has two directions, so the shares sum to 6.
     for other, share in ((_EVIDENCE, 2), (_QUESTION, 1)):
         letter = "e" if other is _EVIDENCE else "q"
-        for asked, missed in ((_GOLD, other), (other, _GOLD)):
-            direction = Direction.ORIGINAL if asked is _GOLD else Direction.COUNTERFACTUAL
-            yield Term(
+        for preferred, dispreferred in ((_GOLD, other), (other, _GOLD)):
+            direction = Direction.ORIGINAL if preferred is _GOLD else Direction.COUNTERFACTUAL
+            yield MarginTerm(
                 f"R{letter}_{direction.value}",
-                anchor_name(asked),
-                response_name(asked, missed),
+                anchor_name(preferred),
+                response_name(preferred, dispreferred),
                 margin_weight * share / 6,
                 hinge,
             )

@@ -1,4 +1,4 @@
-"""Settings of a run: one flat list of names, the same in YAML, as flags, in Python and in ``recipe.json``."""
+"""Settings of a training run: one flat list of names, the same in YAML, as flags, in Python and in ``recipe.json``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_NO_SETTING = frozenset({"output_dir", "local_rank", "per_device_train_batch_size"})
-"""Fields of the configuration that say where a run lies or that the trainer derives from others."""
+_DERIVED = frozenset({"output_dir", "local_rank", "per_device_train_batch_size"})
+"""Fields of the configuration that are no settings: the folder of a run, and fields derived from others."""
 SAME_RESULT = frozenset(
     {
         *("processes", "tokens_per_forward", "gradient_checkpointing", "gradient_checkpointing_kwargs"),
@@ -38,12 +38,12 @@ SAME_RESULT = frozenset(
         ),
     }
 )
-"""Settings that change how a run goes and not its weights. A run may go on with other values of these."""
+"""Settings that do not change the weights. An interrupted run may continue with other values of these."""
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Which weights are trained, and which part of them. Defaults are those of the paper (appendix D.4)."""
+    """Weights to train, and the adapter on them. Defaults are those of the paper (appendix D.4)."""
 
     model: str
     revision: str | None = None
@@ -68,35 +68,35 @@ MODEL_HELP = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of the model and of its training, as a user wrote them."""
+    """Settings of model and training as the user wrote them, without defaults."""
 
     model: ModelSettings
     training: dict[str, Any]
-    """Fields of ``EClosureConfig`` that are not left at their default."""
+    """Fields of ``EClosureConfig`` that the user set."""
 
     def config(self, output_dir: Path, **more: Any) -> EClosureConfig:
         """Build the training settings of a run in a folder."""
         return EClosureConfig(output_dir=str(output_dir), **{**self.training, **more})
 
 
-def resolved_settings(model: ModelSettings, config: EClosureConfig) -> dict[str, Any]:
-    """Return every setting of a run by name, defaults included, as JSON values. Secrets are left out."""
-    names = (field.name for field in fields(config) if field.init and field.name not in _NO_SETTING)
+def resolve_settings(model: ModelSettings, config: EClosureConfig) -> dict[str, Any]:
+    """Return every setting of a run by name, defaults included, as JSON values. Access tokens are left out."""
+    names = (field.name for field in fields(config) if field.init and field.name not in _DERIVED)
     training = {name: getattr(config, name) for name in names if not name.endswith("_token")}
     values: dict[str, Any] = json.loads(json.dumps({**asdict(model), **training}, default=_plain_object))
     return {name: _plain_number(value) for name, value in values.items()}
 
 
-def deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that decide a run's result."""
+def deciding_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that determine a run's result."""
     return {name: value for name, value in settings.items() if name not in SAME_RESULT}
 
 
-def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Name every setting that differs, with both values. A setting that ``before`` does not know had its default."""
+def describe_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every setting that differs, with both values. A setting missing in ``before`` had its default."""
     defaults: dict[str, Any] = {}
     if now.keys() - before.keys():
-        defaults = resolved_settings(ModelSettings(""), EClosureConfig(output_dir="."))
+        defaults = resolve_settings(ModelSettings(""), EClosureConfig(output_dir="."))
     for name in sorted(now):
         old = before.get(name, defaults.get(name))
         if old != now[name]:
@@ -108,50 +108,47 @@ def _plain_object(value: Any) -> Any:
 
 
 def _plain_number(value: Any) -> Any:
-    """Write whole numbers one way: a flag makes 50.0 of what a default calls 50."""
+    """Return integral numbers as int, so that 50.0 from a flag equals a default of 50."""
     if isinstance(value, dict):
-        return {name: _plain_number(part) for name, part in value.items()}
+        return {name: _plain_number(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain_number(part) for part in value]
+        return [_plain_number(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def read_recipe(path: Path | None, overrides: Mapping[str, Any]) -> Recipe:
-    """Read a recipe from a YAML file and from settings that override it; report everything that is wrong at once."""
+    """Read a recipe from a YAML file and from settings that override it; raise one error with all problems."""
     settings = {**(_yaml(path) if path else {}), **overrides}
     hints = _hints()
     problems, values = [], {}
     for name, value in settings.items():
         if name not in hints:
-            problems.append(_unknown(name, hints))
+            problems.append(_describe_unknown(name, hints))
             continue
         try:
-            values[name] = _validated(hints[name], value)
+            values[name] = _validate(hints[name], value)
         except ValidationError as invalid:
             problems.append(f"{name} = {value!r}: {invalid.errors()[0]['msg'].lower()}")
     if "model" not in values and not any(problem.startswith("model") for problem in problems):
         problems.append("model: is missing; name the weights to train")
     if problems:
         raise SettingError(f"{path or 'settings'}: " + "; ".join(problems))
-    ours = {field.name for field in fields(ModelSettings)}
-    return Recipe(
-        ModelSettings(**{name: value for name, value in values.items() if name in ours}),
-        {name: value for name, value in values.items() if name not in ours},
-    )
+    model = {field.name: values.pop(field.name) for field in fields(ModelSettings) if field.name in values}
+    return Recipe(ModelSettings(**model), values)
 
 
-def _validated(hint: Any, value: Any) -> Any:
+def _validate(hint: Any, value: Any) -> Any:
     kind: TypeAdapter[Any] = TypeAdapter(hint)
     try:
         return kind.validate_python(value)
     except ValidationError:
-        # YAML reads the word "no", which several settings take, as false.
+        # YAML reads the word "no", a valid value of several settings, as false.
         if not isinstance(value, bool):
             raise
         return kind.validate_python("yes" if value else "no")
 
 
-def flags(words: list[str]) -> dict[str, Any]:
+def parse_flags(words: list[str]) -> dict[str, Any]:
     """Parse ``--learning-rate 1e-4 --full-determinism`` into settings; a flag without a value is true."""
     settings: dict[str, Any] = {}
     name: str | None = None
@@ -165,7 +162,7 @@ def flags(words: list[str]) -> dict[str, Any]:
         elif name is not None:
             settings[name], name = _value(word), None
         else:
-            raise SettingError(f"{word!r}: no setting precedes this value. Write --name value.")
+            raise SettingError(f"{word!r}: there is no setting before this value. Write --name value.")
     return settings
 
 
@@ -187,17 +184,17 @@ def _yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: is not YAML ({' '.join(str(error).split())}).") from error
     if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
-        raise UserError(f"{path}: a recipe is a list of `name: value` lines.")
+        raise UserError(f"{path}: a recipe consists of `name: value` lines.")
     return settings
 
 
 def _hints() -> dict[str, Any]:
-    """Return the type of every setting. The folder of the run is an option of the command and no setting."""
+    """Return the type of every setting. The folder of a run is an option of the command instead."""
     hints = {**get_type_hints(EClosureConfig), **get_type_hints(ModelSettings)}
     names = {field.name for kind in (EClosureConfig, ModelSettings) for field in fields(kind) if field.init}
     return {name: hint for name, hint in hints.items() if name in names - {"output_dir"}}
 
 
-def _unknown(name: str, hints: Mapping[str, Any]) -> str:
-    near = get_close_matches(name, hints, n=1)
-    return f"{name}: no such setting" + (f"; did you mean {near[0]}?" if near else "")
+def _describe_unknown(name: str, hints: Mapping[str, Any]) -> str:
+    similar = get_close_matches(name, hints, n=1)
+    return f"{name}: no such setting" + (f"; did you mean {similar[0]}?" if similar else "")

@@ -1,4 +1,4 @@
-"""Run one training in one folder: it can be stopped at any moment, continues when started again, and is done once."""
+"""Training run in a folder: it can be stopped at any moment, continues when started again, and is finished once."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ from eclose.core.identity import canonical_json
 from eclose.errors import UserError
 from eclose.likelihood.render import Renderer
 from eclose.models.weights import load_model, load_tokenizer
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work, read_manifest
-from eclose.training.admission import admit
-from eclose.training.checkpoints import COMPLETE, RECIPE, checkpoints
-from eclose.training.recipe import Recipe, deciding, differing, resolved_settings
-from eclose.training.run_time import Sessions
+from eclose.training.admission import Admission, admit_families
+from eclose.training.checkpoints import COMPLETE, RECIPE, list_checkpoints
+from eclose.training.recipe import Recipe, deciding_settings, describe_differences, resolve_settings
+from eclose.training.run_time import SessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eclose.store.records.indexed import IndexedFile
     from eclose.training.config import EClosureConfig
     from eclose.training.recipe import ModelSettings
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a run."""
+    """Result of a training run."""
 
     adapter: Path
+    """Folder of the trained adapter."""
     counts: Counts
+    """Numbers of training families by outcome."""
     again: bool
     """Whether the run had been finished before this call."""
     resumed_from: Path | None
+    """Checkpoint from which the run continued."""
     left_out: list[ReadRecord[Family]]
+    """Families that were left out, with reasons."""
     metrics: dict[str, float]
+    """Latest value of every figure in the log."""
 
 
 def run_training(
@@ -54,65 +58,75 @@ def run_training(
     development: Path | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> TrainingResult:
-    """Train an adapter on families. The same call again continues where it stopped, or does nothing once done."""
+    """Train an adapter on families.
+
+    The same call again continues an interrupted run from its last complete checkpoint, and returns at once where the
+    run is finished.
+
+    Args:
+        families: Families to train on, as JSON Lines.
+        recipe: Settings of model and training.
+        out: Folder of the run.
+        development: Held-out families to evaluate on.
+        tick: Called for every family that is read.
+
+    Raises:
+        UserError: No family can be trained on, or the folder holds another run.
+    """
     config = _config(recipe, out, development)
-    run = _Run(families, resolved_settings(recipe.model, config), out, development)
-    if (manifest := run.finished()) is not None:
+    run = _RunFolder(families, resolve_settings(recipe.model, config), out, development)
+    if (manifest := run.read_finished()) is not None:
         return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
-    sessions = Sessions(out, config)
+    sessions = SessionRecorder(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
-    prompt = ResponsePrompt(config.demonstrations, Order(config.order))
+    prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
     renderer = Renderer(tokenizer, prompt, config.max_length)
-    with config.main_process_first(local=False, desc="admission"):  # the others read what the first wrote down
-        admission = admit(families, renderer, tick, record=out / "admission.json")
-        left_out = list(admission.left_out)
-        held_out: IndexedFile[Family] | None = None
-        if development:
-            held_out_admission = admit(development, renderer, tick, record=out / "admission.development.json")
-            held_out = held_out_admission.families
-            left_out += [
-                replace(record, where=f"{development.name} {record.where}") for record in held_out_admission.left_out
-            ]
+    with config.main_process_first(local=False, desc="admission"):  # the others read the record of the first
+        admission, held_out = run.admit(renderer, tick)
+    left_out = list(admission.left_out)
+    if development and held_out:
+        left_out += [replace(record, where=f"{development.name} {record.where}") for record in held_out.left_out]
     trainer = EClosureTrainer(
         _model(recipe.model),
         config,
         admission.families,
-        held_out,
+        held_out.families if held_out else None,
         processing_class=tokenizer,
         peft_config=_lora(recipe.model),
         callbacks=[sessions],
     )
     trainer.recipe = run.recipe
     if config.should_save:
-        run.begin(left_out)
-    checkpoint = last_complete(out)
+        run.write_begin(left_out)
+    checkpoint = find_last_checkpoint(out)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
-        run.end(trainer, admission.tally.counts(), sessions)
-    return TrainingResult(
-        out / "adapter", admission.tally.counts(), False, checkpoint, left_out, _last(trainer.state.log_history)
-    )
+        run.write_end(trainer, admission.tally.counts(), sessions)
+    metrics = {name: value for line in trainer.state.log_history for name, value in line.items()}
+    return TrainingResult(out / "adapter", admission.tally.counts(), False, checkpoint, left_out, metrics)
 
 
-def last_complete(out: Path) -> Path | None:
-    """Return the newest checkpoint that was written to its end."""
-    complete = {step: folder for step, folder in checkpoints(out) if (folder / COMPLETE).is_file()}
+def find_last_checkpoint(out: Path) -> Path | None:
+    """Return the newest complete checkpoint of a run."""
+    complete = {step: folder for step, folder in list_checkpoints(out) if (folder / COMPLETE).is_file()}
     return complete[max(complete)] if complete else None
 
 
 def _config(recipe: Recipe, out: Path, development: Path | None) -> EClosureConfig:
-    """Build the settings of the run. Held-out families are evaluated every epoch unless the recipe differs."""
+    """Return the settings of the run; by default held-out families are evaluated after every epoch."""
     evaluation = recipe.training.get("eval_strategy")
     if not development and evaluation not in (None, "no"):
-        raise UserError(f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Give --development.")
+        raise UserError(f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Pass --development.")
     bar = not recipe.training.get("disable_tqdm", not sys.stderr.isatty())
     strategy = evaluation or ("epoch" if development else "no")
     return recipe.config(out, eval_strategy=strategy, disable_tqdm=not bar)
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RunFolder:
+    """Files and identity of a training run in its folder."""
+
     families: Path
     settings: dict[str, Any]
     """Every resolved setting."""
@@ -121,59 +135,74 @@ class _Run:
 
     @cached_property
     def inputs(self) -> dict[str, dict[str, str] | None]:
-        """The files of families by their role, each with its hash."""
+        """Files of families by role, each with its hash."""
         paths = {"families": self.families, "development": self.development}
-        return {role: None if path is None else self._described(path) for role, path in paths.items()}
-
-    def _described(self, path: Path) -> dict[str, str]:
-        return {"file": path.name, "hash": self.hashes.get(path.name) or self.hashes[path.as_posix()]}
+        return {
+            role: None if path is None else {"file": path.name, "hash": self._hash(path)}
+            for role, path in paths.items()
+        }
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """The settings that decide the result. The held-out file is one, so that it is not taken for the other."""
+        """Settings that determine the result; with the hash of the held-out file, which ``hashes`` does not tell apart
+        from the training file."""
         held_out = self.inputs["development"]
-        return {**deciding(self.settings), "development": held_out and held_out["hash"]}
+        return {**deciding_settings(self.settings), "development": held_out and held_out["hash"]}
 
     @cached_property
     def hashes(self) -> dict[str, str]:
-        """The files of families by name, each with its hash; read once, since they may be large."""
+        """Hashes of the files of families by name; computed once, since the files may be large."""
         return hash_files([path for path in (self.families, self.development) if path])
+
+    def _hash(self, path: Path) -> str:
+        # Two files of the same name are listed by their paths.
+        return self.hashes.get(path.name) or self.hashes[path.as_posix()]
 
     @cached_property
     def work(self) -> str:
-        """The identity of the run: a hash of resolved settings and of the families."""
+        """Identity of the run: a hash of deciding settings and families."""
         return hash_work("train", self.deciding, self.hashes)
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What ``recipe.json`` holds: every resolved setting, the families, and the identity of the run."""
+        """Content of ``recipe.json``: every resolved setting, the families, and the identity of the run."""
         return {**self.settings, "inputs": self.inputs, "work": self.work}
 
-    def finished(self) -> Manifest | None:
-        """Return the manifest if this run was finished before; refuse a folder that holds another run."""
-        recipe, manifest = self.out / RECIPE, self.out / "manifest.json"
-        ended = read_manifest(manifest) if manifest.is_file() else None
-        if ended is not None and ended.work == self.work:
-            return ended
-        if recipe.is_file() or ended is not None:
-            state = "finished run" if ended is not None else "run begun"
+    def admit(self, renderer: Renderer, tick: Callable[[], None]) -> tuple[Admission, Admission | None]:
+        """Return the admitted training families, and the held-out ones if there are any."""
+        admission, record = None, self.out / "admission.json"
+        training = admit_families(self.families, renderer, tick, record=record, file_hash=self._hash(self.families))
+        if self.development:
+            record = self.out / "admission.development.json"
+            file_hash = self._hash(self.development)
+            admission = admit_families(self.development, renderer, tick, record=record, file_hash=file_hash)
+        return training, admission
+
+    def read_finished(self) -> Manifest | None:
+        """Return the manifest if this run is finished; raise where the folder holds another run."""
+        recipe, path = self.out / RECIPE, self.out / "manifest.json"
+        manifest = read_manifest(path) if path.is_file() else None
+        if manifest is not None and manifest.work_id == self.work:
+            return manifest
+        if recipe.is_file() or manifest is not None:
+            state = "finished run" if manifest is not None else "run begun"
             self._refuse_other(recipe, state)
-        return ended
+        return manifest
 
     def _refuse_other(self, recipe: Path, state: str) -> None:
-        """Raise with the name of every setting and file that differs from those the folder was begun with."""
+        """Raise with every setting and file that differs from those of the run in the folder."""
         try:
             before = json.loads(recipe.read_text("utf-8"))
             files = before["inputs"]["families"], before["inputs"]["development"]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UserError(
-                f"{recipe}: does not say what this folder was begun for. Write to another folder, or remove this one."
+                f"{recipe}: does not name the run of this folder. Write to another folder, or remove this one."
             ) from error
         if before.get("work") == self.work:
             return
-        settings = list(differing(before, deciding(self.settings)))
+        settings = list(describe_differences(before, deciding_settings(self.settings)))
         data = [
-            f"{role} = {_named(old)} before, {_named(self.inputs[role])} now"
+            f"{role} = {_describe_file(old)} before, {_describe_file(self.inputs[role])} now"
             for role, old in zip(("families", "development"), files, strict=True)
             if (old or {}).get("hash") != (self.inputs[role] or {}).get("hash")
         ]
@@ -184,8 +213,8 @@ class _Run:
                 "Write to another folder, or remove this one."
             )
 
-    def begin(self, left_out: list[ReadRecord[Family]]) -> None:
-        """Write the resolved settings with the identity of the run, and the families that were left out."""
+    def write_begin(self, left_out: list[ReadRecord[Family]]) -> None:
+        """Write the recipe of the run, and the families that were left out."""
         with AtomicFile(self.out / RECIPE) as file:
             file.write(json.dumps(self.recipe, indent=2, ensure_ascii=False).encode() + b"\n")
         with AtomicFile(self.out / "left_out.jsonl") as file:
@@ -193,8 +222,8 @@ class _Run:
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
-    def end(self, trainer: EClosureTrainer, counts: Counts, sessions: Sessions) -> None:
-        """Write the log as records, then the manifest, which says that the run is finished."""
+    def write_end(self, trainer: EClosureTrainer, counts: Counts, sessions: SessionRecorder) -> None:
+        """Write the log as records, then the manifest, which marks the run as finished."""
         with AtomicFile(self.out / "metrics.jsonl") as file:
             for line in trainer.state.log_history:
                 file.write(json.dumps(line).encode() + b"\n")
@@ -204,7 +233,7 @@ class _Run:
         manifest.write(self.out / "manifest.json")
 
 
-def _named(file: dict[str, str] | None) -> str:
+def _describe_file(file: dict[str, str] | None) -> str:
     return f"{file['file']} ({file['hash'][:19]})" if file else "none"
 
 
@@ -227,10 +256,6 @@ def _lora(settings: ModelSettings) -> Any:
     )
 
 
-def _last(history: list[dict[str, float]]) -> dict[str, float]:
-    return {name: value for line in history for name, value in line.items()}
-
-
 def is_first_process() -> bool:
-    """Return whether this process reports for the run."""
+    """Return whether this process is the one that prints and writes for the run."""
     return int(os.environ.get("RANK", "0")) == 0

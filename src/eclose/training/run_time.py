@@ -1,4 +1,4 @@
-"""Keep the wall-clock time, processes and device of a run, summed over every session that worked on it."""
+"""Wall-clock time, processes and device of a run, summed over all sessions that worked on it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 SESSIONS = "sessions.json"
 
 
-class Sessions(TrainerCallback):
-    """The sessions of a run: one from every start to its end, or to the last sign of life of one that was killed.
+class SessionRecorder(TrainerCallback):
+    """Callback that records the sessions of a run in ``sessions.json``; a session lasts from a start to its end.
 
-    The time of a killed session counts up to its last log line or checkpoint, also for updates that were done again.
+    A session that was killed counts up to its last log line or checkpoint, including updates that were repeated later.
     """
 
     def __init__(self, folder: Path, config: EClosureConfig) -> None:
@@ -45,18 +45,18 @@ class Sessions(TrainerCallback):
         }
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Note where this session starts."""
+        """Record the update at which this session starts."""
         if state.is_world_process_zero:
             self._earlier = json.loads(self._path.read_text("utf-8")) if self._path.is_file() else []
             self._current["first_update"] = state.global_step
             self._write(state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Note how far this session got."""
+        """Record the latest update of this session."""
         if state.is_world_process_zero:
             self._write(state.global_step)
 
-    on_save = on_log
+    on_save = on_log  # a killed session is counted up to its last record, so record at every checkpoint too
 
     def finish(self, update: int) -> dict[str, Any]:
         """Close this session and return the totals of the run for its manifest."""
@@ -78,7 +78,7 @@ class Sessions(TrainerCallback):
 
 
 def _device(device: torch.device) -> str:
-    """Return the name of a device as a table of costs would have it."""
+    """Return the name of a device: the GPU's product name, or the CPU with its number of cores."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type} ({platform.processor() or platform.machine()}, {os.cpu_count()} cores)"

@@ -1,9 +1,9 @@
-"""Select the checkpoint of a run that answers best under all three inputs of held-out families.
+"""Selection of the checkpoint that answers best under the three inputs of held-out families.
 
-The rule of appendix D.4: half of the accuracy on original inputs, a quarter each on evidence-edited and question-edited
-ones, greedy decoding, the deterministic matcher, ties to the earlier checkpoint. Scores of the switch test have no part
-in it. Where no checkpoint submitted any answer, none is selected. A selection that was stopped goes on with the first
-checkpoint it has not finished.
+The rule of appendix D.4: half the accuracy on original inputs plus a quarter each on evidence-edited and
+question-edited ones, with greedy decoding, the deterministic matcher, and ties going to the earlier checkpoint. Scores
+of the switch test are not used. Where no checkpoint submitted any answer, none is selected. An interrupted selection
+continues with the first checkpoint whose replies are missing.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from eclose.core.identity import content_hash
 from eclose.errors import RecordError, UserError
 from eclose.models.interface import BatchModel, Decoding, FinishReason
 from eclose.models.local.chat_template import PromptTooLongError
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.stats.rates import Rate
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_file
 from eclose.store.records.jsonl import parse_record
 from eclose.store.records.strict_json import parse_object
-from eclose.training.checkpoint_replies import Answered, Asked, Replies, ask
-from eclose.training.checkpoints import Candidate, drop_adapter, find_candidates, keep_adapter
+from eclose.training.checkpoint_replies import CheckpointQuestion, CheckpointReply, ReplyFile, build_questions
+from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-RESULT = "selection.json"
-REPLIES = "selection.replies.jsonl"
-SELECTED = "selected"
+RESULT_FILE = "selection.json"
+REPLY_FILE = "selection.replies.jsonl"
+SELECTED_FOLDER = "selected"
+# A_sel of appendix D.4.
 _WEIGHTS = {
     ViewKind.GOLD: Fraction(1, 2),
     ViewKind.EVIDENCE_CF: Fraction(1, 4),
@@ -44,30 +45,30 @@ _WEIGHTS = {
 }
 
 
-class Adaptable(Protocol):
+class AdaptableModel(Protocol):
     """A model that can carry one adapter after another."""
 
     def with_adapter(self, folder: Path) -> BatchModel:
-        """The model with that adapter on it."""
+        """Return the model with the adapter of a folder on it."""
         ...
 
 
 @dataclass(frozen=True)
-class Origin:
-    """What a run's recipe says of its model, and of how that is to be asked."""
+class TrainingOrigin:
+    """Model and prompt of a training run, as its recipe records them."""
 
     model: str
     revision: str | None = None
     demonstrations: int = 2
-    order: Order = Order.EVIDENCE_FIRST
+    order: PromptOrder = PromptOrder.EVIDENCE_FIRST
     dtype: str = "auto"
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """Everything that decides a checkpoint's replies, apart from the checkpoint and the families."""
+    """Everything that determines a checkpoint's replies, apart from the checkpoint and the families."""
 
-    origin: Origin
+    origin: TrainingOrigin
     engine: str
     max_new_tokens: int = 512
 
@@ -77,8 +78,9 @@ class SelectionSettings:
         return ResponsePrompt(self.origin.demonstrations, self.origin.order)
 
     @property
-    def plain(self) -> dict[str, Any]:
-        """As a record says it. Versions belong to it: checkpoints are compared, so they must be asked alike."""
+    def record(self) -> dict[str, Any]:
+        """The settings as JSON values, with the versions of the libraries that generate."""
+        # Versions are included because checkpoints are compared with each other: all must run under the same.
         return {
             "model": self.origin.model,
             "revision": self.origin.revision,
@@ -95,22 +97,22 @@ class SelectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How often the answers to each kind of input were right, and how often there was none."""
+    """Accuracy of a checkpoint by kind of input, and the number of replies without an answer."""
 
     rates: Mapping[ViewKind, Rate]
     incomplete: Mapping[ViewKind, int]
-    """Wrong for want of a submitted answer; part of the wrong ones."""
+    """Replies without a submitted answer; counted as wrong in ``rates``."""
     cut_off: int = 0
-    """Replies that reached the limit of new tokens before they submitted an answer; part of the incomplete ones."""
+    """Incomplete replies that reached the limit of new tokens."""
 
     @classmethod
-    def of(cls, inputs: Sequence[Asked], replies: Sequence[Answered]) -> Accuracy:
-        """Count right answers and missing ones."""
-        pairs = list(zip(inputs, replies, strict=True))
+    def of(cls, questions: Sequence[CheckpointQuestion], replies: Sequence[CheckpointReply]) -> Accuracy:
+        """Count correct and missing answers."""
+        pairs = list(zip(questions, replies, strict=True))
         missing = [(question, reply) for question, reply in pairs if reply.answer is None]
         return cls(
             {
-                kind: Rate.of(reply.correct(question) for question, reply in pairs if question.view is kind)
+                kind: Rate.of(reply.is_correct(question) for question, reply in pairs if question.view is kind)
                 for kind in ViewKind
             },
             {kind: sum(question.view is kind for question, _ in missing) for kind in ViewKind},
@@ -119,17 +121,17 @@ class Accuracy:
 
     @property
     def replies(self) -> int:
-        """How many inputs were answered or left without an answer."""
+        """Number of replies."""
         return sum(rate.n for rate in self.rates.values())
 
     @property
     def unanswered(self) -> int:
-        """How many replies submitted no answer."""
+        """Number of replies without a submitted answer."""
         return sum(self.incomplete.values())
 
     @property
     def score(self) -> Fraction:
-        """A_sel, exactly: two checkpoints are tied or they are not."""
+        """A_sel as an exact fraction, so that ties are exact too."""
         return sum(
             (weight * Fraction(self.rates[kind].hits, self.rates[kind].n) for kind, weight in _WEIGHTS.items()),
             Fraction(),
@@ -137,124 +139,140 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A candidate with its accuracy; its replies are found under ``key``."""
+class ScoredCheckpoint:
+    """A checkpoint with its accuracy; ``key`` identifies its replies in the file of replies."""
 
-    candidate: Candidate
+    checkpoint: Checkpoint
     accuracy: Accuracy
     key: str
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Every candidate by step, the folders passed over, and the folder of the selected adapter."""
+    """Result of a selection."""
 
-    scored: tuple[Scored, ...]
-    torn: tuple[str, ...]
+    checkpoints: tuple[ScoredCheckpoint, ...]
+    """Every complete checkpoint by step."""
+    interrupted: tuple[str, ...]
+    """Names of checkpoint folders that were skipped because a crash interrupted them."""
     adapter: Path
+    """Folder of the selected adapter."""
 
     @property
-    def answered(self) -> bool:
-        """Whether any checkpoint submitted any answer; without one there is nothing to select by."""
-        return any(scored.accuracy.unanswered < scored.accuracy.replies for scored in self.scored)
+    def has_answers(self) -> bool:
+        """Whether any checkpoint submitted any answer; without one no checkpoint is selected."""
+        return any(scored.accuracy.unanswered < scored.accuracy.replies for scored in self.checkpoints)
 
     @property
-    def chosen(self) -> Scored:
-        """The best candidate; of equals the earliest."""
-        return max(self.scored, key=lambda scored: (scored.accuracy.score, -scored.candidate.step))
+    def best(self) -> ScoredCheckpoint:
+        """The checkpoint with the highest score, the earliest of equals."""
+        return max(self.checkpoints, key=lambda scored: (scored.accuracy.score, -scored.checkpoint.step))
 
     @property
     def warning(self) -> str | None:
-        """Why the selection should not be trusted; None where it can be."""
-        if not self.answered:
-            accuracies = [scored.accuracy for scored in self.scored]
-            replies, cut_off = sum(one.replies for one in accuracies), sum(one.cut_off for one in accuracies)
-            return f"no checkpoint is selected: none of {replies:,} replies submitted an answer{_limit(cut_off)}"
-        accuracy = self.chosen.accuracy
+        """Reason not to trust the selection, if there is one."""
+        if not self.has_answers:
+            accuracies = [scored.accuracy for scored in self.checkpoints]
+            replies = sum(accuracy.replies for accuracy in accuracies)
+            cut_off = sum(accuracy.cut_off for accuracy in accuracies)
+            return f"no checkpoint is selected: none of {replies:,} replies submitted an answer{_advise(cut_off)}"
+        accuracy = self.best.accuracy
         if not accuracy.score:
-            return "no reply of any checkpoint is right; the earliest checkpoint is kept by the rule for ties"
+            return "no reply of any checkpoint is correct; the earliest checkpoint is selected by the rule for ties"
         if 2 * accuracy.unanswered > accuracy.replies:
             return (
-                f"{accuracy.unanswered:,} of {accuracy.replies:,} replies of {self.chosen.candidate.folder.name} "
-                f"submitted no answer{_limit(accuracy.cut_off)}"
+                f"{accuracy.unanswered:,} of {accuracy.replies:,} replies of {self.best.checkpoint.folder.name} "
+                f"submitted no answer{_advise(accuracy.cut_off)}"
             )
         return None
 
 
-def _limit(cut_off: int) -> str:
+def _advise(cut_off: int) -> str:
     return f"; {cut_off:,} were cut off at the limit of new tokens, so raise --max-new-tokens" if cut_off else ""
 
 
-def read_origin(run: Path, model: str | None = None) -> Origin:
-    """What the run's recipe says, with another place of the weights if one is given."""
+def read_origin(run: Path, model: str | None = None) -> TrainingOrigin:
+    """Read model and prompt from a run's recipe; ``model`` replaces the location of the weights."""
     path = run / "recipe.json"
     require_file(path)
     try:
-        origin = parse_record(Origin, parse_object(path.read_bytes()), extra="ignore")
+        origin = parse_record(TrainingOrigin, parse_object(path.read_bytes()), extra="ignore")
     except RecordError as error:
         raise UserError(f"{path}: {error}. Is {run} the folder of a training run?") from error
     if model is None or model == origin.model:
         return origin
-    # A revision names a commit of the recipe's repository and of no other.
-    return Origin(model, None, origin.demonstrations, origin.order, origin.dtype)
+    # The revision is a commit of the recipe's repository, so it does not apply to another one.
+    return TrainingOrigin(model, None, origin.demonstrations, origin.order, origin.dtype)
 
 
 def select_checkpoint(
     run: Path,
     families: Sequence[Family],
     settings: SelectionSettings,
-    load: Callable[[], Adaptable],
+    load: Callable[[], AdaptableModel],
     *,
     force: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    on_checkpoint: Callable[[str], None] = lambda _: None,
 ) -> Selection:
-    """Compare the checkpoints of a run and keep the best. The model is loaded only if replies are missing."""
-    candidates, torn = find_candidates(run)
+    """Compare the checkpoints of a run and copy the best adapter.
+
+    Args:
+        run: Folder of a training run.
+        families: Held-out families.
+        settings: Everything that determines the replies.
+        load: Loads the model; called once, and only if replies are missing.
+        force: Replace a selection that was made with other settings.
+        on_checkpoint: Called with the name of each checkpoint whose replies are generated.
+    """
+    checkpoints, torn = find_checkpoints(run)
     prompt, decoding = settings.prompt, Decoding(max_tokens=settings.max_new_tokens)
-    inputs = [question for family in families for question in ask(family, prompt, decoding)]
-    if not inputs:
-        raise UserError("there is no family to compare checkpoints on. Give held-out families.")
-    identity = {"settings": settings.plain, "families": _families_hash(inputs)}
+    questions = [question for family in families for question in build_questions(family, prompt, decoding)]
+    if not questions:
+        raise UserError("there is no family to compare checkpoints on. Pass held-out families.")
+    identity = {"settings": settings.record, "families": _hash_questions(questions)}
     if not force:
-        _refuse_other(run / RESULT, identity)
-    replies = Replies(run / REPLIES)
-    model: Adaptable | None = None
+        _refuse_other(run / RESULT_FILE, identity)
+    reply_file = ReplyFile(run / REPLY_FILE)
+    model: AdaptableModel | None = None
     scored = []
-    for candidate in candidates:
-        key = content_hash([candidate.hash, identity])
-        answers = replies.find(key, inputs)
-        if answers is None:
-            tell(candidate.folder.name)
+    for checkpoint in checkpoints:
+        key = content_hash([checkpoint.hash, identity])
+        replies = reply_file.find(key, questions)
+        if replies is None:
+            on_checkpoint(checkpoint.folder.name)
             model = load() if model is None else model
-            answers = _answers(model.with_adapter(candidate.folder), inputs)
-        replies.keep(key, candidate.folder.name, inputs, answers)
-        scored.append(Scored(candidate, Accuracy.of(inputs, answers), key))
-    selection = Selection(tuple(scored), tuple(torn), run / SELECTED)
-    if selection.answered:
-        keep_adapter(selection.chosen.candidate.folder, selection.adapter)
+            replies = _generate(model.with_adapter(checkpoint.folder), questions)
+        # Also for replies read back: answers are parsed and matched again, and the file follows the present matcher.
+        reply_file.write(key, checkpoint.folder.name, questions, replies)
+        scored.append(ScoredCheckpoint(checkpoint, Accuracy.of(questions, replies), key))
+    selection = Selection(tuple(scored), tuple(torn), run / SELECTED_FOLDER)
+    if selection.has_answers:
+        copy_adapter(selection.best.checkpoint.folder, selection.adapter)
     else:
-        drop_adapter(selection.adapter)
-    _write(run / RESULT, selection, identity, len(families))
+        remove_adapter(selection.adapter)
+    _write(run / RESULT_FILE, selection, identity, len(families))
     return selection
 
 
-def _answers(model: BatchModel, inputs: Sequence[Asked]) -> list[Answered]:
+def _generate(model: BatchModel, questions: Sequence[CheckpointQuestion]) -> list[CheckpointReply]:
     try:
-        replies = model.complete_all([question.request for question in inputs])
+        replies = model.complete_all([question.request for question in questions])
     except PromptTooLongError as error:
-        question = inputs[error.place]
+        question = questions[error.place]
         reason = str(error).partition(": ")[2]
         raise UserError(f"family {question.family_id!r}, {question.view.value}: {reason}") from error
-    return [Answered.of(*pair) for pair in zip(inputs, replies, strict=True)]
+    return [CheckpointReply.of(question, reply) for question, reply in zip(questions, replies, strict=True)]
 
 
-def _families_hash(inputs: Iterable[Asked]) -> str:
-    """Return the identity of the inputs. Accepted answers are left out: replies are matched anew every time."""
-    return content_hash([[row.family_id, row.view.value, list(row.request.messages)] for row in inputs])
+def _hash_questions(questions: Iterable[CheckpointQuestion]) -> str:
+    """Hash the inputs of the model. Accepted answers are left out, because replies are matched again every time."""
+    return content_hash(
+        [[question.family_id, question.view.value, list(question.request.messages)] for question in questions]
+    )
 
 
 def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
-    """Raise where a selection was finished with other settings or families; --force replaces it."""
+    """Raise where a selection was finished with other settings or families; ``--force`` replaces it."""
     if not path.exists():
         return
     try:
@@ -266,39 +284,39 @@ def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
     names += ["families"] if before.get("families", {}).get("hash") != identity["families"] else []
     if names:
         raise UserError(
-            f"{path}: a checkpoint was selected before with other {', '.join(names)}. Pass --force to select anew; "
-            "replies are kept either way."
+            f"{path}: a checkpoint was selected with other {', '.join(names)}. Pass --force to select again; "
+            "earlier replies are not lost."
         )
 
 
 def _write(path: Path, selection: Selection, identity: Mapping[str, Any], families: int) -> None:
-    chosen = selection.chosen
+    best = selection.best
     selected = {
-        "checkpoint": chosen.candidate.folder.name,
-        "step": chosen.candidate.step,
-        "score": float(chosen.accuracy.score),
-        "adapter": chosen.candidate.hash,
+        "checkpoint": best.checkpoint.folder.name,
+        "step": best.checkpoint.step,
+        "score": float(best.accuracy.score),
+        "adapter": best.checkpoint.hash,
         "folder": selection.adapter.name,
     }
     record = {
-        "selected": selected if selection.answered else None,
+        "selected": selected if selection.has_answers else None,
         "warning": selection.warning,
         "settings": identity["settings"],
         "families": {"n": families, "hash": identity["families"]},
-        "checkpoints": [_plain(scored) for scored in selection.scored],
-        "torn": list(selection.torn),
-        "replies": REPLIES,
+        "checkpoints": [_checkpoint_record(scored) for scored in selection.checkpoints],
+        "torn": list(selection.interrupted),
+        "replies": REPLY_FILE,
         "eclose": eclose.__version__,
     }
     with AtomicFile(path) as file:
         file.write(json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
-def _plain(scored: Scored) -> dict[str, Any]:
+def _checkpoint_record(scored: ScoredCheckpoint) -> dict[str, Any]:
     accuracy = scored.accuracy
     return {
-        "checkpoint": scored.candidate.folder.name,
-        "step": scored.candidate.step,
+        "checkpoint": scored.checkpoint.folder.name,
+        "step": scored.checkpoint.step,
         "score": float(accuracy.score),
         "accuracy": {
             kind.value: {
@@ -309,7 +327,7 @@ def _plain(scored: Scored) -> dict[str, Any]:
             }
             for kind, rate in accuracy.rates.items()
         },
-        "adapter": scored.candidate.hash,
+        "adapter": scored.checkpoint.hash,
         "key": scored.key,
     }
 

@@ -1,8 +1,8 @@
-"""Do preferences follow the evidence, the question and the trace? The switch test of appendix D.7.
+"""Switch test of appendix D.7: whether a model's preferences follow the evidence, the question and the trace.
 
-Families and a model give twelve scores, six margins, and for each dependency whether the preference holds under the
-original input (O), under the counterfactual one (CF), and under both (SW). No response is generated and nobody judges.
-A score that is no number leaves its comparison unjudged, with the reason; it is never a failure.
+A family and a model give twelve scores, six margins, and for each dependency whether the preference holds under the
+original input (O), under the counterfactual one (CF), and under both (SW). No response is generated or judged. A score
+that is not finite leaves its comparison unjudged, with the reason, rather than failed.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ if TYPE_CHECKING:
     from eclose.likelihood.spans import SpanScore
 
 BACKBONE = "backbone"
-"""The name of a model as it is, beside adapters on it."""
+"""Name of a model without an adapter."""
 _WINDOW = 32
-"""Families rendered ahead, for the budget to be filled from."""
+"""Families rendered at a time and grouped into forward passes."""
 
 
 def margin_name(edge: Edge, direction: Direction) -> str:
-    """``S.o``, ``S.c``, ... ``C.c``."""
+    """Return the name of a margin: ``S.o``, ``S.c``, ... ``C.c``."""
     return f"{edge.value}.{direction.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class FamilySwitch:
-    """What one model prefers in one family."""
+    """Scores and margins of a model on a family."""
 
     family_id: str
     benchmark: str | None
     passage_id: str
-    """The edited passage; where a family has several edits, the same one for every model."""
+    """Id of the edited passage; where a family has several edits, the same one for every model."""
     scores: Mapping[str, float | None]
     """Mean log-likelihoods by side: ``S.o+`` is the preferred step under the original evidence."""
     margins: Mapping[str, float | None]
-    """Preferred minus dispreferred, ``S.o`` to ``C.c``; None where a score is no number."""
+    """Preferred minus dispreferred score, ``S.o`` to ``C.c``; None where a score is not finite."""
     unjudged: Mapping[str, str] = field(default_factory=dict)
-    """Why a margin is missing."""
+    """Reason for every missing margin."""
     system: str = BACKBONE
-    """The adapter by the name it was given, or the backbone."""
+    """Adapter as named by the user, or the backbone."""
     model: str | None = None
-    """Name of the backbone; None in rows written before it was kept."""
+    """Name of the backbone; None in rows of earlier versions."""
     method: str | None = None
-    """Training method of an adapter; None for the backbone as it is."""
+    """Training method of an adapter; None for the backbone."""
     seed: int | None = None
-    """Training seed of an adapter, where it is known."""
+    """Training seed of an adapter, if its recipe has one."""
 
     @classmethod
     def of(
@@ -82,16 +82,17 @@ class FamilySwitch:
         system: str,
         source: Source | None = None,
     ) -> FamilySwitch:
-        """Return the margins that follow from twelve scores."""
+        """Compute the margins from the twelve scores of a family."""
         margins: dict[str, float | None] = {}
         unjudged = {}
         for comparison in COMPARISONS:
-            name = margin_name(comparison.edge, comparison.direction)
-            sides = [side_name(comparison.edge, comparison.direction, preferred=wanted) for wanted in (True, False)]
-            strange = [f"{side} is {values[side]}" for side in sides if not isfinite(values[side])]
-            margins[name] = None if strange else values[sides[0]] - values[sides[1]]
-            if strange:
-                unjudged[name] = ", ".join(strange)
+            edge, direction = comparison.edge, comparison.direction
+            sides = [side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
+            problems = [f"{side} is {values[side]}" for side in sides if not isfinite(values[side])]
+            name = margin_name(edge, direction)
+            margins[name] = None if problems else values[sides[0]] - values[sides[1]]
+            if problems:
+                unjudged[name] = ", ".join(problems)
         return cls(
             family.id,
             family.source.benchmark,
@@ -105,20 +106,20 @@ class FamilySwitch:
 
     @property
     def source(self) -> Source | None:
-        """Backbone, method and seed; None in rows written before they were kept."""
+        """Backbone, method and seed; None in rows of earlier versions."""
         return None if self.model is None else Source(self.model, self.method, self.seed)
 
     def holds(self, edge: Edge, direction: Direction) -> Label:
-        """Whether the preference follows this input. A tie fails (appendix D.7.1)."""
+        """Return whether the preference follows the input of a direction. A tie fails (appendix D.7.1)."""
         margin = self.margins[margin_name(edge, direction)]
         return None if margin is None else margin > 0
 
     def switched(self, edge: Edge) -> Label:
-        """Whether the preference follows the input both ways."""
+        """Return whether the preference follows the input in both directions."""
         return conjunction(self.holds(edge, direction) for direction in Direction)
 
 
-class _Packed(NamedTuple):
+class _RenderedFamily(NamedTuple):
     family: Family
     edit: EvidenceEdit
     scores: list[SpanScore]
@@ -134,11 +135,22 @@ def score_switches(
     system: str = BACKBONE,
     source: Source | None = None,
 ) -> Iterator[ReadRecord[FamilySwitch]]:
-    """Each family's margins, in order. What came without a family goes on as it is; what does not fit is set aside."""
+    """Score families and yield their margins, in order.
+
+    Args:
+        families: Records of families. Records without a family are passed on unchanged.
+        model: The model, with its attention set according to ``choice``.
+        renderer: Renders families as tokens; families with a longer path are rejected.
+        choice: Scoring strategy and backend.
+        tokens_per_forward: Most tokens of a forward pass. Changes no result.
+        system: Name of the model in the rows.
+        source: Backbone, method and seed of the model.
+    """
     families = iter(families)
-    while window := [_packed(record, renderer) for record in islice(families, _WINDOW)]:
-        ready = [record.value.scores for record in window if record.value is not None]
-        values = _scored(model, ready, choice, tokens_per_forward)
+    while window := [_render(record, renderer) for record in islice(families, _WINDOW)]:
+        scores = [record.value.scores for record in window if record.value is not None]
+        # One mapping per family with a value, in the order of the window.
+        values = _score(model, scores, choice, tokens_per_forward)
         for record in window:
             if record.value is None:
                 yield cast("ReadRecord[FamilySwitch]", record)
@@ -147,33 +159,34 @@ def score_switches(
                 yield ReadRecord(record.where, value=FamilySwitch.of(family, edit, next(values), system, source))
 
 
-def _packed(record: ReadRecord[Family], renderer: Renderer) -> ReadRecord[_Packed]:
+def _render(record: ReadRecord[Family], renderer: Renderer) -> ReadRecord[_RenderedFamily]:
     if record.value is None:
-        return cast("ReadRecord[_Packed]", record)
+        return cast("ReadRecord[_RenderedFamily]", record)
     edit = select_fixed_edit(record.value)
     try:
         scores = FamilyScores(record.value, edit, renderer).comparisons()
     except PathTooLongError:
         return ReadRecord(record.where, rejected=TOO_LONG)
-    return ReadRecord(record.where, value=_Packed(record.value, edit, scores))
+    return ReadRecord(record.where, value=_RenderedFamily(record.value, edit, scores))
 
 
-def _scored(
+def _score(
     model: Any, families: Sequence[list[SpanScore]], choice: ScoringChoice, budget: int
 ) -> Iterator[dict[str, float]]:
-    """The scores of each family by name, as many families in one forward as the budget has tokens for."""
-    from eclose.likelihood.score import limit_tokens, mean_logprobs, pack_forests  # noqa: PLC0415 - reading needs no torch
+    """Yield the scores of each family by name, with as many families per forward pass as the budget allows."""
+    # Imported here, so that rows can be read and summarised without torch.
+    from eclose.likelihood.score import limit_tokens, mean_logprobs, pack_forests  # noqa: PLC0415
 
     for forest in pack_forests(families, limit_tokens(budget, choice.backend)):
         scores = [score for number in forest for score in families[number]]
-        with _evaluating(model):
+        with _evaluation_mode(model):
             values = iter(mean_logprobs(model, scores, choice.strategy, choice.backend).tolist())
         for number in forest:
             yield {score.name: next(values) for score in families[number]}
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def _evaluation_mode(model: Any) -> Iterator[None]:
     import torch  # noqa: PLC0415
 
     training = model.training
@@ -186,7 +199,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def default_device() -> str:
-    """A GPU if there is one."""
+    """Return ``cuda`` where a GPU is available, else ``cpu``."""
     import torch  # noqa: PLC0415
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -194,18 +207,21 @@ def default_device() -> str:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRates:
-    """How often the preference follows one dependency's input, and by how much on average."""
+    """Rates of a dependency: how often the preference follows the input, and the mean margins."""
 
     original: Rate
+    """O: the preference holds under the original input."""
     counterfactual: Rate
+    """CF: the preference holds under the counterfactual input."""
     switched: Rate
+    """SW: the preference holds under both."""
     margins: Mapping[Direction, float | None]
-    """Means over the families whose margin is known."""
+    """Mean margins over the families that have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchRates:
-    """One model's rates on one benchmark, or on all families together."""
+    """Rates of a model on a benchmark, or on all families together."""
 
     system: str
     benchmark: str | None
@@ -217,19 +233,19 @@ class SwitchRates:
 
 
 UNKNOWN = "unknown"
-"""Stands for the benchmark of a family that names none."""
+"""Benchmark name for families without one."""
 
 
-def switch_rates(rows: Sequence[FamilySwitch]) -> list[SwitchRates]:
-    """For each model, in order of appearance: every benchmark by name, then all families together."""
+def summarise_switches(rows: Sequence[FamilySwitch]) -> list[SwitchRates]:
+    """Compute the rates of each model in order of appearance: every benchmark by name, then all families together."""
     groups: dict[str, dict[str, list[FamilySwitch]]] = {}
     for row in rows:
         groups.setdefault(row.system, {}).setdefault(row.benchmark or UNKNOWN, []).append(row)
-    found = []
+    rates = []
     for system, benchmarks in groups.items():
-        found += [_rates(system, name, members) for name, members in sorted(benchmarks.items())]
-        found.append(_rates(system, None, [row for members in benchmarks.values() for row in members]))
-    return found
+        rates += [_rates(system, name, members) for name, members in sorted(benchmarks.items())]
+        rates.append(_rates(system, None, [row for members in benchmarks.values() for row in members]))
+    return rates
 
 
 def _rates(system: str, benchmark: str | None, rows: Sequence[FamilySwitch]) -> SwitchRates:
@@ -250,34 +266,37 @@ def _edge_rates(edge: Edge, rows: Sequence[FamilySwitch]) -> EdgeRates:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
-    """A model's switch rate, benchmarks of equal weight, and how far it lies above the first model's."""
+class SwitchContrast:
+    """Switch rate of a model with benchmarks weighted equally, and its gain over the first model."""
 
     rate: Estimate
     gain: Estimate | None
-    """Paired by family; None for the first model itself."""
+    """Difference to the first model, paired by family; None for the first model."""
 
 
-def contrasts(
+def compare_systems(
     rows: Sequence[FamilySwitch], *, rng: np.random.Generator, resamples: int = 10_000
-) -> dict[str, dict[Edge, Contrast]]:
-    """Every model beside the first: families resampled within benchmarks, the same draws for all models (D.7)."""
-    systems, benchmarks, table = _paired(rows)
+) -> dict[str, dict[Edge, SwitchContrast]]:
+    """Compare every model with the first, with intervals.
+
+    Families are resampled within benchmarks, with the same draws for all models (appendix D.7).
+    """
+    systems, benchmarks, table = _tabulate(rows)
     design = shared_questions(benchmarks, backbones=1, seeds=1)
     replicates = bootstrap_settings(table, design, rng=rng, resamples=resamples)
 
-    def contrast(place: int, which: int) -> Contrast:
-        column = place * len(Edge) + which
-        return Contrast(replicates.estimate(column), replicates.difference(column, which) if place else None)
+    def contrast(system: int, edge: int) -> SwitchContrast:
+        column = system * len(Edge) + edge
+        return SwitchContrast(replicates.estimate(column), replicates.difference(column, edge) if system else None)
 
     return {
-        system: {edge: contrast(place, which) for which, edge in enumerate(Edge)}
-        for place, system in enumerate(systems)
+        system: {edge: contrast(number, column) for column, edge in enumerate(Edge)}
+        for number, system in enumerate(systems)
     }
 
 
-def _paired(rows: Sequence[FamilySwitch]) -> tuple[list[str], Strata, SettingTable]:
-    """The models, the benchmark of each family, and a column for every edge of every model."""
+def _tabulate(rows: Sequence[FamilySwitch]) -> tuple[list[str], Strata, SettingTable]:
+    """Return the models, the benchmark of each family, and a table with a column for every edge of every model."""
     system, systems = codes([row.system for row in rows])
     family, families = codes([(row.benchmark, row.family_id) for row in rows])
     shape = (len(families), len(systems), len(Edge))
@@ -287,11 +306,11 @@ def _paired(rows: Sequence[FamilySwitch]) -> tuple[list[str], Strata, SettingTab
         hits[at] = [label is True for label in labels]
         counted[at] = [label is not None for label in labels]
         filled[at] += 1
-    if wrong := int((filled != 1).sum()):
+    if unpaired := int((filled != 1).sum()):
         raise UserError(
-            f"a paired comparison needs every family once for every model; {wrong} of {filled.size} places have none "
-            "or several. Test all models on the same families."
+            f"a paired comparison needs every family once for every model; {unpaired} of {filled.size} pairs of family "
+            "and model have no row or several. Test all models on the same families."
         )
-    flat = (1, 1, len(families), -1)
+    flat = (1, 1, len(families), -1)  # (backbones, seeds, families, systems * edges)
     benchmark, _ = codes([name for name, _ in families])
     return systems, Strata(benchmark), SettingTable(hits.reshape(flat), counted.reshape(flat))

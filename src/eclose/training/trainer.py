@@ -1,4 +1,7 @@
-"""E-Closure inside a Trainer: which families, which comparisons, score, loss. Everything else is Transformers'."""
+"""Trainer for the objectives of the paper: which families make up an update, their scores and their loss.
+
+Optimizer, precision, distribution and checkpoints are those of Transformers' ``Trainer``.
+"""
 
 from __future__ import annotations
 
@@ -23,39 +26,38 @@ from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring, set
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_tokens, mean_logprobs, score_tree
 from eclose.likelihood.spans import CountedTokens
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
-from eclose.training.batching import FamilyList, Planter, UpdateSampler, share
+from eclose.training.batching import FamilyList, ForestBuilder, UpdateSampler, share_update
 from eclose.training.checkpoints import COMPLETE, RECIPE
 from eclose.training.config import AUTO
-from eclose.training.log_means import Averages
-from eclose.training.model_card import model_card
-from eclose.training.objective import Method, objective
-from eclose.training.progress import speak_plainly
+from eclose.training.log import LogMeans, install_progress
+from eclose.training.model_card import render_model_card
+from eclose.training.objective import Method, build_objective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor, nn
 
-    from eclose.training.batching import Families, Forest
+    from eclose.training.batching import FamilyDataset, Forest
     from eclose.training.config import EClosureConfig
-    from eclose.training.objective import Loss, Objective
+    from eclose.training.objective import FamilyLoss, Objective
 
 
 class UpdateLoader(DataLoader[Any]):
-    """A loader of updates that passes the epoch on to its sampler."""
+    """Loader of updates that passes the epoch on to its sampler."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin another pass."""
+        """Set the epoch of the sampler; Transformers calls this before every epoch."""
         if isinstance(self.batch_sampler, UpdateSampler):
             self.batch_sampler.set_epoch(epoch)
 
 
 class EClosureTrainer(Trainer):
-    """Trains any of the paper's objectives on families, each in one forward where the model allows it."""
+    """Trainer of any of the paper's objectives on families, each in one forward pass where the model allows it."""
 
-    # Our loss is normalised by the families of the whole update; nothing is left to be divided.
+    # The loss is normalised by the families of the complete update, so Transformers must not divide it again.
     loss_is_scaled_for_ga = True
     args: EClosureConfig
     model: Any
@@ -65,54 +67,64 @@ class EClosureTrainer(Trainer):
         self,
         model: Any,
         args: EClosureConfig,
-        train_dataset: Families | Sequence[Any],
-        eval_dataset: Families | Sequence[Any] | None = None,
+        train_dataset: FamilyDataset | Sequence[Any],
+        eval_dataset: FamilyDataset | Sequence[Any] | None = None,
         processing_class: Any = None,
         peft_config: Any = None,
         **kwargs: Any,
     ) -> None:
-        """As any Trainer; datasets are families, ``peft_config`` puts a fresh adapter on the model."""
+        """Prepare a run.
+
+        Args:
+            model: A causal language model of Transformers.
+            args: Settings of the run.
+            train_dataset: Families to train on.
+            eval_dataset: Held-out families.
+            processing_class: The model's tokenizer.
+            peft_config: Configuration of a new adapter on the model; None trains the model as it is.
+            **kwargs: Further arguments of Transformers' ``Trainer``.
+        """
         if processing_class is None:
-            raise SettingError("processing_class: give the model's tokenizer.")
+            raise SettingError("processing_class: pass the model's tokenizer.")
         _check_processes(args)
         if args.ddp_find_unused_parameters is None:
-            args.ddp_find_unused_parameters = False  # every forward uses all of the model
+            args.ddp_find_unused_parameters = False  # every forward pass uses all parameters
         args.per_device_train_batch_size = ceil(args.families_per_update / args.world_size)
         if peft_config is not None:
             from peft import get_peft_model  # noqa: PLC0415 - only where an adapter is trained
 
-            set_seed(args.seed)  # the adapter's first values belong to the run
+            set_seed(args.seed)  # the initial values of the adapter are drawn here
             try:
                 model = get_peft_model(model, peft_config)
-            except ValueError as refused:
-                raise SettingError(f"peft_config: {refused}") from refused
+            except ValueError as error:
+                raise SettingError(f"peft_config: {error}") from error
         if args.gradient_checkpointing and hasattr(model, "enable_input_require_grads"):
             model.enable_input_require_grads()
         super().__init__(
             model=model,
             args=args,
-            train_dataset=_families(train_dataset),
-            eval_dataset=_families(eval_dataset),
+            train_dataset=_as_dataset(train_dataset),
+            eval_dataset=_as_dataset(eval_dataset),
             processing_class=processing_class,
             **kwargs,
         )
-        self.objective: Objective = objective(Method(args.method), args.margin_weight, args.hinges())
-        prompt = ResponsePrompt(args.demonstrations, Order(args.order))
+        self.objective: Objective = build_objective(Method(args.method), args.margin_weight, args.hinges())
+        prompt = ResponsePrompt(args.demonstrations, PromptOrder(args.order))
         self.renderer = Renderer(processing_class, prompt, args.max_length)
-        with self.accelerator.autocast():  # the trial runs in the precision that will train
-            self.choice = _settled(self.model, args)
+        with self.accelerator.autocast():  # trees are checked in the precision of training
+            self.choice = _choose_scoring(self.model, args)
         if self.choice.message and args.process_index == 0:
             warnings.warn(self.choice.message, stacklevel=2)
         self.recipe: dict[str, Any] = {}
-        """Every setting and input of the run, where there is one: kept beside each adapter and shown on its card."""
-        self._averages = Averages()
-        speak_plainly(self)
+        """Every setting and input of a run in a folder, written beside each adapter and onto its card."""
+        self._log_means = LogMeans()
+        install_progress(self)
 
-    # ---- which families ----
+    # ---- families ----
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Every batch is this process's share of one update."""
-        families: Families = self.train_dataset
+        """Return a loader whose batches are this process's shares of the updates."""
+        families: FamilyDataset = self.train_dataset
         sampler = UpdateSampler(
             families.ids,
             seed=self.args.seed,
@@ -123,16 +135,16 @@ class EClosureTrainer(Trainer):
         return self._loader(families, sampler)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """Families in their order, one per process at a time."""
-        families = _families(self.eval_dataset if eval_dataset is None else eval_dataset)
+        """Return a loader of held-out families in their order, one per process at a time."""
+        families = _as_dataset(self.eval_dataset if eval_dataset is None else eval_dataset)
         if not families:
             raise SettingError("eval_dataset: there is no family to evaluate on.")
         world, rank = self.args.world_size, self.args.process_index
-        turns = [range(start, min(start + world, len(families))) for start in range(0, len(families), world)]
-        return self._loader(families, [share(turn, None, rank, world) for turn in turns])
+        batches = [range(start, min(start + world, len(families))) for start in range(0, len(families), world)]
+        return self._loader(families, [share_update(batch, None, rank, world) for batch in batches])
 
-    def _loader(self, families: Families, sampler: Any) -> DataLoader[Any]:
-        planter = Planter(
+    def _loader(self, families: FamilyDataset, sampler: Any) -> DataLoader[Any]:
+        builder = ForestBuilder(
             families,
             self.renderer,
             self.objective,
@@ -142,30 +154,32 @@ class EClosureTrainer(Trainer):
             self.args.seed,
         )
         return UpdateLoader(
-            planter,  # type: ignore[arg-type]
+            builder,  # type: ignore[arg-type]
             batch_sampler=sampler,
-            collate_fn=planter.plant,
+            collate_fn=builder.build_forests,
             num_workers=self.args.dataloader_num_workers,
-            # A generator of its own: loading must not move the one the model might use.
+            # A separate generator: loading must not advance the global one, which dropout may use.
             generator=torch.Generator().manual_seed(self.args.seed),
         )
 
-    # ---- score, loss ----
+    # ---- scores and loss ----
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:  # noqa: ARG002
-        """Run forward and backward for every forest of an update; gradients meet after the last.
+        """Run forward and backward for every forest of an update; gradients are synchronised after the last one.
 
-        Follows the step of Transformers, once per forest: optimizers with a mode of their own, cache, LOMO, DeepSpeed.
+        Follows the step of Transformers once per forest, including optimizers with modes, the device cache, LOMO and
+        DeepSpeed.
         """
         model.train()
         self._set_optimizer_mode("train")
-        forests: list[Forest] = self._as_many_everywhere(inputs)
+        forests: list[Forest] = self._equalise_count(inputs)
         total = torch.zeros((), device=self.args.device)
         for forest in forests:
             last = forest is forests[-1]
+            # Accelerate and DDP keep separate flags for this; both must agree.
             self.accelerator.gradient_state._set_sync_gradients(last)
-            waiting: AbstractContextManager[Any] = nullcontext() if last else self.accelerator.no_sync(model)
-            with waiting:
+            synchronisation: AbstractContextManager[Any] = nullcontext() if last else self.accelerator.no_sync(model)
+            with synchronisation:
                 with self.compute_loss_context_manager():
                     loss = self._weighted_loss(model, forest)
                 self._empty_cache()
@@ -174,9 +188,9 @@ class EClosureTrainer(Trainer):
         return total
 
     def _set_optimizer_mode(self, mode: str) -> None:
-        """Tell an optimizer that has modes, as schedule-free ones do, which of them is needed."""
-        if callable(switch := getattr(self.optimizer, mode, None)):
-            switch()
+        """Set the mode of an optimizer that has modes, as schedule-free ones do."""
+        if callable(set_mode := getattr(self.optimizer, mode, None)):
+            set_mode()
 
     def _empty_cache(self) -> None:
         steps = self.args.torch_empty_cache_steps
@@ -188,7 +202,7 @@ class EClosureTrainer(Trainer):
         if self.args.optim in (OptimizerNames.LOMO, OptimizerNames.ADALOMO):
             options["learning_rate"] = self._get_learning_rate()
         if self.accelerator.distributed_type == DistributedType.DEEPSPEED:
-            options["scale_wrt_gas"] = False  # an update is not divided by its forwards
+            options["scale_wrt_gas"] = False  # the loss is already normalised over the update
         return options
 
     def compute_loss(
@@ -198,7 +212,7 @@ class EClosureTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,  # noqa: ARG002
     ) -> Any:
-        """The loss of an update's share in one graph."""
+        """Return the loss of an update's share in one graph."""
         losses = [self._weighted_loss(model, forest) for forest in inputs]
         loss = torch.stack(losses).sum()
         return (loss, {}) if return_outputs else loss
@@ -208,12 +222,12 @@ class EClosureTrainer(Trainer):
         for weight, loss in zip(forest.weights, self._losses(model, forest), strict=True):
             weighted.append(weight * loss.total)
             if weight:
-                self._averages.add(loss)
-        self._averages.count(forest)
+                self._log_means.add_loss(loss)
+        self._log_means.add_forest(forest)
         return torch.stack(weighted).sum()
 
-    def _losses(self, model: nn.Module, forest: Forest) -> list[Loss]:
-        """The loss of every family of a forest."""
+    def _losses(self, model: nn.Module, forest: Forest) -> list[FamilyLoss]:
+        """Return the loss of every family of a forest."""
         if forest.tree is not None:
             values = score_tree(model, forest.tree, self.choice.backend)
         else:
@@ -224,15 +238,18 @@ class EClosureTrainer(Trainer):
             losses.append(self.objective.loss(dict(zip(names, values[start:stop], strict=True))))
         return losses
 
-    def _as_many_everywhere(self, forests: list[Forest]) -> list[Forest]:
-        """Processes that shard a model meet in every forward, so all of them need equally many."""
+    def _equalise_count(self, forests: list[Forest]) -> list[Forest]:
+        """Append forests of weight zero until all processes have equally many.
+
+        Processes that shard a model synchronise in every forward pass and would wait for each other forever.
+        """
         if self.args.world_size == 1:
             return forests
         count = torch.tensor([len(forests)], device=self.args.device)
         most = int(self.accelerator.gather(count).max())
         return forests + [forests[-1].without_weight() for _ in range(most - len(forests))]
 
-    # ---- what is told ----
+    # ---- evaluation and log ----
 
     def evaluation_loop(
         self,
@@ -242,8 +259,9 @@ class EClosureTrainer(Trainer):
         ignore_keys: list[str] | None = None,  # noqa: ARG002
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
-        """Loss, margins and switches of held-out families."""
-        told, self._averages = self._averages, Averages()
+        """Return loss, margins and switch rates of held-out families."""
+        # Training means since the last log line stay apart from those of the evaluation.
+        training_means, self._log_means = self._log_means, LogMeans()
         model = self.model_wrapped
         if model is self.model and not self.is_in_train:
             model = self.accelerator.prepare_model(model, evaluation_mode=True)
@@ -251,42 +269,42 @@ class EClosureTrainer(Trainer):
         self._set_optimizer_mode("eval")
         with torch.no_grad():
             for forests in dataloader:
-                for forest in self._as_many_everywhere(forests):
+                for forest in self._equalise_count(forests):
                     self._weighted_loss(model, forest)
-        metrics = {
-            f"{metric_key_prefix}_{name}": value for name, value in self._averages.take(self.accelerator).items()
-        }
-        self._averages = told
+        means = self._log_means.take(self.accelerator)
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in means.items()}
+        self._log_means = training_means
         families = len(dataloader.dataset)  # type: ignore[arg-type]
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics=metrics, num_samples=families)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add to a training step's line what the families said."""
+        """Add margins, accuracies and switch rates to a training line of the log."""
         if "loss" in logs:
-            told = self._averages.take(self.accelerator)
-            told.pop("loss", None)  # the Trainer's own
-            logs |= told
+            means = self._log_means.take(self.accelerator)
+            means.pop("loss", None)  # the Trainer reports the loss itself
+            logs |= means
         super().log(logs, start_time)
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """Operations of an update's forward and backward."""
+        """Return the operations of an update: 2 per parameter and token forward, 4 backward."""
         parameters: int = sum(parameter.numel() for parameter in self.model.parameters())
         tokens: int = sum(forest.tokens for forest in inputs)
         return 6 * parameters * tokens
 
-    # ---- what is kept ----
+    # ---- checkpoints ----
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
         if self.args.should_save:
             (folder / COMPLETE).unlink(missing_ok=True)
-        # Older checkpoints go only when this one is whole: with a limit of one there would be none for a moment.
+        # Older checkpoints are removed only once this one is complete: with a limit of one, a crash in between would
+        # leave none.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         super()._save_checkpoint(model, trial)
         self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()
         if self.args.should_save and folder.is_dir():
-            # Again, for the limit was not among the settings while they were written.
+            # Written again, because the settings were saved while the limit was unset.
             (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
             with AtomicFile(folder / COMPLETE) as file:
                 file.write(json.dumps({"step": self.state.global_step, "epoch": self.state.epoch}).encode())
@@ -295,24 +313,24 @@ class EClosureTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         super()._save(output_dir, state_dict)
         folder = Path(output_dir or str(self.args.output_dir))
-        # A pickle of settings is neither readable nor safe to open; JSON is both.
+        # Settings as JSON: a pickle is neither readable nor safe to open.
         (folder / "training_args.bin").unlink(missing_ok=True)
         (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
         (folder / "README.md").write_text(
-            model_card(self, recipe=self.recipe, scoring=self.choice.name), encoding="utf-8"
+            render_model_card(self, recipe=self.recipe, scoring=self.choice.name), encoding="utf-8"
         )
         if self.recipe:
             (folder / RECIPE).write_text(json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _settled(model: Any, args: EClosureConfig) -> ScoringChoice:
-    """Return how the model is scored, as the first process finds by trying.
+def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
+    """Return how the model is scored, as the first process determines by checking it.
 
-    Where weights are sharded later, other processes may have none to try yet, and the first has them on its CPU: what
-    counts then is where the model will run. Where they are partitioned already, no process can try anything.
+    Where weights are sharded later, other processes may have none yet, and the first has them on its CPU; the backend
+    then follows the device of training. Where weights are partitioned already, no process can check them.
     """
-    if _partitioned(model):
-        return _untried(args)
+    if _is_partitioned(model):
+        return _choose_unchecked(args)
     strategy: Any = args.strategy
     backend: Any = args.backend
     if backend == AUTO and args.device.type != "cpu" and next(model.parameters()).device.type == "cpu":
@@ -327,12 +345,12 @@ def _settled(model: Any, args: EClosureConfig) -> ScoringChoice:
     return choice
 
 
-def _partitioned(model: Any) -> bool:
+def _is_partitioned(model: Any) -> bool:
     """Return whether DeepSpeed ZeRO-3 split the weights while they were loaded; each is empty until it is gathered."""
     return any(hasattr(weight, "ds_id") and not weight.numel() for weight in model.parameters())
 
 
-def _untried(args: EClosureConfig) -> ScoringChoice:
+def _choose_unchecked(args: EClosureConfig) -> ScoringChoice:
     reason = "ZeRO-3 split the weights while they were loaded, so a tree cannot be tried on them"
     launch = "accelerate launch --config_file recipes/accelerate/deepspeed_zero3.yaml"
     if args.strategy == ScoringStrategy.TREE:
@@ -342,21 +360,20 @@ def _untried(args: EClosureConfig) -> ScoringChoice:
     return ScoringChoice(strategy, AttentionBackend.SDPA, message)
 
 
-def _families(dataset: Any) -> Any:
+def _as_dataset(dataset: Any) -> Any:
     return dataset if dataset is None or hasattr(dataset, "ids") else FamilyList(dataset)
 
 
 def _check_processes(args: EClosureConfig) -> None:
     if args.processes is not None and args.world_size != args.processes:
         raise SettingError(
-            f"processes = {args.processes}, but {args.world_size} started. On CPUs `accelerate launch` starts one "
-            "whatever it is told: use ACCELERATE_USE_CPU=true torchrun --nproc_per_node "
-            f"{args.processes} instead."
+            f"processes = {args.processes}, but {args.world_size} started. On CPUs `accelerate launch` always starts "
+            f"one process: use ACCELERATE_USE_CPU=true torchrun --nproc_per_node {args.processes} instead."
         )
     if args.n_gpu > 1:
         raise SettingError(
             f"{args.n_gpu} GPUs in one process: families cannot be split between them. Start one process for each with "
-            f"torchrun --nproc_per_node {args.n_gpu}, or show this one a single GPU."
+            f"torchrun --nproc_per_node {args.n_gpu}, or set CUDA_VISIBLE_DEVICES to a single GPU."
         )
 
 

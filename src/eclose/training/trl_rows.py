@@ -1,7 +1,8 @@
-"""Families as rows for other trainers: TRL's conversational prompt-completion and preference formats.
+"""Families as rows for TRL: its conversational prompt-completion and preference formats.
 
-What is asked is byte for byte what our own training asks, so a baseline trained elsewhere differs in its objective
-alone. Whole responses only: S, T and C compare parts of a response given another part, which no such row can say.
+Prompts are byte for byte those of this package's training, so a baseline trained with TRL differs only in its
+objective. Rows hold complete responses; the comparisons S, T and C score parts of a response given another part, which
+these formats cannot express.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.core.edges import Direction
 from eclose.core.edit_selection import select_fixed_edit
-from eclose.protocol.response_prompt import completion_text
+from eclose.protocol.response_prompt import format_completion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,36 +25,36 @@ if TYPE_CHECKING:
 Messages: TypeAlias = tuple[Mapping[str, object], ...]
 
 
-class Edits(StrEnum):
-    """Which evidence edits of a family are written."""
+class EditChoice(StrEnum):
+    """Evidence edits of a family that are written as rows."""
 
     FIRST = "first"
-    """The one of the switch test."""
+    """The edit of the switch test."""
     ALL = "all"
 
 
 def _no_thinking() -> dict[str, bool]:
-    """TRL hands these to the chat template, as our renderer does."""
+    """Return the arguments that TRL passes to the chat template, as the renderer of this package does."""
     return {"enable_thinking": False}
 
 
 @dataclass(frozen=True, slots=True)
 class SftRow:
-    """A view: an input and the response it warrants."""
+    """A view of a family: an input and its correct response."""
 
     prompt: Messages
     completion: Messages
     family_id: str
     view: str
-    """Gold alone is SFT; with the two others it is CF-SFT."""
+    """Kind of the view. Gold rows make up SFT; rows of all three kinds make up CF-SFT."""
     weight: float
-    """The view's share of the family's generation loss in CF-SFT: a third, split between its edits."""
+    """Share of the family's generation loss in CF-SFT: a third per kind, divided by the number of edits."""
     chat_template_kwargs: Mapping[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceRow:
-    """One comparison of the response margin: under this input, this response rather than that."""
+    """A comparison of the response margin: the preferred and the rejected response to an input."""
 
     prompt: Messages
     chosen: Messages
@@ -62,36 +63,40 @@ class PreferenceRow:
     comparison: str
     """``Re_o`` and ``Re_c`` for an evidence edit, ``Rq_o`` and ``Rq_c`` for the question edit."""
     weight: float
-    """Its share of the family's margin loss, 2 : 2 : 1 : 1 (appendix D.3)."""
+    """Share of the family's margin loss, 2 : 2 : 1 : 1 (appendix D.3)."""
     chat_template_kwargs: Mapping[str, bool]
 
 
-def sft_rows(family: Family, prompt: ResponsePrompt, edits: Edits = Edits.FIRST) -> Iterator[SftRow]:
-    """Every view once."""
-    chosen = _edits(family, edits)
-    views = [(family.gold, 1), *((edit.view, len(chosen)) for edit in chosen), (family.question_edit.view, 1)]
+def make_sft_rows(family: Family, prompt: ResponsePrompt, edits: EditChoice = EditChoice.FIRST) -> Iterator[SftRow]:
+    """Yield a row for every view."""
+    evidence_edits = _select_edits(family, edits)
+    count = len(evidence_edits)
+    views = [(family.gold, 1), *((edit.view, count) for edit in evidence_edits), (family.question_edit.view, 1)]
     for view, share in views:
-        yield SftRow(_asked(view, prompt), _said(view), family.id, view.kind.value, 1 / (3 * share), _no_thinking())
+        weight = 1 / (3 * share)
+        yield SftRow(_prompt(view, prompt), _reply(view), family.id, view.kind.value, weight, _no_thinking())
 
 
-def preference_rows(family: Family, prompt: ResponsePrompt, edits: Edits = Edits.FIRST) -> Iterator[PreferenceRow]:
-    """Both directions of every evidence edit, then of the question edit: four rows with one edit."""
-    chosen = _edits(family, edits)
-    # An edit is drawn uniformly in training, so where all are written they share the weight of one.
-    for edit in chosen:
-        yield from _both_ways(family, edit.view, "Re", 2 / 6 / len(chosen), prompt)
-    yield from _both_ways(family, family.question_edit.view, "Rq", 1 / 6, prompt)
+def make_preference_rows(
+    family: Family, prompt: ResponsePrompt, edits: EditChoice = EditChoice.FIRST
+) -> Iterator[PreferenceRow]:
+    """Yield both directions of every evidence edit, then of the question edit: four rows with one edit."""
+    evidence_edits = _select_edits(family, edits)
+    # Training draws an edit uniformly, so where all are written they share the weight of one.
+    for edit in evidence_edits:
+        yield from _both_directions(family, edit.view, "Re", 2 / 6 / len(evidence_edits), prompt)
+    yield from _both_directions(family, family.question_edit.view, "Rq", 1 / 6, prompt)
 
 
-def _both_ways(
+def _both_directions(
     family: Family, other: View, name: str, weight: float, prompt: ResponsePrompt
 ) -> Iterator[PreferenceRow]:
     directions = ((Direction.ORIGINAL, family.gold, other), (Direction.COUNTERFACTUAL, other, family.gold))
     for direction, right, wrong in directions:
         yield PreferenceRow(
-            _asked(right, prompt),
-            _said(right),
-            _said(wrong),
+            _prompt(right, prompt),
+            _reply(right),
+            _reply(wrong),
             family.id,
             f"{name}_{direction.value}",
             weight,
@@ -99,13 +104,13 @@ def _both_ways(
         )
 
 
-def _edits(family: Family, edits: Edits) -> tuple[EvidenceEdit, ...]:
-    return family.evidence_edits if edits is Edits.ALL else (select_fixed_edit(family),)
+def _select_edits(family: Family, edits: EditChoice) -> tuple[EvidenceEdit, ...]:
+    return family.evidence_edits if edits is EditChoice.ALL else (select_fixed_edit(family),)
 
 
-def _asked(view: View, prompt: ResponsePrompt) -> Messages:
+def _prompt(view: View, prompt: ResponsePrompt) -> Messages:
     return tuple(dict(message) for message in prompt.messages(view.question, view.evidence))
 
 
-def _said(view: View) -> Messages:
-    return ({"role": "assistant", "content": completion_text(view.trace, view.answer)},)
+def _reply(view: View) -> Messages:
+    return ({"role": "assistant", "content": format_completion(view.trace, view.answer)},)

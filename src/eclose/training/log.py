@@ -1,0 +1,149 @@
+"""Log of training: means over families since the last line, over all processes, and the lines people read."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+from eclose.core.edges import Direction, Edge
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import Trainer
+
+    from eclose.training.batching import Forest
+    from eclose.training.objective import FamilyLoss
+
+
+class LogMeans:
+    """Running sums of what the log reports. Values stay on their device until they are taken."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._names: list[str] = []
+        self._sums: Tensor | None = None
+        self._families = 0
+        self._tokens, self._plain_tokens, self._rows, self._forests = 0, 0, 0, 0
+
+    def add_loss(self, loss: FamilyLoss) -> None:
+        """Add the loss of a family."""
+        values = _values(loss)
+        # float64: sums of float32 over thousands of families would lose digits.
+        row = torch.stack([value.detach().to(torch.float64) for value in values.values()])
+        self._names = list(values)
+        self._sums = row if self._sums is None else self._sums + row
+        self._families += 1
+
+    def add_forest(self, forest: Forest) -> None:
+        """Add the token counts of a forward pass."""
+        self._forests += 1
+        self._tokens += forest.tokens
+        self._plain_tokens += forest.plain_tokens
+        self._rows += len(forest.tree.readout.rows) if forest.tree is not None else 0
+
+    def take(self, accelerator: Any) -> dict[str, float]:
+        """Return the means over all processes and start again.
+
+        A collective call: every process must make it, also one that had only families of weight zero.
+        """
+        names, sums = self._names, self._sums
+        counts = [self._families, self._tokens, self._plain_tokens, self._rows, self._forests]
+        if accelerator.num_processes > 1:
+            names, sums, counts = _sum_over_processes(names, sums, counts)
+        self._clear()
+        families, tokens, plain, rows, forests = counts
+        means = dict(zip(names, (sums / families).tolist(), strict=True)) if sums is not None and families else {}
+        if tokens:
+            means |= {
+                "tree/tokens": tokens / forests,
+                "tree/token_ratio": plain / tokens,
+                "tree/logit_rows": rows / forests,
+            }
+        return means
+
+
+def _sum_over_processes(
+    names: list[str], sums: Tensor | None, counts: list[int]
+) -> tuple[list[str], Tensor | None, list[int]]:
+    from accelerate.utils import gather_object  # noqa: PLC0415 - only with several processes
+
+    rows = gather_object([(names, None if sums is None else sums.tolist(), counts)])
+    with_sums = [row for row in rows if row[1] is not None]
+    totals = [sum(column) for column in zip(*(row[2] for row in rows), strict=True)]
+    if not with_sums:
+        return names, None, totals
+    total = torch.tensor([row[1] for row in with_sums], dtype=torch.float64).sum(0)
+    return with_sums[0][0], total, totals
+
+
+def _values(loss: FamilyLoss) -> dict[str, Tensor]:
+    """Return the values of a family by their names in the log."""
+    values = {"loss": loss.total, "gen_loss": loss.generation}
+    if not loss.margins:
+        return values
+    values["margin_loss"] = loss.margin
+    for name, margin in loss.margins.items():
+        values[f"margins/{name}"] = margin
+        values[f"accuracies/{name}"] = (margin > 0).double()
+        values[f"satisfied/{name}"] = (margin > loss.targets[name]).double()
+    # An edge switches where the preference follows the input in both directions (appendix D.7).
+    for edge in Edge:
+        both = [loss.margins.get(f"{edge.value}_{direction.value}") for direction in Direction]
+        if all(margin is not None for margin in both):
+            values[f"switch/{edge.value}"] = (
+                torch.stack([margin > 0 for margin in both if margin is not None]).all().double()
+            )
+    return values
+
+
+def format_log_line(logs: dict[str, Any], step: int, last_step: int) -> str | None:
+    """Return an entry of the log as a line; None for an entry without a loss."""
+    prefix = "eval_" if "eval_loss" in logs else ""
+    if f"{prefix}loss" not in logs:
+        return None
+    parts = [f"update {step:,}/{last_step:,}", "held out" if prefix else f"epoch {logs.get('epoch', 0):.2f}"]
+    parts.append(f"loss {logs[f'{prefix}loss']:.4f}")
+    if f"{prefix}margin_loss" in logs:
+        parts.append(f"generation {logs[f'{prefix}gen_loss']:.4f}  margins {logs[f'{prefix}margin_loss']:.4f}")
+    switches = [
+        f"{edge.value} {100 * logs[name]:.0f} %" for edge in Edge if (name := f"{prefix}switch/{edge.value}") in logs
+    ]
+    if switches:
+        parts.append("switch " + " ".join(switches))
+    if not prefix and "grad_norm" in logs:
+        parts.append(f"gradient {logs['grad_norm']:.3g}")
+    return "  ".join(parts)
+
+
+class ProgressBar(ProgressCallback):
+    """Transformers' progress bar with readable log lines above it, for a terminal."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Write the entry above the bar."""
+        line = format_log_line(dict(logs or {}), state.global_step, state.max_steps)
+        bar: Any = self.training_bar
+        if line and state.is_world_process_zero and bar is not None:
+            bar.write(line)
+
+
+class LogLines(PrinterCallback):
+    """Readable log lines on standard error, for files and pipes."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Write the entry."""
+        line = format_log_line(dict(logs or {}), state.global_step, state.max_steps)
+        if line and state.is_world_process_zero:
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+
+
+def install_progress(trainer: Trainer) -> None:
+    """Replace the Trainer's reporters, which print dictionaries, by readable lines."""
+    for default, replacement in ((ProgressCallback, ProgressBar), (PrinterCallback, LogLines)):
+        if trainer.pop_callback(default) is not None:
+            trainer.add_callback(replacement)
