@@ -21,7 +21,7 @@ from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usag
 from eclose.models.openai.dialect import Dialect
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.models.resolve import LocalModelRef, ServedModelRef, find_model
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.server.chat_requests import BadRequest
 from eclose.world.server.chat_requests import ScriptedReply as Said
@@ -231,7 +231,7 @@ def test_prompt_settings_reach_the_model(instances, tmp_path):
         heard.append(request)
         return world(request)
 
-    settings = GenerateSettings(demonstrations=1, order=Order.QUESTION_FIRST, max_new_tokens=99)
+    settings = GenerateSettings(demonstrations=1, order=PromptOrder.QUESTION_FIRST, max_new_tokens=99)
     with server(noting) as model:
         generate(instances, model, tmp_path / "run", settings)
     assert {len(request.messages) for request in heard} == {4}

@@ -28,7 +28,7 @@ from eclose.models.adapter_recipe import agree_on_setting, same_weights
 from eclose.models.interface import ChatModel, Decoding, FinishReason, Reply, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import INSTANCES, RESPONSES
 from eclose.store.runs.runner import Job, Rejection, decode_outcome
@@ -68,7 +68,7 @@ class GenerateSettings:
     """
 
     demonstrations: int | None = None
-    order: Order | None = None
+    order: PromptOrder | None = None
     max_new_tokens: int = 1_024
     max_length: int = 8_192
     thinking: bool | None = None
@@ -79,7 +79,7 @@ class GenerateSettings:
     def prompt(self) -> ResponsePrompt:
         """The prompt before a question."""
         demonstrations = 2 if self.demonstrations is None else self.demonstrations
-        return ResponsePrompt(demonstrations, self.order or Order.EVIDENCE_FIRST)
+        return ResponsePrompt(demonstrations, self.order or PromptOrder.EVIDENCE_FIRST)
 
     def as_trained(self, recipes: Mapping[str, Mapping[str, Any]]) -> GenerateSettings:
         """Return the settings with demonstrations and order of the adapters' recipes.
@@ -91,7 +91,7 @@ class GenerateSettings:
         return replace(
             self,
             demonstrations=agree_on_setting("demonstrations", self.demonstrations, recipes),
-            order=None if order is None else Order(order),
+            order=None if order is None else PromptOrder(order),
         )
 
 

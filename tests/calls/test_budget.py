@@ -332,9 +332,12 @@ def test_a_price_file(tmp_path: Path):
     [
         ("[1]", "expected a price for each model"),
         ("{", "cannot be read"),
-        ('{"a": {"input": 1}, "b": {"input": "x", "output": 1}}', r"a: give input and output.* b: 'x' is no amount"),
+        (
+            '{"a": {"input": 1}, "b": {"input": "x", "output": 1}}',
+            r"a: give exactly two numbers.* b: 'x' is not an amount",
+        ),
         ('{"a": {"input": 1, "output": 2, "cached": 3}}', "nothing else"),
-        ('{"a": 3}', "give input and output"),
+        ('{"a": 3}', "give exactly two numbers, input and output"),
     ],
 )
 def test_mistakes_in_a_price_file(tmp_path: Path, text, problem):

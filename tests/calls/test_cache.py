@@ -63,7 +63,7 @@ def using(where, work, *answers, price=PRICE):
     async def main():
         async with Ledger.open(where, run="a") as ledger:
             result = await work(recorded(script, ledger, price))
-            return result, script.asked, await ledger.spent(), await ledger.orphans()
+            return result, script.asked, await ledger.compute_spending(), await ledger.list_orphans()
 
     return asyncio.run(main())
 
@@ -184,7 +184,7 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
 
     class Looking(Script):
         async def complete(self, _):
-            seen.append(len(await self.ledger.orphans()))
+            seen.append(len(await self.ledger.list_orphans()))
             return SAID
 
     async def main():
@@ -192,7 +192,7 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
         async with Ledger.open(where, run="a") as ledger:
             script.ledger = ledger
             await recorded(script, ledger).complete(ASKED)
-            return await ledger.find(compute_call_key(script.name, ASKED))
+            return await ledger.find_reply(compute_call_key(script.name, ASKED))
 
     assert decode_reply(asyncio.run(main())) == SAID
     assert seen == [1]
@@ -208,7 +208,7 @@ def test_workers_that_ask_the_same_at_the_same_time_go_on_with_one_answer():
             scripts = [Script(SAID), Script(other)]
             models = [recorded(script, ledger) for script, ledger in zip(scripts, (one, two), strict=True)]
             replies = await asyncio.gather(*(model.complete(ASKED) for model in models))
-            return replies, sum(len(script.asked) for script in scripts), await one.orphans()
+            return replies, sum(len(script.asked) for script in scripts), await one.list_orphans()
 
     replies, sent, orphans = asyncio.run(main())
     assert replies[0] == replies[1]
@@ -221,7 +221,7 @@ def test_what_waits_in_the_queue_is_not_noted(where):
 
     class Slow(Script):
         async def complete(self, _request):
-            noted.append(len(await self.ledger.orphans()))
+            noted.append(len(await self.ledger.list_orphans()))
             await asyncio.sleep(0.02)
             return SAID
 
@@ -254,7 +254,13 @@ def test_a_call_that_another_process_has_under_way_is_waited_for_and_never_sent_
             asking_first = asyncio.create_task(recorded(first, one, PRICE).complete(ASKED))
             await sent.wait()
             reply = await recorded(second, two, PRICE).complete(ASKED)
-            return reply, await asking_first, len(second.asked), await one.account(), await two.account()
+            return (
+                reply,
+                await asking_first,
+                len(second.asked),
+                await one.compute_account(),
+                await two.compute_account(),
+            )
 
     reply, first, sent_again, paid, free = asyncio.run(main())
     assert reply == first == SAID

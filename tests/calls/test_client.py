@@ -71,7 +71,7 @@ def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path
     assert done == {"accepted": 150}
     assert (bill["paid"], bill["early"]) == (150, 0)
     assert bill["faulted"]["rate_limit"] > 30
-    assert sum(connection.model.met.values()) == bill["faulted"]["rate_limit"]
+    assert sum(connection.model.failures.values()) == bill["faulted"]["rate_limit"]
 
 
 def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
@@ -112,8 +112,8 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
     class Failing(ServerBehaviour):
         """The same requests fail at every attempt."""
 
-        def fault(self, key, _attempt):
-            return trouble.fault(key, 1)
+        def draw_fault(self, key, _attempt):
+            return trouble.draw_fault(key, 1)
 
     async def main():
         async with serve(registry(), Failing(oversized_bytes=200_000_000)) as server:
@@ -124,7 +124,7 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
         async with serve(registry(), port=int(server.base_url.split(":")[2].split("/")[0])) as server:
             again, _, _ = await go(server.base_url, tmp_path / "l.db", questions(100))
             sent = server.bill(keys=False)["totals"]["received"]
-        return done, told, connection.model.met, before, usage, reopened, again, sent
+        return done, told, connection.model.failures, before, usage, reopened, again, sent
 
     done, told, met, before, usage, reopened, again, sent = asyncio.run(main())
     lost = done["quarantined"]
@@ -149,7 +149,7 @@ def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
             await asyncio.sleep(10)
             server.outage = None
             done, told, connection = await running
-            return done, told, connection.model.met, server.bill(keys=False)["totals"]
+            return done, told, connection.model.failures, server.bill(keys=False)["totals"]
 
     done, told, met, bill = asyncio.run(main())
     assert done == {"accepted": 3_000}, told
@@ -164,7 +164,7 @@ def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
         async with serve(registry(), slow) as server:
             began = time.monotonic()
             done, _, connection = await go(server.base_url, tmp_path / "l.db", questions(200), deadline=0.5)
-            return done, connection.model.met, server.bill(keys=False)["totals"]["paid"], time.monotonic() - began
+            return done, connection.model.failures, server.bill(keys=False)["totals"]["paid"], time.monotonic() - began
 
     done, met, paid, seconds = asyncio.run(main())
     assert done == {"accepted": 200}  # a time-out is tried again

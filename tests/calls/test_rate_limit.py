@@ -51,7 +51,7 @@ async def call(limiter: Limiter, seconds: float = 1.0, tokens: int = 0, starts: 
         if starts is not None:
             starts.append(now())
         await asyncio.sleep(seconds)
-        limiter.succeeded()
+        limiter.record_success()
 
 
 async def many(limiter: Limiter, count: int, **how: Any) -> None:
@@ -85,14 +85,14 @@ def test_a_refusal_cuts_once_in_a_cooldown():
     async def main() -> None:
         limiter = Limiter(RateLimits(start=20, ceiling=100, cooldown=15))
         for _ in range(10):
-            limiter.failed(failure(K.RATE_LIMIT))
+            limiter.record_failure(failure(K.RATE_LIMIT))
         assert limiter.limit == 16  # 20 x 0.8
         await asyncio.sleep(14)
-        limiter.succeeded()
-        limiter.failed(failure(K.RATE_LIMIT))
+        limiter.record_success()
+        limiter.record_failure(failure(K.RATE_LIMIT))
         assert limiter.limit == 16  # the same trouble still
         await asyncio.sleep(1.5)
-        limiter.failed(failure(K.RATE_LIMIT))
+        limiter.record_failure(failure(K.RATE_LIMIT))
         assert limiter.limit == 12  # 16 x 0.8 = 12.8
         await many(limiter, 60)
         assert limiter.limit == 12  # nothing grows within a cooldown of the last refusal
@@ -104,8 +104,8 @@ def test_after_a_storm_growth_is_quick_up_to_what_was_borne_and_slow_beyond():
     async def main() -> None:
         limiter = Limiter(RateLimits(start=40, ceiling=100, cooldown=10))
         for _ in range(4):
-            limiter.succeeded()
-            limiter.failed(failure(K.RATE_LIMIT))
+            limiter.record_success()
+            limiter.record_failure(failure(K.RATE_LIMIT))
             await asyncio.sleep(10)
         assert limiter.limit == 16  # 40 x 0.8^4
         limits = []
@@ -117,7 +117,7 @@ def test_after_a_storm_growth_is_quick_up_to_what_was_borne_and_slow_beyond():
         assert limits == [32, 33, 34, 35, 36, 37]
         await running
         await asyncio.sleep(10)
-        limiter.failed(failure(K.RATE_LIMIT))
+        limiter.record_failure(failure(K.RATE_LIMIT))
         assert limiter._quick_below == limiter._limit  # it had grown, so this refusal is its own fault
 
     in_no_time(main())
@@ -127,7 +127,7 @@ def test_a_cut_that_had_no_chance_to_help_is_not_followed_by_another():
     async def main() -> None:
         limiter = Limiter(RateLimits(start=20, cooldown=1))
         for _ in range(30):
-            limiter.failed(failure(K.RATE_LIMIT))
+            limiter.record_failure(failure(K.RATE_LIMIT))
             await asyncio.sleep(2)
         assert limiter.limit == 16
 
@@ -138,8 +138,8 @@ def test_the_floor_holds():
     async def main() -> None:
         limiter = Limiter(RateLimits(floor=3, start=5, cooldown=0))
         for _ in range(30):
-            limiter.succeeded()
-            limiter.failed(failure(K.RATE_LIMIT))
+            limiter.record_success()
+            limiter.record_failure(failure(K.RATE_LIMIT))
         assert limiter.limit == 3
 
     in_no_time(main())
@@ -149,7 +149,7 @@ def test_the_floor_holds():
 def test_trouble_of_the_service_stops_growth_and_cuts_nothing(kind):
     async def main() -> None:
         limiter = Limiter(RateLimits(start=4, ceiling=64, cooldown=15))
-        limiter.failed(failure(kind))
+        limiter.record_failure(failure(kind))
         await many(limiter, 40)
         assert limiter.limit == 4
         await asyncio.sleep(15)
@@ -164,7 +164,7 @@ def test_a_bad_answer_is_an_answer_here(kind):
     async def main() -> None:
         limiter = Limiter(RateLimits(start=4))
         limiter.waiting = 1
-        limiter.failed(failure(kind))
+        limiter.record_failure(failure(kind))
         assert limiter.limit == 5
 
     in_no_time(main())
@@ -176,8 +176,8 @@ def test_when_to_come_again_holds_for_everybody(kind):
         limiter, starts = Limiter(RateLimits(start=8)), []
         running = asyncio.create_task(many(limiter, 20, starts=starts))
         await asyncio.sleep(0.5)
-        limiter.failed(failure(kind, retry_after=7.0))
-        limiter.failed(failure(kind, retry_after=3.0))  # a shorter one takes nothing back
+        limiter.record_failure(failure(kind, retry_after=7.0))
+        limiter.record_failure(failure(kind, retry_after=3.0))  # a shorter one takes nothing back
         await running
         assert [start for start in starts if 1000.0 < start < 1007.5] == []
         assert 1007.5 in starts

@@ -98,7 +98,7 @@ def test_free_failures_do_not_use_up_the_others():
         model = Script(lambda number: failure(kinds[number - 1]) if number <= 6 else GOOD)
         asked = patient(model, attempts=3)
         assert await asked.complete(request()) == GOOD
-        assert asked.met == Counter({K.RATE_LIMIT: 2, K.TRANSIENT: 2, K.CONNECTION: 2})
+        assert asked.failures == Counter({K.RATE_LIMIT: 2, K.TRANSIENT: 2, K.CONNECTION: 2})
 
     in_no_time(main())
 
@@ -121,7 +121,7 @@ def test_bad_answers_are_asked_again_if_told_to_and_counted(kind):
         assert await asked.complete(request()) == GOOD
         assert await asked.complete(request()) == GOOD
         assert asked.answered_after == Counter({3: 1, 1: 1})
-        assert asked.met == Counter({kind: 2})
+        assert asked.failures == Counter({kind: 2})
         model = Script(always(kind))
         await failed(patient(model, semantic_attempts=2).complete(request()))
         assert len(model.asked) == 2
@@ -300,7 +300,7 @@ def test_being_turned_away_is_no_failure_of_the_service():
 def test_who_may_not_ask_at_all_stops_at_once():
     async def main() -> None:
         model = Script(always(K.DENIED))
-        with pytest.raises(ServiceDown, match="turns all requests away"):
+        with pytest.raises(ServiceDown, match="refuses all requests"):
             await patient(model).complete(request())
         assert len(model.asked) == 1
 
@@ -353,7 +353,7 @@ def test_tokens_a_minute_are_counted_as_providers_do():
 def test_a_server_that_wants_us_back_tomorrow_stops_the_run():
     async def main() -> None:
         model = Script(first(1, K.RATE_LIMIT, retry_after=86_400))
-        with pytest.raises(ServiceDown, match="left alone for 86,400 s"):
+        with pytest.raises(ServiceDown, match="asks for a pause of 86,400 s"):
             await patient(model).complete(request())
         assert now() < 1001
 
@@ -382,7 +382,7 @@ def test_a_record_that_never_gets_through_is_given_up_though_others_do():
 
 def test_when_nobody_gets_through_for_long_the_run_stops():
     async def main() -> None:
-        with pytest.raises(ServiceDown, match="nothing got through for 600 s"):
+        with pytest.raises(ServiceDown, match="no call succeeded for 600 s"):
             async with asyncio.timeout(2000):
                 await patient(Script(always(K.RATE_LIMIT)), endurance=600).complete(request())
 
@@ -500,7 +500,7 @@ def test_a_storm_over_http(as_date, wait, some, all_of_them):
         assert storm.early == 0
         assert storm.answered == 150
         assert storm.turned_away > 5
-        assert asked.met == Counter({K.RATE_LIMIT: storm.turned_away})
+        assert asked.failures == Counter({K.RATE_LIMIT: storm.turned_away})
 
     run(main(), 60)
 

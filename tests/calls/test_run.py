@@ -218,7 +218,7 @@ def test_processes_on_one_ledger_keep_one_budget(tmp_path):
     assert 10 < billed <= 60
 
     async def look():
-        async with Ledger.open(url, run=inquiry(tmp_path, []).stage.work) as ledger:
+        async with Ledger.open(url, run=inquiry(tmp_path, []).stage.work_id) as ledger:
             return await ledger.compute_account()
 
     assert asyncio.run(look()) == (billed, 0, 0)

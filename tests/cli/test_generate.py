@@ -111,8 +111,8 @@ def test_asked_to_stop_it_finishes_what_is_under_way_and_loses_nothing(instances
         process.send_signal(number)
         error = process.communicate(timeout=60)[1]
         assert process.returncode == 75
-        assert "stopping: what is under way is finished" in error
-        assert "run the same command again to go on" in error
+        assert "stopping: calls in flight are finished first" in error
+        assert "run the same command again to continue" in error
         assert 5 <= paid(model) < 40
         assert ran(*words).returncode == 0
         assert paid(model) == 40
@@ -159,7 +159,7 @@ def test_a_ledger_that_is_removed_in_mid_run_stops_it(instances, tmp_path):
         error = process.communicate(timeout=60)[1]
         assert process.returncode == 2
         assert "ledger.sqlite: was removed or replaced" in error
-        assert "What is done is kept" not in error
+        assert "is kept: run" not in error
         assert paid(model) < 20
 
 

@@ -63,7 +63,7 @@ def test_an_adapter_that_changes_nothing_is_refused(folder, adapter, tmp_path):
     shutil.copytree(adapter, tmp_path / "idle")
     weights = tmp_path / "idle" / "adapter_model.safetensors"
     save_file({name: torch.zeros_like(value) for name, value in load_file(weights).items()}, weights)
-    with pytest.raises(UserError, match=r"idle: the adapter changes no prediction.*trained on another one"):
+    with pytest.raises(UserError, match=r"idle: the adapter changes no prediction.*was trained on it"):
         load_adapter(load_model(str(folder)), tmp_path / "idle")
 
 

@@ -1,7 +1,7 @@
-"""A cap that holds: the worst case of every call is set aside before it is sent, and what it cost is settled after.
+"""Spending cap of a run: the worst case of a call is reserved before it is sent, and its cost is settled afterwards.
 
-The sums are those of the ledger, so the cap holds for all processes that work on one run. Amounts are whole millionths
-of the currency.
+The sums come from the ledger, so the cap holds for all processes of one run. Amounts are whole millionths of the
+currency.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from eclose.models.interface import Reply
     from eclose.store.ledger.rows import RunAccount
 
-LOOK_SECONDS = 0.5
-"""Between two looks at what other processes do."""
+POLL_SECONDS = 0.5
+"""Seconds between two checks of what other processes have done."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """What a set of requests will take, before any is sent."""
+    """Calls, tokens and cost of a set of requests, before any is sent."""
 
     calls: int
     prompt_tokens: int
     completion_tokens: int
-    """If every reply were as long as allowed."""
+    """Completion tokens if every reply had the largest length allowed."""
     cost: int | None
-    """Millionths; None without a price."""
+    """Cost in millionths; None without a price."""
 
 
 def estimate_cost(
     requests: Iterable[Request], price: Price | None, count: TokenCount = estimate_tokens
 ) -> CostEstimate:
-    """Calls, tokens and cost of requests that are each sent once."""
+    """Return calls, tokens and cost of requests that are each sent once."""
     calls = prompt = completion = 0
     for request in requests:
         usage = bound_usage(request, count)
@@ -51,24 +51,24 @@ def estimate_cost(
 
 
 class BudgetSpent(Resumable):
-    """What is left does not cover the worst case of the next call."""
+    """The remaining budget does not cover the worst case of the next call."""
 
 
 class Budget:
-    """What a run may cost, and what it has cost. As long as no call costs more than its worst case, the cap holds."""
+    """Cap and current costs of a run. The cap holds as long as no call costs more than its worst case."""
 
     currency = USD
 
     def __init__(self, cap: int | None) -> None:
         if cap is not None and cap < 0:
-            raise SettingError("a budget is not negative.")
+            raise SettingError("--budget must not be negative.")
         self.cap = cap
         self.spent = 0
-        """What was billed: the cost of the replies."""
+        """Cost of the replies received, in millionths."""
         self.reserved = 0
-        """What calls under way cost at worst."""
+        """Worst-case cost of the calls in flight, in millionths."""
         self.assumed = 0
-        """What calls that broke off may have been billed for; not part of what was spent."""
+        """Worst-case cost of interrupted calls, which may have been billed; not part of ``spent``."""
         self._settled = asyncio.Event()
 
     def __str__(self) -> str:
@@ -77,29 +77,29 @@ class Budget:
 
     @property
     def bill(self) -> str:
-        """What was spent: ``0.74 of 5.00 USD spent``."""
+        """Text of the costs so far: ``0.74 of 5.00 USD spent``."""
         cap = "" if self.cap is None else f" of {format_amount(self.cap)}"
         return f"{format_amount(self.spent)}{cap} {self.currency} spent"
 
     @property
     def risk(self) -> str:
-        """What calls under way (reserved) and broken-off calls (possibly billed) cost at most; empty where nothing."""
+        """Text of the highest further cost of calls in flight (reserved) and interrupted calls; empty for none."""
         kinds = {"reserved": self.reserved, "possibly billed": self.assumed}
-        words = " or ".join(kind for kind, amount in kinds.items() if amount)
-        return words and f"up to {format_money(sum(kinds.values()), self.currency)} {words}"
+        labels = " or ".join(kind for kind, amount in kinds.items() if amount)
+        return labels and f"up to {format_money(sum(kinds.values()), self.currency)} {labels}"
 
-    def show(self, account: RunAccount) -> None:
-        """Take over the sums of the ledger, which counts for all processes."""
+    def update(self, account: RunAccount) -> None:
+        """Replace the sums by those of the ledger, which include all processes."""
         self.spent, self.reserved, self.assumed = account
 
     def reserve(self, amount: int) -> None:
-        """Set an amount aside, or refuse."""
+        """Reserve an amount; raise ``BudgetSpent`` where the cap does not cover it."""
         if self.cap is not None and self.spent + self.assumed + self.reserved + amount > self.cap:
             raise self.refusal(amount)
         self.reserved += amount
 
     def settle(self, reserved: int, spent: int, *, assumed: bool = False) -> None:
-        """Put what a call cost, or is assumed to have cost, in the place of what was set aside for it."""
+        """Replace a reservation by the cost of the call, or by its assumed cost where the bill is unknown."""
         self.reserved -= reserved
         if assumed:
             self.assumed += spent
@@ -108,24 +108,26 @@ class Budget:
         self._settled.set()
 
     def refusal(self, amount: int) -> BudgetSpent:
-        """Return why a call of this worst case is not sent."""
+        """Return the error for a call with this worst-case cost."""
         return BudgetSpent(
-            f"{self}: the next call may cost {format_money(amount, self.currency)}. Raise the budget and run the same "
-            "command again to go on."
+            f"{self}: the next call may cost {format_money(amount, self.currency)}. Raise --budget and run the same "
+            "command again to continue."
         )
 
     async def wait_for_room(self, amount: int) -> None:
-        """Wait until a call of this process ends, or a moment for one of another's; refuse where that cannot help."""
+        """Wait until a call of this process ends, at most ``POLL_SECONDS``; raise where waiting cannot help."""
         if not self.reserved or (self.cap is not None and self.spent + self.assumed + amount > self.cap):
             raise self.refusal(amount)
+        # A call of this process sets the event; calls of other processes are seen after the time-out.
         self._settled.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(POLL_SECONDS):
                 await self._settled.wait()
 
 
 def compute_known_cost(answer: Reply | CallFailure, price: Price | None) -> int | None:
-    """What an answer cost; None where nobody says, and the worst has to be supposed."""
+    """Return the cost of an answer; None where the usage is unknown and the worst case has to be assumed."""
+    # Without a price, and for a failure that is certainly not billed, the cost is zero.
     if price is None or (isinstance(answer, CallFailure) and answer.unpaid):
         return 0
     reply = answer.reply if isinstance(answer, CallFailure) else answer

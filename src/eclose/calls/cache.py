@@ -1,7 +1,7 @@
-"""A model whose calls are kept in the ledger: what was answered once is never asked again, here or in a later run.
+"""Cache and journal of calls in the ledger: an answered request is never sent again, in this run or a later one.
 
-The intent is on disk before a request leaves, the reply before anybody sees it. A bad answer of the model itself is an
-answer, and kept like one: it was paid, and the same question would be answered the same way again.
+The intent is on disk before a request is sent, the reply before it is returned. An unusable answer of the model is
+stored like a reply: it was paid, and the same request would get the same answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.budget import LOOK_SECONDS, Budget, compute_known_cost
+from eclose.calls.budget import POLL_SECONDS, Budget, compute_known_cost
 from eclose.calls.prices import Price
 from eclose.core.identity import canonical_bytes, content_hash, hash_canonical_bytes
 from eclose.errors import RecordError, Resumable, UserError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredFailure:
-    """What a model answered badly, as it is kept."""
+    """An unusable answer as it is stored in the ledger."""
 
     kind: FailureKind
     problem: str
@@ -41,92 +41,93 @@ class StoredFailure:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What came back, as it is kept: what the model said, and what was wrong with it if anything."""
+    """An answer as it is stored in the ledger: the reply, and the failure where it is unusable."""
 
     reply: Reply | None
     failure: StoredFailure | None = None
 
 
 def compute_call_key(name: str, request: Request) -> str:
-    """What a call is known by, in every run and on every machine."""
+    """Return the key of a call, the same in every run and on every machine."""
     return content_hash(identify_request(name, request))
 
 
 @dataclass(frozen=True, slots=True)
 class _Keyed:
-    """A request as a call is known by it."""
+    """A request with the identity and key of its call."""
 
     request: Request
     identity: dict[str, Any]
-    spelled: bytes
+    canonical: bytes
+    """Canonical JSON of the identity; the key is its hash."""
     key: str
 
 
 _keyed: ContextVar[_Keyed | None] = ContextVar("keyed", default=None)
-"""What this task is about: whoever asks for its key on the way down need not spell and hash it again."""
+"""Request of the current task: inner layers take its key from here instead of hashing it again."""
 
 
-def _known(name: str, request: Request) -> _Keyed:
-    known = _keyed.get()
-    if known is None or known.request is not request or known.identity["model"] != name:
+def _key_request(name: str, request: Request) -> _Keyed:
+    keyed = _keyed.get()
+    if keyed is None or keyed.request is not request or keyed.identity["model"] != name:
         identity = identify_request(name, request)
-        spelled = canonical_bytes(identity)
-        known = _Keyed(request, identity, spelled, hash_canonical_bytes(spelled))
-        _keyed.set(known)
-    return known
+        canonical = canonical_bytes(identity)
+        keyed = _Keyed(request, identity, canonical, hash_canonical_bytes(canonical))
+        _keyed.set(keyed)
+    return keyed
 
 
 def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
-    """A reply, or a bad answer of the model's own, as the ledger keeps it."""
+    """Return a reply or an unusable answer in the form of the ledger."""
     if isinstance(answer, CallFailure):
-        kept = StoredAnswer(answer.reply, StoredFailure(answer.kind, answer.problem, answer.raw))
+        stored = StoredAnswer(answer.reply, StoredFailure(answer.kind, answer.problem, answer.raw))
     else:
-        kept = StoredAnswer(answer)
-    usage = UNKNOWN_USAGE if kept.reply is None else kept.reply.usage
-    return LedgerReply(key, encode(kept), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
+        stored = StoredAnswer(answer)
+    usage = UNKNOWN_USAGE if stored.reply is None else stored.reply.usage
+    return LedgerReply(key, encode(stored), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
 
 
 def decode_reply(settled: LedgerReply) -> Reply:
-    """The reply that is kept; where the model answered badly, that is raised again."""
-    kept = parse_record(StoredAnswer, json.loads(settled.body))
-    if kept.failure is not None:
-        raise CallFailure(kept.failure.kind, kept.failure.problem, reply=kept.reply, raw=kept.failure.raw)
-    assert kept.reply is not None
-    return kept.reply
+    """Return the stored reply; raise the stored failure where the answer was unusable."""
+    stored = parse_record(StoredAnswer, json.loads(settled.body))
+    if stored.failure is not None:
+        raise CallFailure(stored.failure.kind, stored.failure.problem, reply=stored.reply, raw=stored.failure.raw)
+    assert stored.reply is not None
+    return stored.reply
 
 
 class CachedModel(ModelWrapper):
-    """A ``ChatModel`` that looks into the ledger first. Those who ask the same at once wait for one answer."""
+    """A ``ChatModel`` that returns replies from the ledger. Concurrent calls of one request wait for one answer."""
 
     def __init__(self, model: ChatModel, ledger: Ledger) -> None:
         super().__init__(model)
         self._ledger = ledger
-        self._asked: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def complete(self, request: Request) -> Reply:
-        """The reply, old or new."""
-        key = _known(self.name, request).key
-        async with self._alone(key):
+        """Return the stored reply, or a new one."""
+        key = _key_request(self.name, request).key
+        async with self._hold_key(key):
             if (settled := await self._ledger.find_reply(key)) is not None:
                 return decode_reply(settled)
             return await self._model.complete(request)
 
     @asynccontextmanager
-    async def _alone(self, key: str) -> AsyncIterator[None]:
-        """One at a time for each key. If the first fails, the next may try."""
-        lock, users = self._asked.get(key, (asyncio.Lock(), 0))
-        self._asked[key] = lock, users + 1
+    async def _hold_key(self, key: str) -> AsyncIterator[None]:
+        """Hold the lock of a key. If the first caller fails, the next one sends."""
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = lock, users + 1
         try:
             async with lock:
                 yield
         finally:
-            lock, users = self._asked.pop(key)
+            lock, users = self._locks.pop(key)
             if users > 1:
-                self._asked[key] = lock, users - 1
+                self._locks[key] = lock, users - 1
 
 
-class AnsweredByOtherProcess(Exception):  # noqa: N818 - a way out of the queue, not a mistake
-    """Another process got the reply to a call while this one waited to send it."""
+class AnsweredByOtherProcess(Exception):  # noqa: N818 - control flow, not an error
+    """Another process received the reply while this one waited to send the request."""
 
     def __init__(self, settled: LedgerReply) -> None:
         self.settled = settled
@@ -134,118 +135,118 @@ class AnsweredByOtherProcess(Exception):  # noqa: N818 - a way out of the queue,
 
 @dataclass(frozen=True, slots=True)
 class CallAccounts:
-    """Where the calls of a model are noted, and at which price."""
+    """Ledger, price and budget of the calls of a model."""
 
     ledger: Ledger
     price: Price | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
     count: TokenCount = bound_tokens
 
-    def worst(self, request: Request) -> int:
-        """Return what a request costs at worst."""
+    def worst_cost(self, request: Request) -> int:
+        """Return the worst-case cost of a request in millionths."""
         return 0 if self.price is None else self.price.cost(bound_usage(request, self.count))
 
 
 class JournalingModel(ModelWrapper):
-    """A ``ChatModel`` that notes every request at the moment it leaves, and sets its worst case aside.
+    """A ``ChatModel`` that writes the intent of every request before it is sent, and reserves its worst-case cost.
 
-    It stands behind the queue: what waits there is not noted, so a process that is killed leaves no more than its calls
-    under way behind.
+    It stands behind the rate limit: waiting requests have no intent yet, so a killed process leaves only its requests
+    in flight as possibly billed.
     """
 
-    def __init__(self, model: ChatModel, books: CallAccounts) -> None:
+    def __init__(self, model: ChatModel, accounts: CallAccounts) -> None:
         super().__init__(model)
-        self._books = books
+        self._accounts = accounts
 
     async def complete(self, request: Request) -> Reply:
-        """Return the reply; what it cost is still to be noted."""
-        keyed = _known(self.name, request)
-        await self._note(keyed, self._books.worst(request))
+        """Return the reply; its cost is settled by ``SettlingModel``."""
+        keyed = _key_request(self.name, request)
+        await self._write_intent(keyed, self._accounts.worst_cost(request))
         try:
             return await self._model.complete(request)
         except CallFailure:
-            raise  # what became of it is noted behind the queue, as a reply is
+            raise  # settled by SettlingModel, like a reply
         except Resumable:
-            await self._books.ledger.release(keyed.key)  # it never left
+            await self._accounts.ledger.release(keyed.key)  # it was not sent
             raise
         except BaseException:
-            await self._books.ledger.break_off(keyed.key)
+            await self._accounts.ledger.break_off(keyed.key)
             raise
 
-    async def _note(self, keyed: _Keyed, worst: int) -> None:
-        """Note the intent once the budget covers it and no other process has the same call under way."""
+    async def _write_intent(self, keyed: _Keyed, worst: int) -> None:
+        """Write the intent once the budget covers it and no other process has the same call in flight."""
         stage, record_id = working_on.get()
-        intent = CallIntent(keyed.key, keyed.identity, stage, record_id, worst, keyed.spelled)
-        ledger, budget = self._books.ledger, self._books.budget
+        intent = CallIntent(keyed.key, keyed.identity, stage, record_id, worst, keyed.canonical)
+        ledger, budget = self._accounts.ledger, self._accounts.budget
         while True:
             try:
                 account = await ledger.intend(intent, cap=budget.cap)
             except CapExceededError as refused:
-                budget.show(refused.account)
+                budget.update(refused.account)
                 await budget.wait_for_room(worst)
             except CallInFlightError:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
             except RecordError:
                 if (settled := await ledger.find_reply(keyed.key)) is None:
                     raise
                 raise AnsweredByOtherProcess(settled) from None
             else:
                 if account is not None:
-                    budget.show(account)
+                    budget.update(account)
                 return
 
 
 class SettlingModel(ModelWrapper):
-    """A ``ChatModel`` that notes what came of every send. The intent was noted by an ``JournalingModel`` further in."""
+    """A ``ChatModel`` that writes the outcome of every sent request to the ledger and settles its cost."""
 
-    def __init__(self, model: ChatModel, books: CallAccounts) -> None:
+    def __init__(self, model: ChatModel, accounts: CallAccounts) -> None:
         super().__init__(model)
-        self._books = books
+        self._accounts = accounts
 
     async def complete(self, request: Request) -> Reply:
-        """Return the reply, which is on disk by then."""
-        key, worst = _known(self.name, request).key, self._books.worst(request)
+        """Return the reply after it is on disk."""
+        key, worst = _key_request(self.name, request).key, self._accounts.worst_cost(request)
         try:
             answer: Reply | CallFailure = await self._model.complete(request)
-        except AnsweredByOtherProcess as elsewhere:
-            return decode_reply(elsewhere.settled)
+        except AnsweredByOtherProcess as other:
+            return decode_reply(other.settled)
         except CallFailure as failure:
             if not failure.kind.semantic:
-                await self._end(key, worst, unpaid=failure.unpaid)
+                await self._close(key, worst, unpaid=failure.unpaid)
                 raise
             answer = failure
         return await self._settle(key, answer, worst)
 
-    async def _end(self, key: str, worst: int, *, unpaid: bool) -> None:
-        """Note a send without an answer."""
+    async def _close(self, key: str, worst: int, *, unpaid: bool) -> None:
+        """Write the end of a request without an answer: released where it is certainly unpaid, else interrupted."""
         if unpaid:
-            await self._books.ledger.release(key)
+            await self._accounts.ledger.release(key)
         else:
-            await self._books.ledger.break_off(key)
-        self._books.budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
+            await self._accounts.ledger.break_off(key)
+        self._accounts.budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
-        known = compute_known_cost(answer, self._books.price)
-        settled = encode_answer(key, answer, cost=worst if known is None else known)
-        ledger = self._books.ledger
+        cost = compute_known_cost(answer, self._accounts.price)
+        settled = encode_answer(key, answer, cost=worst if cost is None else cost)
+        ledger = self._accounts.ledger
         try:
             await ledger.settle(settled)
         except RecordError:
-            # Another process was taken for dead, sent the same again and was first: all go on with one answer.
+            # Another process took this one for dead and sent the same request: all continue with the first answer.
             if (first := await ledger.find_reply(key)) is None:
                 raise
             await ledger.break_off(key)
             settled = first
-        self._books.budget.settle(worst, settled.cost)
+        self._accounts.budget.settle(worst, settled.cost)
         return decode_reply(settled)
 
 
 class NotRecordedError(UserError):
-    """A replay was asked for something that is not in the ledger."""
+    """A replay needs a reply that is not in the ledger."""
 
 
 class _MissingModel:
-    """The model behind a replay."""
+    """Model of a replay: every call that reaches it is missing in the ledger."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -253,11 +254,11 @@ class _MissingModel:
     async def complete(self, request: Request) -> Reply:
         key = compute_call_key(self.name, request)
         raise NotRecordedError(
-            f"{self.name}: no reply to {key} is in the ledger, and a replay asks nobody. Run it with the model first, "
-            "or with the settings that run had."
+            f"{self.name}: the ledger has no reply to {key}, and --replay sends nothing. Run without --replay first, "
+            "or use the settings of the earlier run."
         )
 
 
 def replay_model(name: str, ledger: Ledger) -> CachedModel:
-    """A model that answers out of the ledger alone."""
+    """Return a model that answers from the ledger alone."""
     return CachedModel(_MissingModel(name), ledger)

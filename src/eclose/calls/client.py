@@ -123,7 +123,7 @@ async def load_budget(ledger: Ledger, settings: CallSettings) -> Budget:
     """Return what a run may cost, with what all processes of the same command have cost so far, or may have."""
     budget = Budget(None if settings.budget is None else to_millionths(settings.budget))
     budget.currency = settings.currency
-    budget.show(await ledger.account())
+    budget.update(await ledger.compute_account())
     return budget
 
 

@@ -1,7 +1,7 @@
-"""Calls of a ledger as a person reads them, and what is pruned so that it is asked again.
+"""Show, verify and prune the calls of a ledger.
 
-A reply is refused by one of two readers: the client (cut off, refused, of the wrong shape), whose reason is kept with
-the reply, and the stage that asked for it, whose reason is kept with the record.
+An unusable reply is rejected in one of two places: by the client (cut off, refused, wrong schema), with the reason
+stored in the call, or by the step that sent the request, with the reason stored in the record.
 """
 
 from __future__ import annotations
@@ -23,59 +23,59 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOOL = "ledger command"
-"""The run that maintenance is done under; it has no records of its own."""
+"""Name of the run that maintenance uses; it has no records."""
 
 
 class CallState(StrEnum):
-    """What a ledger holds of a call."""
+    """State of a call in a ledger."""
 
     ANSWERED = "answered"
     REFUSED = "refused"
-    """The model answered, and its answer cannot be used: refusal, length, empty or invalid."""
+    """The model gave an unusable answer: refusal, length, empty or invalid."""
     UNANSWERED = "unanswered"
-    """It was intended, and no reply is kept."""
+    """An intent without a stored reply."""
     DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """A call with its reply taken apart."""
+    """A stored call with its state and the parts of its reply."""
 
     stored: StoredCall
     state: CallState
     kind: FailureKind | None
-    """Why the reply was refused; None where it was not."""
+    """Kind of failure of an unusable reply; None for a usable one."""
     problem: str | None
     text: str | None
-    """What the model said; what the server sent where that is not known."""
+    """Text of the reply; the raw body where there is no text."""
 
     @classmethod
     def of(cls, stored: StoredCall) -> CallView:
-        """Take a stored call apart."""
+        """Parse a stored call."""
         if stored.damaged:
-            return cls(stored, CallState.DAMAGED, None, "the row does not fit its checksum.", None)
+            return cls(stored, CallState.DAMAGED, None, "the row does not match its checksum.", None)
         if stored.settled is None:
             return cls(stored, CallState.UNANSWERED, None, None, None)
-        kept = parse_record(StoredAnswer, json.loads(stored.settled.body))
-        text = None if kept.reply is None else kept.reply.text
-        if kept.failure is None:
+        answer = parse_record(StoredAnswer, json.loads(stored.settled.body))
+        text = None if answer.reply is None else answer.reply.text
+        if answer.failure is None:
             return cls(stored, CallState.ANSWERED, None, None, text)
-        return cls(stored, CallState.REFUSED, kept.failure.kind, kept.failure.problem, text or kept.failure.raw)
+        return cls(stored, CallState.REFUSED, answer.failure.kind, answer.failure.problem, text or answer.failure.raw)
 
     @property
     def model(self) -> str:
-        """The name of the model that was asked."""
+        """Name of the model."""
         return "?" if self.stored.request is None else str(self.stored.request.get("model"))
 
     @property
     def unjudged(self) -> dict[str, Any]:
-        """The labels that the records of this call are missing, with the reason, where it was asked of a judge."""
+        """Missing labels of the judged records of this call, with the reasons."""
         bodies = [purpose.body for purpose in self.stored.purposes if isinstance(purpose.body, dict)]
         missing = [body["unjudged"] for body in bodies if isinstance(body.get("unjudged"), dict)]
         return {name: reason for labels in missing for name, reason in labels.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything that is known of the call as plain values."""
+        """Return all fields of the call as plain values."""
         settled = self.stored.settled
         return {
             "key": self.stored.key,
@@ -106,30 +106,30 @@ def _record(purpose: CallPurpose) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFilter:
-    """Which calls are meant: those that meet all of what is set."""
+    """Conditions on calls; a call matches when it meets all conditions that are set."""
 
     key: str | None = None
-    """``sha256:...``, or the beginning of one."""
+    """Key ``sha256:...``, or its beginning."""
     record: str | None = None
     stage: str | None = None
     kind: str | None = None
-    """A state (answered, refused, unanswered, damaged) or the kind of a refusal."""
+    """A state (answered, refused, unanswered, damaged) or a kind of failure."""
     reason: str | None = None
-    """A part of the text that says why a reply was refused."""
+    """Part of the text that explains an unusable reply."""
 
     def __post_init__(self) -> None:
-        """Refuse a kind that no call can have."""
-        known = [*CallState, *(kind for kind in FailureKind if kind.semantic)]
-        if self.kind is not None and self.kind not in known:
-            raise SettingError(f"--kind {self.kind}: use one of {', '.join(known)}.")
+        """Refuse an unknown kind."""
+        kinds = [*CallState, *(kind for kind in FailureKind if kind.semantic)]
+        if self.kind is not None and self.kind not in kinds:
+            raise SettingError(f"--kind {self.kind}: use one of {', '.join(kinds)}.")
 
     @property
     def empty(self) -> bool:
-        """Whether every call is meant."""
+        """Whether no condition is set."""
         return self == CallFilter()
 
     def matches(self, view: CallView) -> bool:
-        """Whether a call is meant."""
+        """Return whether a call meets all conditions."""
         purposes = view.stored.purposes
         return (
             (self.key is None or view.stored.key.removeprefix("sha256:").startswith(self.key.removeprefix("sha256:")))
@@ -140,31 +140,31 @@ class CallFilter:
         )
 
 
-def find_calls(where: Path | str, wanted: CallFilter | None = None) -> Iterator[CallView]:
-    """Yield the calls of a ledger that a filter matches, in the order they were first made."""
-    wanted = wanted or CallFilter()
+def find_calls(where: Path | str, call_filter: CallFilter | None = None) -> Iterator[CallView]:
+    """Yield the calls of a ledger that match a filter, in the order of their first intent."""
+    call_filter = call_filter or CallFilter()
     views = (CallView.of(stored) for stored in read_calls(where))
-    return (view for view in views if wanted.matches(view))
+    return (view for view in views if call_filter.matches(view))
 
 
 async def verify_ledger(where: Path | str) -> list[str]:
-    """Compute every key and checksum again, and return a sentence for everything that does not fit."""
+    """Recompute every key and checksum, and return one sentence per mismatch."""
     async with Ledger.open(where, run=TOOL) as ledger:
         return [problem async for problem in ledger.verify()]
 
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What is to be deleted: calls, and the outcomes of the runs that used them."""
+    """Calls to delete, and runs whose outcomes are deleted with them."""
 
     calls: frozenset[str]
     runs: frozenset[str]
-    """All their outcomes are forgotten: a reply may have served records that did not ask for it themselves."""
+    """Runs whose outcomes are all deleted: a reply may have served records that did not send the request."""
 
 
-def plan_prune(where: Path | str, wanted: CallFilter, *, damaged: bool = False) -> PrunePlan:
-    """Return what pruning would delete: the calls that a filter matches, and damaged rows if asked for."""
-    if wanted.empty and not damaged:
+def plan_prune(where: Path | str, call_filter: CallFilter, *, damaged: bool = False) -> PrunePlan:
+    """Return what pruning deletes: the calls that match a filter, and with ``damaged`` the damaged rows."""
+    if call_filter.empty and not damaged:
         raise SettingError("name what to prune: --key, --kind, --reason, --record, --stage, --damaged or --orphans.")
     calls: set[str] = set()
     runs: set[str] = set()
@@ -174,22 +174,22 @@ def plan_prune(where: Path | str, wanted: CallFilter, *, damaged: bool = False) 
             raise UserError(f"{damage.lost} damaged rows belong to no known call. Restore the ledger from a copy.")
         calls, runs = set(damage.calls), set(damage.runs)
     for stored in read_calls(where):
-        if stored.key in calls or (not wanted.empty and wanted.matches(CallView.of(stored))):
+        if stored.key in calls or (not call_filter.empty and call_filter.matches(CallView.of(stored))):
             calls.add(stored.key)
             runs |= {purpose.run for purpose in stored.purposes}
     return PrunePlan(frozenset(calls), frozenset(runs))
 
 
 async def prune_ledger(where: Path | str, plan: PrunePlan) -> int:
-    """Delete what a plan names; returns the number of rows that were deleted."""
+    """Delete the calls and outcomes of a plan, and return the number of deleted rows."""
     async with Ledger.open(where, run=TOOL) as ledger:
         return await ledger.prune(calls=sorted(plan.calls), runs=sorted(plan.runs))
 
 
 async def release_orphans(where: Path | str, *, dry_run: bool = False) -> int:
-    """Declare every call that broke off as not billed, in all runs; returns how many there were.
+    """Release the reservation of every interrupted call as not billed, in all runs, and return their number.
 
-    No run may be under way: what it has in flight cannot be told from what broke off.
+    No run may be in progress: its calls in flight look like interrupted ones.
     """
     released = 0
     for run in list_runs(where):
@@ -197,7 +197,7 @@ async def release_orphans(where: Path | str, *, dry_run: bool = False) -> int:
             orphans = await ledger.list_orphans()
             released += len(orphans)
             while orphans and not dry_run:
-                # The newest open intent of a call goes first, and that may be one that was answered.
+                # A release closes the newest open intent of a call, which may be an answered one: repeat to the end.
                 for key in {intent.key for intent in orphans}:
                     await ledger.release(key, any_writer=True)
                 orphans = await ledger.list_orphans()

@@ -1,7 +1,8 @@
-"""How many requests may be under way at a model, and when the next may leave.
+"""Rate limit of a model: how many requests are in flight, and when the next may be sent.
 
-The limit follows what the server bears: it grows while requests wait and succeed, and is cut when the server turns some
-away. When a server says when to come again, that holds for everybody who asks the same model. Knows no HTTP.
+The concurrency adapts to the server: it grows while requests wait and succeed, and is cut when the server answers with
+a rate limit. A ``Retry-After`` applies to all requests of the model. Requests per minute and tokens per minute are
+spaced evenly.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
 
     from eclose.models.openai.failures import CallFailure
 
-_REMEMBERED = 1000
-"""Changes of the limit that are kept."""
+_HISTORY_LENGTH = 1000
+"""Changes of the limit that are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """The bounds between which the limit moves, and how it moves."""
+    """Bounds of the adaptive concurrency limit, and its reaction to refusals."""
 
     floor: int = 1
     start: int = 8
     ceiling: int = 64
     cut: float = 0.8
-    """What is left of the limit when the server turns a request away."""
+    """Factor of the limit after a rate-limit response."""
     cooldown: float = 15.0
-    """Seconds after a cut in which further refusals are taken as part of the same trouble, and nothing grows."""
+    """Seconds after a cut in which further refusals cause no second cut and the limit does not grow."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
 
@@ -46,14 +47,14 @@ class RateLimits:
                 f"concurrency needs 1 <= floor <= start <= ceiling, not {self.floor}, {self.start}, {self.ceiling}."
             )
         if not (0 < self.cut < 1 and self.cooldown >= 0):
-            raise SettingError("cut lies between 0 and 1, and cooldown is not negative.")
+            raise SettingError("cut must lie between 0 and 1, and cooldown must not be negative.")
         if any(rate is not None and rate < 1 for rate in (self.requests_per_minute, self.tokens_per_minute)):
-            raise SettingError("requests_per_minute and tokens_per_minute are at least 1, or left out.")
+            raise SettingError("--requests-per-minute and --tokens-per-minute must be at least 1, or left out.")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitChange:
-    """The limit from some moment on, and why."""
+    """A change of the limit: time in seconds of the event loop, new limit, reason."""
 
     at: float
     limit: int
@@ -61,7 +62,7 @@ class LimitChange:
 
 
 class _Meter:
-    """Lets so many units a minute pass, evenly: what was let through is waited for before the next."""
+    """Spaces units evenly over a minute: after a request the next waits until its units are paid off."""
 
     def __init__(self, per_minute: int | None) -> None:
         self._seconds = _seconds_each(per_minute)
@@ -71,10 +72,10 @@ class _Meter:
         self.free_at = max(self.free_at, now) + units * self._seconds
 
     def change(self, per_minute: int | None, now: float) -> None:
-        """From now on at another pace; what is left to wait for is waited for at that pace."""
-        left = max(0.0, self.free_at - now) / self._seconds if self._seconds else 0.0
+        """Change the rate; units still to be waited for are waited for at the new rate."""
+        pending = max(0.0, self.free_at - now) / self._seconds if self._seconds else 0.0
         self._seconds = _seconds_each(per_minute)
-        self.free_at = now + left * self._seconds
+        self.free_at = now + pending * self._seconds
 
 
 def _seconds_each(per_minute: int | None) -> float:
@@ -82,26 +83,26 @@ def _seconds_each(per_minute: int | None) -> float:
 
 
 class Limiter:
-    """One for each model. All methods belong to one event loop, whose clock they use."""
+    """Adaptive limit of one model. All methods run in one event loop and use its clock."""
 
     def __init__(self, pace: RateLimits | None = None) -> None:
         self.pace = pace or RateLimits()
         self.in_flight = 0
         self.waiting = 0
-        self.history: deque[LimitChange] = deque(maxlen=_REMEMBERED)
+        self.history: deque[LimitChange] = deque(maxlen=_HISTORY_LENGTH)
         self._limit = float(self.pace.start)
         self._ceiling = self.pace.ceiling
         self._quick_below = inf
-        """Up to here the limit doubles with every round of replies, beyond it grows by one."""
+        """Below this value the limit doubles with every round of replies; above it grows by one per round."""
         self._grown = True
-        """Whether the limit grew since the last cut, so that the next refusal may be its fault."""
+        """Whether the limit grew since the last cut, so that the growth may have caused the next refusal."""
         self._proven = True
-        """Whether anything succeeded since the last cut: one that had no chance to help is not followed by another."""
+        """Whether any call succeeded since the last cut; without a success no second cut is made."""
         self._steady_from = -inf
-        """Until then the server is in trouble, and nothing grows."""
+        """Time until which the limit does not grow, because the server has failed."""
         self._cut_from = -inf
         self._not_before = -inf
-        self._over = False
+        self._released = False
         self._requests = _Meter(self.pace.requests_per_minute)
         self._tokens = _Meter(self.pace.tokens_per_minute)
         self._turn = asyncio.Lock()
@@ -113,15 +114,15 @@ class Limiter:
         return min(int(self._limit), self._ceiling)
 
     def __str__(self) -> str:
-        """For a progress line."""
+        """Return the text for a progress line."""
         return f"{self.in_flight} of {self.limit} in flight, {self.waiting} waiting"
 
     @asynccontextmanager
     async def slot(self, tokens: int = 0) -> AsyncIterator[None]:
-        """A place among those under way, in order of arrival; waits until the server and the limits allow it."""
+        """Hold one of the slots in flight; slots are given in order of arrival, when server and limits allow it."""
         self.waiting += 1
         try:
-            async with self._turn:  # fair: the first to wait is the first to go, and only one looks at a time
+            async with self._turn:  # first come, first served; only the head of the queue checks the limits
                 await self._clear()
                 self.in_flight += 1
                 self._take(tokens)
@@ -134,11 +135,11 @@ class Limiter:
             self._freed.set()
 
     async def _clear(self) -> None:
-        """Wait until one more may go. Whatever was waited for, everything is looked at again."""
+        """Wait until one more request may be sent; every condition is checked again after each wait."""
         while True:
             self._freed.clear()
             wait = max(self._not_before, self._requests.free_at, self._tokens.free_at) - _now()
-            if self._over or (self.in_flight < self.limit and wait <= 0):
+            if self._released or (self.in_flight < self.limit and wait <= 0):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait if wait > 0 else None):
@@ -148,8 +149,8 @@ class Limiter:
         self._requests.take(1, _now())
         self._tokens.take(tokens, _now())
 
-    def succeeded(self) -> None:
-        """The server answered. More may go, if more want to and nothing is amiss."""
+    def record_success(self) -> None:
+        """Record a reply: raise the limit if requests wait and the server has not failed lately."""
         self._proven = True
         if not self.waiting or _now() < self._steady_from or self._limit >= self._ceiling:
             return
@@ -157,24 +158,24 @@ class Limiter:
         self._grown = True
         self._set(min(self._ceiling, self._limit + step), "answered")
 
-    def failed(self, failure: CallFailure) -> None:
-        """The server did not answer. What a model answered badly is an answer here."""
+    def record_failure(self, failure: CallFailure) -> None:
+        """Record a failure; an unusable answer of the model counts as a reply."""
         if failure.retry_after is not None:
             self._not_before = max(self._not_before, _now() + failure.retry_after)
         if failure.kind is FailureKind.RATE_LIMIT:
             self._cut()
         elif failure.kind in (FailureKind.TRANSIENT, FailureKind.TIMEOUT, FailureKind.CONNECTION):
-            # Trouble of its own is no sign of our asking too much: no cut, but no growth either.
+            # A failing server does not show that the limit is too high: no cut, but no growth either.
             self._steady_from = max(self._steady_from, _now() + self.pace.cooldown)
         elif failure.kind.semantic:
-            self.succeeded()
+            self.record_success()
 
     def bound(
         self, *, ceiling: int, requests_per_minute: int | None = None, tokens_per_minute: int | None = None
     ) -> None:
-        """Move the bounds while requests are under way, for a share of limits that others use too.
+        """Change the bounds while requests are in flight, for this worker's share of a common limit.
 
-        A ceiling of 0 lets nobody go. What is under way stays under way, even where it is more than may be from now on.
+        A ceiling of 0 stops all sending. Requests in flight continue, even where they exceed the new ceiling.
         """
         paused = self._ceiling == 0
         self._ceiling = ceiling
@@ -182,14 +183,14 @@ class Limiter:
             for meter, rate in ((self._requests, requests_per_minute), (self._tokens, tokens_per_minute)):
                 meter.change(rate, _now())
                 if paused and rate is not None:
-                    meter.take(1, _now())  # nothing was saved up while others had the share
+                    meter.take(1, _now())  # a pause saves up no units
             self._limit = min(self._limit, float(ceiling))
         self.history.append(LimitChange(_now(), self.limit, "bound"))
         self._freed.set()
 
-    def let_go(self) -> None:
-        """Nobody has to wait any more: for the end of a run, when whoever waits should learn of it."""
-        self._over = True
+    def release_waiting(self) -> None:
+        """Let all waiting requests pass, so that they meet the error that stops the run."""
+        self._released = True
         self._freed.set()
 
     def _cut(self) -> None:
@@ -198,10 +199,10 @@ class Limiter:
             return
         self._cut_from, self._proven = _now() + self.pace.cooldown, False
         if self._grown:
-            # In a storm the limit is cut again and again without having grown: after it, what was borne before is
-            # soon reached again.
+            # Only the first of several cuts in a row sets the threshold, so that the limit soon returns to the level
+            # before them.
             self._quick_below, self._grown = self._limit * self.pace.cut, False
-        self._set(max(self.pace.floor, self._limit * self.pace.cut), "turned away")
+        self._set(max(self.pace.floor, self._limit * self.pace.cut), "rate limited")
 
     def _set(self, limit: float, why: str) -> None:
         before, self._limit = self.limit, limit

@@ -1,8 +1,8 @@
 """Retry policy for model calls. The only layer that retries: every other layer sends once and raises.
 
 Rate limits and connection failures do not use up a record's attempts. Time-outs and 5xx do, but a record is not given
-up while no call at all gets through. A bad answer of the model is asked again only on request. When calls have failed
-often enough and for long enough without a success, the run stops, and the same command resumes it.
+up while no call at all succeeds. An unusable answer of the model is retried only on request. After enough failures over
+enough time without a success the circuit breaker stops the run, and the same command resumes it.
 """
 
 from __future__ import annotations
@@ -26,64 +26,63 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel, Reply, Request
 
 MOST_SEMANTIC_ATTEMPTS = 3
-_OF_THE_SERVICE = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT})
-_OF_THE_REQUEST = frozenset({FailureKind.PERMANENT, FailureKind.TOO_LONG})
-_FREE = frozenset({FailureKind.RATE_LIMIT, FailureKind.CONNECTION})
+_SERVICE_FAILURES = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT})
+_REQUEST_FAILURES = frozenset({FailureKind.PERMANENT, FailureKind.TOO_LONG})
+_FREE_FAILURES = frozenset({FailureKind.RATE_LIMIT, FailureKind.CONNECTION})
 
 
 class ServiceDown(Resumable):
-    """The model server cannot be worked with at the moment."""
+    """The model server cannot be used at the moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long to go on."""
+    """Limits of retrying, and of the circuit breaker."""
 
     attempts: int = 5
-    """Failures of the service (5xx, time-out) after which a record is given up, if other calls got through since its
-    first failure or ``breaker_seconds`` have passed."""
+    """Service failures (5xx, time-out) after which a record is given up, if other calls succeeded since its first
+    failure or ``breaker_seconds`` have passed."""
     semantic_attempts: int = 1
-    """How often to ask when the model refuses, is cut off or answers in the wrong shape. More than one shifts the
-    distribution of what is accepted, so it is counted."""
+    """Attempts where the model refuses, is cut off or does not match the schema. More than one shifts the distribution
+    of accepted replies, so attempts are counted."""
     first_wait: float = 1.0
     longest_wait: float = 60.0
-    """Seconds: an attempt waits a random time up to ``first_wait``, doubled with each failure, at most this."""
+    """Seconds: a retry waits a random time up to ``first_wait``, doubled per failure, at most ``longest_wait``."""
     longest_pause: float = 900.0
-    """Seconds: a server that asks for a longer pause stops the run."""
+    """Seconds: a longer ``Retry-After`` stops the run."""
     endurance: float = 3600.0
-    """Seconds for which one record may be turned away or fail to reach the server."""
+    """Seconds for which one record may meet rate limits or connection failures."""
     breaker_failures: int = 20
-    """Failures of the service in a row, over all records, that stop the run once ``breaker_seconds`` have passed."""
+    """Service failures in a row, over all records, that stop the run once ``breaker_seconds`` have passed."""
     breaker_seconds: float = 60.0
-    """Seconds without a success, from the first failure in the row, that stop the run once there were
-    ``breaker_failures``."""
+    """Seconds without a success since the first failure in the row that stop the run after ``breaker_failures``."""
 
     def __post_init__(self) -> None:
-        """Name every mistake at once."""
+        """Report all invalid settings at once."""
         problems = []
         if self.attempts < 1:
-            problems.append("attempts is at least 1.")
+            problems.append("attempts must be at least 1.")
         if not 1 <= self.semantic_attempts <= MOST_SEMANTIC_ATTEMPTS:
-            problems.append(f"semantic_attempts lies between 1 and {MOST_SEMANTIC_ATTEMPTS}.")
+            problems.append(f"semantic_attempts must lie between 1 and {MOST_SEMANTIC_ATTEMPTS}.")
         if self.breaker_failures < 1:
-            problems.append("breaker_failures is at least 1.")
+            problems.append("breaker_failures must be at least 1.")
         seconds = (self.first_wait, self.longest_wait, self.longest_pause, self.endurance, self.breaker_seconds)
         if min(seconds) < 0:
-            problems.append("waiting times are not negative.")
+            problems.append("waiting times must not be negative.")
         if problems:
             raise SettingError(" ".join(problems))
 
 
-class _Breaker:
-    """Stops the run when calls fail, over all records, often enough and for long enough. Once open it stays open."""
+class CircuitBreaker:
+    """Stops the run after enough failures of all records over enough time. Once open it stays open."""
 
-    def __init__(self, failures: int, seconds: float, tell: Callable[[], None]) -> None:
-        self._failures = failures
-        self._seconds = seconds
-        self._tell = tell
-        self._in_a_row = 0
+    def __init__(self, failures: int, seconds: float, on_open: Callable[[], None]) -> None:
+        self._most_failures = failures
+        self._most_seconds = seconds
+        self._on_open = on_open
+        self._failures_in_row = 0
         self._refused = 0
-        """Requests that were refused for what they are."""
+        """Number of requests that were refused for their content."""
         self._row_began = 0.0
         self._row_seconds = 0.0
         self._problem: str | None = None
@@ -91,105 +90,112 @@ class _Breaker:
         self.last_success: float | None = None
 
     def check(self) -> None:
-        """Raise if open."""
+        """Raise ``ServiceDown`` if the breaker is open."""
         if self._problem is not None:
-            raise ServiceDown(f"{self._problem} What is done is kept: run the same command again to go on.")
+            raise ServiceDown(f"{self._problem} Finished work is kept: run the same command again to continue.")
 
-    def succeeded(self) -> None:
-        self._in_a_row = 0
+    def record_success(self) -> None:
+        """Record a call that was answered."""
+        self._failures_in_row = 0
         self.last_success = _now()
 
-    def failed(self, failure: CallFailure) -> None:
+    def record_failure(self, failure: CallFailure) -> None:
+        """Count a failure, and open the breaker where it is one too many."""
         if failure.kind.semantic:
-            self.succeeded()  # the model read the request and answered
+            self.record_success()  # the model answered, so the service works
         elif failure.kind is FailureKind.DENIED:
-            self.open(f"the model server turns all requests away ({failure}).")
-        elif failure.kind in _OF_THE_REQUEST:
+            self.open(f"the model server refuses all requests ({failure}).")
+        elif failure.kind in _REQUEST_FAILURES:
             self._count_refusal(failure)
-        elif failure.kind in _OF_THE_SERVICE:
-            self._count(failure)
+        elif failure.kind in _SERVICE_FAILURES:
+            self._count_failure(failure)
 
     def _count_refusal(self, failure: CallFailure) -> None:
-        """A refused request is its record's own, unless none was ever accepted: then a setting is wrong."""
-        self._in_a_row, self._refused = 0, self._refused + 1
-        if self.last_success is None and self._refused >= self._failures:
+        """Count a refused request; open the breaker where no request was ever accepted."""
+        # One refused request concerns its record only. If all are refused, a setting is wrong.
+        self._failures_in_row, self._refused = 0, self._refused + 1
+        if self.last_success is None and self._refused >= self._most_failures:
             self.open(f"the model server refused all of {self._refused} requests, last with {_sentence(failure)}")
 
-    def _count(self, failure: CallFailure) -> None:
-        if self._in_a_row == 0:
+    def _count_failure(self, failure: CallFailure) -> None:
+        if self._failures_in_row == 0:
             self._row_began = _now()
-        self._in_a_row += 1
+        self._failures_in_row += 1
         self._row_seconds = _now() - self._row_began
-        if self._in_a_row >= self._failures and self._row_seconds >= self._seconds:
+        if self._failures_in_row >= self._most_failures and self._row_seconds >= self._most_seconds:
             self.open(
-                f"the model server failed {self._in_a_row} times in a row for {self._row_seconds:,.0f} s, last with "
-                f"{_sentence(failure)} (--breaker-seconds waits longer.)"
+                f"the model server failed {self._failures_in_row} times in a row for {self._row_seconds:,.0f} s, last "
+                f"with {_sentence(failure)} (--breaker-seconds sets how long to wait.)"
             )
 
     @property
     def trouble(self) -> str | None:
-        """How long nothing has got through; None while calls succeed."""
-        if self._in_a_row < self._failures:
+        """Text about the time without a success; None while calls succeed."""
+        if self._failures_in_row < self._most_failures:
             return None
-        return f"no success for {self._row_seconds:,.0f} s (stops at {self._seconds:,.0f} s)"
+        return f"no success for {self._row_seconds:,.0f} s (stops at {self._most_seconds:,.0f} s)"
 
     def open(self, problem: str) -> None:
+        """Stop the run with this problem, unless it is stopped already."""
         if self._problem is None:
             self._problem = problem
             self.opened.set()
-            self._tell()
+            self._on_open()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, but not for a service that is given up meanwhile."""
+        """Wait for some seconds, or until the breaker opens."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.opened.wait()
 
 
 @dataclass(slots=True)
-class _Tries:
-    """What one record has met so far."""
+class _Failures:
+    """Failures of one record so far."""
 
     service: int = 0
     semantic: int = 0
     free: int = 0
     since: float | None = None
-    """When it was first turned away or did not get through."""
+    """Time of its first rate limit or connection failure."""
     service_since: float | None = None
-    """When the service first failed it."""
+    """Time of its first service failure."""
 
 
 class RateLimitedModel(ModelWrapper):
-    """A ``ChatModel`` that sends when the limiter allows it, unless the breaker has opened by then."""
+    """A ``ChatModel`` that sends when the limiter allows it, unless the breaker is open by then."""
 
-    def __init__(self, model: ChatModel, limiter: Limiter, breaker: _Breaker, tokens: Callable[[Request], int]) -> None:
+    def __init__(
+        self, model: ChatModel, limiter: Limiter, breaker: CircuitBreaker, tokens: Callable[[Request], int]
+    ) -> None:
         super().__init__(model)
         self._limiter = limiter
         self._breaker = breaker
         self._tokens = tokens
 
     async def complete(self, request: Request) -> Reply:
+        """Return the reply once the request has had its turn."""
         metered = self._limiter.pace.tokens_per_minute is not None
         async with self._limiter.slot(self._tokens(request) if metered else 0):
-            self._breaker.check()  # behind the queue: nothing is sent after the breaker has opened
+            self._breaker.check()  # after the queue: nothing is sent once the breaker is open
             try:
                 reply = await self._model.complete(request)
             except CallFailure as failure:
-                self._limiter.failed(failure)
-                self._breaker.failed(failure)
+                self._limiter.record_failure(failure)
+                self._breaker.record_failure(failure)
                 raise
-            self._limiter.succeeded()
-            self._breaker.succeeded()
+            self._limiter.record_success()
+            self._breaker.record_success()
             return reply
 
 
 class RetryingModel(ModelWrapper):
-    """A ``ChatModel`` that tries again. One for each model: limit and breaker are shared by all of its calls."""
+    """A ``ChatModel`` that retries failures. One per model: its calls share limiter and breaker."""
 
     def __init__(
         self,
         model: ChatModel,
-        patience: RetryPolicy | None = None,
+        policy: RetryPolicy | None = None,
         limiter: Limiter | None = None,
         *,
         between: Callable[[ChatModel], ChatModel] = lambda model: model,
@@ -198,98 +204,99 @@ class RetryingModel(ModelWrapper):
         rng: Random | None = None,
     ) -> None:
         self.limiter = limiter or Limiter()
-        self.met: Counter[FailureKind] = Counter()
-        """Failures of all attempts."""
+        self.failures: Counter[FailureKind] = Counter()
+        """Number of failures of all attempts, by kind."""
         self.answered_after: Counter[int] = Counter()
-        """How many requests were accepted at which semantic attempt."""
-        self._patience = patience or RetryPolicy()
-        self._breaker = _Breaker(self._patience.breaker_failures, self._patience.breaker_seconds, self.limiter.let_go)
+        """Number of accepted requests, by semantic attempt (from 1)."""
+        self._policy = policy or RetryPolicy()
+        self._breaker = CircuitBreaker(
+            self._policy.breaker_failures, self._policy.breaker_seconds, self.limiter.release_waiting
+        )
         # Ledger and budget sit between retrying and the queue, so that a call waits in the queue only once.
-        super().__init__(between(RateLimitedModel(model, self.limiter, self._breaker, tokens or _tokens)))
+        super().__init__(between(RateLimitedModel(model, self.limiter, self._breaker, tokens or _count_tokens)))
         self._note = note
-        """Called with every failure and the seconds until the next attempt, None for the last."""
+        """Called with every failure and the seconds until the next attempt; None for the last attempt."""
         self._rng = rng or Random()
 
     @property
     def trouble(self) -> str | None:
-        """How long nothing has got through, for a progress line; None while calls succeed."""
+        """Text about the time without a success, for a progress line; None while calls succeed."""
         return self._breaker.trouble
 
     async def complete(self, request: Request) -> Reply:
-        """Return the reply; raise the last failure where there is none, or ``ServiceDown`` to stop the run."""
-        tries = _Tries()
+        """Return the reply; raise the last failure where attempts are used up, or ``ServiceDown`` to stop the run."""
+        failures = _Failures()
         while True:
             try:
                 reply = await self._model.complete(request)
             except CallFailure as failure:
-                self.met[failure.kind] += 1
-                wait = self._wait_after(failure, tries)
+                self.failures[failure.kind] += 1
+                wait = self._wait_after(failure, failures)
                 self._note(request, failure, wait)
                 self._breaker.check()
                 if wait is None:
                     raise
-                # A bad answer is kept under its own key: the next attempt is another request.
-                request = replace(request, attempt=tries.semantic)
+                # An unusable answer is stored under its own key, so the next attempt is a different request.
+                request = replace(request, attempt=failures.semantic)
                 await self._breaker.sleep(wait)
             else:
-                self.answered_after[tries.semantic + 1] += 1
+                self.answered_after[failures.semantic + 1] += 1
                 return reply
 
-    def _wait_after(self, failure: CallFailure, tries: _Tries) -> float | None:
-        """Seconds until the next attempt; None where there is none."""
-        if failure.kind in _FREE:
-            tries.free += 1
-            failures, again = tries.free, self._endures(failure, tries)
-        elif failure.kind in _OF_THE_SERVICE:
-            tries.service += 1
-            failures, again = tries.service, self._bears(tries)
+    def _wait_after(self, failure: CallFailure, failures: _Failures) -> float | None:
+        """Return the seconds until the next attempt; None where the failure is final."""
+        if failure.kind in _FREE_FAILURES:
+            failures.free += 1
+            count, retry = failures.free, self._may_wait(failure, failures)
+        elif failure.kind in _SERVICE_FAILURES:
+            failures.service += 1
+            count, retry = failures.service, self._may_fail_again(failures)
         elif failure.kind.semantic:
-            tries.semantic += 1
-            failures, again = 0, tries.semantic < self._patience.semantic_attempts
+            failures.semantic += 1
+            count, retry = 0, failures.semantic < self._policy.semantic_attempts
         else:
-            again = False
-        if not again:
+            return None
+        if not retry:
             return None
         if failure.retry_after is not None:
-            return self._obey(failure.retry_after, failure)
-        return self._backoff(failures)
+            return self._check_pause(failure.retry_after, failure)
+        return self._backoff(count)
 
-    def _obey(self, seconds: float, failure: CallFailure) -> float:
-        """Exactly what the server asks for: not earlier, and no jitter, since the limiter spaces those who return."""
-        if seconds > self._patience.longest_pause:
-            self._breaker.open(f"the model server wants to be left alone for {seconds:,.0f} s ({failure}).")
+    def _check_pause(self, seconds: float, failure: CallFailure) -> float:
+        """Return the pause the server asks for, without jitter: the limiter spaces the retries."""
+        if seconds > self._policy.longest_pause:
+            self._breaker.open(f"the model server asks for a pause of {seconds:,.0f} s ({failure}).")
         return seconds
 
     def _backoff(self, failures: int) -> float:
-        """Full jitter: those who failed together do not come back together."""
+        """Return a random wait with full jitter, so that calls that failed together are spread out."""
         if failures == 0:
             return 0.0
-        most = min(self._patience.longest_wait, self._patience.first_wait * 2 ** min(failures - 1, 30))
-        return self._rng.uniform(0, most)
+        longest = min(self._policy.longest_wait, self._policy.first_wait * 2 ** min(failures - 1, 30))
+        return self._rng.uniform(0, longest)
 
-    def _bears(self, tries: _Tries) -> bool:
-        """Whether the service may fail a record once more. While nothing gets through, the record is not at fault."""
-        tries.service_since = _now() if tries.service_since is None else tries.service_since
-        if tries.service < self._patience.attempts:
+    def _may_fail_again(self, failures: _Failures) -> bool:
+        """Return whether a record may be retried after a service failure."""
+        failures.service_since = _now() if failures.service_since is None else failures.service_since
+        if failures.service < self._policy.attempts:
             return True
         success = self._breaker.last_success
-        others_pass = success is not None and success > tries.service_since
-        return not others_pass and _now() - tries.service_since < self._patience.breaker_seconds
+        # While no other call succeeds, the service is at fault and not the record.
+        others_succeed = success is not None and success > failures.service_since
+        return not others_succeed and _now() - failures.service_since < self._policy.breaker_seconds
 
-    def _endures(self, failure: CallFailure, tries: _Tries) -> bool:
-        """Whether the record may wait on. If nobody got through all the while it is the service, not the record."""
-        tries.since = _now() if tries.since is None else tries.since
-        if _now() - tries.since < self._patience.endurance:
+    def _may_wait(self, failure: CallFailure, failures: _Failures) -> bool:
+        """Return whether a record may wait longer; open the breaker where no other call succeeded meanwhile."""
+        failures.since = _now() if failures.since is None else failures.since
+        if _now() - failures.since < self._policy.endurance:
             return True
-        if self._breaker.last_success is None or self._breaker.last_success < tries.since:
-            self._breaker.open(
-                f"nothing got through for {self._patience.endurance:,.0f} s, last with {_sentence(failure)}"
-            )
+        if self._breaker.last_success is None or self._breaker.last_success < failures.since:
+            self._breaker.open(f"no call succeeded for {self._policy.endurance:,.0f} s, last with {_sentence(failure)}")
         return False
 
 
-def _tokens(request: Request) -> int:
-    """As providers count towards a limit: the prompt and the longest reply it allows."""
+def _count_tokens(request: Request) -> int:
+    """Count tokens as providers do for rate limits: the prompt and the longest reply it allows."""
     usage = bound_usage(request, estimate_tokens)
     return usage.prompt_tokens + usage.completion_tokens
 

@@ -123,7 +123,7 @@ async def run_models(
         if is_url(where):
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
-        books = await stack.enter_async_context(Ledger.open(where, run=stage.work))
+        books = await stack.enter_async_context(Ledger.open(where, run=stage.work_id))
         await begin_run(inquiry, models, books, retry=retry, force=force)
         run = _Run(inquiry, models, calls, books, watch)
         manifest = await (run.replayed() if replay else run.asked())
@@ -134,7 +134,7 @@ def find_finished_run(stage: RunStep, *, retry: bool, force: bool) -> RunResult 
     """The same work, finished earlier; None when there is something to do, or it broke off while it was written."""
     if _broken_off(stage, force=force):
         return None
-    done = stage.finished(force=force)
+    done = stage.claim(force=force)
     return None if done is None or (retry and done.counts.quarantined) else RunResult(stage, done, again=True)
 
 
@@ -148,22 +148,22 @@ async def begin_run(
 ) -> None:
     """Refuse to go on with somebody else's file; open again what is to be tried again."""
     stage, names = inquiry.stage, inquiry.job_names(models, books)
-    if _broken_off(stage, force=force) and not any([await books.tally(name) for name in names]):
-        stage.finished()  # not this run's: refused
+    if _broken_off(stage, force=force) and not any([await books.count_outcomes(name) for name in names]):
+        stage.claim()  # not this run's: refused
     write_start_note(stage, force=force)
     inquiry.beforehand()
     if retry:
         # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
         stage.manifest_path.unlink(missing_ok=True)
         for name in names:
-            await books.reopen(name)
+            await books.reopen_quarantined(name)
 
 
 async def finish_run(
     inquiry: ModelRun[Any], models: Sequence[ModelRef], books: Ledger, received: int, currency: str = USD
 ) -> Manifest:
     """Write what came of every record."""
-    notes = {**(await books.usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
+    notes = {**(await books.compute_usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
     names = inquiry.job_names(models, books)
     manifest = await export_run(books, inquiry.stage, names, received, notes, inquiry.sources)
     inquiry.afterwards()
@@ -200,12 +200,12 @@ class _Run(Generic[T]):
     async def _reached(self, model: ModelRef, stack: AsyncExitStack) -> ChatModel:
         sender = await stack.enter_async_context(self._opened(model))
         if isinstance(model, ServedModelRef) and model.base is not None:
-            base = await stack.enter_async_context(self._opened(model.at_base()))
+            base = await stack.enter_async_context(self._opened(model.base_ref()))
             await refuse_idle_adapter(_Single(sender, model, self), _Single(base, model, self))
         return sender
 
     def _opened(self, model: ModelRef) -> AbstractAsyncContextManager[ChatModel]:
-        return model.opened(deadline=self.calls.deadline, concurrency=self.calls.concurrency)
+        return model.open(deadline=self.calls.deadline, concurrency=self.calls.concurrency)
 
     async def _connected(self, model: ModelRef, sender: ChatModel, budget: Budget) -> ModelConnection:
         price = find_model_price(model, self.calls)

@@ -1,4 +1,4 @@
-"""One structured question to a model: how often it is asked, and what becomes of an answer that is none."""
+"""Ask a model a structured question: build the request, retry unusable answers, parse the reply."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from eclose.models.interface import ChatModel
-    from eclose.protocol.structured import Asked
+    from eclose.protocol.structured import StructuredPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was said, or why there is nothing to go by."""
+    """The parsed answer to a structured question, or the reason why there is none."""
 
     value: Any = None
+    """The answer as returned by the reader; None where there is none."""
     reason: str | None = None
-    """The kind of failure: one of a few, to be counted."""
+    """Kind of failure, for counting; None for an answer."""
     problem: str = ""
-    """What was wrong with the last reply."""
+    """Problem of the last reply."""
 
 
-def build_request(question: Asked, decoding: Decoding, replica: int = 0, attempt: int = 0) -> Request:
-    """The question as it is sent."""
+def build_request(question: StructuredPrompt, decoding: Decoding, replica: int = 0, attempt: int = 0) -> Request:
+    """Return the request for a question."""
     schema = ReplySchema(question.name, question.schema)
     return Request(question.messages, decoding, schema, replica, attempt, question.guideline)
 
 
 async def ask_structured(
     model: ChatModel,
-    question: Asked,
+    question: StructuredPrompt,
     read: Callable[[Mapping[str, Any]], Any],
     *,
     decoding: Decoding,
     attempts: int = 1,
     replica: int = 0,
 ) -> Answer:
-    """What the model says, as ``read`` understands it. An answer that is none is asked for again, under another key.
+    """Return the answer as parsed by ``read``, after at most ``attempts`` requests.
 
-    What is not the model's doing (a server that is down, a time-out) is raised, so that it is asked again instead of
-    being counted.
+    Each attempt is its own call with its own key. Failures of the service (server down, time-out) are raised, so that
+    the record is tried again later instead of being counted as unanswered.
     """
     kind = problem = ""
     for attempt in range(attempts):
         try:
             reply = await model.complete(build_request(question, decoding, replica, attempt))
-            return Answer(read(json.loads(reply.text)))  # of the right shape by now, or it would have been a failure
+            return Answer(read(json.loads(reply.text)))  # the schema was checked by the endpoint
         except UnreadableReplyError as error:
             kind, problem = error.kind, str(error)
         except CallFailure as failure:
             if failure.kind is FailureKind.TOO_LONG:
-                return Answer(
-                    reason=str(failure.kind), problem=failure.problem
-                )  # another question about the same thing may fit
+                # No further attempt: the same request is too long every time. Other questions on the record may fit.
+                return Answer(reason=str(failure.kind), problem=failure.problem)
             if not failure.kind.semantic:
                 raise
             kind, problem = str(failure.kind), failure.problem

@@ -1,6 +1,7 @@
-"""Proof that a served adapter is really applied: it and its base do not say the same with the same certainty.
+"""Check that a served adapter changes the replies of its base model.
 
-Servers have been known to take the name of an adapter and answer with the base model.
+Some servers accept the name of an adapter and answer with the base model. Replies to one short prompt are compared by
+text and by log-probabilities.
 """
 
 from __future__ import annotations
@@ -12,37 +13,38 @@ from typing import TYPE_CHECKING
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.protocol.response_prompt import ResponsePrompt, demonstrations
+from eclose.protocol.response_prompt import ResponsePrompt, load_demonstrations
 
 if TYPE_CHECKING:
     from eclose.models.interface import ChatModel, Reply
 
 PROBE_TOKENS = 16
 _UNABLE = frozenset({FailureKind.INVALID, FailureKind.PERMANENT})
-"""How servers answer that report no log-probabilities."""
+"""Failures of servers that cannot report log-probabilities."""
 
 
 async def refuse_idle_adapter(adapted: ChatModel, base: ChatModel) -> None:
-    """Raise unless an adapter is further from its base than the base is from itself. All are asked anew each time."""
-    # The base comes first and last: a server's cache, or its batches, may move its own numbers a little.
-    once, changed, again = await _said(base), await _said(adapted), await _said(base)
-    if not _distance(once, changed) > _distance(once, again):
+    """Raise unless the adapter differs from its base more than the base differs from itself. Sends three new calls."""
+    # The base is asked first and last: prefix caches and batching move a server's own log-probabilities a little,
+    # and that difference is the noise an adapter has to exceed.
+    first, changed, last = await _probe(base), await _probe(adapted), await _probe(base)
+    if not _distance(first, changed) > _distance(first, last):
         raise UserError(
-            f"{adapted.name}: cannot be told from {base.name} by what it says, so the adapter is not applied. "
-            "Start the server with it, or leave --base-model out to ask the model as it is."
+            f"{adapted.name}: replies exactly like {base.name}, so the server does not apply the adapter. "
+            "Start the server with the adapter, or leave out --base-model to use the model as it is."
         )
 
 
-def _distance(one: Reply, other: Reply) -> float:
-    """By how much the log-probabilities of the same words differ at most; without end where the words differ."""
-    if one.text != other.text:
+def _distance(reply: Reply, other: Reply) -> float:
+    """Return the largest difference between log-probabilities of the same tokens; infinity where the texts differ."""
+    if reply.text != other.text:
         return inf
-    pairs = zip(one.logprobs or (), other.logprobs or (), strict=False)
-    return max((abs(first.logprob - second.logprob) for first, second in pairs), default=0.0)
+    pairs = zip(reply.logprobs or (), other.logprobs or (), strict=False)
+    return max((abs(token.logprob - other_token.logprob) for token, other_token in pairs), default=0.0)
 
 
-async def _said(model: ChatModel) -> Reply:
-    """The beginning of a reply, with log-probabilities where the server reports them."""
+async def _probe(model: ChatModel) -> Reply:
+    """Return the first ``PROBE_TOKENS`` of a reply, with log-probabilities where the server reports them."""
     try:
         return await _reply(model, top_logprobs=1)
     except CallFailure as failure:
@@ -52,16 +54,17 @@ async def _said(model: ChatModel) -> Reply:
 
 
 async def _reply(model: ChatModel, top_logprobs: int | None) -> Reply:
-    example = demonstrations()[0]
+    example = load_demonstrations()[0]
     request = Request(
         tuple(ResponsePrompt(0).messages(example.question, example.evidence)),
         Decoding(max_tokens=PROBE_TOKENS, top_logprobs=top_logprobs),
-        # What was said before a restart proves nothing about the server that is running now.
+        # A random replica makes a new call each time: a cached reply says nothing about the server running now.
         replica=secrets.randbits(31),
     )
     try:
         return await model.complete(request)
     except CallFailure as failure:
+        # A reply cut off at PROBE_TOKENS is the expected outcome.
         if failure.kind is FailureKind.LENGTH and failure.reply is not None:
             return failure.reply
         raise

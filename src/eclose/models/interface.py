@@ -1,4 +1,4 @@
-"""What a chat model is: messages in, a reply out. Who answers, and how, is for the other modules of this room."""
+"""The interface of chat models: requests with messages and decoding settings in, replies with usage out."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ class FinishReason(StrEnum):
     """Why a reply ended."""
 
     STOP = "stop"
-    """The model was done."""
+    """The model ended its turn."""
     LENGTH = "length"
-    """It ran into the limit of new tokens: what it would have said is not known."""
+    """The limit of new tokens was reached, so the end of the reply is missing."""
     REFUSAL = "refusal"
     OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How a reply is drawn. The defaults are greedy, as the paper evaluates."""
+    """Decoding settings of a request. The defaults are greedy, as in the paper's evaluation."""
 
     max_tokens: int = 512
-    """New tokens at most."""
+    """Largest number of new tokens."""
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int | None = None
     top_logprobs: int | None = None
-    """How many alternatives to report per token; None for no log-probabilities at all."""
+    """Number of alternatives to report per token; None for no log-probabilities."""
     thinking: bool | None = None
-    """Whether a model that can think before it answers shall do so; None leaves it to the server, unmentioned."""
+    """Whether a reasoning model reasons before it answers; None sends no such setting."""
     effort: str | None = None
-    """How hard a model that thinks shall think, in its provider's words; None leaves it to the server."""
+    """Reasoning effort in the provider's own words, such as ``low``; None sends no such setting."""
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As records and keys have it. What came later is left out where it is unset: earlier calls keep their keys."""
-        later = {"thinking", "effort"}
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in told.items() if value is not None or name not in later}
+        """The settings as plain values, for records and call keys."""
+        # Fields added after the first release of the format are left out where unset, so older calls keep their keys.
+        added_later = {"thinking", "effort"}
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        return {name: value for name, value in settings.items() if value is not None or name not in added_later}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplySchema:
-    """The shape a structured reply must have."""
+    """The JSON schema that a structured reply must match."""
 
     name: str
     schema: Mapping[str, Any]
@@ -56,28 +57,28 @@ class ReplySchema:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Everything that decides a reply, apart from the model."""
+    """Everything that decides a reply, except for the model."""
 
     messages: tuple[Message, ...]
     decoding: Decoding = field(default_factory=Decoding)
     schema: ReplySchema | None = None
     replica: int = 0
-    """Tells apart requests that are to be answered anew though they are the same."""
+    """Number of an independent repeat of the same request; each replica is its own call."""
     attempt: int = 0
-    """How often the model has answered this badly before."""
+    """Number of unusable answers to this request so far; each attempt is its own call."""
     guideline: str | None = None
-    """The hash of the locked text that the messages were made from, where there is one."""
+    """Hash of the locked prompt text that the messages were built from; None without such a text."""
 
     @property
     def seed(self) -> int | None:
-        """The first draw has the seed as it was given, every other one its own; 31 bits, which every server takes."""
+        """Seed to send: the setting for the first draw, a derived seed of 31 bits for every replica and attempt."""
         seed, draw = self.decoding.seed, (self.replica, self.attempt)
         return seed if seed is None or draw == (0, 0) else int(hash_rank(seed, *draw)[:8], 16) >> 1
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and written."""
+    """Tokens of a prompt and of its reply."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -85,7 +86,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token of a reply with its log-probability, and the likeliest alternatives."""
+    """A token of a reply with its log-probability and the likeliest alternatives."""
 
     token: str
     logprob: float
@@ -94,7 +95,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said."""
+    """The reply of a model."""
 
     text: str
     finish: FinishReason
@@ -103,9 +104,10 @@ class Reply:
 
 
 def identify_request(model: str, request: Request) -> dict[str, Any]:
-    """Everything that decides a reply, as plain values: what a call is known by.
+    """Return everything that decides a reply as plain values; the hash of these is the key of the call.
 
-    No path, no function, no place in a file: the same question to the same model is the same call wherever it is asked.
+    Paths, code and positions in files are not part of it: the same request to the same model has the same key on every
+    machine.
     """
     return {
         "model": model,
@@ -119,38 +121,38 @@ def identify_request(model: str, request: Request) -> dict[str, Any]:
 
 
 class ChatModel(Protocol):
-    """A model that answers one request at a time, many at once in flight: a server."""
+    """A model that answers single requests, many of them concurrently."""
 
     @property
     def name(self) -> str:
-        """What records say of who answered."""
+        """Name of the model in records and call keys."""
         ...
 
     async def complete(self, request: Request) -> Reply:
-        """The reply; raises when there is none."""
+        """Return the reply; raise ``CallFailure`` where there is none."""
         ...
 
 
 class ModelWrapper:
-    """A model around another one: it goes by the other's name."""
+    """Base class of models that wrap another model and share its name."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
 
     @property
     def name(self) -> str:
-        """What records say of who answered."""
+        """Name of the model in records and call keys."""
         return self._model.name
 
 
 class BatchModel(Protocol):
-    """A model in this process, which is fastest when it answers many requests in one go."""
+    """A model in this process that answers a batch of requests in one call."""
 
     @property
     def name(self) -> str:
-        """What records say of who answered."""
+        """Name of the model in records and call keys."""
         ...
 
     def complete_all(self, requests: Sequence[Request]) -> list[Reply]:
-        """One reply per request, in order."""
+        """Return one reply per request, in order."""
         ...

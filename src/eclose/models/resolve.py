@@ -1,6 +1,6 @@
-"""From what a user writes to a model that can be asked: one that is served, or weights that are loaded here.
+"""Resolve the name of a model to a reference: a model behind a server, or weights loaded into this process.
 
-Finding one sends nothing and loads nothing, so what a run is known by is known before anybody is asked.
+A reference sends nothing and loads nothing until it is opened, so the identity of a run is known before the first call.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ if TYPE_CHECKING:
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
 _ENGINES = (TRANSFORMERS, VLLM)
-_DECIDING = ("*.safetensors", "*.gguf", "*.json", "*.jinja", "*.model")
-"""The files of a model's folder that decide what it says."""
-_OWN = frozenset({"vllm"})
-"""Services that are the user's own server under another name."""
+_IDENTITY_PATTERNS = ("*.safetensors", "*.gguf", "*.json", "*.jinja", "*.model")
+"""Files in the folder of a model that decide its replies."""
+_SELF_HOSTED = frozenset({"vllm"})
+"""Named services that run on the user's own server."""
 
 
 class ModelRef(Protocol):
-    """A model that can be asked, wherever it is. Naming one sends nothing and loads nothing."""
+    """A reference to a model. Creating one sends nothing and loads nothing."""
 
     @property
     def name(self) -> str:
-        """What records and calls say of who answered."""
+        """Name of the model in records and call keys."""
         ...
 
     @property
     def source(self) -> Source:
-        """Where responses come from."""
+        """Source written into the responses of this model."""
         ...
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the responses, for the settings of a run."""
+        """Everything about the model that decides its responses, for the settings of a run."""
         ...
 
     @property
     def thinking(self) -> bool | None:
-        """Whether to tell it to think or not; None for no word of it."""
+        """Value of the ``thinking`` setting to send; None to send none."""
         ...
 
-    def opened(self, *, deadline: float, concurrency: int) -> AbstractAsyncContextManager[ChatModel]:
-        """The model as one that sends, without patience and without books."""
+    def open(self, *, deadline: float, concurrency: int) -> AbstractAsyncContextManager[ChatModel]:
+        """Open the bare model: no retries, no cache, no budget."""
         ...
 
 
@@ -75,20 +75,20 @@ class ServedModelRef:
 
     route: Route
     base: str | None = None
-    """The base model's name on the same server, where the model is an adapter on it."""
+    """Name of the base model on the same server, where the model is an adapter; else None."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    """What the served adapter was trained with; empty for a model that is no adapter, or when it is not known."""
+    """Content of the adapter's recipe.json; empty for other models and where it is unknown."""
     known_source: Source | None = None
-    """The source of the responses, where the user has named it."""
+    """Source of the responses as given by the user; None to derive it."""
 
     @property
     def name(self) -> str:
-        """What records and calls say of who answered."""
+        """Name of the model in records and call keys."""
         return self.route.name
 
     @property
     def source(self) -> Source:
-        """Source of the responses: without the host, so that they join those of the same weights loaded elsewhere."""
+        """Source of the responses. It leaves out the host, so that it joins with the same weights served elsewhere."""
         if self.known_source is not None:
             return self.known_source
         if self.base is None and not self.recipe:
@@ -98,74 +98,74 @@ class ServedModelRef:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the responses, for the settings of a run."""
+        """Everything about the model that decides its responses, for the settings of a run."""
         return {"model": self.name} | ({} if self.base is None else {"base_model": self.base})
 
     @property
     def thinking(self) -> bool | None:
-        """Off where the server is one's own; providers refuse what they do not know, so they are told nothing."""
+        """False for a self-hosted server, None for providers, which refuse settings unknown to them."""
         return False if self._is_own_server else None
 
     @property
     def _is_own_server(self) -> bool:
-        known = {name for name, service in SERVICES.items() if service.base_url == self.route.base_url}
-        return not known - _OWN
+        names = {name for name, service in SERVICES.items() if service.base_url == self.route.base_url}
+        return not names - _SELF_HOSTED
 
-    async def settled(self, deadline: float) -> ServedModelRef:
-        """The same with its model's name, which the server is asked for where it was not given."""
+    async def with_model_name(self, deadline: float) -> ServedModelRef:
+        """Return the reference with a model name; ask the server for the name where it is empty."""
         if self.route.model:
             return self
         async with await open_endpoint(self.route, EndpointSettings(deadline=deadline)) as endpoint:
             return replace(self, route=replace(self.route, model=endpoint.name.partition("/")[2]))
 
-    def at_base(self) -> ServedModelRef:
-        """The base model beside it."""
+    def base_ref(self) -> ServedModelRef:
+        """Return a reference to the base model on the same server."""
         assert self.base is not None
         return ServedModelRef(replace(self.route, model=self.base))
 
     @asynccontextmanager
-    async def opened(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
-        """The model as one that sends, without patience and without books."""
+    async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
+        """Open the bare model: no retries, no cache, no budget."""
         async with Endpoint(self.route, EndpointSettings(deadline=deadline, connections=concurrency)) as endpoint:
             yield endpoint
 
 
 @dataclass(frozen=True)
 class LocalModelRef:
-    """Weights that are loaded into this process."""
+    """A model whose weights are loaded into this process."""
 
     engine: str
     weights: str
-    """A folder, a GGUF file or a name on the hub."""
+    """Folder, GGUF file or hub name."""
     adapter: Path | None
     recipe: Mapping[str, Any]
-    """What the adapter was trained with."""
+    """Content of the adapter's recipe.json."""
     dtype: str
     revision: str | None
-    """The commit of a name on the hub."""
+    """Commit of a hub name."""
     content: str
-    """The hash of the weights; of their name where they are on the hub."""
+    """Hash of the weights; hash of the name where they are on the hub."""
     known_source: Source | None = None
-    """The source of the responses, where the user has named it."""
+    """Source of the responses as given by the user; None to derive it."""
     context: int | None = None
-    """Most tokens of prompt and reply together; None for the engine's default."""
+    """Largest number of tokens of prompt and reply together; None for the engine's default."""
 
     @property
     def name(self) -> str:
-        """Readable, and another for other content: replies are kept by it."""
-        return f"{self._shown}@{content_hash(self.identity).removeprefix('sha256:')[:12]}"
+        """Readable name with a hash of the content: cached replies are found by it."""
+        return f"{self._label}@{content_hash(self.identity).removeprefix('sha256:')[:12]}"
 
     @property
     def _base(self) -> str:
         return backbone_name(self.weights)
 
     @property
-    def _shown(self) -> str:
+    def _label(self) -> str:
         return self._base if self.adapter is None else f"{self._base}+{self.adapter.resolve().name}"
 
     @property
     def source(self) -> Source:
-        """Source of the responses; of an adapter, with the method and the seed it was trained with."""
+        """Source of the responses; for an adapter with its training method and seed."""
         if self.known_source is not None:
             return self.known_source
         if self.adapter is None:
@@ -174,29 +174,30 @@ class LocalModelRef:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the responses, for the settings of a run. Where it lies on this machine does not."""
-        told: dict[str, Any] = {"engine": self.engine, "model": self._shown, "weights": self.content}
+        """Everything about the model that decides its responses. Paths on this machine are not part of it."""
+        identity: dict[str, Any] = {"engine": self.engine, "model": self._label, "weights": self.content}
         if self.adapter is not None:
-            told["adapter"] = hash_file(self.adapter / ADAPTER_WEIGHTS)
+            identity["adapter"] = hash_file(self.adapter / ADAPTER_WEIGHTS)
         if self.context is not None:
-            told["max_length"] = self.context
-        return told | {"dtype": self.dtype, "revision": self.revision}
+            identity["max_length"] = self.context
+        return identity | {"dtype": self.dtype, "revision": self.revision}
 
     @property
     def thinking(self) -> bool | None:
-        """Never: the chat template is told so for every engine."""
+        """None: the chat template turns thinking off for every engine."""
         return None
 
     @asynccontextmanager
-    async def opened(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
-        """The model, loaded, with its adapter proved to change what it says."""
-        async with open_microbatch(self._load(), name=self.name, most=concurrency) as model:
+    async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
+        """Load the model and its adapter; raise where the adapter changes no prediction."""
+        async with open_microbatch(self._load(), name=self.name, batch_size=concurrency) as model:
             yield model
 
     def _load(self) -> BatchModel:
         if self.engine == VLLM:
             from eclose.models.local.vllm_model import VllmModel, adapter_rank  # noqa: PLC0415 - heavy
 
+            # vLLM reserves memory for the largest adapter rank when the engine starts.
             rank = 16 if self.adapter is None else adapter_rank(self.adapter)
             limit = {} if self.context is None else {"context": self.context}
             engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, dtype=self.dtype, **limit)
@@ -221,20 +222,20 @@ def find_model(
     environ: Mapping[str, str] | None = None,
     keyless: bool = False,
 ) -> ModelRef:
-    """Return a model by its name. A provider's model needs a key unless ``keyless``, for runs that send nothing.
+    """Return a reference to a model by its name. A provider's model needs a key unless ``keyless``.
 
-    ``recipe`` is the recipe.json of an adapter, loaded here or served; ``source`` overrides what it says of the
-    responses' backbone, method and seed.
+    ``recipe`` is the recipe.json of an adapter, loaded here or served. ``source`` overrides the backbone, method and
+    seed that it gives to the responses. Use ``keyless`` for runs that send nothing.
 
     ========================  ====================================================================
-    ``provider/model``        a provider's, by its key in the environment; ``vllm/…`` at port 8000
-    ``http://host:port/v1``   the only model that is served there
-    a folder, a GGUF file     loaded here with Transformers
-    ``transformers:NAME``     the same for a name on the hub
-    ``vllm:NAME``             loaded here with vLLM
+    ``provider/model``        a provider's model, key from the environment; ``vllm/…`` at port 8000
+    ``http://host:port/v1``   the only model of that server
+    folder or GGUF file       loaded here with Transformers
+    ``transformers:NAME``     hub name, loaded here with Transformers
+    ``vllm:NAME``             hub name or folder, loaded here with vLLM
     ========================  ====================================================================
     """
-    engine, weights = _engine(name)
+    engine, weights = _parse_engine(name)
     if engine is None:
         if adapter is not None:
             raise SettingError(
@@ -252,26 +253,28 @@ def find_model(
     recipe = recipe or {}
     if revision is None and recipe.get("model") == weights:
         revision = recipe.get("revision")
-    return LocalModelRef(engine, weights, adapter, recipe, dtype, revision, _content(weights), source)
+    return LocalModelRef(engine, weights, adapter, recipe, dtype, revision, _hash_weights(weights), source)
 
 
 async def resolve_model(model: ModelRef | str, deadline: float) -> ModelRef:
-    """A model whose name is known: a server that was named without one is asked which it serves."""
-    named = find_model(model) if isinstance(model, str) else model
-    return await named.settled(deadline) if isinstance(named, ServedModelRef) else named
+    """Return a reference with a model name; ask the server for its only model where a base URL alone is given."""
+    ref = find_model(model) if isinstance(model, str) else model
+    return await ref.with_model_name(deadline) if isinstance(ref, ServedModelRef) else ref
 
 
 def index_by_name(models: Iterable[ModelRef]) -> dict[str, ModelRef]:
-    """Each model once. Replies are kept by a model's name, so two that share one could not be told apart."""
-    found: dict[str, ModelRef] = {}
+    """Return each model once, by name; raise where two models share a name, because replies are cached by it."""
+    models_by_name: dict[str, ModelRef] = {}
     for model in models:
-        if found.setdefault(model.name, model) != model:
-            raise SettingError(f"{model.name}: two different servers answer to this name. Give them different names.")
-    return found
+        if models_by_name.setdefault(model.name, model) != model:
+            raise SettingError(
+                f"{model.name}: two different servers have this name. Give them different names with --server-name."
+            )
+    return models_by_name
 
 
-def _engine(name: str) -> tuple[str | None, str]:
-    """What loads a model, and where from; None for one that is served."""
+def _parse_engine(name: str) -> tuple[str | None, str]:
+    """Return the engine that loads a model and its weights; the engine is None for a served model."""
     engine, colon, weights = name.partition(":")
     if colon and engine in _ENGINES:
         return engine, weights
@@ -279,7 +282,7 @@ def _engine(name: str) -> tuple[str | None, str]:
     if name.endswith(".gguf") or (path / "config.json").is_file():
         return TRANSFORMERS, name
     if path.is_dir():
-        raise UserError(f"{name}: is a folder without config.json, so it holds no model.")
+        raise UserError(f"{name}: this folder has no config.json, so it holds no model. Give the folder of a model.")
     return None, name
 
 
@@ -288,10 +291,10 @@ def _require_torch() -> None:
         raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclose[train]'")
 
 
-def _content(weights: str) -> str:
-    """What tells weights from others of the same name."""
+def _hash_weights(weights: str) -> str:
+    """Return the hash of local weights; of the name where they are on the hub."""
     path = Path(weights)
     if path.is_file():
         return hash_file(path)
-    files = sorted({file for pattern in _DECIDING for file in path.glob(pattern)}) if path.is_dir() else []
+    files = sorted({file for pattern in _IDENTITY_PATTERNS for file in path.glob(pattern)}) if path.is_dir() else []
     return content_hash(hash_files(files) if files else weights)

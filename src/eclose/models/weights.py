@@ -1,7 +1,7 @@
-"""Load open weights by name or folder: a tokenizer with its chat template, a model, an adapter on it.
+"""Load open weights by name or folder: tokenizer, chat template, model and adapter.
 
-Safetensors only, no code from a model's repository. An adapter that changes nothing is refused. Conversations are
-rendered here, once for training, generation and length checks, so that all of them see the same bytes.
+Only safetensors are read, and no code from a model's repository is run. An adapter that changes no prediction is
+refused. Training, generation and length checks all render conversations here, so they see the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MISTRAL = ("mistral", "ministral", "pixtral")
 _PROBE_TOKENS = 16
 _TRIAL_ROWS, _TRIAL_WIDTH = 256, 2_048
 _CLEARLY_FASTER = 1.5
-"""Ratio of times from which another precision is taken; close calls must not depend on a busy moment."""
+"""Ratio of times from which another precision is chosen: close results may depend on the load of the machine."""
 DEFAULT_METHOD, DEFAULT_SEED = "e_closure", 42
 """Defaults of training. Older recipe.json files hold only the settings that differed from them."""
 
@@ -58,12 +58,12 @@ def adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> Sourc
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
-    """The tokenizer of a model, with the corrections its family needs."""
+    """Load the tokenizer of a model, with the corrections of its model family."""
     from transformers import AutoTokenizer  # noqa: PLC0415 - heavy
 
-    # The published Tekken files carry a wrong pre-tokenisation pattern; Transformers mends it when asked.
-    mend = {"fix_mistral_regex": True} if any(family in name.lower() for family in _MISTRAL) else {}
-    return _load_pretrained(AutoTokenizer, name, revision=revision, **_gguf(name), **mend)
+    # The published Tekken files carry a wrong pre-tokenisation pattern; Transformers corrects it on request.
+    correction = {"fix_mistral_regex": True} if any(family in name.lower() for family in _MISTRAL) else {}
+    return _load_pretrained(AutoTokenizer, name, revision=revision, **_gguf(name), **correction)
 
 
 def render_conversation(tokenizer: Any, messages: Sequence[Message]) -> str:
@@ -73,20 +73,20 @@ def render_conversation(tokenizer: Any, messages: Sequence[Message]) -> str:
     """
     system = messages[0]["content"] if messages[0]["role"] == "system" else None
     try:
-        text = _rendered(tokenizer, messages)
+        text = _render(tokenizer, messages)
     except UserError:
         if system is None:
             raise
-        return _rendered(tokenizer, _merged(messages))
-    return text if system is None or system.strip() in text else _rendered(tokenizer, _merged(messages))
+        return _render(tokenizer, _merge_system(messages))
+    return text if system is None or system.strip() in text else _render(tokenizer, _merge_system(messages))
 
 
-def _merged(messages: Sequence[Message]) -> list[Message]:
-    system, first, *rest = messages
-    return [Message(role=first["role"], content=f"{system['content']}\n\n{first['content']}"), *rest]
+def _merge_system(messages: Sequence[Message]) -> list[Message]:
+    system, first, *others = messages
+    return [Message(role=first["role"], content=f"{system['content']}\n\n{first['content']}"), *others]
 
 
-def _rendered(tokenizer: Any, messages: Sequence[Message], *, opened: bool = True) -> str:
+def _render(tokenizer: Any, messages: Sequence[Message], *, opened: bool = True) -> str:
     if not tokenizer.chat_template:
         raise UserError(
             f"{tokenizer.name_or_path}: the tokenizer has no chat template. Choose a model tuned to follow turns, "
@@ -110,14 +110,14 @@ def _rendered(tokenizer: Any, messages: Sequence[Message], *, opened: bool = Tru
 
 @dataclass(frozen=True, slots=True)
 class ReplyTurn:
-    """What a chat template writes around a reply."""
+    """The text that a chat template writes around a reply."""
 
     before: str
-    """From the last word of the user's turn to the end of the prompt: tokens of a reply may depend on it."""
+    """Text from the last word of the user's turn to the end of the prompt: tokens of a reply may depend on it."""
     opening: str
-    """Blanks between prompt and reply, which the model writes itself."""
+    """White space between prompt and reply that the model writes itself."""
     end: str
-    """What follows the reply, up to and with the token that ends the turn."""
+    """Text after the reply, up to and including the token that ends the turn."""
     end_token: str
 
 
@@ -126,13 +126,13 @@ _REPLY = "Reply"
 
 
 def read_reply_turn(tokenizer: Any) -> ReplyTurn:
-    """Read off the chat template what surrounds a reply; the tokenizer's own end where the template writes none."""
+    """Return the text around a reply, from the chat template; the tokenizer's end token where the template has none."""
     user, reply = Message(role="user", content=_WORD), Message(role="assistant", content=_REPLY)
-    prompt = _rendered(tokenizer, [user])
-    whole = _rendered(tokenizer, [user, reply], opened=False)
+    prompt = _render(tokenizer, [user])
+    conversation = _render(tokenizer, [user, reply], opened=False)
     before = _WORD + prompt.rpartition(_WORD)[2]
-    opening = whole[len(prompt) : whole.rindex(_REPLY)] if whole.startswith(prompt) else ""
-    tail = whole.rpartition(_REPLY)[2]
+    opening = conversation[len(prompt) : conversation.rindex(_REPLY)] if conversation.startswith(prompt) else ""
+    tail = conversation.rpartition(_REPLY)[2]
     tokens = {token for token in _turn_tokens(tokenizer) if token in tail}
     if tokens:
         token = min(tokens, key=tail.index)
@@ -140,12 +140,14 @@ def read_reply_turn(tokenizer: Any) -> ReplyTurn:
     elif tokenizer.eos_token is not None:
         token = end = tokenizer.eos_token
     else:
-        raise UserError(f"{tokenizer.name_or_path}: neither template nor tokenizer ends a turn, so no reply would end.")
+        raise UserError(
+            f"{tokenizer.name_or_path}: neither chat template nor tokenizer ends a turn. Choose another model."
+        )
     return ReplyTurn(before, opening if opening.isspace() else "", end, token)
 
 
 def _turn_tokens(tokenizer: Any) -> set[str]:
-    """Return the tokens that a template can end a turn with; blanks, which some vocabularies add, are none."""
+    """Return the tokens that can end a turn. Tokens of white space, which some vocabularies add, are left out."""
     added = {str(token) for token in tokenizer.added_tokens_decoder.values()}
     return {token for token in added | set(tokenizer.all_special_tokens) if token.strip()}
 
@@ -153,13 +155,15 @@ def _turn_tokens(tokenizer: Any) -> set[str]:
 def load_model(
     name: str, *, revision: str | None = None, dtype: str = "auto", attention: str = "sdpa", device: str | None = None
 ) -> Any:
-    """A causal language model in plain weights, ready to be trained or to carry an adapter."""
+    """Load a causal language model in unquantised weights, for training or for an adapter."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GgufConfig  # noqa: PLC0415
 
     settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, **_gguf(name)}
     kind: Any = AutoModelForCausalLM
     if "gguf_file" in settings:
-        settings["quantization_config"] = GgufConfig(dequantize=True)  # else it is marked as not trainable
+        settings["quantization_config"] = GgufConfig(
+            dequantize=True
+        )  # without it Transformers marks the model as not trainable
     else:
         settings["use_safetensors"] = True
         config = load_config(name, revision)
@@ -167,10 +171,10 @@ def load_model(
         if dtype == "auto" and _runs_on_cpu(device):
             settings["dtype"] = _fastest_dtype(config)
         if type(config) not in AutoModelForCausalLM._model_mapping:
-            kind = AutoModelForImageTextToText  # Ministral 3 is published with a camera, which stays unused
+            kind = AutoModelForImageTextToText  # Ministral 3 is published with a vision encoder, which stays unused
     model = _load_pretrained(kind, name, revision=revision, **settings)
     if "gguf_file" in settings:
-        # The file is the model; Transformers takes its folder for one, and adapters and cards would name that.
+        # Transformers names the model after the folder of the file, and adapters and model cards would repeat it.
         model.name_or_path = model.config._name_or_path = settings["gguf_file"]
     return model if device is None else model.to(device)
 
@@ -212,14 +216,14 @@ def _product_seconds(dtype: Any, width: int) -> float:
 
 
 def load_config(name: str, revision: str | None = None) -> Any:
-    """The configuration of a model."""
+    """Load the configuration of a model."""
     from transformers import AutoConfig  # noqa: PLC0415
 
     return _load_pretrained(AutoConfig, name, revision=revision)
 
 
 def _plain_weights(config: Any) -> dict[str, Any]:
-    """FP8 weights are unpacked to the precision asked for: as they are, they cannot carry an adapter's gradients."""
+    """Return settings that unpack FP8 weights, because packed ones cannot carry the gradients of an adapter."""
     from transformers import FineGrainedFP8Config  # noqa: PLC0415
 
     packed = getattr(config, "quantization_config", None)
@@ -228,7 +232,7 @@ def _plain_weights(config: Any) -> dict[str, Any]:
 
 
 def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> Any:
-    """The model with an adapter on it; one that changes no prediction is refused, since it is not the one meant."""
+    """Return the model with an adapter; raise where the adapter changes no prediction, unless it is ``trainable``."""
     from peft import PeftModel  # noqa: PLC0415
 
     require_adapter(folder)
@@ -244,20 +248,20 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
 
 
 def require_adapter(folder: str | Path) -> None:
-    """Raise unless there are an adapter's weights, in safetensors."""
+    """Raise unless the folder has adapter weights in safetensors."""
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
-        raise UserError(f"{folder}: holds no {ADAPTER_WEIGHTS}. Name the folder of an adapter or a checkpoint.")
+        raise UserError(f"{folder}: holds no {ADAPTER_WEIGHTS}. Give the folder of an adapter or a checkpoint.")
 
 
 def refuse_unchanged_logits(folder: str | Path, before: Tensor, after: Tensor) -> None:
-    """Raise when an adapter leaves every prediction as it was."""
+    """Raise where the logits with an adapter (``after``) equal those without it (``before``)."""
     if before.equal(after):
-        raise UserError(f"{folder}: the adapter changes no prediction of this model. Was it trained on another one?")
+        raise UserError(f"{folder}: the adapter changes no prediction of this model. Check that it was trained on it.")
 
 
 def probe_logits(model: Any) -> Tensor:
-    """What a model expects after a few fixed tokens: enough to tell it from another."""
-    import torch  # noqa: PLC0415 - naming an adapter must not need it
+    """Return the logits after each of a few fixed tokens, shape (1, tokens, vocabulary), to compare two models."""
+    import torch  # noqa: PLC0415 - a reference to an adapter needs no torch
 
     device = next(model.parameters()).device
     ids = torch.arange(1, _PROBE_TOKENS + 1, device=device)[None]

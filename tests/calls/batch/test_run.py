@@ -16,7 +16,8 @@ from pydantic import SecretStr
 from tests.models.openai.test_endpoint import site
 from tests.world.serving import always, echo, leaning, registry
 
-from eclose.calls.batch.run import Batches, BatchSettings, Collected, SubmittedBatches
+from eclose.calls.batch.results import CollectedBatches
+from eclose.calls.batch.run import Batches, BatchSettings, SubmittedBatches
 from eclose.calls.budget import Budget, BudgetSpent
 from eclose.calls.cache import CachedModel, CallAccounts, JournalingModel, SettlingModel, compute_call_key, replay_model
 from eclose.calls.prices import Price
@@ -110,11 +111,11 @@ async def rig(
         yield Rig(server, ledger, tmp_path / "batches")
 
 
-def reasons(collected: Collected) -> Counter[str]:
+def reasons(collected: CollectedBatches) -> Counter[str]:
     return Counter(one.reason for one in collected.unanswered)
 
 
-def check(submitted: SubmittedBatches, collected: Collected) -> None:
+def check(submitted: SubmittedBatches, collected: CollectedBatches) -> None:
     """Every record that went in is answered, or is listed as waiting for a reply that did not come."""
     parts = submitted.answered + submitted.under_way + submitted.sent + len(submitted.refused)
     assert submitted.received == parts
@@ -237,7 +238,7 @@ def test_a_look_says_what_is_still_under_way(tmp_path):
             assert (first.under_way, first.answered) == (4, 0)
             check(submitted, first)
             assert (await batches.collect()).answered == 4
-            assert await batches.collect() == Collected()
+            assert await batches.collect() == CollectedBatches()
 
     run(main())
 

@@ -122,7 +122,7 @@ def most_granted(rng: Random) -> int:
             if event == "renew" and worker.division is None:
                 others = {other: held for other, (held, _) in book.items() if other != name}
                 worker.division = divide_limit(total, others, name, worker.using)
-                book[name] = worker.division.kept, now + lease
+                book[name] = worker.division.recorded, now + lease
                 worker.expires = now + lease
             elif event == "obey" and worker.division is not None:
                 worker.granted, worker.division = worker.division.granted, None

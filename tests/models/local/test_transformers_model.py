@@ -201,12 +201,12 @@ def test_nothing_is_cut_to_fit(local, tokenizer):
     (reply,) = local.complete_all([request("river")])
     assert (reply.finish, reply.usage.completion_tokens) == (FinishReason.LENGTH, 4)
     local.base.model.config.max_position_embeddings = size
-    with pytest.raises(PromptTooLongError, match=rf"request 2: {size + 1} prompt tokens leave no room in the {size}"):
+    with pytest.raises(PromptTooLongError, match=rf"request 2: {size + 1} prompt tokens leave no room for a reply in a context of {size}"):
         local.complete_all([request(""), request("river stone")])
 
 
 def test_a_model_without_an_end_is_refused():
-    with pytest.raises(UserError, match="no reply would ever end"):
+    with pytest.raises(UserError, match="names an end-of-turn token"):
         find_stop_ids(SimpleNamespace(eos_token_id=None), None)
 
 
@@ -246,7 +246,7 @@ def test_batches_are_halved_where_memory_runs_out(local, monkeypatch, error):
 
 def test_one_request_too_large_for_memory_is_a_sentence(local, monkeypatch):
     failing(local, monkeypatch, torch.OutOfMemoryError("CUDA out of memory."), 1)
-    with pytest.raises(UserError, match=r"request \d: \d+ tokens do not fit into memory even in a batch of one"):
+    with pytest.raises(UserError, match=r"request \d: \d+ tokens do not fit into memory even alone"):
         local.complete_all(REQUESTS)
 
 

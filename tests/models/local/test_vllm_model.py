@@ -65,7 +65,7 @@ def vllm(tokenizer, monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm.lora.request", request)
     monkeypatch.setattr("eclose.models.weights.load_tokenizer", lambda *_: tokenizer)
     monkeypatch.setattr(
-        "eclose.models.local.vllm_model.published_settings", lambda *_: SimpleNamespace(eos_token_id=[0, 2])
+        "eclose.models.local.vllm_model.load_generation_settings", lambda *_: SimpleNamespace(eos_token_id=[0, 2])
     )
     return module
 
@@ -141,13 +141,13 @@ def test_adapters_are_told_apart_by_content_not_by_name(vllm, folders):
 def test_an_adapter_that_is_not_applied_is_noticed(vllm, folders):
     model = VllmModel.load("some/model")
     vllm.made.deaf = True
-    with pytest.raises(UserError, match="changes nothing vLLM writes"):
+    with pytest.raises(UserError, match="changes no token of vLLM"):
         model.with_adapter(folders[0])
 
 
 def test_an_adapter_of_too_high_a_rank_is_refused(vllm, folders, tmp_path):
     model = VllmModel.load("some/model", rank=8)
-    with pytest.raises(UserError, match="has rank 12, the engine was started for 8"):
+    with pytest.raises(UserError, match="has rank 12, and the engine was started for 8"):
         model.with_adapter(folders[0])
     (folders[0] / "adapter_config.json").write_text(json.dumps({"r": 4, "rank_pattern": {"q_proj": 64, "k_proj": 2}}))
     assert adapter_rank(folders[0]) == 64
@@ -165,5 +165,5 @@ def test_a_prompt_that_leaves_no_room_is_refused(vllm, tokenizer):
 
 def test_without_vllm_it_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(UserError, match="pip install vllm, or choose the engine transformers"):
+    with pytest.raises(UserError, match="pip install vllm, or use transformers:NAME"):
         VllmModel.load("some/model")

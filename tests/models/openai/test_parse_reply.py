@@ -23,7 +23,7 @@ from eclose.models.openai.failures import (
     UnreadableBody,
     parse_retry_after,
 )
-from eclose.models.openai.parse_reply import _note_usage, find_schema_error, parse_reply
+from eclose.models.openai.parse_reply import _warn_of_usage, find_schema_error, parse_reply
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 JSON = {"content-type": "application/json"}
@@ -298,7 +298,7 @@ def test_what_a_bad_reply_cost_is_known():
 
 
 def test_a_usage_that_cannot_be_is_noted(caplog):
-    _note_usage.cache_clear()
+    _warn_of_usage.cache_clear()
     for _ in range(3):
         parse_reply(answer(envelope() | {"usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}), WANTED)
     (record,) = caplog.records

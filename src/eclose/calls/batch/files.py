@@ -1,7 +1,6 @@
-"""The files of a run's batches: shards of requests, and a note beside each that says how far it got.
+"""Files of a run's batches: shards of requests, and a note with the state of each shard.
 
-Knows lines, custom ids and states, nothing of providers. A shard is named by the hash of its bytes, so
-that the same requests are the same shard, whoever looks.
+A shard is named by the hash of its bytes, so the same requests make the same shard on every machine.
 """
 
 from __future__ import annotations
@@ -25,144 +24,144 @@ _TAG = "sha256:"
 
 
 class ShardState(StrEnum):
-    """How far a shard got."""
+    """State of a shard."""
 
     WRITTEN = "written"
-    """On disk, and certainly nowhere else."""
+    """The shard is on disk and was certainly not sent."""
     INTENDED = "intended"
-    """A batch of it is about to be made: whether there is one, only the provider knows."""
+    """A batch is being created: only the provider's list tells whether it exists."""
     CREATED = "created"
     COLLECTED = "collected"
 
 
 @dataclass(slots=True, kw_only=True)
 class ShardNote:
-    """What is known of a shard."""
+    """State and identifiers of a shard, stored beside it as JSON."""
 
     shard: str
-    """SHA-256 of its bytes; its files have this name."""
+    """SHA-256 of its bytes, and the name of its files."""
     model: str
-    """Who is asked."""
+    """Name of the model."""
     state: ShardState
     records: dict[str, list[str]]
-    """The records that wait for each custom id."""
+    """Ids of the records that wait for each custom id."""
     reserved: int = 0
-    """What it may cost at worst, in millionths."""
+    """Worst-case cost in millionths."""
     file_id: str | None = None
     batch_id: str | None = None
     earlier: list[str] = field(default_factory=list)
-    """Batches of the very same requests that were collected before: they are not to be adopted again."""
+    """Ids of batches of the same requests that were collected before; these are not adopted again."""
     unanswered: dict[str, str] = field(default_factory=dict)
-    """Why which request has no reply, once collected."""
+    """Reason for each request without a reply, once collected."""
     dialect: dict[str, Any] = field(default_factory=dict)
-    """The form of requests its results taught, once collected."""
+    """Variant of the request body that the results showed to work, once collected."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLine:
-    """A request as a line of a shard."""
+    """A request as one line of a shard."""
 
     intent: CallIntent
     line: bytes
 
     @classmethod
     def of(cls, intent: CallIntent, body: JsonObject) -> BatchLine:
-        """The line of a request."""
+        """Return the line of a request body."""
         line = {"custom_id": format_custom_id(intent.key), "method": "POST", "url": URL, "body": body}
-        # ASCII: half characters can be written too, and nothing in it passes for the end of a line anywhere.
+        # ASCII escapes keep lone surrogates writable, and no character is read as a line end by any provider.
         return cls(intent, json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n")
 
 
 def format_custom_id(key: str) -> str:
-    """A call's key as a provider takes it: 64 characters, none of them special."""
+    """Return the custom id of a call: its key without the prefix, 64 hexadecimal characters."""
     return key.removeprefix(_TAG)
 
 
 def parse_custom_id(identifier: str) -> str:
-    """The key of a custom id."""
+    """Return the call key of a custom id."""
     return _TAG + identifier
 
 
 class BatchShard:
-    """Requests on their way into one file."""
+    """Requests collected for one batch file."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, BatchLine] = {}
+        self.lines: dict[str, BatchLine] = {}
         self.records: dict[str, list[str]] = {}
         self.size = 0
-        """Bytes."""
+        """Size of the file in bytes."""
 
-    def add(self, asked: BatchLine) -> None:
-        """Take a request in."""
-        name = format_custom_id(asked.intent.key)
-        self.asked[name] = asked
-        self.records[name] = [asked.intent.record_id]
-        self.size += len(asked.line)
+    def add(self, line: BatchLine) -> None:
+        """Add a request."""
+        name = format_custom_id(line.intent.key)
+        self.lines[name] = line
+        self.records[name] = [line.intent.record_id]
+        self.size += len(line.line)
 
-    def note(self, model: str) -> ShardNote:
-        """What there is to know of it before anything happens."""
+    def create_note(self, model: str) -> ShardNote:
+        """Return the note of this shard before anything is sent."""
         digest = hashlib.sha256()
-        for asked in self.asked.values():
-            digest.update(asked.line)
-        reserved = sum(asked.intent.reserved for asked in self.asked.values())
+        for line in self.lines.values():
+            digest.update(line.line)
+        reserved = sum(line.intent.reserved for line in self.lines.values())
         name = digest.hexdigest()
         return ShardNote(shard=name, model=model, state=ShardState.WRITTEN, records=self.records, reserved=reserved)
 
 
 class BatchFolder:
-    """Where shards, notes and results lie."""
+    """Folder with the shards, notes and results of one model."""
 
     def __init__(self, path: Path, model: str) -> None:
         self._path = path
         self._model = model
 
     def clear(self) -> None:
-        """Take away what a process that was killed left half written."""
+        """Delete the unfinished files of a killed process."""
         for path in self._path.glob(".*.json*"):
             path.unlink()
 
     def notes(self) -> list[ShardNote]:
-        """All notes, in the order of their shards' names."""
-        return [self._note(path) for path in sorted(self._path.glob("*.json"))]
+        """Return all notes, sorted by the names of their shards."""
+        return [self._read_note(path) for path in sorted(self._path.glob("*.json"))]
 
-    def _note(self, path: Path) -> ShardNote:
+    def _read_note(self, path: Path) -> ShardNote:
         try:
             note = ShardNote(**parse_object(path.read_bytes()))
             note.state = ShardState(note.state)
         except (TypeError, ValueError, UserError) as error:
-            raise UserError(f"{path}: this note of a batch is damaged ({error}). Restore it from a copy.") from error
+            raise UserError(f"{path}: this batch note is damaged ({error}). Restore the file from a copy.") from error
         if note.model != self._model:
-            # Another provider does not list it, and it would pass for never made.
-            raise SettingError(f"{path}: is a batch of {note.model}, not of {self._model}. Give each its own folder.")
+            # Another provider does not list this batch, so it would be created and paid again.
+            raise SettingError(f"{path}: is a batch of {note.model}, not of {self._model}. Use one folder per model.")
         return note
 
     def find(self, shard: str) -> ShardNote | None:
-        """The note of a shard."""
+        """Return the note of a shard; None where there is none."""
         path = self._path / f"{shard}.json"
-        return self._note(path) if path.exists() else None
+        return self._read_note(path) if path.exists() else None
 
     def save(self, note: ShardNote) -> None:
-        """Keep a note; on disk on return."""
+        """Write a note; it is on disk on return."""
         with AtomicFile(self._path / f"{note.shard}.json") as file:
             file.write(json.dumps(asdict(note)).encode("ascii") + b"\n")
 
     def write(self, shard: BatchShard, note: ShardNote) -> None:
-        """Keep the requests of a shard, and then the note: requests without a note were never sent."""
+        """Write the requests of a shard, then its note: requests without a note were never sent."""
         with AtomicFile(self.requests(note)) as file:
-            for asked in shard.asked.values():
-                file.write(asked.line)
+            for line in shard.lines.values():
+                file.write(line.line)
         self.save(note)
 
     def drop(self, note: ShardNote) -> None:
-        """Forget a shard that was never sent."""
+        """Delete a shard that was never sent."""
         (self._path / f"{note.shard}.json").unlink(missing_ok=True)
         self.requests(note).unlink(missing_ok=True)
 
     def requests(self, note: ShardNote) -> Path:
-        """The file of a shard."""
+        """Return the path of a shard's requests."""
         return self._path / f"{note.shard}.jsonl"
 
     def results(self, note: ShardNote, kind: str) -> Path:
-        """Where the results of its batch are kept."""
-        # Not by the batch's id: a name that somebody else chose may lead anywhere.
+        """Return the path of the results of a shard's latest batch."""
+        # The provider's batch id is not used as a file name: it could contain path separators.
         return self._path / f"{note.shard}.{len(note.earlier) + 1}.{kind}.jsonl"

@@ -1,6 +1,6 @@
-"""A provider's files and batches over HTTP, by the stock client: what is there, and what goes wrong on the way.
+"""Files and batches of a provider over HTTP.
 
-Everything that can be repeated without harm is; making a batch cannot be, since it would be paid twice.
+Every request that is safe to repeat is retried. Creating a batch is not, because a second batch would be paid again.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TAG = "eclose_shard"
-"""Where a batch carries the name of its shard."""
-DONE = frozenset({"completed", "expired", "cancelled", "failed"})
+"""Metadata field of a batch with the name of its shard."""
+_FINAL_STATUSES = frozenset({"completed", "expired", "cancelled", "failed"})
 _PAGE = 100
 _WINDOW = "24h"
 _LONGEST_PAUSE = 900.0
-"""Seconds; a server that wants us back later stops the run."""
-_PASSING = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT, FailureKind.RATE_LIMIT})
-_TURNED_AWAY = frozenset({FailureKind.RATE_LIMIT})
-_NOTHING = Request(())
+"""Seconds; a longer ``Retry-After`` stops the run."""
+_RETRYABLE = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT, FailureKind.RATE_LIMIT})
+_NOT_EXECUTED = frozenset({FailureKind.RATE_LIMIT})
+_NO_REQUEST = Request(())
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderBatch:
-    """A batch as its provider shows it."""
+    """A batch in the provider's list."""
 
     id: str
     status: str
     shard: str | None
-    """What its maker wrote on it; None for somebody else's."""
+    """Name of its shard from the metadata; None for batches of other programs."""
     input_file_id: str | None
     files: tuple[tuple[str, str], ...]
-    """Kind (output, error) and id of its result files, as far as there are any."""
+    """Kind (output, error) and id of each result file."""
     problem: str
-    """What was wrong with the whole of it."""
+    """Errors of the batch as a whole; empty for none."""
 
     @property
-    def done(self) -> bool:
-        """Whether nothing more will come. A state nobody knows counts as on the way."""
-        return self.status in DONE
+    def finished(self) -> bool:
+        """Whether the status is final. An unknown status counts as in progress."""
+        return self.status in _FINAL_STATUSES
 
 
 class BatchProvider:
-    """The files and batches behind one route."""
+    """Client for the files and batches of one route."""
 
     def __init__(self, route: Route, *, deadline: float, attempts: int, first_wait: float, largest: int) -> None:
         self._route = route
@@ -78,88 +78,87 @@ class BatchProvider:
         await self._client.close()
 
     async def upload(self, path: Path) -> str:
-        """The id of a copy of the file there. A copy too many costs nothing."""
+        """Upload a file and return its id. Repeating an upload costs nothing."""
 
         async def send() -> str:
             with path.open("rb") as file:
-                told = await self._client.post(
+                response = await self._client.post(
                     "/files",
                     cast_to=httpx2.Response,
                     body={"purpose": "batch"},
                     files=[("file", (path.name, file))],
                     options={"headers": {"Content-Type": "multipart/form-data"}},
                 )
-            return _identity(parse_object(told.content))
+            return _parse_id(parse_object(response.content))
 
-        return await self._reach(f"cannot upload {path.name}", send)
+        return await self._send(f"cannot upload {path.name}", send)
 
     async def create(self, file_id: str, shard: str) -> ProviderBatch:
-        """Make a batch. Sent again only where it was turned away: after anything else there may be one already."""
-
+        """Create a batch. Retried only after a rate limit: after any other failure the batch may exist already."""
         body = {"input_file_id": file_id, "endpoint": URL, "completion_window": _WINDOW, "metadata": {TAG: shard}}
 
         async def send() -> ProviderBatch:
-            told = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
-            return _batch(parse_object(told.content))
+            response = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
+            return _parse_batch(parse_object(response.content))
 
-        return await self._reach("cannot make a batch", send, again=_TURNED_AWAY)
+        return await self._send("cannot create a batch", send, retryable=_NOT_EXECUTED)
 
     async def retrieve(self, batch_id: str) -> ProviderBatch:
-        """How far a batch is."""
+        """Return a batch with its current status."""
 
         async def send() -> ProviderBatch:
-            return _batch(await self._get(f"/batches/{quote(batch_id, safe='')}"))
+            return _parse_batch(await self._get(f"/batches/{quote(batch_id, safe='')}"))
 
-        return await self._reach(f"cannot look at batch {batch_id}", send)
+        return await self._send(f"cannot read the status of batch {batch_id}", send)
 
-    async def all(self) -> list[ProviderBatch]:
-        """Every batch of the account, the latest first."""
+    async def list_batches(self) -> list[ProviderBatch]:
+        """Return all batches of the account, latest first."""
 
         async def send() -> list[ProviderBatch]:
-            listed: list[ProviderBatch] = []
+            batches: list[ProviderBatch] = []
             after: dict[str, str | int] = {}
             while True:
                 page = await self._get("/batches", {"limit": _PAGE, **after})
-                # An answer that is no list must not pass for an empty one: what is not listed is made, and paid, anew.
+                # A malformed answer must not count as an empty list: unlisted batches are created and paid again.
                 if not isinstance(page.get("data"), list):
-                    raise _StrangeError("the server's answer is no list.")
-                listed += [_batch(batch) for batch in page["data"]]
+                    raise _MalformedAnswerError("the server's answer is not a list.")
+                batches += [_parse_batch(batch) for batch in page["data"]]
                 if not page.get("has_more") or not page["data"]:
-                    return listed
-                after = {"after": listed[-1].id}
+                    return batches
+                after = {"after": batches[-1].id}
 
-        return await self._reach("cannot list the batches", send)
+        return await self._send("cannot list the batches", send)
 
     async def download(self, file_id: str, path: Path) -> bool:
-        """Fetch a file as it is; False where it is there no more."""
+        """Download a file; return False where the provider no longer has it."""
 
         async def send() -> None:
             async with self._client.files.with_streaming_response.content(file_id) as response:
                 if response.headers.get("content-type", "").startswith("text/html"):
-                    raise _StrangeError("the server sent a page, not a file.")
+                    raise _MalformedAnswerError("the server sent an HTML page, not a file.")
                 await _save(response.iter_bytes(), path)
 
         try:
-            await self._reach(f"cannot fetch {file_id}", send)
-        except _GoneError:
+            await self._send(f"cannot download {file_id}", send)
+        except _NotFoundError:
             return False
         return True
 
     async def _get(self, path: str, query: dict[str, str | int] | None = None) -> JsonObject:
-        told = await self._client.get(path, cast_to=httpx2.Response, options={"params": query or {}})
-        return parse_object(told.content)
+        response = await self._client.get(path, cast_to=httpx2.Response, options={"params": query or {}})
+        return parse_object(response.content)
 
-    async def _reach(
-        self, problem: str, send: Callable[[], Awaitable[T]], again: frozenset[FailureKind] = _PASSING
+    async def _send(
+        self, problem: str, send: Callable[[], Awaitable[T]], retryable: frozenset[FailureKind] = _RETRYABLE
     ) -> T:
-        """What a request gives, tried again while that is harmless and may help."""
+        """Return the result of a request; retry failures of the kinds in ``retryable``."""
         attempt = 0
         while isinstance(outcome := await self._try(send), CallFailure):
             wait = self._first_wait * 2**attempt if outcome.retry_after is None else outcome.retry_after
             attempt += 1
-            if outcome.kind not in again or attempt == self._attempts or wait > _LONGEST_PAUSE:
-                error = _GoneError if outcome.status == 404 else ServiceDown
-                raise error(f"{problem} ({outcome}). What is done is kept: run the same command again to go on.")
+            if outcome.kind not in retryable or attempt == self._attempts or wait > _LONGEST_PAUSE:
+                error = _NotFoundError if outcome.status == 404 else ServiceDown
+                raise error(f"{problem} ({outcome}). Finished work is kept: run the same command again to continue.")
             await asyncio.sleep(wait)
         return outcome
 
@@ -169,23 +168,23 @@ class BatchProvider:
             async with asyncio.timeout(self._deadline):
                 return await send()
         except TimeoutError:
-            return CallFailure(FailureKind.TIMEOUT, f"no whole reply within {self._deadline:g} s.")
+            return CallFailure(FailureKind.TIMEOUT, f"no complete reply within {self._deadline:g} s.")
         except openai.APIStatusError as error:
-            told = error.response
-            outcome = HttpResponse(told.status_code, dict(told.headers), told.content)
+            response = error.response
+            outcome = HttpResponse(response.status_code, dict(response.headers), response.content)
         except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody, RecordError) as error:
             outcome = error
-        failure = parse_reply(outcome, _NOTHING, now=time.time(), key=self._route.key)
+        failure = parse_reply(outcome, _NO_REQUEST, now=time.time(), key=self._route.key)
         assert isinstance(failure, CallFailure)
         return failure
 
 
-class _GoneError(ServiceDown):
-    """What was asked for is not there."""
+class _NotFoundError(ServiceDown):
+    """The provider has no such file or batch."""
 
 
-class _StrangeError(RecordError):
-    """An answer that is none."""
+class _MalformedAnswerError(RecordError):
+    """An answer of the provider in an unexpected form."""
 
 
 async def _save(chunks: AsyncIterator[bytes], path: Path) -> None:
@@ -194,21 +193,21 @@ async def _save(chunks: AsyncIterator[bytes], path: Path) -> None:
             file.write(chunk)
 
 
-def _identity(told: Any) -> str:
-    found = told.get("id") if isinstance(told, dict) else None
-    if not isinstance(found, str) or not found:
-        raise _StrangeError("the server's answer has no id.")
-    return found
+def _parse_id(fields: Any) -> str:
+    identifier = fields.get("id") if isinstance(fields, dict) else None
+    if not isinstance(identifier, str) or not identifier:
+        raise _MalformedAnswerError("the server's answer has no id.")
+    return identifier
 
 
-def _batch(told: Any) -> ProviderBatch:
-    """What a provider says of a batch. Not all of them say everything."""
-    name, metadata = _identity(told), told.get("metadata")
+def _parse_batch(fields: Any) -> ProviderBatch:
+    """Parse a batch object; providers leave out different fields."""
+    name, metadata = _parse_id(fields), fields.get("metadata")
     shard = metadata.get(TAG) if isinstance(metadata, dict) else None
-    # Some write an empty text where there is no file.
-    files = tuple((kind, str(found)) for kind in ("output", "error") if (found := told.get(f"{kind}_file_id")))
-    errors = told.get("errors")
-    listed = errors.get("data") if isinstance(errors, dict) else None
-    problems = [error for error in listed or () if isinstance(error, dict)]
+    # Some providers write an empty string where there is no file.
+    files = tuple((kind, str(file_id)) for kind in ("output", "error") if (file_id := fields.get(f"{kind}_file_id")))
+    errors = fields.get("errors")
+    error_list = errors.get("data") if isinstance(errors, dict) else None
+    problems = [error for error in error_list or () if isinstance(error, dict)]
     problem = "; ".join(f"{error.get('code')}: {error.get('message')}" for error in problems[:3])
-    return ProviderBatch(name, str(told.get("status")), shard, told.get("input_file_id"), files, excerpt(problem))
+    return ProviderBatch(name, str(fields.get("status")), shard, fields.get("input_file_id"), files, excerpt(problem))

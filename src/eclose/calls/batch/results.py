@@ -1,4 +1,4 @@
-"""The results of a batch on their way into the ledger: found by custom id alone, read like replies to single calls."""
+"""Put the results of a batch into the ledger: joined by custom id alone, parsed like replies to single calls."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _JSON = {"content-type": "application/json"}
-_TOGETHER = 256
-"""Entries of the ledger under way at once: they share a commit."""
+_CHUNK_SIZE = 256
+"""Ledger entries that are written concurrently and share a commit."""
 
 
 def chunked(items: Iterable[T]) -> Iterator[list[T]]:
-    """The items, as many at a time as go into the ledger together."""
-    rest = iter(items)
-    while some := list(islice(rest, _TOGETHER)):
-        yield some
+    """Yield the items in lists of the size that is written to the ledger together."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, _CHUNK_SIZE)):
+        yield chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +51,37 @@ class UnansweredRequest:
 
     key: str
     record_ids: tuple[str, ...]
-    """The records that wait for it."""
+    """Ids of the records that wait for the reply."""
     reason: str
-    """One word, to be counted by."""
+    """Reason in one word, for counting."""
     problem: str = ""
 
 
 @dataclass(slots=True)
 class CollectedBatches:
-    """What came of the requests in batches: answered, unanswered or under way, each counted once."""
+    """Requests in batches by state: answered, unanswered or in progress, each counted once."""
 
     answered: int = 0
-    """The ledger has the reply."""
+    """Requests whose reply is in the ledger."""
     bad: Counter[str] = field(default_factory=Counter)
-    """Of these, what cannot be used (refused, cut off, of the wrong shape), by kind. It is paid, and kept."""
+    """Of these, unusable answers (refused, cut off, wrong schema) by kind. They are paid and stored."""
     unanswered: list[UnansweredRequest] = field(default_factory=list)
     under_way: int = 0
     strays: Counter[str] = field(default_factory=Counter)
-    """Lines of results that were not used, by reason."""
+    """Result lines that were not used, by reason."""
     cost: int = 0
-    """Millionths."""
+    """Cost in millionths."""
     reserved: int = 0
-    """What had been set aside for the batches that are done."""
+    """Worst-case cost that was reserved for the collected batches, in millionths."""
 
 
 def build_unanswered(note: ShardNote, name: str, reason: str, problem: str = "") -> UnansweredRequest:
-    """A request of a shard that has no reply."""
+    """Return the entry for a request of a shard without a reply."""
     return UnansweredRequest(parse_custom_id(name), tuple(note.records[name]), reason, problem)
 
 
 class BatchSettlement:
-    """One batch that is done, on its way into the ledger."""
+    """Writes the results of one finished batch to the ledger."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class BatchSettlement:
         dialect: Dialect,
     ) -> None:
         self.dialect = dialect
-        """The form to ask in from now on: a request that was refused for its form teaches another."""
+        """Variant of the request body to use from now on: a refused variant is replaced by the next."""
         self._note = note
         self._batch = batch
         self._ledger = ledger
@@ -101,52 +101,54 @@ class BatchSettlement:
         self._secret = secret
 
     async def run(self, requests: Path, files: Sequence[Path], collected: CollectedBatches) -> None:
-        """Put all replies into the ledger, and count every request of the batch once."""
-        results, how = BatchResults(files, self._note.records), read_expected_replies(requests)
-        left = await self._without_reply()
-        collected.answered += len(self._note.records) - len(left)
-        listed: list[UnansweredRequest] = []
-        for some in chunked(result for result in results if result.custom_id in left):
-            taken = (self._take(result, how[result.custom_id], collected) for result in some)
-            listed += [one for one in await asyncio.gather(*taken) if one is not None]
-            left.difference_update(result.custom_id for result in some)
-        for some_names in chunked(name for name in self._note.records if name in left):
-            listed += await asyncio.gather(*(self._without_result(name, results) for name in some_names))
-        self._note.unanswered = {format_custom_id(one.key): one.reason for one in listed}
-        collected.unanswered += listed
+        """Write all replies to the ledger, and count every request of the batch once."""
+        results, expected = BatchResults(files, self._note.records), read_expected_replies(requests)
+        open_names = await self._find_open()
+        collected.answered += len(self._note.records) - len(open_names)
+        unanswered: list[UnansweredRequest] = []
+        for chunk in chunked(result for result in results if result.custom_id in open_names):
+            settling = (self._settle(result, expected[result.custom_id], collected) for result in chunk)
+            unanswered += [request for request in await asyncio.gather(*settling) if request is not None]
+            open_names.difference_update(result.custom_id for result in chunk)
+        # Whatever is open now has no result in any file.
+        for names in chunked(name for name in self._note.records if name in open_names):
+            unanswered += await asyncio.gather(*(self._explain_missing(name, results) for name in names))
+        self._note.unanswered = {format_custom_id(request.key): request.reason for request in unanswered}
+        collected.unanswered += unanswered
         collected.strays += results.strays
         collected.reserved += self._note.reserved
 
-    async def _without_reply(self) -> set[str]:
-        """The requests that nobody answered meanwhile: not an earlier collection that broke off, not a call online."""
-        left = set()
+    async def _find_open(self) -> set[str]:
+        """Return the requests without a reply in the ledger."""
+        # An interrupted collection, or a single call to the same model, may have stored replies already.
+        open_names = set()
         for names in chunked(self._note.records):
-            found = await asyncio.gather(*(self._ledger.find(parse_custom_id(name)) for name in names))
-            left |= {name for name, settled in zip(names, found, strict=True) if settled is None}
-        return left
+            replies = await asyncio.gather(*(self._ledger.find_reply(parse_custom_id(name)) for name in names))
+            open_names |= {name for name, settled in zip(names, replies, strict=True) if settled is None}
+        return open_names
 
-    async def _take(
-        self, result: BatchResult, how: ExpectedReply, collected: CollectedBatches
+    async def _settle(
+        self, result: BatchResult, expected: ExpectedReply, collected: CollectedBatches
     ) -> UnansweredRequest | None:
-        """Keep what a result says; where it is no answer, say why."""
+        """Write the answer of a result to the ledger; return the reason where the result holds no answer."""
         key = parse_custom_id(result.custom_id)
         if result.status is None:
-            await self._ledger.release(key, whoever=True)
+            await self._ledger.release(key, any_writer=True)
             return build_unanswered(self._note, result.custom_id, result.error, result.problem)
-        answer = how.read(result, self._secret)
+        answer = expected.parse(result, self._secret)
         if isinstance(answer, CallFailure) and not answer.kind.semantic:
             self.dialect = self.dialect.after(answer) or self.dialect
             if answer.unpaid:
-                await self._ledger.release(key, whoever=True)
+                await self._ledger.release(key, any_writer=True)
             return build_unanswered(self._note, result.custom_id, str(answer.kind), str(answer))
         if (cost := compute_known_cost(answer, self._price)) is None:
             assert self._price is not None
-            cost = self._price.cost(how.worst)
+            cost = self._price.cost(expected.worst)
         try:
             await self._ledger.settle(encode_answer(key, answer, cost=cost))
         except RecordError:
-            # Another worker asked the same online and was first: that answer is the one.
-            if await self._ledger.find(key) is None:
+            # Another worker sent the same request online and was first: its answer is used.
+            if await self._ledger.find_reply(key) is None:
                 raise
         collected.answered += 1
         collected.cost += cost
@@ -154,98 +156,99 @@ class BatchSettlement:
             collected.bad[str(answer.kind)] += 1
         return None
 
-    async def _without_result(self, name: str, results: BatchResults) -> UnansweredRequest:
-        """Why a request has no result. Only of a batch that was refused as a whole is it certain that it was free."""
+    async def _explain_missing(self, name: str, results: BatchResults) -> UnansweredRequest:
+        """Return why a request has no usable result; release its reservation where it was certainly not billed."""
         if name in results.contradicted:
-            return build_unanswered(self._note, name, "contradicted", "there are several results, and they differ.")
-        if self._batch.status == "failed":
-            await self._ledger.release(parse_custom_id(name), whoever=True)
+            return build_unanswered(self._note, name, "contradicted", "there are several different results.")
+        if self._batch.status == "failed":  # the provider rejected the whole batch, and bills nothing
+            await self._ledger.release(parse_custom_id(name), any_writer=True)
             return build_unanswered(self._note, name, "failed", self._batch.problem)
         return build_unanswered(self._note, name, "missing", f"batch {self._batch.id} has no result for it.")
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedReply:
-    """How the reply to a request is read; what was asked does not matter any more."""
+    """How to parse the reply to a request: schema, limits and worst-case usage, without the messages."""
 
     request: Request
     by_tool: bool
     worst: Usage
 
-    def read(self, result: BatchResult, key: SecretStr | None) -> Reply | CallFailure:
-        """The reply, or why there is none."""
-        answer = HttpResponse(result.status or 0, _JSON, result.body)
-        return parse_reply(answer, self.request, by_tool=self.by_tool, key=key)
+    def parse(self, result: BatchResult, key: SecretStr | None) -> Reply | CallFailure:
+        """Return the reply, or the failure."""
+        response = HttpResponse(result.status or 0, _JSON, result.body)
+        return parse_reply(response, self.request, by_tool=self.by_tool, key=key)
 
 
 def read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
-    """How the reply to each request of a shard is read, by custom id."""
+    """Return how to parse the reply to each request of a shard, by custom id."""
     with path.open("rb") as file:
         lines = (parse_object(line) for line in file)
-        return {line["custom_id"]: _expected(line["body"]) for line in lines}
+        return {line["custom_id"]: _expect_reply(line["body"]) for line in lines}
 
 
-def _expected(body: JsonObject) -> ExpectedReply:
-    most = body.get("max_tokens") or body["max_completion_tokens"]
-    decoding = Decoding(max_tokens=most, top_logprobs=body.get("top_logprobs"))
+def _expect_reply(body: JsonObject) -> ExpectedReply:
+    max_tokens = body.get("max_tokens") or body["max_completion_tokens"]
+    decoding = Decoding(max_tokens=max_tokens, top_logprobs=body.get("top_logprobs"))
     by_tool = "tools" in body
     schema = None
     if by_tool:
         function = body["tools"][0]["function"]
         schema = ReplySchema(function["name"], function["parameters"])
     elif "response_format" in body:
-        wanted = body["response_format"]["json_schema"]
-        schema = ReplySchema(wanted["name"], wanted["schema"])
-    whole = Request(tuple(body["messages"]), decoding, schema)
-    return ExpectedReply(replace(whole, messages=()), by_tool, bound_usage(whole))
+        json_schema = body["response_format"]["json_schema"]
+        schema = ReplySchema(json_schema["name"], json_schema["schema"])
+    request = Request(tuple(body["messages"]), decoding, schema)
+    # The messages are dropped: a shard has up to 50,000 requests, and parsing does not need them.
+    return ExpectedReply(replace(request, messages=()), by_tool, bound_usage(request))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of one request."""
+    """The result of one request."""
 
     custom_id: str
     status: int | None
-    """Of its response; None where there was none."""
+    """HTTP status of the response; None where the request was not executed."""
     body: bytes
     error: str = ""
-    """One word on why it was not executed, where there was no response."""
+    """Reason in one word where the request was not executed."""
     problem: str = ""
 
 
 class BatchResults:
-    """The results of a batch, joined to its requests by custom id and by nothing else.
+    """The results of a batch, joined to its requests by custom id alone.
 
-    What belongs to no request is counted. Where two results for a request differ, neither is used: which is its own
-    cannot be known.
+    Results without a request are counted. Where two results of a request differ, neither is used, because the right
+    one is unknown.
     """
 
-    def __init__(self, paths: Sequence[Path], wanted: Container[str]) -> None:
+    def __init__(self, paths: Sequence[Path], names: Container[str]) -> None:
         self.strays: Counter[str] = Counter()
         self.contradicted: set[str] = set()
         self._paths = paths
-        self._said: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
         for line in self._lines():
             name = None if line is None else line.get("custom_id")
             if line is None or not isinstance(name, str):
                 self.strays["unreadable"] += 1
-            elif name not in wanted:
+            elif name not in names:
                 self.strays["unknown"] += 1
             else:
                 self._compare(name, _digest(line))
 
     def _compare(self, name: str, digest: str) -> None:
-        known = self._said.get(name)
-        if known is None:
-            self._said[name] = digest
-        elif known == digest:
+        earlier = self._digests.get(name)
+        if earlier is None:
+            self._digests[name] = digest
+        elif earlier == digest:
             self.strays["repeated"] += 1
         else:
             self.strays["contradicted"] += 1
             self.contradicted.add(name)
 
     def _lines(self) -> Iterator[JsonObject | None]:
-        """All lines of all files; None for one that cannot be read."""
+        """Yield all lines of all files; None for a line that is not JSON."""
         for path in self._paths:
             with path.open("rb") as file:
                 for raw in file:
@@ -255,21 +258,21 @@ class BatchResults:
                         yield None
 
     def __iter__(self) -> Iterator[BatchResult]:
-        """One result for each request that has one."""
-        left = set(self._said) - self.contradicted
+        """Yield one result for each request that has one."""
+        remaining = set(self._digests) - self.contradicted
         for line in self._lines():
             name = None if line is None else line.get("custom_id")
-            if line is not None and isinstance(name, str) and name in left:
-                left.discard(name)
-                yield _result(name, line)
+            if line is not None and isinstance(name, str) and name in remaining:
+                remaining.discard(name)
+                yield _parse_result(name, line)
 
 
 def _digest(line: JsonObject) -> str:
-    result = _result("", line)
+    result = _parse_result("", line)
     return content_hash([result.status, result.body.decode("ascii"), result.error])
 
 
-def _result(name: str, line: JsonObject) -> BatchResult:
+def _parse_result(name: str, line: JsonObject) -> BatchResult:
     response, error = _object(line.get("response")), _object(line.get("error"))
     body = json.dumps(response.get("body"), sort_keys=True).encode("ascii")
     if type(status := response.get("status_code")) is int:

@@ -1,9 +1,9 @@
-"""A provider's batch files: requests by the ten thousand at half the price, answered within a day.
+"""Submit requests as batch files of a provider, and collect the replies: half the price, within a day.
 
-Nothing is paid twice, wherever a run is killed: what is to be sent is on disk before it is sent, the provider's own
-list says whether it arrived, and replies are joined by custom id alone. They go into the ledger under the key that the
-same call has online, so whoever asks later, and however, finds them. What a batch did not answer is listed with the
-reason, and stays unanswered: it may be submitted again, or asked online.
+Nothing is paid twice, wherever a run is killed: requests are on disk before they are sent, the provider's own list
+shows which batches exist, and replies are joined by custom id alone. Replies are stored in the ledger under the key of
+the same online call, so later runs find them. Requests without a reply are listed with the reason; they can be
+submitted again or sent online.
 """
 
 from __future__ import annotations
@@ -37,53 +37,51 @@ if TYPE_CHECKING:
     from eclose.models.openai.endpoint import Route
     from eclose.store.ledger.ledger import Ledger
 
-__all__ = ["BatchSettings", "Batches", "CollectedBatches", "SubmittedBatches", "UnansweredRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSettings:
-    """How large batches are, and how they are waited for."""
+    """Sizes of batches, and times for polling them."""
 
     requests: int = 50_000
-    """Of one batch, at most: what OpenAI takes."""
+    """Largest number of requests in a batch; the default is OpenAI's limit."""
     bytes: int = 200_000_000
-    """Of one batch's file, at most: what OpenAI takes."""
+    """Largest size of a batch file in bytes; the default is OpenAI's limit."""
     poll: float = 60.0
-    """Seconds between two looks."""
+    """Seconds between two polls of a batch."""
     deadline: float = 900.0
-    """Seconds for one upload, download or question about a batch."""
+    """Seconds for one upload, download or status request."""
     attempts: int = 8
     first_wait: float = 1.0
-    """Seconds before a failed question is asked again, doubled each time."""
+    """Seconds before the first retry of a failed request, doubled each time."""
     largest_result: int = 4 * 2**30
-    """Bytes of one file of results."""
+    """Largest size of a file of results in bytes."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that let nothing through."""
+        """Refuse limits that are not positive."""
         if min(self.requests, self.bytes, self.attempts, self.largest_result) < 1 or self.deadline <= 0:
             raise SettingError("requests, bytes, deadline, attempts and largest_result must be positive.")
         if min(self.poll, self.first_wait) < 0:
-            raise SettingError("waiting times are not negative.")
+            raise SettingError("poll and first_wait must not be negative.")
 
 
 @dataclass(slots=True)
 class SubmittedBatches:
-    """Where the records of a submission are: answered, under way, sent or refused, each counted once."""
+    """Records of a submission by state: answered, in progress, sent or refused, each counted once."""
 
-    asked: int = 0
+    received: int = 0
     answered: int = 0
-    """The ledger has the reply."""
+    """Requests whose reply is in the ledger."""
     under_way: int = 0
-    """The request is in a batch already, or in the same one for another record."""
+    """Requests in an earlier batch, or in the same batch for another record."""
     sent: int = 0
     refused: list[UnansweredRequest] = field(default_factory=list)
-    """What no batch can take."""
+    """Requests that are too large for a batch."""
     batches: list[str] = field(default_factory=list)
-    """The batches made now."""
+    """Ids of the batches that were created."""
 
 
 class Batches:
-    """The batches of one model in one run. Use it in an ``async with``; one process at a time has the folder."""
+    """The batches of one model in one run. Use it in an ``async with``; one process at a time may use the folder."""
 
     def __init__(
         self,
@@ -96,20 +94,20 @@ class Batches:
         settings: BatchSettings | None = None,
     ) -> None:
         if not route.model:
-            raise SettingError(f"{route.base_url}: which model? Name one of those it serves.")
+            raise SettingError(f"{route.base_url}: no model is named. Name one of the models of this server.")
         self._route = route
         self._ledger = ledger
-        self._place = folder
+        self._path = folder
         self._folder = BatchFolder(folder, route.name)
         self._stage = stage
         self._price = price
-        """Of batches, which is another than that of single calls."""
+        """Price of batch calls, which differs from the price of single calls."""
         self._settings = settings or BatchSettings()
         self._dialect = Dialect()
 
     async def __aenter__(self) -> Self:
-        """Take the folder. Nothing is sent yet."""
-        self._lock = WriterLock(self._place / "batches", f"batches of {self._stage}")
+        """Lock the folder; nothing is sent yet."""
+        self._lock = WriterLock(self._path / "batches", f"batches of {self._stage}")
         self._folder.clear()
         limits = self._settings
         self._provider = BatchProvider(
@@ -124,7 +122,7 @@ class Batches:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close all connections, and let others in."""
+        """Close all connections and release the folder."""
         try:
             await self._provider.aclose()
         finally:
@@ -133,120 +131,122 @@ class Batches:
     # --- sending -------------------------------------------------------------------------------------------------
 
     async def submit(self, requests: Iterable[tuple[str, Request]], budget: Budget | None = None) -> SubmittedBatches:
-        """Send those of the records' requests that have no reply and are in no batch.
+        """Send the requests that have no reply and are in no batch.
 
-        Batches that were made and never noted are adopted first. Where the budget does not cover the next request,
-        those before it are sent, and ``BudgetSpent`` is raised.
+        Batches that were created but not noted are adopted first. Where the budget does not cover the next request,
+        the requests before it are sent and ``BudgetSpent`` is raised.
         """
         listed = await self._adopt()
         notes = self._folder.notes()
-        self._learn(notes)
+        self._learn_dialect(notes)
         unsent = [note for note in notes if note.state is ShardState.WRITTEN]
         under_way = {name for note in notes if note.state is ShardState.CREATED for name in note.records}
-        sending = _Sending(listed, await self._intended_for(unsent), under_way)
+        submission = _Submission(listed, await self._find_intents(unsent), under_way)
         try:
-            for some in chunked(requests):
-                await self._take_in(some, sending, budget)
+            for chunk in chunked(requests):
+                await self._add_new(chunk, submission, budget)
         except BudgetSpent:
-            await self._send(sending)
+            await self._send(submission)
             raise
-        await self._send(sending)
-        self._forget(unsent)
-        return sending.tally
+        await self._send(submission)
+        self._drop_unsent(unsent)
+        return submission.counts
 
-    def _learn(self, notes: list[ShardNote]) -> None:
-        """Ask in the form that earlier results taught."""
-        usual = asdict(Dialect())
+    def _learn_dialect(self, notes: list[ShardNote]) -> None:
+        """Use the variant of the request body that earlier results showed to work."""
+        default = asdict(Dialect())
         for note in notes:
-            learned = {name: value for name, value in note.dialect.items() if value != usual[name]}
+            learned = {name: value for name, value in note.dialect.items() if value != default[name]}
             self._dialect = replace(self._dialect, **learned)
 
-    async def _intended_for(self, unsent: list[ShardNote]) -> set[str]:
-        """The keys that were noted in the ledger for shards that never left: no second intent is due for them."""
+    async def _find_intents(self, unsent: list[ShardNote]) -> set[str]:
+        """Return the keys with an intent in the ledger for shards that were never sent: they need no second intent."""
         if not unsent:
             return set()
         names = {name for note in unsent for name in note.records}
         return {intent.key for intent in await self._ledger.list_orphans() if format_custom_id(intent.key) in names}
 
-    async def _take_in(self, some: list[tuple[str, Request]], sending: _Sending, budget: Budget | None) -> None:
-        """Put those requests of a handful that are new into the shard, and send it when it is full."""
-        keys = [compute_call_key(self._route.name, request) for _, request in some]
-        found = await asyncio.gather(*(self._ledger.find_reply(key) for key in keys))
-        for (record_id, request), key, settled in zip(some, keys, found, strict=True):
-            sending.tally.asked += 1
+    async def _add_new(self, chunk: list[tuple[str, Request]], submission: _Submission, budget: Budget | None) -> None:
+        """Add the new requests of a chunk to the shard, and send the shard when it is full."""
+        keys = [compute_call_key(self._route.name, request) for _, request in chunk]
+        replies = await asyncio.gather(*(self._ledger.find_reply(key) for key in keys))
+        for (record_id, request), key, settled in zip(chunk, keys, replies, strict=True):
+            submission.counts.received += 1
             if settled is not None:
-                sending.tally.answered += 1
-            elif not sending.joins(key, record_id):
-                await self._put(self._asked(key, record_id, request), sending, budget)
+                submission.counts.answered += 1
+            elif not submission.join(key, record_id):
+                await self._add(self._build_line(key, record_id, request), submission, budget)
 
-    def _asked(self, key: str, record_id: str, request: Request) -> BatchLine:
+    def _build_line(self, key: str, record_id: str, request: Request) -> BatchLine:
         worst = 0 if self._price is None else self._price.cost(bound_usage(request))
         intent = CallIntent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
         return BatchLine.of(intent, self._dialect.body(self._route.model, request))
 
-    async def _put(self, asked: BatchLine, sending: _Sending, budget: Budget | None) -> None:
-        limits, size = self._settings, len(asked.line)
+    async def _add(self, line: BatchLine, submission: _Submission, budget: Budget | None) -> None:
+        limits, size = self._settings, len(line.line)
         if size > limits.bytes:
-            problem = f"the request has {size:,} bytes, and a batch {limits.bytes:,} at most."
-            refused = UnansweredRequest(asked.intent.key, (asked.intent.record_id,), "too_large", problem)
-            sending.tally.refused.append(refused)
+            problem = f"the request has {size:,} bytes, and a batch at most {limits.bytes:,}."
+            refused = UnansweredRequest(line.intent.key, (line.intent.record_id,), "too_large", problem)
+            submission.counts.refused.append(refused)
             return
-        if len(sending.shard.asked) == limits.requests or sending.shard.size + size > limits.bytes:
-            await self._send(sending)
+        if len(submission.shard.lines) == limits.requests or submission.shard.size + size > limits.bytes:
+            await self._send(submission)
         if budget is not None:
-            budget.reserve(asked.intent.reserved)
-        sending.shard.add(asked)
-        sending.tally.sent += 1
+            budget.reserve(line.intent.reserved)
+        submission.shard.add(line)
+        submission.counts.sent += 1
 
-    async def _send(self, sending: _Sending) -> None:
-        """Make a batch of the shard, if there is anything in it, and begin another."""
-        shard, sending.shard = sending.shard, BatchShard()
-        if not shard.asked:
+    async def _send(self, submission: _Submission) -> None:
+        """Create a batch of the shard unless it is empty, and start the next shard."""
+        shard, submission.shard = submission.shard, BatchShard()
+        if not shard.lines:
             return
-        note = shard.note(self._route.name)
-        if (before := self._folder.find(note.shard)) is not None:
-            note.earlier = [*before.earlier, *([before.batch_id] if before.batch_id else [])]
+        note = shard.create_note(self._route.name)
+        if (earlier := self._folder.find(note.shard)) is not None:
+            note.earlier = [*earlier.earlier, *([earlier.batch_id] if earlier.batch_id else [])]
         self._folder.write(shard, note)
-        intents = (asked.intent for asked in shard.asked.values())
-        for some in chunked(intent for intent in intents if intent.key not in sending.intended):
-            await asyncio.gather(*(self._ledger.intend(intent) for intent in some))
-        if (batch := _made_of(note, sending.listed, set(note.earlier))) is None:
+        # Intents are on disk before the batch exists: a killed run leaves no unknown cost.
+        intents = (line.intent for line in shard.lines.values())
+        for chunk in chunked(intent for intent in intents if intent.key not in submission.intended):
+            await asyncio.gather(*(self._ledger.intend(intent) for intent in chunk))
+        if (batch := _find_batch(note, submission.listed, set(note.earlier))) is None:
             batch = await self._create(note)
-            sending.tally.batches.append(batch.id)
-        self._keep(note, batch)
-        sending.under_way.update(shard.asked)
+            submission.counts.batches.append(batch.id)
+        self._save_created(note, batch)
+        submission.under_way.update(shard.lines)
 
     async def _create(self, note: ShardNote) -> ProviderBatch:
-        """Make a batch. From the second line on nobody but the provider knows whether there is one."""
+        """Create a batch of a shard."""
         note.file_id = await self._provider.upload(self._folder.requests(note))
+        # From here on only the provider's list tells whether the batch exists.
         note.state = ShardState.INTENDED
         self._folder.save(note)
         return await self._provider.create(note.file_id, note.shard)
 
-    def _keep(self, note: ShardNote, batch: ProviderBatch) -> None:
+    def _save_created(self, note: ShardNote, batch: ProviderBatch) -> None:
         note.state, note.batch_id = ShardState.CREATED, batch.id
         self._folder.save(note)
 
-    def _forget(self, unsent: list[ShardNote]) -> None:
-        """Drop shards that never left: what is still wanted of them is in new ones."""
+    def _drop_unsent(self, unsent: list[ShardNote]) -> None:
+        """Delete shards that were never sent; their current requests are in new shards."""
         for note in unsent:
-            now = self._folder.find(note.shard)
-            if now is not None and now.state is ShardState.WRITTEN:
+            current = self._folder.find(note.shard)
+            if current is not None and current.state is ShardState.WRITTEN:
                 self._folder.drop(note)
 
     async def _adopt(self) -> list[ProviderBatch]:
-        """Find the batches of shards whose making was not noted; all that the provider has."""
-        listed = await self._provider.all()
+        """Find the batches of shards whose creation was not noted; return all batches of the provider."""
+        listed = await self._provider.list_batches()
         notes = self._folder.notes()
-        known = {batch_id for note in notes for batch_id in (note.batch_id, *note.earlier) if batch_id}
+        noted_ids = {batch_id for note in notes for batch_id in (note.batch_id, *note.earlier) if batch_id}
         lost = [note for note in notes if note.state is ShardState.INTENDED]
-        if any(_made_of(note, listed, known) is None for note in lost):
-            # A list may lag behind. To wait costs a minute, to make a batch anew may cost all of it again.
+        if any(_find_batch(note, listed, noted_ids) is None for note in lost):
+            # The list may lag behind. Waiting costs a minute, a second batch may cost the full price again.
             await asyncio.sleep(self._settings.poll)
-            listed = await self._provider.all()
+            listed = await self._provider.list_batches()
         for note in lost:
-            if (batch := _made_of(note, listed, known)) is not None:
-                self._keep(note, batch)
+            if (batch := _find_batch(note, listed, noted_ids)) is not None:
+                self._save_created(note, batch)
             else:
                 note.state = ShardState.WRITTEN
                 self._folder.save(note)
@@ -255,40 +255,40 @@ class Batches:
     # --- collecting ----------------------------------------------------------------------------------------------
 
     async def collect(self, *, wait: float | None = None) -> CollectedBatches:
-        """Put into the ledger what batches answered, as they get done; after so many seconds, what there is by then."""
+        """Write the replies of finished batches to the ledger; wait for the others, at most ``wait`` seconds."""
         if any(note.state is ShardState.INTENDED for note in self._folder.notes()):
             await self._adopt()
         end = None if wait is None else time.monotonic() + wait
         collected = CollectedBatches()
         while True:
-            await self._look(collected)
-            left = math.inf if end is None else end - time.monotonic()
-            if not collected.under_way or left <= 0:
+            await self._poll(collected)
+            remaining = math.inf if end is None else end - time.monotonic()
+            if not collected.under_way or remaining <= 0:
                 break
-            await asyncio.sleep(min(self._settings.poll, left))
+            await asyncio.sleep(min(self._settings.poll, remaining))
         for note in self._folder.notes():
             if note.state is ShardState.WRITTEN:
                 collected.unanswered += [build_unanswered(note, name, "unsent") for name in note.records]
         return collected
 
-    async def _look(self, collected: CollectedBatches) -> None:
-        """Collect the batches that are done, and count the requests of the others."""
+    async def _poll(self, collected: CollectedBatches) -> None:
+        """Collect the finished batches, and count the requests of the others."""
         collected.under_way = 0
         for note in self._folder.notes():
             if note.state is not ShardState.CREATED:
                 continue
             assert note.batch_id is not None
             batch = await self._provider.retrieve(note.batch_id)
-            if batch.done:
+            if batch.finished:
                 await self._settle(note, batch, collected)
             else:
                 collected.under_way += len(note.records)
 
     async def _settle(self, note: ShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
-        fetched = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
-        settling = BatchSettlement(note, batch, self._ledger, self._price, self._route.key, self._dialect)
-        await settling.run(self._folder.requests(note), [path for path, there in fetched if there], collected)
-        self._dialect = settling.dialect
+        downloads = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
+        settlement = BatchSettlement(note, batch, self._ledger, self._price, self._route.key, self._dialect)
+        await settlement.run(self._folder.requests(note), [path for path, exists in downloads if exists], collected)
+        self._dialect = settlement.dialect
         note.state, note.dialect = ShardState.COLLECTED, asdict(self._dialect)
         self._folder.save(note)
 
@@ -296,31 +296,31 @@ class Batches:
         return [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
 
 
-class _Sending:
-    """One submission on its way."""
+class _Submission:
+    """State of one submission."""
 
     def __init__(self, listed: list[ProviderBatch], intended: set[str], under_way: set[str]) -> None:
-        self.tally = SubmittedBatches()
+        self.counts = SubmittedBatches()
         self.shard = BatchShard()
         self.listed = listed
         self.intended = intended
         self.under_way = under_way
 
-    def joins(self, key: str, record_id: str) -> bool:
-        """Whether the request is in a batch, so that the record need only wait."""
+    def join(self, key: str, record_id: str) -> bool:
+        """Add a record to a request that is in a batch already; return False where there is none."""
         name = format_custom_id(key)
         if name in self.shard.records:
             self.shard.records[name].append(record_id)
         elif name not in self.under_way:
             return False
-        self.tally.under_way += 1
+        self.counts.under_way += 1
         return True
 
 
-def _made_of(note: ShardNote, listed: list[ProviderBatch], known: set[str]) -> ProviderBatch | None:
-    """The batch of a shard that no note knows: by what was written on it, or, where that got lost, by its file."""
+def _find_batch(note: ShardNote, listed: list[ProviderBatch], noted_ids: set[str]) -> ProviderBatch | None:
+    """Return the batch of a shard that is in no note, by its metadata or else by its input file."""
     for batch in listed:
-        ours = batch.shard == note.shard or (note.file_id is not None and batch.input_file_id == note.file_id)
-        if ours and batch.id not in known:
+        is_of_shard = batch.shard == note.shard or (note.file_id is not None and batch.input_file_id == note.file_id)
+        if is_of_shard and batch.id not in noted_ids:
             return batch
     return None

@@ -70,13 +70,13 @@ async def _made(make: RunFactory) -> tuple[ModelRun[Any], Sequence[ModelRef]]:
 async def _work(make: RunFactory, calls: CallSettings, ledger: str, shard: RecordShard) -> int:
     """One shard, in one worker; how many records it had."""
     inquiry, models = await make()
-    run = inquiry.stage.work
+    run = inquiry.stage.work_id
     total = LimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
     async with AsyncExitStack() as stack:
         books = await stack.enter_async_context(Ledger.open(ledger, run=run))
         asked: dict[str, ChatModel] = {}
         for model in index_by_name(models).values():
-            opened = model.opened(deadline=calls.deadline, concurrency=calls.concurrency)
+            opened = model.open(deadline=calls.deadline, concurrency=calls.concurrency)
             sender = await stack.enter_async_context(opened)
             connection = await connect_model(sender, books, calls, price=find_model_price(model, calls))
             limits = share_limit(connection.model.limiter, total, ledger, run=run, model=model.name)
@@ -85,19 +85,19 @@ async def _work(make: RunFactory, calls: CallSettings, ledger: str, shard: Recor
         with inquiry.records() as records:
             inquiry.stage.refuse_changed_inputs()
             jobs = inquiry.jobs(*(asked[model.name] for model in models))
-            runner = Runner[Any](books, jobs, inquiry.id_of, workers=calls.workers, mine=shard.mine)
+            runner = Runner[Any](books, jobs, inquiry.id_of, workers=calls.workers, mine=shard.contains)
             when_stopped(runner.stop)
             await runner.run(records)
     return runner.progress.received
 
 
 async def _begun(inquiry: ModelRun[Any], models: Sequence[ModelRef], ledger: str, *, retry: bool, force: bool) -> None:
-    async with Ledger.open(ledger, run=inquiry.stage.work) as books:
+    async with Ledger.open(ledger, run=inquiry.stage.work_id) as books:
         await begin_run(inquiry, models, books, retry=retry, force=force)
 
 
 async def _finished(
     inquiry: ModelRun[Any], models: Sequence[ModelRef], ledger: str, received: int, currency: str
 ) -> Manifest:
-    async with Ledger.open(ledger, run=inquiry.stage.work) as books:
+    async with Ledger.open(ledger, run=inquiry.stage.work_id) as books:
         return await finish_run(inquiry, models, books, received, currency)

@@ -1,8 +1,7 @@
-"""One limit for many workers: each leases a share of it from the database they all work on.
+"""Shared rate limit of many workers: each leases a share of it in the common database.
 
-As many workers as are alive divide the limit between them, and what they hold never adds up to more than the whole. A
-newcomer gets nothing until the others have given something up; what a dead worker held comes back when its lease runs
-out. All times are the database's. Knows limits as numbers, nothing of who is asked.
+The live workers divide the limit, and the sum of their shares never exceeds it. A new worker gets nothing until the
+others have released a part; the share of a dead worker is free when its lease expires. All times are the database's.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sqlalchemy import text
 
 from eclose.core.identity import hash_rank
 from eclose.errors import Resumable, SettingError, UserError
-from eclose.store.ledger.database import make_engine, is_url, migrate, describe_location
+from eclose.store.ledger.database import describe_location, is_url, make_engine, migrate
 from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.rows import encode_text
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
@@ -30,73 +29,74 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 LEASE_SECONDS = 15.0
-"""How long a worker that says nothing keeps its share."""
+"""Seconds for which a worker keeps its share without renewing it."""
 _PATIENCE = 4
-"""Leases without a word from the database after which a worker gives up."""
+"""Leases without a successful renewal after which a worker stops."""
 _CAUTION = 0.9
-"""The part of its lease after which a worker that could not renew it stops: clocks do not run quite alike."""
+"""Part of its lease after which a worker without renewal stops sending: clocks of two machines differ."""
 
-# One at a time divides the limit of a model, so that nobody counts on what another is about to take.
-_ALONE = text("SELECT pg_advisory_xact_lock(:lock)")
+# Workers divide the limit of a model one at a time, so that no share is granted twice.
+_LOCK = text("SELECT pg_advisory_xact_lock(:lock)")
 _NOW = text("SELECT extract(epoch FROM clock_timestamp())")
-_FORGET = text("DELETE FROM ledger_shares WHERE run = :run AND model = :model AND expires <= :now")
-_OTHERS = text("""
+_DELETE_EXPIRED = text("DELETE FROM ledger_shares WHERE run = :run AND model = :model AND expires <= :now")
+_SELECT_OTHERS = text("""
     SELECT worker, ceiling, requests_per_minute, tokens_per_minute FROM ledger_shares
     WHERE run = :run AND model = :model AND worker <> :worker
 """)
-_KEEP = text("""
+_UPSERT_SHARE = text("""
     INSERT INTO ledger_shares (run, model, worker, ceiling, requests_per_minute, tokens_per_minute, expires)
     VALUES (:run, :model, :worker, :ceiling, :requests_per_minute, :tokens_per_minute, :expires)
     ON CONFLICT (run, model, worker) DO UPDATE SET ceiling = excluded.ceiling, expires = excluded.expires,
     requests_per_minute = excluded.requests_per_minute, tokens_per_minute = excluded.tokens_per_minute
 """)
-_LEAVE = text("DELETE FROM ledger_shares WHERE run = :run AND model = :model AND worker = :worker")
+_DELETE_SHARE = text("DELETE FROM ledger_shares WHERE run = :run AND model = :model AND worker = :worker")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitShare:
-    """A limit, or a part of one."""
+    """A rate limit, or a worker's part of it."""
 
     ceiling: int
-    """Requests under way at most."""
+    """Largest number of requests in flight."""
     requests_per_minute: int | None = None
-    """None for no limit, here and below: of that everybody has as much."""
+    """Requests per minute; None for no limit, here and below."""
     tokens_per_minute: int | None = None
 
 
 class BoundedLimiter(Protocol):
-    """What keeps a worker's requests within bounds that can be moved."""
+    """A limiter whose bounds can be changed while requests are in flight."""
 
     in_flight: int
-    """Requests under way."""
+    """Number of requests in flight."""
 
     def bound(self, *, ceiling: int, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
-        """Keep to these from now on; a ceiling of 0 lets nobody go."""
+        """Change the bounds; a ceiling of 0 stops all sending."""
         ...
 
 
 class LimitDivision(NamedTuple):
-    """What dividing a limit came to for one worker."""
+    """Share of one worker after a division of the limit."""
 
     granted: LimitShare
-    """What the worker may use from now on."""
-    kept: LimitShare
-    """What is noted as its own: more, as long as it has not let go of what it had."""
+    """Share that the worker may use from now on."""
+    recorded: LimitShare
+    """Share recorded in the database: larger while requests in flight exceed ``granted``."""
     settled: bool
-    """Whether it has what it should have, and no more."""
+    """Whether the worker has exactly its equal part."""
 
 
 def divide_limit(
     total: LimitShare, others: Mapping[bytes, LimitShare], worker: bytes, using: LimitShare
 ) -> LimitDivision:
-    """A worker's equal part, as far as the others have left it; ``using`` is what it may have in use at this moment."""
+    """Return a worker's equal part as far as the others have released it; ``using`` is its share in use now."""
     workers = sorted({*others, worker})
-    place, count = workers.index(worker), len(workers)
-    target = _usable(_each(lambda whole: whole // count + (place < whole % count), total))
-    free = _each(lambda whole, *taken: max(0, whole - sum(taken)), total, *others.values())
-    granted = _usable(_each(min, target, free))
-    kept = _each(max, granted, using)
-    return LimitDivision(granted, kept, settled=granted == kept == target)
+    index, count = workers.index(worker), len(workers)
+    # The first workers in order get the remainder of the division.
+    target = _usable(_combine(lambda limit: limit // count + (index < limit % count), total))
+    free = _combine(lambda limit, *shares: max(0, limit - sum(shares)), total, *others.values())
+    granted = _usable(_combine(min, target, free))
+    recorded = _combine(max, granted, using)
+    return LimitDivision(granted, recorded, settled=granted == recorded == target)
 
 
 @asynccontextmanager
@@ -109,25 +109,27 @@ async def share_limit(
     model: str,
     lease_seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[None]:
-    """Keep a limiter within this worker's share of a run's limit, for as long as the block lasts.
+    """Keep a limiter within this worker's share of a run's limit for the length of the block.
 
-    At first, and whenever the share is lost, nothing may go. Raises ``Resumable`` in the block when the database has
-    not been heard of for some leases.
+    Nothing is sent before the first share is granted, or after it expires. Raises ``Resumable`` in the block where the
+    database cannot be reached for several leases.
     """
     if not is_url(where):
-        raise SettingError(f"{where}: workers share a limit in a PostgreSQL database only. Write postgresql://...")
+        raise SettingError(
+            f"{where}: workers can share a limit only in a PostgreSQL database. Pass --ledger postgresql://..."
+        )
     worker = _Worker(limiter, total, where, run=run, model=model, lease_seconds=lease_seconds)
     worker.apply(worker.nothing)
     try:
         await worker.join()
-        async with _alongside(worker.keep()):
+        async with _run_alongside(worker.renew_forever()):
             yield
     finally:
         await worker.leave()
 
 
 class _Worker:
-    """One worker, from when it joins to when it leaves."""
+    """One worker, from joining to leaving."""
 
     def __init__(
         self,
@@ -139,31 +141,31 @@ class _Worker:
         model: str,
         lease_seconds: float,
     ) -> None:
-        self.nothing = _each(lambda _: 0, total)
+        self.nothing = _combine(lambda _: 0, total)
         self._limiter = limiter
         self._total = total
         self._name = secrets.token_bytes(8)
-        self._given = {"run": encode_text(run), "model": encode_text(model), "worker": self._name}
+        self._row = {"run": encode_text(run), "model": encode_text(model), "worker": self._name}
         self._lock = int(hash_rank("shares", run, model)[:15], 16)
         self._lease = lease_seconds
-        self._place = describe_location(where)
-        self._commits = GroupCommitter(make_engine(where), self._place)
+        self._database = describe_location(where)
+        self._commits = GroupCommitter(make_engine(where), self._database)
         self._granted = self.nothing
         self._joined = -inf
         self._until = 0.0
-        self._lapse: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
 
     async def join(self) -> None:
-        """Be counted from now on."""
-        await self._commits.run(lambda c: migrate(c, MIGRATIONS, MIGRATIONS_TABLE, self._place))
+        """Add this worker to the division."""
+        await self._commits.run(lambda c: migrate(c, MIGRATIONS, MIGRATIONS_TABLE, self._database))
         await self._renew()
         self._joined = _time()
 
-    async def keep(self) -> None:
-        """Renew the lease for good; raises when that has not worked for long."""
+    async def renew_forever(self) -> None:
+        """Renew the lease until cancelled; raise where renewal fails for ``_PATIENCE`` leases."""
         settled = False
         while True:
-            # Those who start together, and those who wait for each other, look more often.
+            # Workers that start together or wait for each other's release renew more often.
             early = not settled or _time() < self._joined + self._lease
             await asyncio.sleep(self._lease / (15 if early else 3))
             try:
@@ -173,95 +175,96 @@ class _Worker:
                 if _time() > self._until + _PATIENCE * self._lease:
                     raise Resumable(
                         f"this worker's share of the limit could not be renewed: {problem} "
-                        "What is done is kept: run the same command again to go on."
+                        "Finished work is kept: run the same command again to continue."
                     ) from problem
 
     async def leave(self) -> None:
-        """Give the share back, unless some of it is still in use: then its lease runs out."""
+        """Return the share; while requests are in flight it stays recorded until its lease expires."""
         self._stop_timer()
         self.apply(self.nothing)
         with suppress(UserError):
             if self._joined > -inf and not self._limiter.in_flight:
-                await self._commits.run(lambda c: c.execute(_LEAVE, self._given).rowcount)
+                await self._commits.run(lambda c: c.execute(_DELETE_SHARE, self._row).rowcount)
         self._commits.close()
 
     def apply(self, share: LimitShare) -> None:
-        """Have the limiter keep to a share."""
+        """Set the bounds of the limiter to a share."""
         self._granted = share
         rate = share.requests_per_minute
-        # Sends are spaced evenly, yet a minute that begins at any moment may hold one more than its part, and so may
-        # one in which the shares move: that one is kept in hand.
+        # Requests are spaced evenly, but any window of a minute may hold one more than the rate, as may a minute in
+        # which shares change: one request per minute is held back.
         spaced = None if rate is None else max(min(rate, 1), rate - 1)
         self._limiter.bound(
             ceiling=share.ceiling, requests_per_minute=spaced, tokens_per_minute=share.tokens_per_minute
         )
 
     async def _renew(self) -> bool:
-        """Whether this worker has what it should have now."""
-        asked_at = _time()
-        # What was granted may be used up to the moment it is taken back, and requests under way cannot be.
+        """Renew the lease, and return whether this worker has its equal part."""
+        started = _time()
+        # The granted share may be in use until it is withdrawn, and requests in flight cannot be withdrawn.
         using = replace(self._granted, ceiling=max(self._granted.ceiling, self._limiter.in_flight))
         division = await self._commits.run(lambda connection: self._divide(connection, using))
-        self._until = asked_at + _CAUTION * self._lease
+        self._until = started + _CAUTION * self._lease
         self._stop_timer()
-        # A timer of the loop's own comes before any task that might send.
-        self._lapse = asyncio.get_running_loop().call_at(self._until, self.apply, self.nothing)
+        # A timer of the event loop runs before any task that might send.
+        self._expiry = asyncio.get_running_loop().call_at(self._until, self.apply, self.nothing)
         if division.granted != self._granted:
             self.apply(division.granted)
         return division.settled
 
     def _divide(self, connection: Connection, using: LimitShare) -> LimitDivision:
-        connection.execute(_ALONE, {"lock": self._lock})
+        connection.execute(_LOCK, {"lock": self._lock})
         now = float(connection.execute(_NOW).scalar_one())
-        connection.execute(_FORGET, {**self._given, "now": now})
+        connection.execute(_DELETE_EXPIRED, {**self._row, "now": now})
         others = {
-            bytes(worker): LimitShare(*amounts) for worker, *amounts in connection.execute(_OTHERS, self._given).all()
+            bytes(worker): LimitShare(*amounts)
+            for worker, *amounts in connection.execute(_SELECT_OTHERS, self._row).all()
         }
         division = divide_limit(self._total, others, self._name, using)
-        ceiling, requests, tokens = (amount or 0 for amount in astuple(division.kept))
+        ceiling, requests, tokens = (amount or 0 for amount in astuple(division.recorded))
         amounts = {"ceiling": ceiling, "requests_per_minute": requests, "tokens_per_minute": tokens}
-        connection.execute(_KEEP, {**self._given, **amounts, "expires": now + self._lease})
+        connection.execute(_UPSERT_SHARE, {**self._row, **amounts, "expires": now + self._lease})
         return division
 
     def _stop_timer(self) -> None:
-        if self._lapse is not None:
-            self._lapse.cancel()
-            self._lapse = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
 
-def _each(combine: Callable[..., int], first: LimitShare, *more: LimitShare) -> LimitShare:
-    """Combine the parts of shares one by one; what is not limited in the first stays so."""
+def _combine(combine: Callable[..., int], first: LimitShare, *more: LimitShare) -> LimitShare:
+    """Combine shares field by field; a field without a limit in the first share stays without."""
     rows = zip(*(astuple(share) for share in (first, *more)), strict=True)
     return LimitShare(*(None if row[0] is None else combine(*row) for row in rows))  # type: ignore[arg-type]
 
 
 def _usable(share: LimitShare) -> LimitShare:
-    """Who has none of one thing can use nothing of the others."""
-    return _each(lambda _: 0, share) if 0 in astuple(share) else share
+    """Return an empty share where any of its limits is 0, because nothing can be sent with it."""
+    return _combine(lambda _: 0, share) if 0 in astuple(share) else share
 
 
 @asynccontextmanager
-async def _alongside(keeping: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Have something done for as long as the block lasts; where it fails, the block ends with its error."""
+async def _run_alongside(background: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine for the length of the block; where it fails, the block ends with its error."""
     block = asyncio.current_task()
     assert block is not None
-    keeper = asyncio.create_task(keeping)
+    task = asyncio.create_task(background)
 
     def end_block(_: asyncio.Task[None]) -> None:
         block.cancel()
 
-    keeper.add_done_callback(end_block)
+    task.add_done_callback(end_block)
     try:
         yield
     except asyncio.CancelledError:
-        if not keeper.done() or keeper.cancelled():
+        if not task.done() or task.cancelled():
             raise
         block.uncancel()
-        keeper.result()
+        task.result()
     finally:
-        keeper.remove_done_callback(end_block)
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+        task.remove_done_callback(end_block)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _time() -> float:

@@ -1,8 +1,8 @@
-"""A run on the machines of a Ray cluster: its records are split into shards, and a worker on any machine takes one.
+"""Runs on a Ray cluster: records are split into shards, and a worker on any machine takes one shard at a time.
 
-Every worker runs what one process would run, on its shard, and all write to one PostgreSQL ledger. Ray finds the
-workers a place, watches them and says when one is dead; its shard is then started again, and the ledger knows how far
-it was. Nothing that a run needs in order to go on is kept in Ray.
+Each worker does the work of a single process on its shard, and all write to one PostgreSQL ledger. Ray places and
+watches the workers; the shard of a dead worker is started again and continues from the ledger. Ray holds no state that
+a run needs in order to continue.
 """
 
 from __future__ import annotations
@@ -30,56 +30,58 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OBJECT_STORE_BYTES = 100 * 2**20
-"""Of a Ray of our own. Records do not go through it, so little will do."""
-_LOOK_SECONDS = 1.0
+"""Object store of a local Ray. Records do not pass through it, so a small one is enough."""
+_POLL_SECONDS = 1.0
 
 
 class WorkersLost(Resumable):
-    """Workers died so often on a shard that it was left."""
+    """Workers died so often on a shard that it was abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordShard:
-    """A part of the records of a run, the same on every machine; by itself, all of them."""
+    """A part of the records of a run, the same on every machine; the default is all records."""
 
     index: int = 0
     of: int = 1
 
-    def mine(self, record_id: str) -> bool:
-        """Whether a record with this id belongs here."""
+    def contains(self, record_id: str) -> bool:
+        """Return whether a record belongs to this shard."""
         return int(hash_rank("shard", record_id)[:16], 16) % self.of == self.index
 
     def __str__(self) -> str:
-        """For a message."""
+        """Return the text for messages, counted from 1."""
         return f"shard {self.index + 1} of {self.of}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySettings:
-    """Where and how many. None of it changes what comes out, so a run may go on with other values."""
+    """Number and place of workers. They do not change the results, so a run may continue with other values."""
 
     workers: int = 2
     shards_per_worker: int = 4
-    """More shards than workers: who is done early takes another, and a death loses little."""
+    """Shards per worker. More than one: a fast worker takes another shard, and a dead worker loses less."""
     restarts: int = 3
-    """How often a shard is started again after the death of its worker."""
+    """Number of restarts of a shard after the death of its worker."""
     address: str | None = None
-    """A running cluster, ``auto`` for the one this machine belongs to; None starts a Ray of our own on this machine."""
+    """Address of a running cluster, ``auto`` for the one of this machine; None starts Ray on this machine."""
     cpus_per_worker: float = 1.0
 
     def __post_init__(self) -> None:
-        """Name every mistake at once."""
-        problems = [f"{name} is at least 1." for name in ("workers", "shards_per_worker") if getattr(self, name) < 1]
+        """Report all invalid settings at once."""
+        problems = [
+            f"{name} must be at least 1." for name in ("workers", "shards_per_worker") if getattr(self, name) < 1
+        ]
         if self.restarts < 0:
-            problems.append("restarts is not negative.")
+            problems.append("restarts must not be negative.")
         if self.cpus_per_worker <= 0:
-            problems.append("cpus_per_worker is more than 0.")
+            problems.append("cpus_per_worker must be positive.")
         if problems:
             raise SettingError(" ".join(problems))
 
     @property
     def shards(self) -> list[RecordShard]:
-        """All shards."""
+        """All shards of the run."""
         of = self.workers * self.shards_per_worker
         return [RecordShard(index, of) for index in range(of)]
 
@@ -91,22 +93,22 @@ def run_on_ray(
     *,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[T]:
-    """Have every shard worked on, and return what the work returned for each, in order.
+    """Run the work on every shard, and return the results in the order of the shards.
 
-    The work is sent to other processes, so it is a function of a module, or a ``partial`` of one with settings that can
-    be sent. It opens the ledger itself. An error in one shard stops the others once what they have under way is done.
+    The work is pickled, so it is a function of a module, or a ``partial`` of one with picklable settings. It opens the
+    ledger itself. An error in one shard stops the others after their records in progress.
     """
     require_shared_ledger(ledger)
     with _ray(settings) as ray:
-        return _Crew(ray, work, settings, tell).run()
+        return _WorkerPool(ray, work, settings, tell).run()
 
 
 def require_shared_ledger(ledger: Path | str) -> None:
-    """Raise unless many may write to the ledger at the same time."""
+    """Raise unless the ledger is a database that takes several writers."""
     if not is_url(ledger):
         raise SettingError(
-            f"{ledger}: the workers of a cluster write at the same time, and a file takes one writer. "
-            "Name a PostgreSQL database, postgresql://user@host/name."
+            f"{ledger}: workers of a cluster write concurrently, and a file takes one writer. "
+            "Pass a PostgreSQL database: --ledger postgresql://user@host/name."
         )
 
 
@@ -138,7 +140,7 @@ _stop: ContextVar[_Stop | None] = ContextVar("_stop", default=None)
 
 
 class _Worker:
-    """A process somewhere in the cluster. Its methods are asynchronous, so it can be told something while it works."""
+    """A worker process. Its methods are asynchronous, so that ``stop`` is received while ``run`` is in progress."""
 
     def __init__(self) -> None:
         self._stop = _Stop()
@@ -152,8 +154,8 @@ class _Worker:
         self._stop.wish()
 
 
-class _Crew(Generic[T]):
-    """The workers of one run, and what each is at."""
+class _WorkerPool(Generic[T]):
+    """The workers of one run and their shards."""
 
     def __init__(
         self, ray: Any, work: Callable[[RecordShard], Awaitable[T]], settings: RaySettings, tell: Callable[[str], None]
@@ -166,38 +168,39 @@ class _Crew(Generic[T]):
         self._running: dict[Any, tuple[Any, RecordShard]] = {}
         self._results: dict[int, T] = {}
         self._deaths: Counter[RecordShard] = Counter()
-        self._left: list[RecordShard] = []
+        self._abandoned: list[RecordShard] = []
         self._error: Exception | None = None
 
     def run(self) -> list[T]:
         try:
             for _ in range(self._settings.workers):
-                self._take(self._hire())
+                self._assign(self._start_worker())
             self._watch()
         except KeyboardInterrupt:
-            # Another one ends it at once.
-            self._tell("stopping: what is under way is finished first.")
-            self._stop(RunStoppedError("stopped. What is done is kept: run the same command again to go on."))
+            # A second Ctrl+C ends the run at once.
+            self._tell("stopping after the records in progress; press Ctrl+C again to stop at once.")
+            self._stop(RunStoppedError("stopped. Finished work is kept: run the same command again to continue."))
             self._watch()
         finally:
             for worker, _ in self._running.values():
                 self._ray.kill(worker)
         if self._error is not None:
             raise self._error
-        if self._left:
+        if self._abandoned:
             raise WorkersLost(
-                f"{', '.join(map(str, self._left))}: the worker died {self._settings.restarts + 1} times. What is done "
-                "is kept, and all other shards are done: find out why (memory?), and run the same command again."
+                f"{', '.join(map(str, self._abandoned))}: the worker died {self._settings.restarts + 1} times. "
+                "Finished work is kept, and all other shards are finished: find the reason (often too little memory) "
+                "and run the same command again."
             )
         return [self._results[shard.index] for shard in self._settings.shards]
 
-    def _hire(self) -> Any:
-        # Ray would start a dead one again by itself, but who counts what happened to a shard must see every death.
+    def _start_worker(self) -> Any:
+        # Ray's own restarts are off, so that every death is seen and counted against its shard.
         options = {"num_cpus": self._settings.cpus_per_worker, "max_restarts": 0, "max_concurrency": 2}
         return self._ray.remote(_Worker).options(**options).remote()
 
-    def _take(self, worker: Any) -> None:
-        """Give a worker the next shard, or let it go."""
+    def _assign(self, worker: Any) -> None:
+        """Give a worker the next shard, or end it where there is none."""
         if self._waiting and self._error is None:
             shard = self._waiting.popleft()
             self._running[worker.run.remote(self._work, shard)] = worker, shard
@@ -206,7 +209,7 @@ class _Crew(Generic[T]):
 
     def _watch(self) -> None:
         while self._running:
-            ended, _ = self._ray.wait(list(self._running), timeout=_LOOK_SECONDS)
+            ended, _ = self._ray.wait(list(self._running), timeout=_POLL_SECONDS)
             for call in ended:
                 self._end(call)
 
@@ -215,28 +218,28 @@ class _Crew(Generic[T]):
         errors = self._ray.exceptions
         try:
             self._results[shard.index] = self._ray.get(call)
-            self._tell(f"{shard} is done, {len(self._running) + len(self._waiting)} to go.")
+            self._tell(f"{shard} is finished, {len(self._running) + len(self._waiting)} remaining.")
         except errors.RayActorError as death:
-            # Whoever only seems dead must not go on beside his successor.
+            # A worker that only seems dead must not continue beside its successor.
             self._ray.kill(worker)
-            self._bury(shard, death)
-            worker = self._hire()
+            self._record_death(shard, death)
+            worker = self._start_worker()
         except errors.RayTaskError as failed:
             self._stop(failed.cause if isinstance(failed.cause, UserError) else failed)
         except errors.RayError as failed:
-            self._stop(Resumable(f"Ray: {failed} What is done is kept: run the same command again to go on."))
-        self._take(worker)
+            self._stop(Resumable(f"Ray: {failed} Finished work is kept: run the same command again to continue."))
+        self._assign(worker)
 
-    def _bury(self, shard: RecordShard, death: Exception) -> None:
-        """Have the shard of a dead worker done by another, unless it has cost too many."""
+    def _record_death(self, shard: RecordShard, death: Exception) -> None:
+        """Queue the shard of a dead worker again, unless it has caused too many deaths."""
         self._deaths[shard] += 1
-        again = self._deaths[shard] <= self._settings.restarts
-        (self._waiting if again else self._left).append(shard)
+        restart = self._deaths[shard] <= self._settings.restarts
+        (self._waiting if restart else self._abandoned).append(shard)
         reason = " ".join(str(death).split())
-        self._tell(f"a worker died on {shard}, which is {'started again' if again else 'left'}: {reason}")
+        self._tell(f"a worker died on {shard}, which is {'started again' if restart else 'abandoned'}: {reason}")
 
     def _stop(self, error: Exception) -> None:
-        """Have the others finish what they have under way, and take nothing more."""
+        """Ask all workers to finish their records in progress and take no further one."""
         if self._error is None:
             self._error = error
             for worker, _ in self._running.values():
@@ -245,10 +248,10 @@ class _Crew(Generic[T]):
 
 @contextmanager
 def _ray(settings: RaySettings) -> Iterator[Any]:
-    """Ray, connected. One that the caller has connected already is used, and left as it is."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it is read when Ray is imported and by every process it starts
+    """Connect to Ray for the length of the block. An existing connection of the caller is used and left open."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read when Ray is imported, and by every process it starts
     try:
-        import ray  # noqa: PLC0415 - large, and for few
+        import ray  # noqa: PLC0415 - optional
     except ImportError as missing:
         raise UserError("running on a cluster needs Ray. Run: pip install 'eclose[chat,postgres,ray]'") from missing
     if ray.is_initialized():
@@ -257,7 +260,7 @@ def _ray(settings: RaySettings) -> Iterator[Any]:
     before = signal.getsignal(signal.SIGTERM)
     ray.init(**_connection(settings))
     try:
-        # Asked to end, stop as by Ctrl+C: what Ray has put here would end the process with everything under way.
+        # SIGTERM stops the run like Ctrl+C; Ray's own handler would end the process with calls in flight.
         _on_termination(signal.default_int_handler)
         yield ray
     finally:
@@ -266,7 +269,7 @@ def _ray(settings: RaySettings) -> Iterator[Any]:
 
 
 def _on_termination(handler: Any) -> None:
-    if threading.current_thread() is threading.main_thread():  # nobody else may
+    if threading.current_thread() is threading.main_thread():  # signals can be set only there
         signal.signal(signal.SIGTERM, handler)
 
 

@@ -1,6 +1,6 @@
-"""Progress of a run: a live line on a terminal, every 30 s a plain line off it; and how a signal stops the run.
+"""Progress of a model run: a live line on a terminal, a plain line every 30 s elsewhere. Signals stop the run.
 
-Takes a runner's progress and connections, so every command that asks a model for many records shows the same.
+Built on a runner's progress and its connections, so every command that calls a model shows the same line.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 LIVE_SECONDS = 0.5
 PLAIN_SECONDS = 30.0
 WIDTH = 100
-"""Columns a line may take; a terminal that wraps it would show every update on a line of its own."""
+"""Longest line in columns. A terminal that wraps a line shows every update on a new line."""
 _KINDS = ("accepted", "rejected", "quarantined")
 
 
 @contextmanager
-def watched(runner: Runner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
-    """Show progress and heed signals while the block lasts."""
+def watch_run(runner: Runner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
+    """Show progress and stop on signals while the block lasts."""
     meter = Meter(runner.progress, connections, total)
-    with _stopping(runner), _shown(meter.line):
+    with _stop_on_signals(runner), _refresh(meter.line):
         yield
 
 
@@ -58,21 +58,21 @@ class Meter:
 
         Parts that matter least are left out until the line has at most ``WIDTH`` columns.
         """
-        # The larger the number, the sooner a part is left out; 0 stays.
+        # Each part has a rank: the part with the largest is left out first, and parts of rank 0 always stay.
         parts = [*self._pace(), *self._records(), *self._calls()]
-        while len(line := ", ".join(text for _, text in parts)) > WIDTH and any(weight for weight, _ in parts):
+        while len(line := ", ".join(text for _, text in parts)) > WIDTH and any(rank for rank, _ in parts):
             parts.remove(max(reversed(parts), key=lambda part: part[0]))
         return line
 
     def _pace(self) -> Iterator[tuple[int, str]]:
         progress = self._progress
-        done = sum(progress.done.values())
-        yield 0, f"{done:,}/{self._total:,} ({100 * done // max(1, self._total)} %)"
-        # What an earlier run did says nothing about how fast this one is.
-        if (new := done - progress.before) > 0 and (seconds := self._clock() - self._start) > 0:
+        finished = sum(progress.done.values())
+        yield 0, f"{finished:,}/{self._total:,} ({100 * finished // max(1, self._total)} %)"
+        # The rate rests on the records of this process: those of an earlier one say nothing about its speed.
+        if (new := finished - progress.before) > 0 and (seconds := self._clock() - self._start) > 0:
             rate = new / seconds
             yield 7, f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
-            yield 4, f"{_time((self._total - done) / rate)} left"
+            yield 4, f"{_format_time((self._total - finished) / rate)} left"
 
     def _records(self) -> Iterator[tuple[int, str]]:
         for kind in _KINDS:
@@ -85,7 +85,7 @@ class Meter:
         limiters = [connection.model.limiter for connection in self._connections]
         in_flight, limit = (sum(getattr(limiter, name) for limiter in limiters) for name in ("in_flight", "limit"))
         yield 8, f"{in_flight} of {limit} in flight"
-        failed = sum(sum(connection.model.met.values()) for connection in self._connections)
+        failed = sum(sum(connection.model.failures.values()) for connection in self._connections)
         yield 2 if failed else 5, f"{failed:,} failed calls"
         for trouble in {connection.model.trouble for connection in self._connections} - {None}:
             yield 1, str(trouble)
@@ -96,18 +96,19 @@ class Meter:
                 yield 1, budget.risk
 
 
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+def _format_time(seconds: float) -> str:
+    """Return ``4:46``, or ``1:04:46`` from an hour on."""
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 @contextmanager
-def _shown(line: Callable[[], str]) -> Iterator[None]:
-    """The line, again and again, in the event loop that is running."""
+def _refresh(line: Callable[[], str]) -> Iterator[None]:
+    """Write the line again and again in the running event loop, and once more at the end."""
     try:
         if not sys.stderr.isatty():
-            with _repeating(lambda: _write(line()), PLAIN_SECONDS):
+            with _repeat(lambda: _write(line()), PLAIN_SECONDS):
                 yield
             return
         from rich.console import Console
@@ -115,7 +116,7 @@ def _shown(line: Callable[[], str]) -> Iterator[None]:
 
         with (
             Console(stderr=True).status(Text(printable(line()))) as status,
-            _repeating(lambda: status.update(Text(printable(line()))), LIVE_SECONDS),
+            _repeat(lambda: status.update(Text(printable(line()))), LIVE_SECONDS),
         ):
             yield
     finally:
@@ -123,13 +124,15 @@ def _shown(line: Callable[[], str]) -> Iterator[None]:
 
 
 @contextmanager
-def _repeating(tell: Callable[[], None], seconds: float) -> Iterator[None]:
-    async def repeat() -> None:
+def _repeat(write: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call ``write`` every ``seconds`` while the block lasts."""
+
+    async def write_regularly() -> None:
         while True:
             await asyncio.sleep(seconds)
-            tell()
+            write()
 
-    task = asyncio.get_running_loop().create_task(repeat())
+    task = asyncio.get_running_loop().create_task(write_regularly())
     try:
         yield
     finally:
@@ -137,7 +140,7 @@ def _repeating(tell: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _write(line: str) -> None:
-    with suppress(OSError):  # a terminal that has gone away must not end the run
+    with suppress(OSError):  # a terminal that was closed must not end the run
         sys.stderr.write(f"eclose: {printable(line)}\n")
         sys.stderr.flush()
 
@@ -146,7 +149,7 @@ _HANGUP = getattr(signal, "SIGHUP", None)
 
 
 @contextmanager
-def _stopping(runner: Runner[Any]) -> Iterator[None]:
+def _stop_on_signals(runner: Runner[Any]) -> Iterator[None]:
     """Stop at the first signal, finishing the calls in flight; end at once at the second.
 
     A hang-up, as at the end of an ssh session, may come more than once and never ends at once. Under ``nohup``, which
@@ -164,10 +167,10 @@ def _stopping(runner: Runner[Any]) -> Iterator[None]:
         for other in signals:
             loop.remove_signal_handler(other)
             signal.signal(other, signal.SIG_IGN if other is _HANGUP else signal.SIG_DFL)
-        _write("stopping: what is under way is finished. Once more to end at once.")
+        _write("stopping: calls in flight are finished first. Interrupt once more to end at once.")
 
     before = {number: signal.getsignal(number) for number in signals}
-    # Only the main thread hears signals; in a notebook or a thread, its owner has another way to stop.
+    # Only the main thread receives signals; a notebook or a thread has another way to stop.
     with suppress(NotImplementedError, RuntimeError, ValueError):
         for number in signals:
             loop.add_signal_handler(number, stop, number)
@@ -181,10 +184,10 @@ def _stopping(runner: Runner[Any]) -> Iterator[None]:
 
 
 def _leave_terminal() -> None:
-    """Print to nowhere from now on, where output went to a terminal: after a hang-up there is none."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Send standard output and error to the null device where they went to a terminal, which a hang-up closes."""
+    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
-        # A terminal that is gone answers no question but this one.
+        # fstat still works on a closed terminal; isatty does not.
         if stat.S_ISCHR(os.fstat(stream).st_mode):
-            os.dup2(nowhere, stream)
-    os.close(nowhere)
+            os.dup2(null, stream)
+    os.close(null)

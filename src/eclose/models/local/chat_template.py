@@ -1,6 +1,6 @@
-"""Turn conversations into tokens for a model in this process, and its new tokens into a reply.
+"""Convert conversations to prompt tokens for a model in this process, and its new tokens to a reply.
 
-The same for every engine, and the same bytes that training scores; the engines only choose the next token.
+Every engine uses these functions, and training scores the same bytes; an engine only chooses the next token.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class PromptTooLongError(UserError):
-    """A prompt that leaves no room for a reply; ``place`` says which request it was."""
+    """A prompt that leaves no room for a reply; ``index`` is its position among the requests."""
 
-    def __init__(self, place: int, tokens: int, context: int) -> None:
-        self.place = place
+    def __init__(self, index: int, tokens: int, context: int) -> None:
+        self.index = index
         super().__init__(
-            f"request {place + 1}: {tokens:,} prompt tokens leave no room in the {context:,} this model can hold. "
-            "Leave it out or shorten its evidence; nothing is cut to fit."
+            f"request {index + 1}: {tokens:,} prompt tokens leave no room for a reply in a context of {context:,}. "
+            "Leave the question out or shorten its evidence: prompts are never truncated."
         )
 
 
@@ -30,40 +30,41 @@ def tokenize_prompt(tokenizer: Any, request: Request) -> list[int]:
     """Return the tokens of a conversation up to the reply: no thinking, the reply's opening included."""
     if request.schema is not None:
         raise SettingError(
-            f"{request.schema.name}: a model in this process writes free text. Use a server for a schema."
+            f"{request.schema.name}: a model in this process cannot follow a JSON schema. Use a model server."
         )
     if request.decoding.top_logprobs is not None:
-        raise SettingError("top_logprobs: a model in this process reports no log-probabilities. Use a server for them.")
+        raise SettingError("top_logprobs: a model in this process reports no log-probabilities. Use a model server.")
     text = render_conversation(tokenizer, request.messages)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 
 
 def limit_new_tokens(prompts: Sequence[Sequence[int]], requests: Sequence[Request], context: int) -> list[int]:
-    """How many new tokens each request may have: what it asks for, or what the context leaves."""
-    for place, ids in enumerate(prompts):
+    """Return the limit of new tokens for each request: ``max_tokens``, or less where the context ends before."""
+    for index, ids in enumerate(prompts):
         if len(ids) >= context:
-            raise PromptTooLongError(place, len(ids), context)
+            raise PromptTooLongError(index, len(ids), context)
     return [
         min(request.decoding.max_tokens, context - len(ids)) for ids, request in zip(prompts, requests, strict=True)
     ]
 
 
 def find_stop_ids(tokenizer: Any, generation_config: Any) -> frozenset[int]:
-    """Return every token that ends a turn: those of tokenizer and generation settings, and the template's own."""
-    published = getattr(generation_config, "eos_token_id", None)
-    listed: Iterable[int | None] = published if isinstance(published, (list, tuple)) else [published]
-    trained: list[int | None] = []
+    """Return the ids of all tokens that end a turn, from the tokenizer, generation settings and chat template."""
+    eos_ids = getattr(generation_config, "eos_token_id", None)
+    listed: Iterable[int | None] = eos_ids if isinstance(eos_ids, (list, tuple)) else [eos_ids]
+    # Some models are trained on a template whose last token is listed in neither of the other two places.
+    template_ids: list[int | None] = []
     if getattr(tokenizer, "chat_template", None):
-        trained = [tokenizer.convert_tokens_to_ids(read_reply_turn(tokenizer).end_token)]
-    stops = frozenset(token for token in (*listed, tokenizer.eos_token_id, *trained) if token is not None)
+        template_ids = [tokenizer.convert_tokens_to_ids(read_reply_turn(tokenizer).end_token)]
+    stops = frozenset(token for token in (*listed, tokenizer.eos_token_id, *template_ids) if token is not None)
     if not stops:
-        raise UserError("neither tokenizer nor model names an end-of-turn token, so no reply would ever end.")
+        raise UserError("neither tokenizer nor model names an end-of-turn token. Choose another model.")
     return stops
 
 
 def load_generation_settings(name: str, revision: str | None) -> Any:
-    """The generation settings a model is published with; many have none."""
+    """Return the generation settings that a model is published with; None where there are none."""
     from transformers import GenerationConfig  # noqa: PLC0415 - heavy
 
     settings: dict[str, Any] = {} if revision is None else {"revision": revision}
@@ -74,10 +75,10 @@ def load_generation_settings(name: str, revision: str | None) -> Any:
 
 
 def read_reply(tokenizer: Any, prompt: Sequence[int], new: Sequence[int], stops: frozenset[int]) -> Reply:
-    """New tokens up to the first that ends the turn, which is counted but not part of the text."""
-    end = next((place for place, token in enumerate(new) if token in stops), None)
-    spoken = new if end is None else new[:end]
-    # Left as the model wrote it: tidying blanks before full stops would change bytes.
-    text: str = tokenizer.decode(list(spoken), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    written = len(new) if end is None else end + 1
-    return Reply(text, FinishReason.LENGTH if end is None else FinishReason.STOP, Usage(len(prompt), written))
+    """Return the reply from new tokens up to the first end token, which is counted but not part of the text."""
+    end = next((index for index, token in enumerate(new) if token in stops), None)
+    text_ids = new if end is None else new[:end]
+    # Cleaning up spaces would change bytes, and training scores the text as the model wrote it.
+    text: str = tokenizer.decode(list(text_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    completion_tokens = len(new) if end is None else end + 1
+    return Reply(text, FinishReason.LENGTH if end is None else FinishReason.STOP, Usage(len(prompt), completion_tokens))

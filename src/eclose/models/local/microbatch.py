@@ -1,6 +1,6 @@
-"""A model in this process behind the interface of a server: what is asked at about the same time is answered in one go.
+"""Requests to a model in this process, collected into batches behind the interface of a server.
 
-A batch that is under way is not waited for by the event loop, so books are kept and signals heard all the while.
+A batch runs in a thread, so the event loop keeps writing to the ledger and handling signals meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eclose.models.interface import BatchModel, Reply, Request
 
 LINGER = 0.05
-"""Seconds without a further request after which a batch is begun: a commit of the ledger lets many go at once."""
+"""Seconds without a new request after which a batch starts. One ledger commit releases many requests at once."""
 
 
 class _PendingRequest(NamedTuple):
@@ -27,79 +27,79 @@ class _PendingRequest(NamedTuple):
 
 
 class MicrobatchModel:
-    """A ``ChatModel``; made by :func:`gathered`."""
+    """A ``ChatModel`` that answers concurrent requests in batches; see :func:`open_microbatch`."""
 
-    def __init__(self, model: BatchModel, name: str, most: int) -> None:
+    def __init__(self, model: BatchModel, name: str, batch_size: int) -> None:
         self._model = model
         self._name = name
-        self._most = most
-        self._waiting: list[_PendingRequest] = []
-        self._came = asyncio.Event()
+        self._batch_size = batch_size
+        self._queue: list[_PendingRequest] = []
+        self._arrived = asyncio.Event()
 
     @property
     def name(self) -> str:
-        """What records say of who answered."""
+        """Name of the model in records and call keys."""
         return self._name
 
     async def complete(self, request: Request) -> Reply:
-        """The reply, with the batch it is part of."""
-        asked = _PendingRequest(request, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
-        self._came.set()
-        return await asked.reply
+        """Queue the request and return its reply once the batch with it is finished."""
+        pending = _PendingRequest(request, asyncio.get_running_loop().create_future())
+        self._queue.append(pending)
+        self._arrived.set()
+        return await pending.reply
 
-    async def answer(self) -> None:
-        """Answer batch after batch, until cancelled."""
+    async def answer_batches(self) -> None:
+        """Answer batch after batch until cancelled."""
         while True:
-            await self._came.wait()
+            await self._arrived.wait()
             await self._linger()
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            if not self._waiting:
-                self._came.clear()
-            # Whoever was cancelled meanwhile is not answered.
-            await self._answer([asked for asked in batch if not asked.reply.done()])
+            batch, self._queue = self._queue[: self._batch_size], self._queue[self._batch_size :]
+            if not self._queue:
+                self._arrived.clear()
+            # A request whose caller was cancelled meanwhile is dropped.
+            await self._answer([pending for pending in batch if not pending.reply.done()])
 
     async def _linger(self) -> None:
-        """Wait as long as requests keep coming and there is room for them."""
-        seen = 0
-        while seen < len(self._waiting) < self._most:
-            seen = len(self._waiting)
+        """Wait while requests keep arriving and the batch has room."""
+        size = 0
+        while size < len(self._queue) < self._batch_size:
+            size = len(self._queue)
             await asyncio.sleep(LINGER)
 
     async def _answer(self, batch: Sequence[_PendingRequest]) -> None:
-        """A prompt that is too long is its own failure; all others are answered."""
+        """Answer a batch; a prompt that is too long fails alone, and the others are answered without it."""
         while batch:
             try:
-                replies = await asyncio.to_thread(self._model.complete_all, [asked.request for asked in batch])
+                replies = await asyncio.to_thread(self._model.complete_all, [pending.request for pending in batch])
             except PromptTooLongError as error:
-                told = str(error).partition(": ")[2]
-                _fail(batch[error.place], CallFailure(FailureKind.TOO_LONG, told, unpaid=True))
-                batch = [asked for place, asked in enumerate(batch) if place != error.place]
+                problem = str(error).partition(": ")[2]  # without the position in the batch
+                _fail(batch[error.index], CallFailure(FailureKind.TOO_LONG, problem, unpaid=True))
+                batch = [pending for index, pending in enumerate(batch) if index != error.index]
             except Exception as error:
-                for asked in batch:
-                    _fail(asked, error)
+                for pending in batch:
+                    _fail(pending, error)
                 return
             else:
-                for asked, reply in zip(batch, replies, strict=True):
-                    if not asked.reply.done():
-                        asked.reply.set_result(reply)
+                for pending, reply in zip(batch, replies, strict=True):
+                    if not pending.reply.done():
+                        pending.reply.set_result(reply)
                 return
 
 
-def _fail(asked: _PendingRequest, error: Exception) -> None:
-    if not asked.reply.done():
-        asked.reply.set_exception(error)
+def _fail(pending: _PendingRequest, error: Exception) -> None:
+    if not pending.reply.done():
+        pending.reply.set_exception(error)
 
 
 @asynccontextmanager
 async def open_microbatch(
-    model: BatchModel, *, name: str | None = None, most: int = 64
+    model: BatchModel, *, name: str | None = None, batch_size: int = 64
 ) -> AsyncIterator[MicrobatchModel]:
-    """The model as one that is asked request by request, at most so many of which make a batch."""
-    door = MicrobatchModel(model, name or model.name, most)
-    answering = asyncio.create_task(door.answer())
+    """Open a ``ChatModel`` over a batch model, with at most ``batch_size`` requests in a batch."""
+    microbatch = MicrobatchModel(model, name or model.name, batch_size)
+    answering = asyncio.create_task(microbatch.answer_batches())
     try:
-        yield door
+        yield microbatch
     finally:
         answering.cancel()
         with suppress(asyncio.CancelledError):

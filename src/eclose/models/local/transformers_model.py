@@ -1,9 +1,9 @@
-"""A Transformers model in this process, for small runs: batched, greedy or sampled, with adapters on one base.
+"""A Transformers model in this process, for small runs: batched, greedy or sampled, with adapters on shared weights.
 
-**What a reply depends on.** Padding is on the left and masked, and positions count from the first real token. So a
-greedy reply is decided by its request alone, but for rounding: where two tokens are as good as equal, another batch
-may take the other. A sampled reply with a seed draws from a generator of its own, whatever else is in the batch.
-What a model's publisher recommends (a temperature, a repetition penalty) is not taken over: a request says it all.
+Padding is on the left and masked, and positions count from the first real token, so a greedy reply depends on its
+request alone up to rounding: where two tokens are almost equally likely, another batch may choose the other. A sampled
+reply with a seed draws from its own generator, independent of its batch. The publisher's generation settings
+(temperature, repetition penalty) are ignored: the request holds all settings.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from eclose.models.local.chat_template import find_stop_ids, limit_new_tokens, r
 from eclose.models.weights import load_model, load_tokenizer, probe_logits, refuse_unchanged_logits, require_adapter
 
 BATCH_TOKENS = 32_768
-"""Prompt and new tokens of a batch, padding included."""
+"""Largest number of prompt and new tokens of a batch, padding included."""
 _UNBOUNDED = 2**31
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 @dataclass
 class SharedBase:
-    """One model and the adapters on it, of which at most one is active at a time."""
+    """The weights of a model and the adapters loaded on them; at most one adapter is active at a time."""
 
     model: Any
     _adapted: Any = None
     _names: dict[Path, str] = field(default_factory=dict)
-    _tried: int = 0
+    _attempts: int = 0
 
     def add(self, folder: Path) -> None:
-        """Load an adapter, once; one that does not fit or changes nothing is refused."""
+        """Load an adapter once; raise where it does not fit the model or changes no prediction."""
         folder = folder.resolve()
         if folder in self._names:
             return
         require_adapter(folder)
-        self._tried += 1
-        name = f"adapter{self._tried}"
+        self._attempts += 1
+        name = f"adapter{self._attempts}"
         try:
             self._load(folder, name)
         except (KeyError, RuntimeError, ValueError) as misfit:
@@ -55,7 +55,7 @@ class SharedBase:
         self._names[folder] = name
 
     def using(self, folder: Path | None) -> AbstractContextManager[Any]:
-        """The model with that adapter, or with none of those that were loaded."""
+        """Activate an adapter, or none, for the length of the context."""
         return self._active(None if folder is None else self._names[folder.resolve()])
 
     def _active(self, name: str | None) -> AbstractContextManager[Any]:
@@ -70,7 +70,7 @@ class SharedBase:
         from peft import PeftConfig, PeftModel  # noqa: PLC0415 - heavy
 
         if self._adapted is None:
-            # In two steps, so that an adapter that then fails to load is known and stays switched off.
+            # In two steps: an adapter whose weights fail to load is registered already and stays switched off.
             config = PeftConfig.from_pretrained(str(folder))
             config.inference_mode = True
             self._adapted = PeftModel(self.model, config, adapter_name=name)
@@ -84,19 +84,19 @@ class SharedBase:
 
 @dataclass(frozen=True)
 class _Prompt:
-    """A request in tokens, with its place among the requests."""
+    """A request in tokens, with its index among the requests."""
 
-    place: int
+    index: int
     ids: list[int]
-    new: int
-    """New tokens at most."""
+    max_new: int
+    """Largest number of new tokens."""
     decoding: Decoding
     replica: int
 
 
 @dataclass(frozen=True)
 class TransformersModel:
-    """A ``BatchModel``; ``with_adapter`` gives another one on the same weights."""
+    """A ``BatchModel`` on Transformers; ``with_adapter`` returns another one on the same weights."""
 
     base: SharedBase
     tokenizer: Any
@@ -104,20 +104,21 @@ class TransformersModel:
     stops: frozenset[int]
     adapter: Path | None = None
     context: int | None = None
-    """Most tokens of prompt and reply together; None for the model's own limit."""
+    """Largest number of tokens of prompt and reply together; None for the model's own limit."""
     batch_tokens: int = BATCH_TOKENS
-    progress: Callable[[int, int], None] = lambda _done, _of: None
+    progress: Callable[[int, int], None] = lambda _finished, _total: None
+    """Called after each batch with the number of finished requests and of all requests."""
 
     @property
     def name(self) -> str:
-        """The base, and the adapter if there is one."""
+        """Name of the base model, with ``+`` and the adapter's folder name where there is one."""
         return self.base_name if self.adapter is None else f"{self.base_name}+{self.adapter.name}"
 
     @classmethod
     def of(cls, model: Any, tokenizer: Any, name: str, **settings: Any) -> TransformersModel:
-        """A model that is already loaded. Its own generation settings are put aside, but for how a turn ends."""
+        """Wrap a loaded model. Of its generation settings only the end-of-turn tokens are used."""
         stops = find_stop_ids(tokenizer, model.generation_config)
-        # Transformers fills whatever a call leaves open from here.
+        # Transformers takes every setting that a call leaves open from this object.
         model.generation_config = type(model.generation_config)()
         return cls(SharedBase(model.eval()), tokenizer, name, stops, **settings)
 
@@ -131,21 +132,23 @@ class TransformersModel:
         device: str | None = None,
         **settings: Any,
     ) -> TransformersModel:
-        """A model by name or folder, on the accelerator where there is one."""
+        """Load a model by name or folder, on the accelerator where there is one."""
         if device is None:
-            found = torch.accelerator.current_accelerator(check_available=True)
-            device = "cpu" if found is None else found.type
+            accelerator = torch.accelerator.current_accelerator(check_available=True)
+            device = "cpu" if accelerator is None else accelerator.type
         model = load_model(name, revision=revision, dtype=dtype, device=device)
         return cls.of(model, load_tokenizer(name, revision), name, **settings)
 
     def with_adapter(self, folder: Path) -> TransformersModel:
-        """The same model with an adapter on it. The base is shared; this model stays as it is."""
+        """Return this model with an adapter. The weights are shared, and this model is unchanged."""
         self.base.add(folder)
         return replace(self, adapter=folder)
 
     def complete_all(self, requests: Sequence[Request]) -> list[Reply]:
-        """One reply per request, in order. Where memory runs out, batches are halved from there on."""
-        queue = sorted(self._prompts(requests), key=lambda prompt: -len(prompt.ids))  # what fails, fails at once
+        """Return one reply per request, in order. Batches are halved where memory runs out."""
+        queue = sorted(
+            self._prompts(requests), key=lambda prompt: -len(prompt.ids)
+        )  # longest first: a lack of memory shows at once
         replies: dict[int, Reply] = {}
         budget = self.batch_tokens
         while queue:
@@ -153,82 +156,83 @@ class TransformersModel:
             try:
                 replies |= self._generate(batch)
             except (MemoryError, RuntimeError) as error:
-                _pass_on_unless_memory(error, batch)
-                budget = _tokens(batch) // 2
+                _raise_unless_splittable(error, batch)
+                budget = _count_tokens(batch) // 2
             else:
                 del queue[: len(batch)]
                 self.progress(len(replies), len(requests))
-        return [replies[place] for place in range(len(requests))]
+        return [replies[index] for index in range(len(requests))]
 
     def _prompts(self, requests: Sequence[Request]) -> list[_Prompt]:
         ids = [tokenize_prompt(self.tokenizer, request) for request in requests]
         config = self.base.model.config.get_text_config()
-        own = getattr(config, "max_position_embeddings", None) or _UNBOUNDED
-        limits = limit_new_tokens(ids, requests, own if self.context is None else min(own, self.context))
+        context = getattr(config, "max_position_embeddings", None) or _UNBOUNDED
+        limits = limit_new_tokens(ids, requests, context if self.context is None else min(context, self.context))
         return [
-            _Prompt(place, ids[place], limits[place], request.decoding, request.replica)
-            for place, request in enumerate(requests)
+            _Prompt(index, ids[index], limits[index], request.decoding, request.replica)
+            for index, request in enumerate(requests)
         ]
 
     def _generate(self, batch: list[_Prompt]) -> dict[int, Reply]:
         pad = min(self.stops)
-        ids, mask = _padded(batch, pad, self.base.model.device)
+        # ids and mask have the shape (prompts, longest prompt); out adds the new tokens on the right.
+        ids, mask = _pad_left(batch, pad, self.base.model.device)
         sampled = any(prompt.decoding.temperature > 0 for prompt in batch)
         with self.base.using(self.adapter):
             out = self.base.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
-                do_sample=False,  # sampled rows choose their token in a processor, each by its own generator
-                logits_processor=[_Drawing(batch)] if sampled else [],
-                max_new_tokens=max(prompt.new for prompt in batch),
+                do_sample=False,  # sampled rows choose their token in _SampleTokens, each by its own generator
+                logits_processor=[_SampleTokens(batch)] if sampled else [],
+                max_new_tokens=max(prompt.max_new for prompt in batch),
                 eos_token_id=sorted(self.stops),
                 pad_token_id=pad,
             )
-        new = out[:, ids.shape[1] :].tolist()
+        new_ids = out[:, ids.shape[1] :].tolist()
         return {
-            prompt.place: read_reply(self.tokenizer, prompt.ids, row[: prompt.new], self.stops)
-            for prompt, row in zip(batch, new, strict=True)
+            prompt.index: read_reply(self.tokenizer, prompt.ids, row[: prompt.max_new], self.stops)
+            for prompt, row in zip(batch, new_ids, strict=True)
         }
 
 
-def _tokens(batch: Sequence[_Prompt]) -> int:
-    """What a batch takes: every row as wide as the longest prompt with the longest reply."""
-    return len(batch) * (max(len(prompt.ids) for prompt in batch) + max(prompt.new for prompt in batch))
+def _count_tokens(batch: Sequence[_Prompt]) -> int:
+    """Count the tokens of a batch: every row is as wide as the longest prompt with the longest reply."""
+    return len(batch) * (max(len(prompt.ids) for prompt in batch) + max(prompt.max_new for prompt in batch))
 
 
 def _fill(queue: Sequence[_Prompt], budget: int) -> list[_Prompt]:
-    """As many from the head of the queue as fit; one always does."""
+    """Return the prompts from the head of the queue that fit into the budget, at least one."""
     size = 1
-    while size < len(queue) and _tokens(queue[: size + 1]) <= budget:
+    while size < len(queue) and _count_tokens(queue[: size + 1]) <= budget:
         size += 1
     return list(queue[:size])
 
 
-def _padded(batch: Sequence[_Prompt], pad: int, device: Any) -> tuple[Tensor, Tensor]:
+def _pad_left(batch: Sequence[_Prompt], pad: int, device: Any) -> tuple[Tensor, Tensor]:
     width = max(len(prompt.ids) for prompt in batch)
     ids = [[pad] * (width - len(prompt.ids)) + prompt.ids for prompt in batch]
     mask = [[0] * (width - len(prompt.ids)) + [1] * len(prompt.ids) for prompt in batch]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
-def _pass_on_unless_memory(error: Exception, batch: Sequence[_Prompt]) -> None:
-    """Raise again what has nothing to do with memory, and a want of memory that no smaller batch can mend."""
-    short = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
+def _raise_unless_splittable(error: Exception, batch: Sequence[_Prompt]) -> None:
+    """Raise the error unless memory ran out on a batch that can be halved."""
+    out_of_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
         phrase in str(error).lower() for phrase in _NO_MEMORY
     )
-    if not short:
+    if not out_of_memory:
         raise error
     if len(batch) == 1:
         raise UserError(
-            f"request {batch[0].place + 1}: {_tokens(batch):,} tokens do not fit into memory even alone. "
+            f"request {batch[0].index + 1}: {_count_tokens(batch):,} tokens do not fit into memory even alone. "
             "Use a smaller model or a larger machine."
         ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-class _Drawing:
-    """Chooses the next token of sampled rows, and leaves greedy rows to the highest score."""
+class _SampleTokens:
+    """Logits processor that draws the next token of sampled rows and leaves greedy rows unchanged."""
 
     def __init__(self, batch: Sequence[_Prompt]) -> None:
         self._rows = [
@@ -238,6 +242,7 @@ class _Drawing:
         ]
 
     def __call__(self, _: Tensor, scores: Tensor) -> Tensor:
+        # scores: (rows, vocabulary). A sampled row becomes 0 at its token and -inf elsewhere.
         chosen = scores.clone()
         for row, decoding, generator in self._rows:
             token = _draw(scores[row], decoding, generator)
@@ -256,8 +261,8 @@ def _generator(prompt: _Prompt) -> torch.Generator:
 
 
 def _draw(scores: Tensor, decoding: Decoding, generator: torch.Generator) -> int:
-    """A token by its probability, from the likeliest that together reach ``top_p``."""
-    chances = torch.softmax(scores.float().cpu() / decoding.temperature, dim=-1)
-    ordered, tokens = chances.sort(descending=True)
+    """Draw a token by its probability, from the likeliest tokens that together reach ``top_p``."""
+    probabilities = torch.softmax(scores.float().cpu() / decoding.temperature, dim=-1)
+    ordered, tokens = probabilities.sort(descending=True)
     ordered[ordered.cumsum(dim=-1) - ordered >= decoding.top_p] = 0
     return int(tokens[torch.multinomial(ordered, 1, generator=generator)])

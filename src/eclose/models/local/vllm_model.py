@@ -1,7 +1,7 @@
-"""Offline vLLM behind the same interface: prompts in our tokens, replies read as ours, one LoRA request per adapter.
+"""A vLLM engine in this process as a ``BatchModel``, with one LoRA request per adapter.
 
-vLLM only chooses tokens here. Its scores of given text (``prompt_logprobs``) are never used: with a prefix cache they
-are known to be wrong.
+vLLM only chooses tokens: prompts are tokenised and replies decoded as for every engine. ``prompt_logprobs`` are never
+used, because they are wrong with a prefix cache.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from eclose.store.runs.manifest import hash_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_RANKS = (8, 16, 32, 64, 128, 256, 512)  # what vLLM makes room for
+_RANKS = (8, 16, 32, 64, 128, 256, 512)  # the ranks that vLLM accepts
 _PROBE = Request(({"role": "user", "content": "Name three rivers, each with the country it rises in."},))
 
 
 def adapter_rank(folder: Path) -> int:
-    """The highest rank in an adapter, by its own description."""
+    """Return the highest rank in an adapter, from its adapter_config.json."""
     path = folder / "adapter_config.json"
     try:
         config = json.loads(path.read_text("utf-8"))
         return max(int(config["r"]), *map(int, (config.get("rank_pattern") or {"": 0}).values()))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: is missing or describes no LoRA adapter. vLLM serves no other kind.") from error
+        raise UserError(f"{path}: is missing or describes no LoRA adapter. vLLM supports no other kind.") from error
 
 
 @dataclass(frozen=True)
 class VllmModel:
-    """A ``BatchModel``; ``with_adapter`` gives another one on the same engine."""
+    """A ``BatchModel`` on vLLM; ``with_adapter`` returns another one on the same engine."""
 
     llm: Any
     tokenizer: Any
@@ -56,65 +56,67 @@ class VllmModel:
 
     @property
     def name(self) -> str:
-        """The base, and the adapter if there is one."""
+        """Name of the base model, with ``+`` and the adapter's folder name where there is one."""
         return self.base if self.adapter is None else f"{self.base}+{Path(self.adapter.lora_path).name}"
 
     @classmethod
     def load(
         cls, name: str, *, revision: str | None = None, rank: int = 16, context: int = 8_192, **settings: Any
     ) -> VllmModel:
-        """An engine with room for adapters up to a rank; further settings are vLLM's own."""
+        """Start an engine for adapters up to ``rank``; further settings are passed to vLLM."""
         engine = _module("vllm").LLM
         from eclose.models.weights import load_tokenizer  # noqa: PLC0415 - heavy
 
         tokenizer = load_tokenizer(name, revision)
         stops = find_stop_ids(tokenizer, load_generation_settings(name, revision))
-        rank = next((known for known in _RANKS if known >= rank), rank)
+        rank = next((accepted for accepted in _RANKS if accepted >= rank), rank)
         settings |= {"enable_lora": True, "max_lora_rank": rank, "max_model_len": context, "trust_remote_code": False}
-        # A request says it all: publishers' generation settings are not taken over.
+        # generation_config="vllm" ignores the publisher's generation settings: the request holds all of them.
         llm = engine(model=name, revision=revision, generation_config="vllm", **settings)
         return cls(llm, tokenizer, name, stops, context, rank)
 
     def with_adapter(self, folder: Path) -> VllmModel:
-        """The same engine with an adapter; one that changes nothing is refused, since it is not being applied."""
+        """Return the same engine with an adapter; raise where the adapter changes no generated token."""
         if (rank := adapter_rank(folder)) > self.rank:
-            raise UserError(f"{folder}: has rank {rank}, the engine was started for {self.rank}. Start it for {rank}.")
+            raise UserError(
+                f"{folder}: has rank {rank}, and the engine was started for {self.rank}. Start it with rank={rank}."
+            )
         identity = hash_rank(hash_file(folder / "adapter_model.safetensors"))
-        # vLLM tells adapters, and what it caches for them, apart by name and number: both must follow the content.
+        # vLLM identifies adapters and their caches by name and number, so both are derived from the content.
         request = _module("vllm.lora.request").LoRARequest(
             f"{folder.name}-{identity[:12]}", int(identity[:7], 16) + 1, str(folder.resolve())
         )
         adapted, bare = replace(self, adapter=request), self if self.adapter is None else replace(self, adapter=None)
         if adapted._fingerprint == bare._fingerprint:
-            raise UserError(f"{folder}: the adapter changes nothing vLLM writes. Was it trained on another model?")
+            raise UserError(f"{folder}: the adapter changes no token of vLLM. Check that it was trained on this model.")
         return adapted
 
     def complete_all(self, requests: Sequence[Request]) -> list[Reply]:
-        """One reply per request, in order."""
+        """Return one reply per request, in order."""
         prompts = [tokenize_prompt(self.tokenizer, request) for request in requests]
         limits = limit_new_tokens(prompts, requests, self.context)
         sampling = []
         for limit, request in zip(limits, requests, strict=True):
-            how = request.decoding
-            seed = None if how.seed is None else how.seed + request.replica
-            sampling.append(self._sampling(limit, temperature=how.temperature, top_p=how.top_p, seed=seed))
+            decoding = request.decoding
+            seed = None if decoding.seed is None else decoding.seed + request.replica
+            sampling.append(self._sampling(limit, temperature=decoding.temperature, top_p=decoding.top_p, seed=seed))
         pairs = zip(prompts, self._run(prompts, sampling), strict=True)
         return [read_reply(self.tokenizer, ids, output.token_ids, self.stops) for ids, output in pairs]
 
     @cached_property
     def _fingerprint(self) -> list[tuple[int, float]]:
-        """A few greedy tokens with their log-probabilities, which differ for different weights."""
+        """Sixteen greedy tokens with their log-probabilities, which differ between different weights."""
         (output,) = self._run([tokenize_prompt(self.tokenizer, _PROBE)], [self._sampling(16, logprobs=0)])
         pairs = zip(output.token_ids, output.logprobs, strict=True)
-        return [(token, chances[token].logprob) for token, chances in pairs]
+        return [(token, logprobs[token].logprob) for token, logprobs in pairs]
 
     def _run(self, prompts: Sequence[Sequence[int]], sampling: Sequence[Any]) -> list[Any]:
-        asked = [{"prompt_token_ids": list(ids)} for ids in prompts]
-        answered = self.llm.generate(asked, list(sampling), lora_request=self.adapter, use_tqdm=False)
-        return [answer.outputs[0] for answer in answered]
+        inputs = [{"prompt_token_ids": list(ids)} for ids in prompts]
+        results = self.llm.generate(inputs, list(sampling), lora_request=self.adapter, use_tqdm=False)
+        return [result.outputs[0] for result in results]
 
     def _sampling(self, limit: int, temperature: float = 0.0, **settings: Any) -> Any:
-        # Tokens are read by us, as every engine's are.
+        # Token ids are decoded by read_reply, as for every engine.
         fixed = {"max_tokens": limit, "stop_token_ids": sorted(self.stops), "detokenize": False}
         return _module("vllm").SamplingParams(temperature=temperature, **fixed, **settings)
 
@@ -124,4 +126,4 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as missing:
         reason = f"vLLM cannot be used here ({missing})"
-        raise UserError(f"{reason}. Run pip install vllm, or choose the engine transformers.") from missing
+        raise UserError(f"{reason}. Run: pip install vllm, or use transformers:NAME.") from missing

@@ -1,4 +1,4 @@
-"""The forms in which a chat completion is requested: what differs between servers that speak the same protocol."""
+"""Request bodies of chat completions, in the variants that OpenAI-compatible servers accept."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What differs between servers that speak the same protocol."""
+    """The variant of the request body that a server accepts."""
 
     by_tool: bool = False
-    """Whether a structured reply is had as a forced tool call, where the server knows no json_schema."""
+    """Whether a structured reply is requested as a forced tool call, for servers without ``json_schema``."""
     limit: str = "max_tokens"
-    """What the bound on new tokens is called. The old name is known to every server but OpenAI's newest models."""
+    """Name of the limit on new tokens. OpenAI's newest models refuse ``max_tokens``; all other servers accept it."""
     template: bool = True
-    """Whether the server lets its chat template be told something; one that does not has no thinking to turn off."""
+    """Whether the server accepts ``chat_template_kwargs``, which turn thinking off."""
 
     def after(self, failure: CallFailure) -> Dialect | None:
-        """Return the form to try after a refusal; None where the form is not at fault."""
-        told = (failure.raw or "") if failure.status in (400, 422) else ""
-        if not self.by_tool and ("response_format" in told or "json_schema" in told):
+        """Return the variant to try after a refusal; None where the refusal has another cause."""
+        message = (failure.raw or "") if failure.status in (400, 422) else ""
+        if not self.by_tool and ("response_format" in message or "json_schema" in message):
             return replace(self, by_tool=True)
-        if self.limit == "max_tokens" and "max_completion_tokens" in told:
+        if self.limit == "max_tokens" and "max_completion_tokens" in message:
             return replace(self, limit="max_completion_tokens")
-        if self.template and "chat_template_kwargs" in told:
+        if self.template and "chat_template_kwargs" in message:
             return replace(self, template=False)
         return None
 
     def body(self, model: str, request: Request) -> dict[str, Any]:
-        """Return the body of a request as it is sent."""
+        """Return the JSON body of a request."""
         decoding = request.decoding
         body: dict[str, Any] = {
             "model": model,
@@ -48,19 +48,19 @@ class Dialect:
         if decoding.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
         if decoding.thinking is not None and self.template:
-            # As vLLM, SGLang and llama.cpp take it; templates without such a switch ignore it.
+            # The form of vLLM, SGLang and llama.cpp; templates without this switch ignore it.
             body["chat_template_kwargs"] = {"enable_thinking": decoding.thinking}
         if decoding.effort is not None:
             body["reasoning_effort"] = decoding.effort
-        return body | self._shape(request)
+        return body | self._schema_settings(request)
 
-    def _shape(self, request: Request) -> dict[str, Any]:
+    def _schema_settings(self, request: Request) -> dict[str, Any]:
         if request.schema is None:
             return {}
         name, schema = request.schema.name, request.schema.schema
         if not self.by_tool:
-            wanted = {"name": name, "schema": schema, "strict": True}
-            return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+            json_schema = {"name": name, "schema": schema, "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
         return {
             "tools": [{"type": "function", "function": {"name": name, "parameters": schema}}],
             "tool_choice": {"type": "function", "function": {"name": name}},

@@ -1,7 +1,7 @@
 """Any OpenAI-compatible server as a ``ChatModel``: one request, one attempt, one deadline.
 
-Nothing is tried again here: that is for ``patience``. Where a server refuses the usual form of a request it is asked
-in another one, once; which form it took is remembered, since it holds for the model and not for the record.
+No failure is retried here; ``calls.retry`` is the only layer that retries. Where a server refuses the usual request
+body, the next variant is sent at once, and the variant it accepts is used for all later requests to the model.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _NO_KEY = "none"
-# All that is sent besides the body. The client would also tell the provider about this machine, and would send an
-# organisation or headers named in the environment to whoever is asked.
-_SENT = frozenset({"accept", "authorization", "content-length", "content-type", "host", "user-agent"})
+# The only headers that are sent. The client would also describe this machine, and would send an organisation and
+# custom headers from the environment to any server.
+_SENT_HEADERS = frozenset({"accept", "authorization", "content-length", "content-type", "host", "user-agent"})
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A provider that is known by name."""
+    """A provider with a name, base URL and key variable."""
 
     base_url: str
     key_variable: str | None
-    """Where its key is found; None where it asks for none."""
+    """Environment variable of its API key; None where it needs no key."""
 
 
 SERVICES: Mapping[str, Service] = {
@@ -77,30 +77,30 @@ SERVICES: Mapping[str, Service] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server listens, and the name it goes by in records and in the ledger."""
+    """Base URL of a server and its name in records and in the ledger."""
 
     url: str | None
-    """None where the model's name, or the environment, says it."""
+    """Base URL; None to take it from the model's name or the environment."""
     name: str | None = None
-    """None for its host, port and path. Two addresses of one server share replies when they share a name."""
+    """Name of the server; None for host, port and path. Servers with one name share cached replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a model is found and by which key."""
+    """Base URL, model name and API key for calls to a model."""
 
     base_url: str
     model: str
-    """Its name there; empty for the only one there is."""
+    """Model name on the server; empty for the only model of the server."""
     key: SecretStr | None = None
     server: str | None = None
-    """The name of a server of one's own; None for its host, port and path."""
+    """Name of a self-hosted server; None for its host, port and path."""
 
     @property
     def name(self) -> str:
-        """``provider/model``, or ``host:port/model`` for a server of one's own: replies are kept by this name."""
-        known = [name for name, service in SERVICES.items() if service.base_url == self.base_url]
-        return f"{known[0] if known else self.server or server_name(self.base_url)}/{self.model}"
+        """``provider/model``, or ``host:port/model`` for a self-hosted server; cached replies are found by it."""
+        providers = [name for name, service in SERVICES.items() if service.base_url == self.base_url]
+        return f"{providers[0] if providers else self.server or server_name(self.base_url)}/{self.model}"
 
 
 def server_name(base_url: str) -> str:
@@ -124,29 +124,30 @@ def find_route(
     environ: Mapping[str, str] | None = None,
     keyless: bool = False,
 ) -> Route:
-    """Return the way to a model named ``provider/model``, or at a base URL given here, in the name or the environment.
+    """Return the route to ``provider/model``, or to a base URL given here, as the name or in the environment.
 
     A key goes to the provider it belongs to: ``OPENAI_API_KEY`` to OpenAI and to ``OPENAI_BASE_URL``, ``GROQ_API_KEY``
     to Groq, and so on. ``ECLOSE_API_KEY`` goes to a server given by its address and to ``vllm/…`` and ``ollama/…``,
-    never to a provider that has a variable of its own. A server given by its address is named by host and port unless
-    the address, or ``ECLOSE_SERVER_NAME``, names it. A provider without a key is refused unless ``keyless``, for runs
-    that send nothing.
+    never to a provider with its own variable. A server given by its address is named by host and port unless the
+    address or ``ECLOSE_SERVER_NAME`` names it. A provider without a key is refused unless ``keyless``, for runs that
+    send nothing.
     """
     environ = os.environ if environ is None else environ
     address = base_url if isinstance(base_url, ServerAddress) else ServerAddress(base_url)
     base_url = address.url
     if name.startswith(("http://", "https://")):
         base_url, name = name, ""
-    provider, _, rest = name.partition("/")
-    own = base_url or environ.get("ECLOSE_BASE_URL")
-    usual = environ.get("OPENAI_BASE_URL")
-    if own:
-        route, variable = Route(check_base_url(own), name), None
-    elif rest and provider in SERVICES and not (provider == "openai" and usual):
-        route, variable = Route(SERVICES[provider].base_url, rest), None
-    elif usual:
-        route, variable = Route(check_base_url(usual), name.removeprefix("openai/")), "OPENAI_API_KEY"
-    elif rest:
+    # Precedence: an explicit base URL, ECLOSE_BASE_URL, a named provider, OPENAI_BASE_URL, OpenAI itself.
+    provider, _, model = name.partition("/")
+    server_url = base_url or environ.get("ECLOSE_BASE_URL")
+    openai_url = environ.get("OPENAI_BASE_URL")
+    if server_url:
+        route, variable = Route(check_base_url(server_url), name), None
+    elif model and provider in SERVICES and not (provider == "openai" and openai_url):
+        route, variable = Route(SERVICES[provider].base_url, model), None
+    elif openai_url:
+        route, variable = Route(check_base_url(openai_url), name.removeprefix("openai/")), "OPENAI_API_KEY"
+    elif model:
         raise SettingError(_unknown_provider(name, provider))
     else:
         route, variable = Route(SERVICES["openai"].base_url, name), None
@@ -165,7 +166,7 @@ _THROUGH_INSPECT = {
     "vertex": "google/vertex/",
     "vertexai": "google/vertex/",
 }
-"""Providers that do not speak this protocol, and how Inspect names their models."""
+"""Providers without an OpenAI-compatible interface, and the prefix of their models in Inspect."""
 
 
 def _unknown_provider(name: str, provider: str) -> str:
@@ -173,7 +174,7 @@ def _unknown_provider(name: str, provider: str) -> str:
         model = name.partition("/")[2]
         return (
             f"{name}: {provider} is reached through Inspect. Use inspect/{path}{model} (needs: pip install "
-            "'eclose[inspect]'; generate takes no such model), or give the base URL of a gateway to it (--base-url)."
+            "'eclose[inspect]'; not for generate), or give the base URL of a gateway to it (--base-url)."
         )
     return (
         f"{name}: there is no provider {provider!r}. Use one of {', '.join(SERVICES)}, inspect/PROVIDER/MODEL for "
@@ -188,30 +189,31 @@ def _server(name: str | None) -> str | None:
 
 
 def _find_key(route: Route, variable: str | None, environ: Mapping[str, str], *, keyless: bool) -> SecretStr | None:
-    at_home = [service for service in SERVICES.values() if service.base_url == route.base_url]
-    own = at_home[0].key_variable if at_home else variable
-    key = environ.get(own or "")
-    if at_home and own and not key and not keyless:
-        raise SettingError(f"{route.name}: no API key. Set {own}.")
-    if not (at_home and own):
+    services = [service for service in SERVICES.values() if service.base_url == route.base_url]
+    key_variable = services[0].key_variable if services else variable
+    key = environ.get(key_variable or "")
+    if services and key_variable and not key and not keyless:
+        raise SettingError(f"{route.name}: no API key. Set {key_variable}.")
+    # ECLOSE_API_KEY is for self-hosted servers: it never goes to a provider with its own variable.
+    if not (services and key_variable):
         key = key or environ.get("ECLOSE_API_KEY")
     return SecretStr(key) if key else None
 
 
 def check_base_url(base_url: str) -> str:
-    """The base URL without a slash at the end, if it is one a key may be sent to."""
+    """Return the base URL without a slash at the end; raise where no key may be sent to it."""
     try:
         parts = urlsplit(base_url.strip())
         _ = parts.port
     except ValueError as error:
-        raise SettingError(f"the base URL is none: {error}.") from None
-    shown = excerpt(f"{parts.scheme}://{parts.hostname}")
+        raise SettingError(f"--base-url is not a URL: {error}.") from None
+    origin = excerpt(f"{parts.scheme}://{parts.hostname}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingError(f"{shown}: a base URL begins with http:// or https:// and names a host.")
+        raise SettingError(f"{origin}: a base URL begins with http:// or https:// and names a host.")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise SettingError(f"{shown}: a base URL holds no user, query or fragment. Keys go into ECLOSE_API_KEY.")
+        raise SettingError(f"{origin}: a base URL holds no user, query or fragment. Keys go into ECLOSE_API_KEY.")
     if _link_local(parts.hostname):
-        raise SettingError(f"{shown}: link-local addresses serve machine metadata, not models.")
+        raise SettingError(f"{origin}: link-local addresses serve machine metadata, not models.")
     return base_url.strip().rstrip("/")
 
 
@@ -224,23 +226,23 @@ def _link_local(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSettings:
-    """How far one call may go."""
+    """Limits of one call."""
 
     deadline: float = 120.0
-    """Seconds for a call from the first byte sent to the last received."""
+    """Seconds for a call, from the first byte sent to the last byte received."""
     connections: int = 64
-    """As many as requests may be under way."""
+    """Largest number of open connections; at least the number of concurrent requests."""
     largest_reply: int = 8 * 2**20
-    """Bytes of a body after decompression; only many log-probabilities come near it."""
+    """Largest size of a body in bytes after decompression."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that let nothing through."""
+        """Refuse limits that are not positive."""
         if not (self.deadline > 0 and self.connections >= 1 and self.largest_reply >= 1):
             raise SettingError("deadline, connections and largest_reply must be positive.")
 
 
 class Endpoint:
-    """A ``ChatModel`` behind HTTP. Use it in an ``async with``, or close it."""
+    """A ``ChatModel`` behind HTTP. Use it in an ``async with``, or call ``aclose``."""
 
     def __init__(self, route: Route, settings: EndpointSettings | None = None) -> None:
         if not route.model:
@@ -252,15 +254,15 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """What records say of who answered."""
+        """Name of the model in records and call keys."""
         return self._route.name
 
     def __repr__(self) -> str:
-        """Name and place; the key stays out."""
+        """Return name and base URL, without the key."""
         return f"Endpoint({self.name!r}, base_url={self._route.base_url!r})"
 
     async def __aenter__(self) -> Self:
-        """Nothing is sent yet."""
+        """Return this endpoint; nothing is sent yet."""
         return self
 
     async def __aexit__(
@@ -274,29 +276,29 @@ class Endpoint:
         await self._client.close()
 
     async def complete(self, request: Request) -> Reply:
-        """The reply; a ``CallFailure`` where there is none that can be used."""
+        """Return the reply; raise ``CallFailure`` where there is no usable one."""
         try:
             async with asyncio.timeout(self._settings.deadline):
-                outcome = await self._ask(request)
+                outcome = await self._send(request)
         except TimeoutError:
-            outcome = CallFailure(FailureKind.TIMEOUT, f"no whole reply within {self._settings.deadline:g} s.")
+            outcome = CallFailure(FailureKind.TIMEOUT, f"no complete reply within {self._settings.deadline:g} s.")
         if isinstance(outcome, CallFailure):
-            # Without the client's own error behind it: that one holds the request, and the request holds the key.
+            # "from None" drops the client's error, which holds the request and with it the key.
             raise outcome from None
         return outcome
 
-    async def _ask(self, request: Request) -> Reply | CallFailure:
-        """Ask in the form that worked last; a server that refuses the form is asked in the next one, and never back."""
+    async def _send(self, request: Request) -> Reply | CallFailure:
+        """Send the body variant that worked last; where it is refused, the next one, which is kept."""
         while True:
             dialect = self._dialect
             by_tool = dialect.by_tool and request.schema is not None
-            answer = await self._send(dialect.body(self._route.model, request))
-            outcome = parse_reply(answer, request, by_tool=by_tool, now=time.time(), key=self._route.key)
+            response = await self._post(dialect.body(self._route.model, request))
+            outcome = parse_reply(response, request, by_tool=by_tool, now=time.time(), key=self._route.key)
             if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
                 return outcome
             self._dialect = learned
 
-    async def _send(self, body: dict[str, Any]) -> HttpResponse | Exception:
+    async def _post(self, body: dict[str, Any]) -> HttpResponse | Exception:
         try:
             response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
         except openai.APIStatusError as error:
@@ -307,17 +309,17 @@ class Endpoint:
 
 
 async def open_endpoint(route: Route, settings: EndpointSettings | None = None) -> Endpoint:
-    """The endpoint at a route; where it names no model, the only one that is served there."""
+    """Return the endpoint of a route; where the route names no model, ask the server for its only one."""
     if route.model:
         return Endpoint(route, settings)
-    served = await _served(route, settings or EndpointSettings())
-    if len(served) != 1:
-        raise SettingError(f"{route.base_url} serves {', '.join(served) or 'no model'}. Name the one you want.")
-    return Endpoint(replace(route, model=served[0]), settings)
+    models = await _list_models(route, settings or EndpointSettings())
+    if len(models) != 1:
+        raise SettingError(f"{route.base_url} serves {', '.join(models) or 'no model'}. Name the one you want.")
+    return Endpoint(replace(route, model=models[0]), settings)
 
 
-async def _served(route: Route, settings: EndpointSettings) -> list[str]:
-    """Return the names of the models that a server lists; raise with what is wrong with the server otherwise."""
+async def _list_models(route: Route, settings: EndpointSettings) -> list[str]:
+    """Return the names of the models that a server lists; raise with the reason where it lists none."""
     secret = route.key.get_secret_value() if route.key else ""
     try:
         async with build_client(route, settings) as client, asyncio.timeout(settings.deadline):
@@ -327,9 +329,9 @@ async def _served(route: Route, settings: EndpointSettings) -> list[str]:
     except TimeoutError:
         problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"
     except openai.APIStatusError as error:
-        answer = HttpResponse(error.response.status_code, dict(error.response.headers), error.response.content)
+        refusal = HttpResponse(error.response.status_code, dict(error.response.headers), error.response.content)
         problem = (
-            f"cannot list its models ({classify_status(answer, time.time(), secret).problem.rstrip('.')}). Name one."
+            f"cannot list its models ({classify_status(refusal, time.time(), secret).problem.rstrip('.')}). Name one."
         )
     except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
         failure = classify_exception(error, secret)
@@ -338,24 +340,24 @@ async def _served(route: Route, settings: EndpointSettings) -> list[str]:
         else:
             problem = f"cannot list its models ({failure.problem.rstrip('.')}). Name one."
     except (UserError, LookupError, TypeError):
-        problem = "cannot list its models (the answer is no list of models). Name one."
+        problem = "cannot list its models (the answer is not a list of models). Name one."
     raise SettingError(f"{route.base_url}: {problem}")
 
 
 def build_client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
-    """The stock client, kept from trying again, from following anybody and from telling more than it is asked."""
-    from eclose.models.openai.response_body import bound_body  # noqa: PLC0415 - needs what was looked for above
+    """Return an OpenAI client without retries, redirects or extra headers, with bodies of bounded size."""
+    from eclose.models.openai.response_body import bound_body  # noqa: PLC0415 - imports the packages checked above
 
     key = route.key.get_secret_value() if route.key is not None else _NO_KEY
 
-    async def send_little(request: httpx2.Request) -> None:
-        for name in [name for name in request.headers if name not in _SENT]:
+    async def strip_headers(request: httpx2.Request) -> None:
+        for name in [name for name in request.headers if name not in _SENT_HEADERS]:
             del request.headers[name]
         request.headers["authorization"] = f"Bearer {key}"
-        # No compression is asked for; some proxies compress anyway.
+        # Compression is declined; some proxies compress anyway, which bound_body handles.
         request.headers["accept-encoding"] = "identity"
 
-    async def read_little(response: httpx2.Response) -> None:
+    async def limit_body(response: httpx2.Response) -> None:
         bound_body(response, settings.largest_reply)
 
     http = openai.DefaultAioHttpClient(
@@ -364,7 +366,7 @@ def build_client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI
         limits=httpx2.Limits(
             max_connections=settings.connections, max_keepalive_connections=settings.connections, keepalive_expiry=30.0
         ),
-        event_hooks={"request": [send_little], "response": [read_little]},
+        event_hooks={"request": [strip_headers], "response": [limit_body]},
     )
-    # SDK retries are off: patience is the only one who tries again.
+    # The client's retries are off: calls.retry is the only layer that retries.
     return openai.AsyncOpenAI(api_key=key, base_url=route.base_url, max_retries=0, http_client=http)

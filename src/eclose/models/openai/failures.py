@@ -1,6 +1,6 @@
-"""Why a call gave no reply: the kinds, the exception that carries one, and what errors of transport and service say.
+"""Failures of calls: their kinds, the exception that carries one, and the classification of errors and HTTP statuses.
 
-No clock, no network, no memory: what went wrong is a function of what arrived. Keys are blotted out on the way.
+Classification is a pure function of what arrived. API keys are masked in every text.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from eclose.models.interface import Reply, Usage
 from eclose.store.records.strict_json import parse_object
 
 LONGEST_PROBLEM = 300
-"""Characters of what a server said that go into a message: enough to act on, never a whole body."""
+"""Largest number of characters of a server's text in a message."""
 LONGEST_RAW = 2**20
-"""Characters of a body that are kept with a failure."""
+"""Largest number of characters of a body that is stored with a failure."""
 UNKNOWN_USAGE = Usage(0, 0)
-"""What a server that reports no usage is recorded with. No real call reads nothing, so it cannot be mistaken."""
+"""Stands for a usage that the server did not report. Every real call has prompt tokens, so it is unambiguous."""
 _READ_FOR_PROBLEM = 20_000
-"""Characters in which the problem is looked for: pages begin with a good deal of style."""
+"""Characters of a body that are searched for a message: HTML pages begin with long style sheets."""
 _LONG_KEY = 300
 _SHORTEST_KEY = 8
-"""Shorter keys (``none``, ``EMPTY``) are placeholders; blotting them out would spoil ordinary words."""
+"""Shorter keys (``none``, ``EMPTY``) are placeholders; masking them would damage ordinary words."""
 
 
 class FailureKind(StrEnum):
-    """Why a call gave no reply that can be used; decides who may try again."""
+    """Why a call gave no usable reply; decides whether it is retried."""
 
     RATE_LIMIT = "rate_limit"
-    """Turned away for now: says nothing about the record."""
+    """Refused for now because of a limit; independent of the record."""
     CONNECTION = "connection"
-    """The server could not be reached, or hung up before it answered."""
+    """The server could not be reached, or closed the connection before it answered."""
     TIMEOUT = "timeout"
     TRANSIENT = "transient"
-    """The service failed: 5xx, a reply cut off on the way, or a page that is no completion."""
+    """The service failed: 5xx, a truncated body, or a body that is not a completion."""
     DENIED = "denied"
-    """No request will be answered until somebody mends the key, the account or the address."""
+    """Every request is refused until the key, the account or the base URL is corrected."""
     PERMANENT = "permanent"
-    """This request will never be answered as it is."""
+    """This request is refused every time."""
     TOO_LONG = "too_long"
-    """It does not fit into this model's context."""
+    """The request does not fit into the model's context."""
     REFUSAL = "refusal"
     LENGTH = "length"
     EMPTY = "empty"
     INVALID = "invalid"
-    """The model answered, but not in the wanted shape."""
+    """The model answered, but the reply does not match the schema."""
 
     @property
     def semantic(self) -> bool:
-        """Whether the model itself answered badly: asking again then shifts the distribution of what is accepted."""
+        """Whether the model itself answered unusably: asking again shifts the distribution of accepted replies."""
         return self in _SEMANTIC
 
 
@@ -62,7 +62,7 @@ _SEMANTIC = frozenset({FailureKind.REFUSAL, FailureKind.LENGTH, FailureKind.EMPT
 
 
 class CallFailure(EcloseError):  # noqa: N818 (an outcome of a call, kept and counted like a reply)
-    """A call without a usable reply. The message is short and holds no key; what was said is kept beside it."""
+    """A call without a usable reply. The message is short and without keys; ``reply`` and ``raw`` hold the details."""
 
     def __init__(
         self,
@@ -79,19 +79,19 @@ class CallFailure(EcloseError):  # noqa: N818 (an outcome of a call, kept and co
         self.problem = problem
         self.status = status
         self.retry_after = retry_after
-        """Seconds to wait before the next request, as the server wants it."""
+        """Seconds to wait before the next request, as requested by the server; None without such a request."""
         self.reply = reply
-        """What the model said where it said something: never to be accepted, but counted and kept."""
+        """The unusable reply, where there is one: stored and counted, never accepted."""
         self.raw = raw
-        """The body as it came, without the key."""
+        """The received body with keys masked."""
         self.unpaid = unpaid
-        """Whether the provider certainly charges nothing. Where nobody knows, this is False."""
+        """Whether the provider certainly charges nothing; False where that is unknown."""
         super().__init__(f"{kind}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a server sent."""
+    """Status, headers and body of an HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -100,7 +100,7 @@ class HttpResponse:
 
 
 class UnreadableBody(Exception):  # noqa: N818
-    """A body that is too large, damaged or in an encoding not known here: trouble on the way, not an answer."""
+    """A body that is too large, damaged or in an unsupported encoding: a transport failure, not a reply."""
 
 
 def mask(text: str, secret: str) -> str:
@@ -109,9 +109,9 @@ def mask(text: str, secret: str) -> str:
 
 
 def scrub(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
-    """Return the beginning of a text, without the key and without what looks like one."""
+    """Return the beginning of a text, with the key and everything that looks like a key masked."""
     window = _KEYLIKE.sub("[key]", mask(text[:most], secret))
-    # Where the window cut a key in two, its first half lies at the end.
+    # A key that the window cuts in two is not matched: drop as many characters as a key may have.
     return window if len(text) <= most else window[: -max(len(secret), _LONG_KEY)]
 
 
@@ -119,7 +119,7 @@ _KEYLIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][A-Za-z0-9_\-]{16,}|(?<=Be
 
 
 def excerpt(text: str, secret: str = "") -> str:
-    """A short, single-line piece of what a server said."""
+    """Return the beginning of a server's text on one line, without HTML tags and keys."""
     plain = " ".join(_TAG.sub(" ", scrub(text, secret, _READ_FOR_PROBLEM)).split())
     return plain if len(plain) <= LONGEST_PROBLEM else plain[:LONGEST_PROBLEM] + " …"
 
@@ -128,18 +128,18 @@ _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds to wait, from ``retry-after-ms`` or ``Retry-After`` as seconds or as a date; None where nothing is said.
+    """Return the seconds to wait from ``retry-after-ms`` or ``Retry-After`` (seconds or a date); None without them.
 
-    A date is held against the server's own ``Date`` where there is one, so that a clock that is wrong on either side
-    never brings us back too early.
+    A date is compared with the server's own ``Date`` header where there is one, so that a wrong clock on either side
+    cannot shorten the wait.
     """
     with suppress(KeyError, ValueError):
         return _wait(float(headers["retry-after-ms"]) / 1000)
-    told = headers.get("retry-after", "").strip()
+    value = headers.get("retry-after", "").strip()
     with suppress(ValueError):
-        return _wait(float(told))
+        return _wait(float(value))
     try:
-        then = parsedate_to_datetime(told).timestamp()
+        then = parsedate_to_datetime(value).timestamp()
     except ValueError:
         return None
     with suppress(KeyError, ValueError):
@@ -152,26 +152,27 @@ def _wait(seconds: float) -> float | None:
 
 
 def classify_exception(error: Exception, secret: str) -> CallFailure:
-    """What an exception of the client says. Its cause decides: the transport calls a hang-up a time-out, for one."""
+    """Return the failure for an exception of the HTTP client."""
     chain = list(iterate_causes(error))
-    # By name, because two HTTP libraries lie below the client, and reading a failure should not import them.
+    # The causes decide: the transport reports a closed connection as a time-out, for example. Classes are compared by
+    # name, because two HTTP libraries lie below the client and classification should import neither.
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
-    told = excerpt(str(chain[-1]) or type(chain[-1]).__name__, secret)
+    reason = excerpt(str(chain[-1]) or type(chain[-1]).__name__, secret)
     if "UnreadableBody" in names:
-        return CallFailure(FailureKind.TRANSIENT, f"the reply cannot be read ({told}).")
+        return CallFailure(FailureKind.TRANSIENT, f"the reply cannot be read ({reason}).")
     if "ClientPayloadError" in names or "ReadError" in names:
-        return CallFailure(FailureKind.TRANSIENT, f"the reply was cut off on the way ({told}).")
+        return CallFailure(FailureKind.TRANSIENT, f"the reply was cut off on the way ({reason}).")
     if names & {"ClientConnectorError", "ConnectError", "ConnectionTimeoutError"}:
-        return CallFailure(FailureKind.CONNECTION, f"the server cannot be reached ({told}).", unpaid=True)
+        return CallFailure(FailureKind.CONNECTION, f"the server cannot be reached ({reason}).", unpaid=True)
     if names & {"ServerTimeoutError", "ReadTimeout"}:
-        return CallFailure(FailureKind.TIMEOUT, f"the server stopped answering ({told}).")
+        return CallFailure(FailureKind.TIMEOUT, f"the server stopped answering ({reason}).")
     if names & {"ClientConnectionError", "APIConnectionError", "NetworkError", "OSError"}:
-        return CallFailure(FailureKind.CONNECTION, f"the server hung up before it answered ({told}).")
-    return CallFailure(FailureKind.TRANSIENT, f"the server does not speak HTTP as it should ({told}).")
+        return CallFailure(FailureKind.CONNECTION, f"the server closed the connection before it answered ({reason}).")
+    return CallFailure(FailureKind.TRANSIENT, f"the response is not valid HTTP ({reason}).")
 
 
 def iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what it came from, and so on."""
+    """Yield an error, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__
@@ -191,11 +192,11 @@ _KIND_OF_STATUS = {
 _ADVICE = {
     401: "Check the API key.",
     402: "Check the provider's account.",
-    403: "Check what this API key may do.",
+    403: "Check the permissions of this API key.",
     404: "Check the base URL and the model's name.",
     413: "Shorten the request.",
 }
-# What is said in the body may outweigh the status: each of these was met at a large provider.
+# The body may outweigh the status: each of these was observed at a large provider.
 _NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -206,22 +207,22 @@ _TOO_LONG = re.compile(
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|moderation|flagged", re.IGNORECASE)
 
 
-def classify_status(answer: HttpResponse, now: float, secret: str) -> CallFailure:
-    """What a status other than 2xx says, and the body with it."""
-    text = _text(answer.body)
-    told = excerpt(_error_message(answer.body) or text, secret) or "no reason given"
-    # A page is a proxy's: whatever words it uses, it is not the model that speaks.
-    said = "" if _is_page(answer.headers, text) else text[:LONGEST_RAW]
-    kind, advice = _kind_of_status(answer.status, said), _ADVICE.get(answer.status, "")
-    if 300 <= answer.status < 400:
-        target = excerpt(answer.headers.get("location", "elsewhere"), secret)
-        told, advice = f"redirects are not followed, and this one leads to {target}.", "Use the final base URL."
+def classify_status(response: HttpResponse, now: float, secret: str) -> CallFailure:
+    """Return the failure for a response with a status other than 2xx, from its status and body."""
+    text = _text(response.body)
+    message = excerpt(_error_message(response.body) or text, secret) or "no reason given"
+    # An HTML page comes from a proxy, so its words say nothing about the model.
+    body_text = "" if _is_page(response.headers, text) else text[:LONGEST_RAW]
+    kind, advice = _kind_of_status(response.status, body_text), _ADVICE.get(response.status, "")
+    if 300 <= response.status < 400:
+        target = excerpt(response.headers.get("location", "elsewhere"), secret)
+        message, advice = f"redirects are not followed, and this one leads to {target}.", "Use the final base URL."
     return CallFailure(
         kind,
-        f"HTTP {answer.status}: {told} {advice}".rstrip(),
-        status=answer.status,
-        retry_after=parse_retry_after(answer.headers, now),
-        raw=scrub_body(answer.body, secret),
+        f"HTTP {response.status}: {message} {advice}".rstrip(),
+        status=response.status,
+        retry_after=parse_retry_after(response.headers, now),
+        raw=scrub_body(response.body, secret),
         unpaid=True,
     )
 
@@ -247,7 +248,7 @@ def _is_page(headers: Mapping[str, str], text: str) -> bool:
 
 
 def _error_message(body: bytes) -> str | None:
-    """The sentence in an error body; providers nest it differently."""
+    """Return the message in an error body, which providers nest differently; None without one."""
     try:
         error = parse_object(body).get("error")
     except UserError:
@@ -261,5 +262,5 @@ def _text(body: bytes) -> str:
 
 
 def scrub_body(body: bytes, secret: str) -> str:
-    """A body as it is kept with a failure."""
+    """Return the text of a body as it is stored with a failure: bounded, keys masked."""
     return scrub(_text(body), secret)

@@ -1,7 +1,7 @@
-"""What came back from a model server, read once: a reply, or what went wrong.
+"""Parse the response of a model server: a reply, or the failure that explains why there is none.
 
-``parse_reply`` is a pure function of what arrived. It accepts exactly one thing, a finished completion of the wanted
-shape, and repairs nothing: a reply that had to be mended is one the model never gave.
+Only a finished completion that matches the schema is accepted. Nothing is repaired: a repaired reply is one that the
+model never gave.
 """
 
 from __future__ import annotations
@@ -47,68 +47,66 @@ def parse_reply(
     now: float = 0.0,
     key: SecretStr | None = None,
 ) -> Reply | CallFailure:
-    """The reply, or why there is none. ``now`` is the time in seconds, for a Retry-After that is a date."""
+    """Return the reply, or the failure. ``now`` is the time in seconds, for a ``Retry-After`` with a date."""
     secret = key.get_secret_value() if key is not None else ""
     try:
         if isinstance(outcome, Exception):
             return classify_exception(outcome, secret)
         if 200 <= outcome.status < 300:
-            return _ReplyParser(outcome, request, by_tool, now, secret).reply()
+            return _ReplyParser(outcome, request, by_tool, now, secret).parse()
         return classify_status(outcome, now, secret)
     except CallFailure as failure:
-        # The frames it came through hold the key, and would be shown with their variables by some tools.
+        # The frames of its traceback hold the key, and some error reporters print local variables.
         failure.__context__ = None
         return failure.with_traceback(None)
 
 
-_FINISHED = {
+_FINISH_REASONS = {
     "stop": FinishReason.STOP,
     "length": FinishReason.LENGTH,
     "max_tokens": FinishReason.LENGTH,
     "content_filter": FinishReason.REFUSAL,
 }
-_BROKEN_OFF = ("error", "abort")
-"""How gateways and vLLM end a reply when the service, not the model, stopped it."""
+_SERVICE_ABORTS = ("error", "abort")
+"""Finish reasons of gateways and vLLM for a reply that the service, not the model, stopped."""
 _TOOL_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
-_NOTHING_SEEN = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad]*")
+_INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad]*")
 
 
 class _ReplyParser:
-    """One body on its way to a reply. The envelope is the service's, so a broken one is the service's failure."""
+    """Parser of one response. A broken envelope is a failure of the service, a broken text one of the model."""
 
-    def __init__(self, answer: HttpResponse, request: Request, by_tool: bool, now: float, secret: str) -> None:
-        self._answer = answer
+    def __init__(self, response: HttpResponse, request: Request, by_tool: bool, now: float, secret: str) -> None:
+        self._response = response
         self._request = request
         self._by_tool = by_tool
         self._now = now
         self._secret = secret
-        self._said: Reply | None = None
+        self._reply: Reply | None = None
 
-    def reply(self) -> Reply:
-        """The reply, or an error that says why there is none."""
+    def parse(self) -> Reply:
+        """Return the reply; raise ``CallFailure`` with the reason where there is none."""
         envelope = self._envelope()
         choice = self._choice(envelope)
         message: JsonObject = choice["message"]
         finish = str(choice.get("finish_reason"))
         text, logprobs = self._text_of(message), _logprobs(choice)
         if text is not None and (masked := mask(text, self._secret)) != text:
-            text, logprobs = masked, None  # its tokens would spell the key
-        ended = (
-            FinishReason.STOP
-            if self._by_tool and finish in _TOOL_FINISHES
-            else _FINISHED.get(finish, FinishReason.OTHER)
-        )
-        self._said = Reply(text or "", ended, _usage(envelope, self._request), logprobs)
-        self._check_end(ended, finish, message)
+            text, logprobs = masked, None  # the tokens would spell the key
+        reason = _FINISH_REASONS.get(finish, FinishReason.OTHER)
+        if self._by_tool and finish in _TOOL_FINISHES:
+            reason = FinishReason.STOP  # servers end a forced tool call with any of these
+        self._reply = Reply(text or "", reason, _usage(envelope, self._request), logprobs)
+        self._check_end(reason, finish, message)
         self._check_text(text, message)
-        return self._said
+        return self._reply
 
     def _envelope(self) -> JsonObject:
-        kind = self._answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
-            self._fail(FailureKind.TRANSIENT, f"the server answered with {kind or 'no content type'}, not with JSON")
+            self._fail(FailureKind.TRANSIENT, f"the server sent {kind or 'no content type'}, not JSON")
         try:
-            envelope = parse_object(self._answer.body)
+            envelope = parse_object(self._response.body)
         except UserError as error:
             self._fail(FailureKind.TRANSIENT, f"the body {error}")
         if envelope.get("error"):
@@ -116,20 +114,20 @@ class _ReplyParser:
         return envelope
 
     def _fail_inside(self, error: object) -> Never:
-        """Some gateways answer 200 with an error in the body; its code then takes the place of the status."""
+        """Raise the failure for a status of 200 with an error in the body; the error's code replaces the status."""
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise classify_status(replace(self._answer, status=status), self._now, self._secret)
+        raise classify_status(replace(self._response, status=status), self._now, self._secret)
 
     def _choice(self, envelope: JsonObject) -> JsonObject:
         choices = envelope.get("choices")
         if not isinstance(choices, list) or len(choices) != 1:
-            self._fail(FailureKind.TRANSIENT, "the body has not exactly one choice, so it is no completion")
+            self._fail(FailureKind.TRANSIENT, "the body does not have exactly one choice, so it is not a completion")
         choice = choices[0]
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-            self._fail(FailureKind.TRANSIENT, "the body has no message, so it is no completion")
-        if choice.get("error") or choice.get("finish_reason") in _BROKEN_OFF:
-            self._fail(FailureKind.TRANSIENT, "the service broke off in the middle of the reply")
+            self._fail(FailureKind.TRANSIENT, "the body has no message, so it is not a completion")
+        if choice.get("error") or choice.get("finish_reason") in _SERVICE_ABORTS:
+            self._fail(FailureKind.TRANSIENT, "the service stopped in the middle of the reply")
         return choice
 
     def _text_of(self, message: JsonObject) -> str | None:
@@ -139,41 +137,41 @@ class _ReplyParser:
         calls = message.get("tool_calls")
         with suppress(KeyError, IndexError, TypeError):
             function = calls[0]["function"]  # type: ignore[index]
-            named = self._request.schema is not None and function["name"] == self._request.schema.name
-            if named and len(calls) == 1 and isinstance(function["arguments"], str):  # type: ignore[arg-type]
+            is_requested = self._request.schema is not None and function["name"] == self._request.schema.name
+            if is_requested and len(calls) == 1 and isinstance(function["arguments"], str):  # type: ignore[arg-type]
                 return str(function["arguments"])
         return None
 
-    def _check_end(self, ended: FinishReason, finish: str, message: JsonObject) -> None:
-        if ended is FinishReason.REFUSAL or message.get("refusal"):
-            told = message.get("refusal") or "stopped by a content filter"
-            self._fail(FailureKind.REFUSAL, f"the model will not answer: {excerpt(str(told), self._secret)}")
-        if ended is FinishReason.LENGTH:
-            most = self._request.decoding.max_tokens
-            self._fail(FailureKind.LENGTH, f"the reply was cut off after max_tokens = {most}. Allow more")
-        if ended is not FinishReason.STOP:
-            told = excerpt(finish, self._secret)
-            self._fail(FailureKind.INVALID, f"the reply ended with {told!r}, not with 'stop'")
+    def _check_end(self, reason: FinishReason, finish: str, message: JsonObject) -> None:
+        if reason is FinishReason.REFUSAL or message.get("refusal"):
+            refusal = message.get("refusal") or "stopped by a content filter"
+            self._fail(FailureKind.REFUSAL, f"the model refused to answer: {excerpt(str(refusal), self._secret)}")
+        if reason is FinishReason.LENGTH:
+            limit = self._request.decoding.max_tokens
+            self._fail(FailureKind.LENGTH, f"the reply was cut off after max_tokens = {limit}. Allow more")
+        if reason is not FinishReason.STOP:
+            shown_finish = excerpt(finish, self._secret)
+            self._fail(FailureKind.INVALID, f"the reply ended with {shown_finish!r}, not with 'stop'")
 
     def _check_text(self, text: str | None, message: JsonObject) -> None:
         if message.get("tool_calls") and (not self._by_tool or text is None):
-            self._fail(FailureKind.INVALID, "the model called a tool it was not asked to call")
+            self._fail(FailureKind.INVALID, "the model called a tool that was not requested")
         if text is None and message.get("content") and not isinstance(message["content"], str):
-            self._fail(FailureKind.INVALID, "the content is no text")
+            self._fail(FailureKind.INVALID, "the content is not text")
         if text is None and self._by_tool and message.get("content"):
             self._fail(FailureKind.INVALID, "the model wrote text instead of calling the tool")
-        if text is None or _NOTHING_SEEN.fullmatch(text):
+        if text is None or _INVISIBLE.fullmatch(text):
             self._fail(FailureKind.EMPTY, "the reply has no text")
         if not _storable(text):
             self._fail(FailureKind.INVALID, "the reply holds half a character (a lone surrogate)")
         if self._request.schema is not None and (problem := find_schema_error(text, self._request.schema.schema)):
             self._fail(FailureKind.INVALID, f"the reply {excerpt(problem, self._secret)}")
-        if self._request.decoding.top_logprobs is not None and self._said is not None and not self._said.logprobs:
-            self._fail(FailureKind.INVALID, "the server reported no log-probabilities, though they were asked for")
+        if self._request.decoding.top_logprobs is not None and self._reply is not None and not self._reply.logprobs:
+            self._fail(FailureKind.INVALID, "the server reported no log-probabilities, though they were requested")
 
     def _fail(self, kind: FailureKind, problem: str) -> Never:
-        raw = scrub_body(self._answer.body, self._secret)
-        raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self._answer.status, reply=self._said, raw=raw)
+        raw = scrub_body(self._response.body, self._secret)
+        raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self._response.status, reply=self._reply, raw=raw)
 
 
 def _storable(text: str) -> bool:
@@ -185,27 +183,27 @@ def _storable(text: str) -> bool:
 
 
 def _usage(envelope: JsonObject, request: Request) -> Usage:
-    """The tokens that a server reports; unknown where it reports none, or more than the request can have used."""
-    told = envelope.get("usage")
-    if not isinstance(told, dict):
+    """Return the reported tokens; ``UNKNOWN_USAGE`` where there are none, or more than the request can use."""
+    usage_fields = envelope.get("usage")
+    if not isinstance(usage_fields, dict):
         return UNKNOWN_USAGE
-    prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
-    # A truth value is no number, although Python counts it among the integers.
+    prompt, completion = usage_fields.get("prompt_tokens"), usage_fields.get("completion_tokens")
+    # "type is int" because JSON true would pass isinstance(..., int).
     if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
         return UNKNOWN_USAGE
     usage = Usage(prompt, completion)
     if max(prompt, completion) > _ANY_USAGE and not _possible(usage, bound_usage(request)):
-        _note_usage()
+        _warn_of_usage()
         return UNKNOWN_USAGE
     return usage
 
 
 _ANY_USAGE = 1_000_000
-"""Tokens that any server may report; more must bear some relation to the request."""
+"""Tokens that are believed of any request; larger figures are compared with the request."""
 
 
 def _possible(usage: Usage, worst: Usage) -> bool:
-    """Whether figures can be true: providers add prompts and thoughts of their own, but not without end."""
+    """Check whether figures are plausible: providers add prompts and reasoning tokens, but within bounds."""
     return (
         usage.prompt_tokens <= _ANY_USAGE + 10 * worst.prompt_tokens
         and usage.completion_tokens <= _ANY_USAGE + 10 * worst.completion_tokens
@@ -213,8 +211,8 @@ def _possible(usage: Usage, worst: Usage) -> bool:
 
 
 @cache
-def _note_usage() -> None:
-    """Log, once in a process, that usage figures were not believed."""
+def _warn_of_usage() -> None:
+    """Log once per process that usage figures were rejected."""
     _log.warning("the model server reports impossible token counts: such calls are charged at their worst case.")
 
 
@@ -233,7 +231,7 @@ def _logprobs(choice: JsonObject) -> tuple[TokenLogprob, ...] | None:
 
 
 def find_schema_error(text: str, schema: Mapping[str, Any]) -> str | None:
-    """Why the text is not JSON of that shape; None where it is. Nothing around the JSON is forgiven."""
+    """Return why a text is not JSON of this schema; None where it is. No text around the JSON is allowed."""
     import jsonschema_rs  # noqa: PLC0415 - only structured replies need it
 
     try:
@@ -243,13 +241,13 @@ def find_schema_error(text: str, schema: Mapping[str, Any]) -> str | None:
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except ValueError:
-        return "holds a number or a character that cannot be written back (1e999, a lone surrogate)"
+        return "holds a number or a character that cannot be encoded (1e999, a lone surrogate)"
     validator = _validator(json.dumps(schema))
     try:
         validator.validate(value)
     except jsonschema_rs.ValidationError as error:
         where = "/".join(str(part) for part in error.instance_path) or "the object"
-        return f"is not of the wanted shape: {error.message} at {where}"
+        return f"does not match the schema: {error.message} at {where}"
     except ValueError as error:
         return f"cannot be checked: {error}"
     return None
@@ -257,7 +255,7 @@ def find_schema_error(text: str, schema: Mapping[str, Any]) -> str | None:
 
 @lru_cache(maxsize=64)
 def _validator(schema: str) -> Validator:
-    """Compiled once: few shapes are asked for again and again."""
+    """Return the compiled validator of a schema; a run uses few schemas many times."""
     import jsonschema_rs  # noqa: PLC0415
 
     return jsonschema_rs.validator_for(json.loads(schema), retriever=_no_network)

@@ -1,7 +1,7 @@
-"""Bodies of HTTP responses: decoded where they are compressed, bounded by their decoded size, read after the status.
+"""Bodies of HTTP responses: decompressed and bounded by their decoded size.
 
-A body that cannot be read says nothing about the model. With a status of 2xx it raises ``UnreadableBody``; with any
-other status it ends early, because the status alone decides what happened and the body only explains it.
+An unreadable body raises ``UnreadableBody`` with a status of 2xx. With any other status it ends early, because the
+status decides the failure and the body only explains it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _GZIP = frozenset({"gzip", "x-gzip"})
 _DEFLATE = "deflate"
 _PIECE = 2**16
-"""Decoded bytes that are taken from a decompressor at a time."""
+"""Decoded bytes per step of a decompressor."""
 _RAW = -zlib.MAX_WBITS
-_TROUBLE = (UnreadableBody, httpx2.HTTPError, aiohttp.ClientError)
+_READ_ERRORS = (UnreadableBody, httpx2.HTTPError, aiohttp.ClientError)
 
 
 def bound_body(response: httpx2.Response, most: int) -> None:
@@ -33,7 +33,7 @@ def bound_body(response: httpx2.Response, most: int) -> None:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A decoded body of bounded size. A body that is not read strictly ends where it cannot be read."""
+    """A decoded body of bounded size; without ``strict`` it ends where it becomes unreadable."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, encoding: str, most: int, *, strict: bool) -> None:
         self._stream = stream
@@ -46,7 +46,7 @@ class _Body(httpx2.AsyncByteStream):
         try:
             async for piece in self._pieces():
                 yield piece
-        except _TROUBLE:
+        except _READ_ERRORS:
             if self._strict:
                 raise
 
@@ -70,7 +70,7 @@ def _decoder(encoding: str) -> _Identity | _Inflater:
         return _Identity()
     if encoding in _GZIP or encoding == _DEFLATE:
         return _Inflater(zlib.MAX_WBITS if encoding == _DEFLATE else zlib.MAX_WBITS | 16)
-    raise UnreadableBody(f"the body has the content encoding {encoding[:40]!r}, which cannot be read here.")
+    raise UnreadableBody(f"the body has the content encoding {encoding[:40]!r}, which is not supported.")
 
 
 class _Identity:
@@ -89,10 +89,10 @@ class _Inflater:
     def __init__(self, bits: int) -> None:
         self._inflate = zlib.decompressobj(bits)
         self._may_be_raw = bits == zlib.MAX_WBITS
-        """Whether nothing was decoded yet of a deflate stream, which some servers send without its frame."""
+        """Whether nothing is decoded yet of a deflate stream, which some servers send without the zlib header."""
 
     def decode(self, chunk: bytes) -> Iterator[bytes]:
-        full = False  # a full piece may leave output behind though all input was taken
+        full = False  # a full piece may leave output in the decompressor although all input is consumed
         while (chunk or full) and not self._inflate.eof:
             try:
                 piece = self._inflate.decompress(chunk, _PIECE)
