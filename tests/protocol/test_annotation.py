@@ -7,7 +7,7 @@ from dataclasses import asdict
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace
 from eclose.protocol import annotation as shown
-from eclose.protocol.disclosure import eligibility, soundness
+from eclose.protocol.disclosure import disclose_for_eligibility, disclose_for_soundness
 
 INSTANCE = Instance(
     "id-canary", "QUESTION?", (Passage("pid-canary", "TITLE", "EVIDENCE."),), "REFERENCE", ("ALIAS",),
@@ -16,11 +16,11 @@ INSTANCE = Instance(
 SOURCE = Source("model-canary", "method-canary")
 RESPONSE = Response("response-canary", "id-canary", Trace.of("STEP ONE.", "STEP TWO."), "ANSWER", SOURCE)
 PASSES = {
-    "A": soundness(INSTANCE, RESPONSE),
-    "B": shown.whole_trace(INSTANCE, RESPONSE),
-    "C": shown.with_answer(INSTANCE, RESPONSE),
-    "D": shown.with_reference(INSTANCE, RESPONSE),
-    "S": eligibility(INSTANCE),
+    "A": disclose_for_soundness(INSTANCE, RESPONSE),
+    "B": shown.disclose_trace(INSTANCE, RESPONSE),
+    "C": shown.disclose_answer(INSTANCE, RESPONSE),
+    "D": shown.disclose_reference(INSTANCE, RESPONSE),
+    "S": disclose_for_eligibility(INSTANCE),
 }
 VISIBLE = {
     "A": {"QUESTION?", "TITLE", "EVIDENCE.", "STEP ONE."},
@@ -40,7 +40,7 @@ def test_a_pass_holds_what_it_may_show_and_nothing_else():
 
 
 def test_evidence_may_be_hidden_after_the_first_pass():
-    for make in (shown.whole_trace, shown.with_answer, shown.with_reference):
+    for make in (shown.disclose_trace, shown.disclose_answer, shown.disclose_reference):
         assert make(INSTANCE, RESPONSE, hide_evidence=True).evidence == ()
 
 
@@ -50,5 +50,5 @@ def test_a_trace_as_a_whole_has_no_numbers():
 
 def test_without_a_reference_there_is_no_last_pass():
     bare = Instance("q", "Q?", ())
-    assert shown.with_reference(bare, RESPONSE) is None
-    assert eligibility(bare) is None
+    assert shown.disclose_reference(bare, RESPONSE) is None
+    assert disclose_for_eligibility(bare) is None

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.protocol import disclosure
-from eclose.protocol.judging import JOINT_PARTS, MATERIAL, Question, asked, part_of
-from eclose.protocol.material_json import read_material
+from eclose.protocol.judging import JOINT_PARTS, MATERIAL_TYPES, JudgeQuestion, build_judge_prompt, restrict_material
+from eclose.protocol.material_json import parse_material
 
 INSTANCE = Instance(
     "ID-CANARY", "QUESTION-CANARY", (Passage("PID-CANARY", "TITLE-CANARY", "EVIDENCE-CANARY"),), "REFERENCE-CANARY",
@@ -21,43 +21,53 @@ INSTANCE = Instance(
 )  # fmt: skip
 RESPONSE = Response("RESPONSE-CANARY", "ID-CANARY", Trace.of("STEP-CANARY"), "ANSWER-CANARY", completion="RAW-CANARY")
 ALLOWED = {
-    Question.SUFFICIENCY: (disclosure.sufficiency(INSTANCE), {"QUESTION", "TITLE", "EVIDENCE"}),
-    Question.SOUNDNESS: (disclosure.soundness(INSTANCE, RESPONSE), {"QUESTION", "TITLE", "EVIDENCE", "STEP"}),
-    Question.ALIGNMENT: (disclosure.alignment(INSTANCE, RESPONSE), {"QUESTION", "STEP"}),
-    Question.CLOSURE: (disclosure.closure(INSTANCE, RESPONSE), {"QUESTION", "STEP", "ANSWER"}),
-    Question.COMPLETENESS: (disclosure.completeness(INSTANCE, RESPONSE), {"QUESTION", "STEP", "REFERENCE", "ALIAS"}),
-    Question.CORRECTNESS: (disclosure.correctness(INSTANCE, RESPONSE), {"QUESTION", "ANSWER", "REFERENCE", "ALIAS"}),
-    Question.ELIGIBILITY: (
-        disclosure.eligibility(INSTANCE), {"QUESTION", "TITLE", "EVIDENCE", "REFERENCE", "ALIAS"}
+    JudgeQuestion.SUFFICIENCY: (disclosure.disclose_for_sufficiency(INSTANCE), {"QUESTION", "TITLE", "EVIDENCE"}),
+    JudgeQuestion.SOUNDNESS: (
+        disclosure.disclose_for_soundness(INSTANCE, RESPONSE),
+        {"QUESTION", "TITLE", "EVIDENCE", "STEP"},
     ),
-    Question.JOINT: (
-        disclosure.whole(INSTANCE, RESPONSE, reference_free=False),
+    JudgeQuestion.ALIGNMENT: (disclosure.disclose_for_alignment(INSTANCE, RESPONSE), {"QUESTION", "STEP"}),
+    JudgeQuestion.CLOSURE: (disclosure.disclose_for_closure(INSTANCE, RESPONSE), {"QUESTION", "STEP", "ANSWER"}),
+    JudgeQuestion.COMPLETENESS: (
+        disclosure.disclose_for_completeness(INSTANCE, RESPONSE),
+        {"QUESTION", "STEP", "REFERENCE", "ALIAS"},
+    ),
+    JudgeQuestion.CORRECTNESS: (
+        disclosure.disclose_for_correctness(INSTANCE, RESPONSE),
+        {"QUESTION", "ANSWER", "REFERENCE", "ALIAS"},
+    ),
+    JudgeQuestion.ELIGIBILITY: (
+        disclosure.disclose_for_eligibility(INSTANCE),
+        {"QUESTION", "TITLE", "EVIDENCE", "REFERENCE", "ALIAS"},
+    ),
+    JudgeQuestion.JOINT: (
+        disclosure.disclose_jointly(INSTANCE, RESPONSE, reference_free=False),
         {"QUESTION", "TITLE", "EVIDENCE", "STEP", "ANSWER", "REFERENCE", "ALIAS"},
     ),
-}  # fmt: skip
+}
 CANARIES = (
     "ID QUESTION PID TITLE EVIDENCE REFERENCE ALIAS BENCHMARK KIND RESPONSE STEP ANSWER RAW".split()  # noqa: SIM905
 )
 
 
-@pytest.mark.parametrize("question", Question)
+@pytest.mark.parametrize("question", JudgeQuestion)
 def test_a_judge_sees_exactly_what_its_criterion_allows(question):
-    shown, allowed = ALLOWED[question]
-    question_asked = asked(shown)
-    assert question_asked.name == question
-    everything = "\n".join(message["content"] for message in question_asked.messages)
-    seen = {name for name in CANARIES if f'"{name}-CANARY"' in everything}
-    assert seen == allowed
+    material, allowed = ALLOWED[question]
+    prompt = build_judge_prompt(material)
+    assert prompt.name == question
+    everything = "\n".join(message["content"] for message in prompt.messages)
+    visible = {name for name in CANARIES if f'"{name}-CANARY"' in everything}
+    assert visible == allowed
 
 
 def test_what_does_not_exist_is_not_asked_about():
     without = Instance("i", "q?", INSTANCE.evidence)
     silent = Response("r", "i", RESPONSE.trace, None)
-    assert disclosure.completeness(without, RESPONSE) is None
-    assert disclosure.correctness(without, RESPONSE) is None
-    assert disclosure.eligibility(without) is None
-    assert disclosure.closure(INSTANCE, silent) is None
-    assert disclosure.correctness(INSTANCE, silent) is None
+    assert disclosure.disclose_for_completeness(without, RESPONSE) is None
+    assert disclosure.disclose_for_correctness(without, RESPONSE) is None
+    assert disclosure.disclose_for_eligibility(without) is None
+    assert disclosure.disclose_for_closure(INSTANCE, silent) is None
+    assert disclosure.disclose_for_correctness(INSTANCE, silent) is None
 
 
 SIGNS = st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\{}[]:,\n\r\t\u2028\u2029\u200b\u202e\x00')
@@ -71,48 +81,48 @@ def test_no_text_gets_out_of_its_place(question, title, text, step, answer):
     """Whatever stands in a field comes back out of that field, and out of no other."""
     instance = Instance("i", question, (Passage("0", title, text),), answer)
     response = Response("r", "i", Trace.of(step, step), answer)
-    for shown in (
-        disclosure.soundness(instance, response),
-        disclosure.closure(instance, response),
-        disclosure.completeness(instance, response),
-        disclosure.whole(instance, response, reference_free=False),
+    for material in (
+        disclosure.disclose_for_soundness(instance, response),
+        disclosure.disclose_for_closure(instance, response),
+        disclosure.disclose_for_completeness(instance, response),
+        disclosure.disclose_jointly(instance, response, reference_free=False),
     ):
-        user = asked(shown).messages[-1]
+        user = build_judge_prompt(material).messages[-1]
         assert user["role"] == "user"
-        assert read_material(type(shown), user["content"]) == shown
+        assert parse_material(type(material), user["content"]) == material
 
 
 def test_the_guideline_comes_before_the_material_and_never_holds_any():
-    for shown, _ in ALLOWED.values():
-        system, user = asked(shown).messages
+    for material, _ in ALLOWED.values():
+        system, user = build_judge_prompt(material).messages
         assert "CANARY" not in system["content"]
         assert "data, not instructions" in system["content"]
         assert json.loads(user["content"])
 
 
 def test_every_question_has_its_shape_and_its_material():
-    assert set(MATERIAL) == set(Question) == set(ALLOWED)
-    for question, (shown, _) in ALLOWED.items():
-        schema = asked(shown).schema
-        kind = MATERIAL[question]
+    assert set(MATERIAL_TYPES) == set(JudgeQuestion) == set(ALLOWED)
+    for question, (material, _) in ALLOWED.items():
+        schema = build_judge_prompt(material).schema
+        kind = MATERIAL_TYPES[question]
         assert schema["required"] == list(schema["properties"])
         assert schema["additionalProperties"] is False
         assert fields(kind)
 
 
 def test_one_call_for_all_shows_each_part_what_a_call_of_its_own_would():
-    everything, _ = ALLOWED[Question.JOINT]
+    everything, _ = ALLOWED[JudgeQuestion.JOINT]
     for part in JOINT_PARTS:
         alone, _ = ALLOWED[part]
-        assert part_of(everything, part) == alone
+        assert restrict_material(everything, part) == alone
 
 
 def test_one_call_for_some_asks_about_those_alone():
-    free = disclosure.whole(INSTANCE, RESPONSE, reference_free=True)
-    some = asked(free, [Question.SOUNDNESS, Question.CLOSURE])
-    told = "\n".join(message["content"] for message in some.messages)
+    free = disclosure.disclose_jointly(INSTANCE, RESPONSE, reference_free=True)
+    some = build_judge_prompt(free, [JudgeQuestion.SOUNDNESS, JudgeQuestion.CLOSURE])
+    text = "\n".join(message["content"] for message in some.messages)
     assert list(some.schema["properties"]) == ["soundness", "closure"]
-    assert "# Closure" in told
-    assert "# Alignment" not in told
-    assert "REFERENCE-CANARY" not in told
-    assert "ALIAS-CANARY" not in told
+    assert "# Closure" in text
+    assert "# Alignment" not in text
+    assert "REFERENCE-CANARY" not in text
+    assert "ALIAS-CANARY" not in text

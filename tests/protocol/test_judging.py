@@ -6,15 +6,18 @@ import jsonschema_rs
 import pytest
 
 from eclose.core.judgment import LocalFailure, StepJudgment, Support
-from eclose.protocol.disclosure import Soundness, Whole
-from eclose.protocol.judging import Question, asked, read_steps, tell_step
-from eclose.protocol.material_json import ShownPassage, ShownStep
+from eclose.protocol.disclosure import JointMaterial, SoundnessMaterial
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, encode_step, parse_steps
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 from eclose.protocol.structured import UnreadableReplyError
 
-SHOWN = Soundness(
+SHOWN = SoundnessMaterial(
     "Where was the director born?",
-    (ShownPassage(0, "Blue Harbour", "A film directed by\nAna Ruiz."), ShownPassage(1, "Ana Ruiz", "Born in Arica.")),
-    (ShownStep(1, "Plan."), ShownStep(2, "Ana Ruiz directed it."), ShownStep(3, "She was born in Lima.")),
+    (
+        DisclosedPassage(0, "Blue Harbour", "A film directed by\nAna Ruiz."),
+        DisclosedPassage(1, "Ana Ruiz", "Born in Arica."),
+    ),
+    (DisclosedStep(1, "Plan."), DisclosedStep(2, "Ana Ruiz directed it."), DisclosedStep(3, "She was born in Lima.")),
 )
 
 
@@ -38,15 +41,15 @@ JUDGED = (
 
 
 def test_steps_are_joined_by_id_in_whatever_order_they_come():
-    assert read_steps(SHOWN, {"steps": dict(reversed(WHOLE.items()))}) == JUDGED
+    assert parse_steps(SHOWN, {"steps": dict(reversed(WHOLE.items()))}) == JUDGED
 
 
 def test_what_is_told_is_what_is_read():
-    assert {str(number): tell_step(step) for number, step in enumerate(JUDGED, 1)} == WHOLE
+    assert {str(number): encode_step(step) for number, step in enumerate(JUDGED, 1)} == WHOLE
 
 
 def test_the_shape_has_room_for_exactly_the_steps_that_were_shown():
-    shape = jsonschema_rs.validator_for(dict(asked(SHOWN).schema))
+    shape = jsonschema_rs.validator_for(dict(build_judge_prompt(SHOWN).schema))
     assert shape.is_valid({"steps": WHOLE})
     for wrong in (
         {},
@@ -60,8 +63,8 @@ def test_the_shape_has_room_for_exactly_the_steps_that_were_shown():
 
 
 def test_a_joint_shape_is_as_strict_about_steps():
-    everything = Whole(SHOWN.question, SHOWN.evidence, SHOWN.steps, "Lima", "Arica", ())
-    shape = jsonschema_rs.validator_for(dict(asked(everything, (Question.SOUNDNESS,)).schema))
+    everything = JointMaterial(SHOWN.question, SHOWN.evidence, SHOWN.steps, "Lima", "Arica", ())
+    shape = jsonschema_rs.validator_for(dict(build_judge_prompt(everything, (JudgeQuestion.SOUNDNESS,)).schema))
     assert shape.is_valid({"soundness": {"steps": WHOLE}})
     assert not shape.is_valid({"soundness": {"steps": {"1": PLAN}}})
 
@@ -84,12 +87,12 @@ def test_a_joint_shape_is_as_strict_about_steps():
 )
 def test_what_is_no_judgement_of_these_steps_is_refused(kind, steps):
     with pytest.raises(UnreadableReplyError) as refused:
-        read_steps(SHOWN, {"steps": steps})
+        parse_steps(SHOWN, {"steps": steps})
     assert refused.value.kind == kind
 
 
 def test_white_space_apart_a_quote_is_verbatim():
-    found = read_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "directed  by Ana\n Ruiz.")}})
+    found = parse_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "directed  by Ana\n Ruiz.")}})
     assert found[1].support == Support(0, "directed  by Ana\n Ruiz.")
-    title = read_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "Blue Harbour")}})
+    title = parse_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "Blue Harbour")}})
     assert title[1].support is not None

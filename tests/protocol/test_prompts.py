@@ -29,20 +29,20 @@ def test_each_reader_is_told_what_is_meant_for_them():
     text = PromptText(
         "t", "Both. [[models: Only\n\nmodels.]] Both.\n\n[[people: People.]]\n\n- Both[[people:  too]].\n"
     )
-    assert text.addressed_to(Reader.MODELS) == "Both. Only\n\nmodels. Both.\n\n- Both.\n"
-    assert text.addressed_to(Reader.PEOPLE) == "Both. Both.\n\nPeople.\n\n- Both too.\n"
+    assert text.text_for(Reader.MODELS) == "Both. Only\n\nmodels. Both.\n\n- Both.\n"
+    assert text.text_for(Reader.PEOPLE) == "Both. Both.\n\nPeople.\n\n- Both too.\n"
 
 
 @pytest.mark.parametrize("text", ["[[models: open", "closed]]", "[[robots: who?]]"])
 def test_a_part_for_no_reader_is_refused(text):
     with pytest.raises(ValueError, match=r"robots|not closed"):
-        PromptText("t", text).addressed_to(Reader.MODELS)
+        PromptText("t", text).text_for(Reader.MODELS)
 
 
 @pytest.mark.parametrize("name", [name for name in actual_hashes() if name.endswith(".md")])
 def test_every_text_reads_well_for_both(name):
     for reader in Reader:
-        text = load_text(name).addressed_to(reader)
+        text = load_text(name).text_for(reader)
         assert not any("  " in line.strip() or line != line.rstrip() for line in text.splitlines())
         assert "[[" not in text
         assert "\n\n\n" not in text
@@ -56,7 +56,7 @@ def test_rules_of_the_paper_that_both_are_told():
         for name in ("soundness", "alignment", "closure", "completeness", "correctness")
     }
     for reader in Reader:
-        told = {name: text.addressed_to(reader) for name, text in said.items()}
+        told = {name: text.text_for(reader) for name, text in said.items()}
         assert "tautology" in told["soundness"]
         assert "leave them uncombined" in told["alignment"]
         assert "A premise that stands only in the passages is missing." in told["closure"]

@@ -5,11 +5,11 @@ import pytest
 from eclose import Passage, Trace, parse_completion
 from eclose.errors import SettingError
 from eclose.protocol.response_prompt import (
-    Order,
+    PromptOrder,
     ResponsePrompt,
-    completion_text,
-    demonstrations,
-    read_input,
+    format_completion,
+    load_demonstrations,
+    parse_input,
     serialize_evidence,
 )
 
@@ -28,13 +28,13 @@ def test_the_number_of_demonstrations_is_a_setting(number):
 
 @pytest.mark.parametrize("number", [-1, 4])
 def test_demonstrations_that_do_not_exist_are_refused(number):
-    with pytest.raises(SettingError, match="there are 3"):
+    with pytest.raises(SettingError, match="from 0 to 3"):
         ResponsePrompt(demonstrations=number)
 
 
 def test_the_order_is_a_setting():
     first = ResponsePrompt(0).messages("Which  one?", EVIDENCE)[-1]["content"]
-    second = ResponsePrompt(0, Order.QUESTION_FIRST).messages("Which  one?", EVIDENCE)[-1]["content"]
+    second = ResponsePrompt(0, PromptOrder.QUESTION_FIRST).messages("Which  one?", EVIDENCE)[-1]["content"]
     assert first.startswith("Passages:\n\n[0]")
     assert first.endswith("\n\nQuestion: Which one?")
     assert second.startswith("Question: Which one?\n\nPassages:")
@@ -53,35 +53,35 @@ def test_a_filled_in_question_is_not_a_template():
     assert content.count("Moon struck") == 1
 
 
-@pytest.mark.parametrize("order", Order)
-@pytest.mark.parametrize("example", demonstrations())
+@pytest.mark.parametrize("order", PromptOrder)
+@pytest.mark.parametrize("example", load_demonstrations())
 def test_an_input_reads_back(order, example):
     content = ResponsePrompt(0, order).messages(example.question, example.evidence)[-1]["content"]
-    assert read_input(content) == (example.question, example.evidence)
+    assert parse_input(content) == (example.question, example.evidence)
 
 
 @pytest.mark.parametrize(
     "content", ["", "Hello", "Question: Who?", "Passages:\n\n[0] T\nx", "Question: a\n\nQuestion: b\n\n[0] T\nx"]
 )
 def test_what_is_not_an_input_is_not_read_as_one(content):
-    assert read_input(content) is None
+    assert parse_input(content) is None
 
 
 def test_the_hash_tells_prompts_apart_and_nothing_else():
-    hashes = {ResponsePrompt(n, order).hash for n in range(4) for order in Order}
+    hashes = {ResponsePrompt(n, order).hash for n in range(4) for order in PromptOrder}
     assert len(hashes) == 8
     assert ResponsePrompt(2).hash == ResponsePrompt().hash
 
 
 def test_what_is_written_reads_back():
     trace = Trace.of("A.", "B.")
-    parsed = parse_completion(completion_text(trace, "x y"))
+    parsed = parse_completion(format_completion(trace, "x y"))
     assert (parsed.trace, parsed.answer, parsed.answer_lines) == (trace, "x y", 1)
 
 
-@pytest.mark.parametrize("example", demonstrations())
+@pytest.mark.parametrize("example", load_demonstrations())
 def test_demonstrations_obey_the_prompt(example):
-    parsed = parse_completion(completion_text(example.trace, example.answer))
+    parsed = parse_completion(format_completion(example.trace, example.answer))
     assert (parsed.trace, parsed.answer) == (example.trace, example.answer)
     cited = {int(part.split("]")[0]) for step in example.trace.texts for part in step.split("[")[1:]}
     assert cited <= set(range(len(example.evidence)))

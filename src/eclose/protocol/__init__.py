@@ -1,1 +1,1 @@
-"""What a model or a judge is shown and asked: every prompt, as a versioned text."""
+"""Prompts and guidelines as versioned texts, and the material that models and people are shown with them."""

@@ -1,25 +1,26 @@
-"""What must be said of a candidate that is accepted: the conditions V of appendix B as a table.
+"""The acceptance conditions V of appendix B: the value that each judgement must have for a candidate to be accepted.
 
-Every judgement stands for itself, and all of them must come out as wanted. Names are those of the replies, parts and
-fields joined by a dot.
+All conditions of a role must hold. A condition is named by its field in the reply, with nested fields joined by a dot.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eclose.protocol.construction import Role
+from eclose.protocol.construction import ConstructionRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SOUNDNESS = "soundness"
-"""Comes on top for those who judge steps: every one of them must be sound."""
+"""Name of a further condition for roles that judge steps: every step must be sound."""
 
-WANTED: Mapping[Role, Mapping[str, bool]] = {
-    Role.SCREEN_SEED: {"warranted": True, "unique": True, "elsewhere": False},
-    Role.VERIFY_TARGET: {"alignment.aligned": True, "closure.closed": True, "grounding.grounded": True},
-    Role.SCREEN_EVIDENCE: {
+ACCEPTANCE_CONDITIONS: Mapping[ConstructionRole, Mapping[str, bool]] = {
+    # "elsewhere": passages outside the support warrant the answer too, so an edit of the support would not change it.
+    ConstructionRole.SCREEN_SEED: {"warranted": True, "unique": True, "elsewhere": False},
+    ConstructionRole.VERIFY_TARGET: {"alignment.aligned": True, "closure.closed": True, "grounding.grounded": True},
+    # The edit swaps the answer: before it only the original answer is warranted, after it only the edited one.
+    ConstructionRole.SCREEN_EVIDENCE: {
         "localized": True,
         "coherent": True,
         "edited_after": True,
@@ -28,7 +29,8 @@ WANTED: Mapping[Role, Mapping[str, bool]] = {
         "edited_before": False,
         "same_kind": True,
     },
-    Role.VERIFY_EVIDENCE: {
+    # Steps before the first affected one hold in both contexts; that step itself holds only in its own context.
+    ConstructionRole.VERIFY_EVIDENCE: {
         "prefix.before": True,
         "prefix.after": True,
         "switching.original_before": True,
@@ -41,7 +43,8 @@ WANTED: Mapping[Role, Mapping[str, bool]] = {
         "closure.original_to_edited": False,
         "closure.edited_to_original": False,
     },
-    Role.SCREEN_QUESTION: {
+    # The same evidence must answer both questions, and neither answer may fit the other question.
+    ConstructionRole.SCREEN_QUESTION: {
         "changed": True,
         "edited_warranted": True,
         "edited_unique": True,
@@ -51,7 +54,8 @@ WANTED: Mapping[Role, Mapping[str, bool]] = {
         "several_steps": True,
         "degenerate": False,
     },
-    Role.VERIFY_QUESTION: {
+    # Each trace pursues its own question and not the other one.
+    ConstructionRole.VERIFY_QUESTION: {
         "alignment.original": True,
         "alignment.edited": True,
         "alignment.edited_to_original": False,
@@ -59,14 +63,14 @@ WANTED: Mapping[Role, Mapping[str, bool]] = {
         "closure.closed": True,
     },
 }
-"""What must be said of a candidate that is accepted, judgement by judgement."""
+"""Required value of every judgement, by role and name."""
 
 
-def unwanted(role: Role, said: Mapping[str, Any]) -> Iterator[str]:
-    """The judgements of a reply that do not come out as wanted."""
-    for name, wanted in WANTED[role].items():
-        value: Any = said
-        for part in name.split("."):
-            value = value[part]
-        if value is not wanted:
+def find_objections(role: ConstructionRole, reply: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the judgements in a reply that differ from the required value."""
+    for name, required in ACCEPTANCE_CONDITIONS[role].items():
+        value: Any = reply
+        for key in name.split("."):
+            value = value[key]
+        if value is not required:
             yield name

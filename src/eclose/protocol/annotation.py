@@ -1,8 +1,8 @@
-"""What a person is shown, pass by pass. A page is rendered from one of these values and from nothing else.
+"""The material that an annotator sees in each pass; pages are rendered from these values only.
 
-Each pass shows one thing more than the one before it (appendix A.3.2): first the steps with the evidence, then the
-trace as a whole, then the submitted answer, last the reference. Whoever is in pass B cannot be sent the answer, because
-there is no answer in what the page is made of.
+Each pass discloses more than the one before it (appendix A.3.2): the steps with the evidence (A), the trace as one
+block (B), the submitted answer (C), the reference (D). A page of pass B cannot leak the answer, because its material
+has no such field.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.protocol.auditing import ShownFamily
-from eclose.protocol.disclosure import Eligibility, Soundness
-from eclose.protocol.material_json import ShownPassage, shown_passages
+from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
+from eclose.protocol.material_json import DisclosedPassage, disclose_passages
 
 if TYPE_CHECKING:
     from eclose.core.instance import Instance
@@ -20,71 +20,76 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeTrace:
-    """The trace as one block, with the question (q, r, and D where it stays in sight): no answer, no reference."""
+class TraceMaterial:
+    """Material of pass B: question and trace (q, r), and the evidence D unless hidden; no answer, no reference."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
-    """Empty where a project hides it after the first pass."""
+    evidence: tuple[DisclosedPassage, ...]
+    """Empty where a project hides the evidence after the first pass."""
     trace: str
+    """All steps as one block, one per line."""
 
 
 @dataclass(frozen=True, slots=True)
-class WithAnswer:
-    """The same with the submitted answer: no reference."""
+class AnswerMaterial:
+    """Material of pass C: as in pass B, with the submitted answer; no reference."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     trace: str
     answer: str | None
-    """None where nothing was submitted."""
+    """None where no answer was submitted."""
 
 
 @dataclass(frozen=True, slots=True)
-class WithReference:
-    """The same with the reference."""
+class ReferenceMaterial:
+    """Material of pass D: as in pass C, with the reference."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     trace: str
     answer: str | None
     reference: str
     aliases: tuple[str, ...] = ()
 
 
-Shown: TypeAlias = Eligibility | Soundness | WholeTrace | WithAnswer | WithReference | ShownFamily
-"""Screening and pass A show what a judge of eligibility and of soundness is shown; see ``disclosure``."""
+AnnotatorMaterial: TypeAlias = (
+    EligibilityMaterial | SoundnessMaterial | TraceMaterial | AnswerMaterial | ReferenceMaterial | DisclosedFamily
+)
+"""Material of any annotation task. Screening and pass A use the same values as judging models; see ``disclosure``."""
 
 
-def whole_trace(instance: Instance, response: Response, *, hide_evidence: bool = False) -> WholeTrace:
-    """Pass B."""
-    return WholeTrace(instance.question, _evidence(instance, hide=hide_evidence), _block(response))
+def disclose_trace(instance: Instance, response: Response, *, hide_evidence: bool = False) -> TraceMaterial:
+    """Return the material of pass B."""
+    return TraceMaterial(instance.question, _disclose_evidence(instance, hide=hide_evidence), _join_steps(response))
 
 
-def with_answer(instance: Instance, response: Response, *, hide_evidence: bool = False) -> WithAnswer:
-    """Pass C."""
-    evidence = _evidence(instance, hide=hide_evidence)
-    return WithAnswer(instance.question, evidence, _block(response), response.answer)
+def disclose_answer(instance: Instance, response: Response, *, hide_evidence: bool = False) -> AnswerMaterial:
+    """Return the material of pass C."""
+    evidence = _disclose_evidence(instance, hide=hide_evidence)
+    return AnswerMaterial(instance.question, evidence, _join_steps(response), response.answer)
 
 
-def with_reference(instance: Instance, response: Response, *, hide_evidence: bool = False) -> WithReference | None:
-    """Pass D; None where there is no reference."""
+def disclose_reference(
+    instance: Instance, response: Response, *, hide_evidence: bool = False
+) -> ReferenceMaterial | None:
+    """Return the material of pass D; None for a question without a reference."""
     if instance.reference_answer is None:
         return None
-    return WithReference(
+    return ReferenceMaterial(
         instance.question,
-        _evidence(instance, hide=hide_evidence),
-        _block(response),
+        _disclose_evidence(instance, hide=hide_evidence),
+        _join_steps(response),
         response.answer,
         instance.reference_answer,
         instance.aliases,
     )
 
 
-def _evidence(instance: Instance, *, hide: bool) -> tuple[ShownPassage, ...]:
-    return () if hide else shown_passages(instance.evidence)
+def _disclose_evidence(instance: Instance, *, hide: bool) -> tuple[DisclosedPassage, ...]:
+    return () if hide else disclose_passages(instance.evidence)
 
 
-def _block(response: Response) -> str:
-    """Without numbers: nothing here is decided step by step. The answer line is no part of a trace."""
+def _join_steps(response: Response) -> str:
+    # Without numbers, because passes B to D label the trace as one. The answer line is no part of the trace.
     return "\n".join(response.trace.texts)

@@ -1,7 +1,7 @@
-"""What a person is shown of a counterfactual family and asked of it (appendix B.6).
+"""The form by which people audit a counterfactual family (appendix B.6).
 
-A form is made from ``ShownFamily`` and from nothing else, so it cannot tell whose family it is, where that comes from
-or what models said of it.
+A form contains a ``DisclosedFamily`` and no other facts, so it reveals neither the builder of the family nor its source
+nor what models said of it.
 """
 
 from __future__ import annotations
@@ -11,55 +11,56 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.family import EvidenceEdit, Family, ViewKind
 from eclose.core.three_valued import Label
-from eclose.protocol.material_json import ShownPassage, ShownStep, shown_passages, shown_steps
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, disclose_passages, disclose_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GUIDELINE = "audit_family.md"
-"""The locked text by which people decide."""
+"""File name of the locked guideline for the audit."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownFamily:
-    """All that a person sees of a family."""
+class DisclosedFamily:
+    """The part of a family that an auditor sees."""
 
     question: str
     reference: str | None
     aliases: tuple[str, ...]
-    passages: tuple[ShownPassage, ...]
-    steps: tuple[ShownStep, ...]
+    passages: tuple[DisclosedPassage, ...]
+    steps: tuple[DisclosedStep, ...]
     answer: str
-    edited_passage: ShownPassage
-    evidence_steps: tuple[ShownStep, ...]
+    edited_passage: DisclosedPassage
+    evidence_steps: tuple[DisclosedStep, ...]
     evidence_answer: str
     edited_question: str
-    question_steps: tuple[ShownStep, ...]
+    question_steps: tuple[DisclosedStep, ...]
     question_answer: str
 
     @classmethod
-    def of(cls, family: Family, edit: EvidenceEdit) -> ShownFamily:
-        """A family with one of its evidence edits."""
-        source, gold, asked = family.source, family.gold, family.question_edit.view
+    def of(cls, family: Family, edit: EvidenceEdit) -> DisclosedFamily:
+        """Return what an auditor sees of a family and one of its evidence edits."""
+        source, gold, question_view = family.source, family.gold, family.question_edit.view
         return cls(
             gold.question,
             source.reference_answer,
             source.aliases,
-            shown_passages(gold.evidence),
-            shown_steps(gold.trace),
+            disclose_passages(gold.evidence),
+            disclose_steps(gold.trace),
             gold.answer,
-            shown_passages(edit.view.evidence)[edit.place],
-            shown_steps(edit.view.trace),
+            # Only the edited passage is repeated: all others are identical in both views.
+            disclose_passages(edit.view.evidence)[edit.passage_index],
+            disclose_steps(edit.view.trace),
             edit.view.answer,
-            asked.question,
-            shown_steps(asked.trace),
-            asked.answer,
+            question_view.question,
+            disclose_steps(question_view.trace),
+            question_view.answer,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class GoldMarks:
-    """What is asked of the response as it is."""
+    """The marks of the original response; None where not decided."""
 
     correct: Label = None
     supported: Label = None
@@ -69,7 +70,7 @@ class GoldMarks:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceMarks:
-    """What is asked of the edit of the evidence."""
+    """The marks of the evidence edit; None where not decided."""
 
     isolated: Label = None
     trace_switches: Label = None
@@ -78,18 +79,19 @@ class EvidenceMarks:
 
 @dataclass(frozen=True, slots=True)
 class QuestionMarks:
-    """What is asked of the edit of the question."""
+    """The marks of the question edit; None where not decided."""
 
     valid: Label = None
     trace_switches: Label = None
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """One family for one person; blank until somebody answers."""
+class AuditForm:
+    """The audit of one family by one person; all marks are None in a blank form."""
 
+    # Field names are keys of the form files, so renaming one breaks forms that people have filled in.
     id: str
-    shown: ShownFamily
+    shown: DisclosedFamily
     gold: GoldMarks = field(default_factory=GoldMarks)
     evidence: EvidenceMarks = field(default_factory=EvidenceMarks)
     question: QuestionMarks = field(default_factory=QuestionMarks)
@@ -101,8 +103,8 @@ PARTS: Mapping[ViewKind, tuple[str, type[Any]]] = {
     ViewKind.EVIDENCE_CF: ("evidence", EvidenceMarks),
     ViewKind.QUESTION_CF: ("question", QuestionMarks),
 }
-"""Where a form keeps what is asked of each view."""
+"""Field of the form and type of its marks, by view."""
 MARKS: Mapping[ViewKind, tuple[str, ...]] = {
     kind: tuple(f"{part}.{mark.name}" for mark in fields(marks)) for kind, (part, marks) in PARTS.items()
 }
-"""What is asked of each view, as the guideline and the columns of a table name it."""
+"""Names of the marks of each view, such as ``gold.correct``, as guideline and tables use them."""

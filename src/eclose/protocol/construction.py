@@ -1,7 +1,7 @@
-"""What is asked while families are built: nine roles, what each is shown, and the shape of its reply.
+"""The prompts of family construction: nine roles, the material of each, and the schema of its reply.
 
-A prompt is rendered from one of the values here and from nothing else. The verifier of a target cannot see the
-reference, and a screen cannot see a trace, because there is none in what they are given.
+A prompt is rendered from one of the material types only. The verifier of a target cannot see the reference, and a
+screen cannot see a trace, because their material has no such field.
 """
 
 from __future__ import annotations
@@ -12,16 +12,24 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.identity import content_hash
-from eclose.protocol.material_json import ShownPassage, ShownStep, material_json
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, render_material
 from eclose.protocol.prompts import Message, load_text
-from eclose.protocol.structured import BOOLEAN, INTEGER, TEXT, Asked, code_or_null, listed, shape
+from eclose.protocol.structured import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    StructuredPrompt,
+    array_schema,
+    nullable_enum,
+    object_schema,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Role(StrEnum):
-    """Who is asked; the value names the text, and the shape of the reply."""
+class ConstructionRole(StrEnum):
+    """The nine roles of construction; the value names the guideline and the schema of the reply."""
 
     SCREEN_SEED = "screen_seed"
     CONSTRUCT_TARGET = "construct_target"
@@ -35,12 +43,12 @@ class Role(StrEnum):
 
     @property
     def constructs(self) -> bool:
-        """Whether it writes; the others judge."""
+        """Whether the role writes candidates; the other roles judge them."""
         return self.value.startswith("construct_")
 
 
 class SeedDefect(StrEnum):
-    """What is wrong with a source itself."""
+    """The defects for which a source question is rejected."""
 
     MALFORMED = "malformed"
     UNDERDETERMINED = "underdetermined"
@@ -49,121 +57,125 @@ class SeedDefect(StrEnum):
     LONG_ANSWER = "long_answer"
 
 
-# --- what is shown -----------------------------------------------------------------------------------------------
+# Material: one type per role. The letters are the paper's; a tilde marks the edited counterpart.
+
+
+# Field names are keys of the JSON in the prompt, and guidelines refer to them: renaming one changes a locked prompt.
 
 
 @dataclass(frozen=True, slots=True)
-class Seed:
-    """A source, before anybody reasoned about it (q, D, a*)."""
+class SeedScreen:
+    """A source question with its reference (q, D, a*)."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     reference: str
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TargetBrief:
-    """For whoever writes the target response (q, D, a*, E)."""
+    """Material for writing the target response (q, D, a*, E)."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     support: tuple[int, ...]
+    """Indices of the supporting passages, counted from zero."""
     reference: str
     objection: str | None = None
-    """Why an earlier attempt was refused."""
+    """Why the previous attempt was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCheck:
-    """A target response without the reference (q, D, E, r, a)."""
+    """A target response to verify, without the reference (q, D, E, r, a)."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     support: tuple[int, ...]
-    steps: tuple[ShownStep, ...]
+    steps: tuple[DisclosedStep, ...]
     answer: str
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceBrief:
-    """For whoever changes a claim (q, D, E, y*)."""
+    """Material for editing a claim of the evidence (q, D, E, y*)."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     support: tuple[int, ...]
-    steps: tuple[ShownStep, ...]
+    steps: tuple[DisclosedStep, ...]
     answer: str
     wanted: int
-    """How many variations at most."""
+    """Largest number of variations to write."""
     objection: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceScreen:
-    """A changed passage and both answers (q, D, D~, a*, a~): no trace."""
+    """An edited passage and both answers (q, D, D~, a*, a~), without a trace."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
-    edited: ShownPassage
-    """The one passage that differs; all others are the same by construction."""
+    evidence: tuple[DisclosedPassage, ...]
+    edited: DisclosedPassage
+    """The edited passage; all others are identical by construction."""
     answer: str
     edited_answer: str
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceCheck:
-    """Both responses under both contexts (q, D, D~, y*, y~, t)."""
+    """Both responses, to be verified under both contexts (q, D, D~, y*, y~, t)."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
-    edited: ShownPassage
-    steps: tuple[ShownStep, ...]
+    evidence: tuple[DisclosedPassage, ...]
+    edited: DisclosedPassage
+    steps: tuple[DisclosedStep, ...]
     answer: str
-    edited_steps: tuple[ShownStep, ...]
+    edited_steps: tuple[DisclosedStep, ...]
     edited_answer: str
     first: int
-    """The id of the first step that differs."""
+    """Id of the first step that differs, counted from one."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionBrief:
-    """For whoever asks for something else (q, D, E, y*)."""
+    """Material for editing the question (q, D, E, y*)."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     support: tuple[int, ...]
-    steps: tuple[ShownStep, ...]
+    steps: tuple[DisclosedStep, ...]
     answer: str
     objection: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionScreen:
-    """Both questions and both answers (q, q~, D, a*, a~): no trace."""
+    """Both questions and both answers (q, q~, D, a*, a~), without a trace."""
 
     question: str
     edited_question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     answer: str
     edited_answer: str
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionCheck:
-    """Both responses to both questions (q, q~, D, y*, y~)."""
+    """Both responses, to be verified against both questions (q, q~, D, y*, y~)."""
 
     question: str
     edited_question: str
-    evidence: tuple[ShownPassage, ...]
-    steps: tuple[ShownStep, ...]
+    evidence: tuple[DisclosedPassage, ...]
+    steps: tuple[DisclosedStep, ...]
     answer: str
-    edited_steps: tuple[ShownStep, ...]
+    edited_steps: tuple[DisclosedStep, ...]
     edited_answer: str
 
 
-Shown: TypeAlias = (
-    Seed
+ConstructionMaterial: TypeAlias = (
+    SeedScreen
     | TargetBrief
     | TargetCheck
     | EvidenceBrief
@@ -174,77 +186,85 @@ Shown: TypeAlias = (
     | QuestionCheck
 )
 
-MATERIAL: Mapping[Role, type[Any]] = {
-    Role.SCREEN_SEED: Seed,
-    Role.CONSTRUCT_TARGET: TargetBrief,
-    Role.VERIFY_TARGET: TargetCheck,
-    Role.CONSTRUCT_EVIDENCE: EvidenceBrief,
-    Role.SCREEN_EVIDENCE: EvidenceScreen,
-    Role.VERIFY_EVIDENCE: EvidenceCheck,
-    Role.CONSTRUCT_QUESTION: QuestionBrief,
-    Role.SCREEN_QUESTION: QuestionScreen,
-    Role.VERIFY_QUESTION: QuestionCheck,
+MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
+    ConstructionRole.SCREEN_SEED: SeedScreen,
+    ConstructionRole.CONSTRUCT_TARGET: TargetBrief,
+    ConstructionRole.VERIFY_TARGET: TargetCheck,
+    ConstructionRole.CONSTRUCT_EVIDENCE: EvidenceBrief,
+    ConstructionRole.SCREEN_EVIDENCE: EvidenceScreen,
+    ConstructionRole.VERIFY_EVIDENCE: EvidenceCheck,
+    ConstructionRole.CONSTRUCT_QUESTION: QuestionBrief,
+    ConstructionRole.SCREEN_QUESTION: QuestionScreen,
+    ConstructionRole.VERIFY_QUESTION: QuestionCheck,
 }
-_ROLE_OF = {kind: role for role, kind in MATERIAL.items()}
+# Material types are unique per role, so the type of a value tells its role.
+_ROLE_OF = {kind: role for role, kind in MATERIAL_TYPES.items()}
 
-# --- what is replied ---------------------------------------------------------------------------------------------
-
-
-def _judged(*names: str) -> dict[str, Any]:
-    """A reason, and yes or no to each of the names."""
-    return shape(reason=TEXT, **dict.fromkeys(names, BOOLEAN))
+# Replies. Every judgement is preceded by its reason, so that a model writes the reason first.
 
 
-_WRITTEN = shape(text=TEXT, passages=listed(INTEGER), premises=listed(INTEGER))
-_SOUND = shape(id=INTEGER, reason=TEXT, sound=BOOLEAN)
-_MAPPED = shape(id=INTEGER, reason=TEXT, sound=BOOLEAN, passages=listed(INTEGER), premises=listed(INTEGER))
-_VARIATION = shape(
+def _judgement_schema(*names: str) -> dict[str, Any]:
+    """Return the schema of a reason and a boolean for each name."""
+    return object_schema(reason=TEXT, **dict.fromkeys(names, BOOLEAN))
+
+
+_STEP = object_schema(text=TEXT, passages=array_schema(INTEGER), premises=array_schema(INTEGER))
+_JUDGED_STEP = object_schema(id=INTEGER, reason=TEXT, sound=BOOLEAN)
+# As a judged step, with the passages and premises that the verifier maps it to: the proof graph.
+_MAPPED_STEP = object_schema(
+    id=INTEGER, reason=TEXT, sound=BOOLEAN, passages=array_schema(INTEGER), premises=array_schema(INTEGER)
+)
+_VARIATION = object_schema(
     plan=TEXT,
     passage=INTEGER,
     claim=TEXT,
-    replacements=listed(shape(old=TEXT, new=TEXT)),
-    keep=listed(TEXT),
+    replacements=array_schema(object_schema(old=TEXT, new=TEXT)),
+    keep=array_schema(TEXT),
     first=INTEGER,
-    steps=listed(_WRITTEN),
+    steps=array_schema(_STEP),
     answer=TEXT,
 )
-SCHEMAS: Mapping[Role, Mapping[str, Any]] = {
-    Role.SCREEN_SEED: shape(
+REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
+    ConstructionRole.SCREEN_SEED: object_schema(
         reason=TEXT,
-        support=listed(INTEGER),
+        support=array_schema(INTEGER),
         warranted=BOOLEAN,
         unique=BOOLEAN,
         elsewhere=BOOLEAN,
-        defect=code_or_null(SeedDefect),
+        defect=nullable_enum(SeedDefect),
     ),
-    Role.CONSTRUCT_TARGET: shape(plan=TEXT, steps=listed(_WRITTEN), answer=TEXT, complete=BOOLEAN),
-    Role.VERIFY_TARGET: shape(
-        soundness=shape(steps=listed(_MAPPED)),
-        alignment=_judged("aligned"),
-        closure=_judged("closed"),
-        grounding=shape(reason=TEXT, outside=listed(INTEGER), grounded=BOOLEAN),
+    ConstructionRole.CONSTRUCT_TARGET: object_schema(
+        plan=TEXT, steps=array_schema(_STEP), answer=TEXT, complete=BOOLEAN
     ),
-    Role.CONSTRUCT_EVIDENCE: shape(plan=TEXT, variations=listed(_VARIATION), complete=BOOLEAN),
-    Role.SCREEN_EVIDENCE: _judged(
+    ConstructionRole.VERIFY_TARGET: object_schema(
+        soundness=object_schema(steps=array_schema(_MAPPED_STEP)),
+        alignment=_judgement_schema("aligned"),
+        closure=_judgement_schema("closed"),
+        grounding=object_schema(reason=TEXT, outside=array_schema(INTEGER), grounded=BOOLEAN),
+    ),
+    ConstructionRole.CONSTRUCT_EVIDENCE: object_schema(
+        plan=TEXT, variations=array_schema(_VARIATION), complete=BOOLEAN
+    ),
+    ConstructionRole.SCREEN_EVIDENCE: _judgement_schema(
         "localized", "coherent", "edited_after", "unique_after", "original_after", "edited_before", "same_kind"
     ),
-    Role.VERIFY_EVIDENCE: shape(
-        soundness=shape(steps=listed(_SOUND)),
-        prefix=_judged("before", "after"),
-        switching=_judged("original_before", "original_after", "edited_before", "edited_after"),
-        alignment=_judged("aligned"),
-        closure=_judged("original", "edited", "original_to_edited", "edited_to_original"),
+    ConstructionRole.VERIFY_EVIDENCE: object_schema(
+        soundness=object_schema(steps=array_schema(_JUDGED_STEP)),
+        prefix=_judgement_schema("before", "after"),
+        switching=_judgement_schema("original_before", "original_after", "edited_before", "edited_after"),
+        alignment=_judgement_schema("aligned"),
+        closure=_judgement_schema("original", "edited", "original_to_edited", "edited_to_original"),
     ),
-    Role.CONSTRUCT_QUESTION: shape(
+    ConstructionRole.CONSTRUCT_QUESTION: object_schema(
         plan=TEXT,
         component=TEXT,
         question=TEXT,
-        support=listed(INTEGER),
-        steps=listed(_WRITTEN),
+        support=array_schema(INTEGER),
+        steps=array_schema(_STEP),
         answer=TEXT,
         complete=BOOLEAN,
     ),
-    Role.SCREEN_QUESTION: _judged(
+    ConstructionRole.SCREEN_QUESTION: _judgement_schema(
         "changed",
         "edited_warranted",
         "edited_unique",
@@ -254,34 +274,38 @@ SCHEMAS: Mapping[Role, Mapping[str, Any]] = {
         "several_steps",
         "degenerate",
     ),
-    Role.VERIFY_QUESTION: shape(
-        soundness=shape(steps=listed(_SOUND)),
-        alignment=_judged("original", "edited", "edited_to_original", "original_to_edited"),
-        closure=_judged("closed"),
+    ConstructionRole.VERIFY_QUESTION: object_schema(
+        soundness=object_schema(steps=array_schema(_JUDGED_STEP)),
+        alignment=_judgement_schema("original", "edited", "edited_to_original", "original_to_edited"),
+        closure=_judgement_schema("closed"),
     ),
 }
 
-# --- how it is asked ---------------------------------------------------------------------------------------------
+# Prompts: the instructions are the system message, the material is the user message.
 
 
-def asked(shown: Shown) -> Asked:
-    """The question that goes with what is shown."""
-    role = _ROLE_OF[type(shown)]
-    messages = (Message(role="system", content=told(role)), Message(role="user", content=material_json(shown)))
-    return Asked(role, messages, guideline_hash(role), SCHEMAS[role])
+def build_construction_prompt(material: ConstructionMaterial) -> StructuredPrompt:
+    """Return the prompt of the role that the type of the material belongs to."""
+    role = _ROLE_OF[type(material)]
+    messages = (
+        Message(role="system", content=render_instructions(role)),
+        Message(role="user", content=render_material(material)),
+    )
+    return StructuredPrompt(role, messages, guideline_hash(role), REPLY_SCHEMAS[role])
 
 
 @cache
-def told(role: Role) -> str:
-    """What a role is told before it is shown anything."""
+def render_instructions(role: ConstructionRole) -> str:
+    """Return the system message of a role: its frame with its guideline."""
     return load_text(_frame(role)).render(guideline=load_text(f"{role}.md").text.rstrip("\n"))
 
 
 @cache
-def guideline_hash(role: Role) -> str:
-    """The identity of everything that is told apart from the material."""
+def guideline_hash(role: ConstructionRole) -> str:
+    """Return the hash of frame and guideline: everything in the prompt but the material."""
     return content_hash([load_text(_frame(role)).text, load_text(f"{role}.md").text])
 
 
-def _frame(role: Role) -> str:
+def _frame(role: ConstructionRole) -> str:
+    # Screens and verifiers share the frame of the judges: both only decide.
     return "construct_frame.md" if role.constructs else "judge_frame.md"

@@ -1,7 +1,7 @@
-"""What each judge is shown. A prompt is rendered from one of these values and from nothing else.
+"""The material that a judging model sees for each question; prompts are rendered from these values only.
 
-A judge of alignment cannot see the answer because there is no answer in what it is given: a leak would be a type error.
-What may *justify* a judgement can be narrower still; the guideline says so.
+A judge of alignment cannot see the answer, because its material has no such field: a leak would be a type error. The
+guideline may restrict further what a judgement can rest on.
 """
 
 from __future__ import annotations
@@ -9,59 +9,62 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.protocol.material_json import ShownPassage, ShownStep, shown_passages, shown_steps
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, disclose_passages, disclose_steps
 
 if TYPE_CHECKING:
     from eclose.core.instance import Instance
     from eclose.core.response import Response
 
 
+# Field names are keys of the JSON in the prompt, and guidelines refer to them: renaming one changes a locked prompt.
+
+
 @dataclass(frozen=True, slots=True)
-class Sufficiency:
+class SufficiencyMaterial:
     """Question and evidence alone (q, D)."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Soundness:
+class SoundnessMaterial:
     """Question, evidence and trace (q, D, r): no answer, no reference."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
-    steps: tuple[ShownStep, ...]
+    evidence: tuple[DisclosedPassage, ...]
+    steps: tuple[DisclosedStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Alignment:
+class AlignmentMaterial:
     """Question and trace (q, r): no evidence, no answer, no reference."""
 
     question: str
-    steps: tuple[ShownStep, ...]
+    steps: tuple[DisclosedStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Closure:
-    """Question, trace and submitted answer (q, r, a): no evidence, no reference. Rests on trace and answer alone."""
+class ClosureMaterial:
+    """Question, trace and submitted answer (q, r, a): no evidence, no reference."""
 
     question: str
-    steps: tuple[ShownStep, ...]
+    steps: tuple[DisclosedStep, ...]
     answer: str
 
 
 @dataclass(frozen=True, slots=True)
-class Completeness:
+class CompletenessMaterial:
     """Question, trace and reference (q, r, a*): no evidence, no submitted answer."""
 
     question: str
-    steps: tuple[ShownStep, ...]
+    steps: tuple[DisclosedStep, ...]
     reference: str
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Correctness:
+class CorrectnessMaterial:
     """Question, submitted answer and reference (q, a, a*): no evidence, no trace."""
 
     question: str
@@ -71,82 +74,94 @@ class Correctness:
 
 
 @dataclass(frozen=True, slots=True)
-class Eligibility:
-    """Question, evidence and reference (q, D, a*), before any response is seen."""
+class EligibilityMaterial:
+    """Question, evidence and reference (q, D, a*): no response."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
+    evidence: tuple[DisclosedPassage, ...]
     reference: str
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """Everything at once (q, D, r, a, a*), for a judge who decides all criteria in one call."""
+class JointMaterial:
+    """Everything (q, D, r, a, a*), for a judge that decides all criteria in one call."""
 
     question: str
-    evidence: tuple[ShownPassage, ...]
-    steps: tuple[ShownStep, ...]
+    evidence: tuple[DisclosedPassage, ...]
+    steps: tuple[DisclosedStep, ...]
     answer: str | None = None
     reference: str | None = None
     aliases: tuple[str, ...] = ()
 
 
-Disclosure: TypeAlias = Sufficiency | Soundness | Alignment | Closure | Completeness | Correctness | Eligibility | Whole
+JudgeMaterial: TypeAlias = (
+    SufficiencyMaterial
+    | SoundnessMaterial
+    | AlignmentMaterial
+    | ClosureMaterial
+    | CompletenessMaterial
+    | CorrectnessMaterial
+    | EligibilityMaterial
+    | JointMaterial
+)
 
 
-def sufficiency(instance: Instance) -> Sufficiency:
-    """Whether the evidence is enough."""
-    return Sufficiency(instance.question, shown_passages(instance.evidence))
+def disclose_for_sufficiency(instance: Instance) -> SufficiencyMaterial:
+    """Return the material for judging whether the evidence settles the question."""
+    return SufficiencyMaterial(instance.question, disclose_passages(instance.evidence))
 
 
-def eligibility(instance: Instance) -> Eligibility | None:
-    """Whether the question is fit for use; None without a reference."""
+def disclose_for_eligibility(instance: Instance) -> EligibilityMaterial | None:
+    """Return the material for screening a question; None without a reference."""
     if instance.reference_answer is None:
         return None
-    return Eligibility(
-        instance.question, shown_passages(instance.evidence), instance.reference_answer, instance.aliases
+    return EligibilityMaterial(
+        instance.question, disclose_passages(instance.evidence), instance.reference_answer, instance.aliases
     )
 
 
-def soundness(instance: Instance, response: Response) -> Soundness:
-    """Local soundness."""
-    return Soundness(instance.question, shown_passages(instance.evidence), shown_steps(response.trace))
+def disclose_for_soundness(instance: Instance, response: Response) -> SoundnessMaterial:
+    """Return the material for judging the local soundness of every step."""
+    return SoundnessMaterial(instance.question, disclose_passages(instance.evidence), disclose_steps(response.trace))
 
 
-def alignment(instance: Instance, response: Response) -> Alignment:
-    """Question to trace."""
-    return Alignment(instance.question, shown_steps(response.trace))
+def disclose_for_alignment(instance: Instance, response: Response) -> AlignmentMaterial:
+    """Return the material for judging whether the trace pursues the question."""
+    return AlignmentMaterial(instance.question, disclose_steps(response.trace))
 
 
-def closure(instance: Instance, response: Response) -> Closure | None:
-    """Trace to answer; None where nothing was submitted."""
+def disclose_for_closure(instance: Instance, response: Response) -> ClosureMaterial | None:
+    """Return the material for judging whether the trace establishes the answer; None without an answer."""
     if response.answer is None:
         return None
-    return Closure(instance.question, shown_steps(response.trace), response.answer)
+    return ClosureMaterial(instance.question, disclose_steps(response.trace), response.answer)
 
 
-def completeness(instance: Instance, response: Response) -> Completeness | None:
-    """Trace to reference; None without a reference."""
+def disclose_for_completeness(instance: Instance, response: Response) -> CompletenessMaterial | None:
+    """Return the material for judging whether the trace reaches the reference; None without a reference."""
     if instance.reference_answer is None:
         return None
-    return Completeness(instance.question, shown_steps(response.trace), instance.reference_answer, instance.aliases)
+    return CompletenessMaterial(
+        instance.question, disclose_steps(response.trace), instance.reference_answer, instance.aliases
+    )
 
 
-def correctness(instance: Instance, response: Response) -> Correctness | None:
-    """Answer to reference; None where one of them is missing."""
+def disclose_for_correctness(instance: Instance, response: Response) -> CorrectnessMaterial | None:
+    """Return the material for comparing answer and reference; None where either is missing."""
     if response.answer is None or instance.reference_answer is None:
         return None
-    return Correctness(instance.question, response.answer, instance.reference_answer, instance.aliases)
+    return CorrectnessMaterial(instance.question, response.answer, instance.reference_answer, instance.aliases)
 
 
-def whole(instance: Instance, response: Response, *, reference_free: bool) -> Whole:
-    """All there is; the reference only where it may be seen."""
+def disclose_jointly(instance: Instance, response: Response, *, reference_free: bool) -> JointMaterial:
+    """Return the material for judging all criteria in one call; without the reference where ``reference_free``."""
+    # Aliases would reveal the reference, so they are withheld with it.
     reference = None if reference_free else instance.reference_answer
-    return Whole(
+    return JointMaterial(
         instance.question,
-        shown_passages(instance.evidence),
-        shown_steps(response.trace),
+        disclose_passages(instance.evidence),
+        disclose_steps(response.trace),
         response.answer,
         reference,
         () if reference is None else instance.aliases,

@@ -1,8 +1,8 @@
-"""What a judging model is asked and how its replies are read: guideline, material, shape of the reply.
+"""The prompts of judging models and the parsing of their replies.
 
-Seven questions, each with its own disclosure, locked guideline and strict schema, and one that asks several of them at
-once. A reply is read or refused, never repaired: a set of step ids that is not exactly the one asked about, or a quote
-that does not stand in its passage, is no judgement.
+There are seven questions, each with its material, locked guideline and strict schema, and a joint question that
+combines several of them. A reply is parsed or refused, never repaired: refused are replies about other steps than those
+in the material, and quotations that do not occur in their passage.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.identity import content_hash
 from eclose.core.judgment import Criterion, Ineligibility, LocalFailure, StepJudgment, Support
 from eclose.protocol import disclosure
-from eclose.protocol.material_json import material_json
+from eclose.protocol.material_json import render_material
 from eclose.protocol.prompts import Message, Reader, load_text
 from eclose.protocol.structured import (
     BOOLEAN,
     INTEGER,
     TEXT,
-    Asked,
+    StructuredPrompt,
     UnreadableReplyError,
-    code_or_null,
-    one_of,
-    or_null,
-    shape,
+    enum_schema,
+    nullable,
+    nullable_enum,
+    object_schema,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eclose.protocol.disclosure import Disclosure, Soundness, Whole
+    from eclose.protocol.disclosure import JointMaterial, JudgeMaterial, SoundnessMaterial
 
 
-class Question(StrEnum):
-    """What is asked of a judge; the value names the shape of the reply."""
+class JudgeQuestion(StrEnum):
+    """The questions to a judge; the value names the guideline and the schema of the reply."""
 
     SUFFICIENCY = "judge_sufficiency"
     SOUNDNESS = "judge_soundness"
@@ -46,147 +46,161 @@ class Question(StrEnum):
     CORRECTNESS = "judge_correctness"
     ELIGIBILITY = "screen_eligibility"
     JOINT = "judge_joint"
-    """Several of them in one call."""
+    """Several questions in one call."""
 
     @property
     def part(self) -> str:
-        """What its answer is called among those of a joint reply."""
+        """Field of a joint reply that answers this question."""
         return self.value.removeprefix("judge_")
 
 
 NOT_SUBSTANTIVE = "not substantive"
 SOUND = "sound"
-_SUPPORT = shape(passage=INTEGER, quote=TEXT)
-_STEP = shape(reason=TEXT, verdict=one_of((NOT_SUBSTANTIVE, SOUND, *LocalFailure)), support=or_null(_SUPPORT))
-_SHAPES: Mapping[Question, Mapping[str, Any]] = {
-    Question.SUFFICIENCY: shape(reason=TEXT, missing=or_null(TEXT), sufficient=BOOLEAN, answer=or_null(TEXT)),
-    Question.ALIGNMENT: shape(reason=TEXT, pursued=TEXT, aligned=BOOLEAN),
-    Question.CLOSURE: shape(reason=TEXT, established=or_null(TEXT), closed=BOOLEAN),
-    Question.COMPLETENESS: shape(reason=TEXT, missing=or_null(TEXT), complete=BOOLEAN),
-    Question.CORRECTNESS: shape(reason=TEXT, correct=BOOLEAN),
-    Question.ELIGIBILITY: shape(reason=TEXT, eligible=BOOLEAN, code=code_or_null(Ineligibility)),
+_SUPPORT = object_schema(passage=INTEGER, quote=TEXT)
+# One field for three decisions: substantive or not, sound or not, and the code of the failure.
+_STEP = object_schema(
+    reason=TEXT, verdict=enum_schema((NOT_SUBSTANTIVE, SOUND, *LocalFailure)), support=nullable(_SUPPORT)
+)
+# The reason comes first in every reply, so that a model gives it before it decides.
+_SCHEMAS: Mapping[JudgeQuestion, Mapping[str, Any]] = {
+    JudgeQuestion.SUFFICIENCY: object_schema(
+        reason=TEXT, missing=nullable(TEXT), sufficient=BOOLEAN, answer=nullable(TEXT)
+    ),
+    JudgeQuestion.ALIGNMENT: object_schema(reason=TEXT, pursued=TEXT, aligned=BOOLEAN),
+    JudgeQuestion.CLOSURE: object_schema(reason=TEXT, established=nullable(TEXT), closed=BOOLEAN),
+    JudgeQuestion.COMPLETENESS: object_schema(reason=TEXT, missing=nullable(TEXT), complete=BOOLEAN),
+    JudgeQuestion.CORRECTNESS: object_schema(reason=TEXT, correct=BOOLEAN),
+    JudgeQuestion.ELIGIBILITY: object_schema(reason=TEXT, eligible=BOOLEAN, code=nullable_enum(Ineligibility)),
 }
 
-_ASKED_WITH: Mapping[type[Any], Question] = {
-    disclosure.Sufficiency: Question.SUFFICIENCY,
-    disclosure.Soundness: Question.SOUNDNESS,
-    disclosure.Alignment: Question.ALIGNMENT,
-    disclosure.Closure: Question.CLOSURE,
-    disclosure.Completeness: Question.COMPLETENESS,
-    disclosure.Correctness: Question.CORRECTNESS,
-    disclosure.Eligibility: Question.ELIGIBILITY,
-    disclosure.Whole: Question.JOINT,
+_QUESTION_OF: Mapping[type[Any], JudgeQuestion] = {
+    disclosure.SufficiencyMaterial: JudgeQuestion.SUFFICIENCY,
+    disclosure.SoundnessMaterial: JudgeQuestion.SOUNDNESS,
+    disclosure.AlignmentMaterial: JudgeQuestion.ALIGNMENT,
+    disclosure.ClosureMaterial: JudgeQuestion.CLOSURE,
+    disclosure.CompletenessMaterial: JudgeQuestion.COMPLETENESS,
+    disclosure.CorrectnessMaterial: JudgeQuestion.CORRECTNESS,
+    disclosure.EligibilityMaterial: JudgeQuestion.ELIGIBILITY,
+    disclosure.JointMaterial: JudgeQuestion.JOINT,
 }
-QUESTIONS = {
-    Criterion.LOCAL_SOUNDNESS: Question.SOUNDNESS,
-    Criterion.ALIGNMENT: Question.ALIGNMENT,
-    Criterion.CLOSURE: Question.CLOSURE,
-    Criterion.COMPLETENESS: Question.COMPLETENESS,
-    Criterion.CORRECTNESS: Question.CORRECTNESS,
+CRITERION_QUESTIONS = {
+    Criterion.LOCAL_SOUNDNESS: JudgeQuestion.SOUNDNESS,
+    Criterion.ALIGNMENT: JudgeQuestion.ALIGNMENT,
+    Criterion.CLOSURE: JudgeQuestion.CLOSURE,
+    Criterion.COMPLETENESS: JudgeQuestion.COMPLETENESS,
+    Criterion.CORRECTNESS: JudgeQuestion.CORRECTNESS,
 }
-"""What decides each criterion."""
-JOINT_PARTS = (Question.SUFFICIENCY, *QUESTIONS.values())
-"""In the order in which a joint judge decides: what may rest on least comes first, the reference last."""
-MATERIAL: Mapping[Question, type[Any]] = {question: kind for kind, question in _ASKED_WITH.items()}
+"""The question that decides each criterion."""
+JOINT_PARTS = (JudgeQuestion.SUFFICIENCY, *CRITERION_QUESTIONS.values())
+"""The questions of a joint judge in the order of its reply: those that use the reference come last."""
+MATERIAL_TYPES: Mapping[JudgeQuestion, type[Any]] = {question: kind for kind, question in _QUESTION_OF.items()}
 
 
-def asked(shown: Disclosure, parts: Sequence[Question] = JOINT_PARTS) -> Asked:
-    """The question that goes with what is shown; of a joint one the ``parts`` that are asked."""
-    question = _ASKED_WITH[type(shown)]
-    steps = tuple(str(step.id) for step in getattr(shown, "steps", ()))
-    schema = reply_shape(question, steps, tuple(parts) if question is Question.JOINT else ())
+def build_judge_prompt(material: JudgeMaterial, parts: Sequence[JudgeQuestion] = JOINT_PARTS) -> StructuredPrompt:
+    """Return the prompt of the question that the material belongs to; ``parts`` are the questions of a joint prompt."""
+    question = _QUESTION_OF[type(material)]
+    steps = tuple(str(step.id) for step in getattr(material, "steps", ()))
+    schema = reply_schema(question, steps, tuple(parts) if question is JudgeQuestion.JOINT else ())
     system = load_text("judge_frame.md").render(guideline=_guideline(question, parts))
-    messages = (Message(role="system", content=system), Message(role="user", content=material_json(shown)))
-    return Asked(question, messages, guideline_hash(question), schema)
+    messages = (Message(role="system", content=system), Message(role="user", content=render_material(material)))
+    return StructuredPrompt(question, messages, guideline_hash(question), schema)
 
 
 @cache
-def reply_shape(question: Question, steps: tuple[str, ...] = (), parts: tuple[Question, ...] = ()) -> Mapping[str, Any]:
-    """What a reply looks like: about exactly these steps, so that a server that keeps to it leaves none out."""
-    if question is Question.JOINT:
-        made = shape(**{part.part: _one_shape(part, steps) for part in parts})
+def reply_schema(
+    question: JudgeQuestion, steps: tuple[str, ...] = (), parts: tuple[JudgeQuestion, ...] = ()
+) -> Mapping[str, Any]:
+    """Return the schema of a reply; it requires every step id, so that constrained decoding cannot skip a step."""
+    if question is JudgeQuestion.JOINT:
+        schema = object_schema(**{part.part: _question_schema(part, steps) for part in parts})
     else:
-        made = _one_shape(question, steps)
-    # Told once, however many steps there are: what a shape costs is paid with every call.
-    return made | {"$defs": {"step": _STEP}} if Question.SOUNDNESS in (question, *parts) else made
+        schema = _question_schema(question, steps)
+    # The step schema is a definition, because a schema is paid for with every call and steps may be many.
+    return schema | {"$defs": {"step": _STEP}} if JudgeQuestion.SOUNDNESS in (question, *parts) else schema
 
 
-def _one_shape(question: Question, steps: tuple[str, ...]) -> dict[str, Any]:
-    if question is Question.SOUNDNESS:
-        return shape(steps=shape(**{step: {"$ref": "#/$defs/step"} for step in steps}))
-    return dict(_SHAPES[question])
+def _question_schema(question: JudgeQuestion, steps: tuple[str, ...]) -> dict[str, Any]:
+    if question is JudgeQuestion.SOUNDNESS:
+        return object_schema(steps=object_schema(**{step: {"$ref": "#/$defs/step"} for step in steps}))
+    return dict(_SCHEMAS[question])
 
 
-def _guideline(question: Question, parts: Sequence[Question]) -> str:
+def _guideline(question: JudgeQuestion, parts: Sequence[JudgeQuestion]) -> str:
     text = load_text(f"{question}.md")
-    if question is not Question.JOINT:
-        return text.addressed_to(Reader.MODELS).rstrip("\n")
-    told = (f"Guideline for `{part.part}`:\n\n{_guideline(part, ())}" for part in parts)
-    return text.render(guidelines="\n\n---\n\n".join(told))
+    if question is not JudgeQuestion.JOINT:
+        return text.text_for(Reader.MODELS).rstrip("\n")
+    guidelines = (f"Guideline for `{part.part}`:\n\n{_guideline(part, ())}" for part in parts)
+    return text.render(guidelines="\n\n---\n\n".join(guidelines))
 
 
 @cache
-def guideline_hash(question: Question) -> str:
-    """Return the identity of everything a judge is told, apart from the material. What people are told is not in it."""
-    names = ("judge_frame", question, *(JOINT_PARTS if question is Question.JOINT else ()))
-    return content_hash([load_text(f"{name}.md").addressed_to(Reader.MODELS) for name in names])
+def guideline_hash(question: JudgeQuestion) -> str:
+    """Return the hash of frame and guidelines as models see them: everything in the prompt but the material."""
+    # Passages addressed to people are left out, so that editing those does not invalidate judgments of models.
+    # A joint prompt is hashed with all guidelines, whichever of them a call uses.
+    names = ("judge_frame", question, *(JOINT_PARTS if question is JudgeQuestion.JOINT else ()))
+    return content_hash([load_text(f"{name}.md").text_for(Reader.MODELS) for name in names])
 
 
-def part_of(shown: Whole, question: Question) -> Disclosure:
-    """What one of the parts may rest on, out of everything."""
-    kind = MATERIAL[question]
-    made: Disclosure = kind(**{field.name: getattr(shown, field.name) for field in fields(kind)})
-    return made
+def restrict_material(material: JointMaterial, question: JudgeQuestion) -> JudgeMaterial:
+    """Return the part of joint material that one question may rest on."""
+    kind = MATERIAL_TYPES[question]
+    restricted: JudgeMaterial = kind(**{field.name: getattr(material, field.name) for field in fields(kind)})
+    return restricted
 
 
-def read_steps(shown: Soundness | Whole, told: Mapping[str, Any]) -> tuple[StepJudgment, ...]:
-    """The judgement of every step, in order. Raises where it is not exactly about the steps that were shown."""
-    entries: Mapping[str, Mapping[str, Any]] = told["steps"]
-    wanted = [str(step.id) for step in shown.steps]
-    if set(entries) != set(wanted):
-        raise UnreadableReplyError("wrong step ids", f"asked about the steps {wanted}, told about {list(entries)}.")
-    return tuple(_step(step, entries[step], shown) for step in wanted)
+def parse_steps(material: SoundnessMaterial | JointMaterial, reply: Mapping[str, Any]) -> tuple[StepJudgment, ...]:
+    """Return the judgment of every step in order.
+
+    Raises:
+        UnreadableReplyError: The step ids differ from those in the material, or a quotation is not in its passage.
+    """
+    entries: Mapping[str, Mapping[str, Any]] = reply["steps"]
+    ids = [str(step.id) for step in material.steps]
+    if set(entries) != set(ids):
+        raise UnreadableReplyError("wrong step ids", f"the steps are {ids}, the reply is about {list(entries)}.")
+    return tuple(_parse_step(id_, entries[id_], material) for id_ in ids)
 
 
-def _step(step: str, entry: Mapping[str, Any], shown: Soundness | Whole) -> StepJudgment:
-    support = None if entry["support"] is None else _support(entry["support"], step, shown)
+def _parse_step(step: str, entry: Mapping[str, Any], material: SoundnessMaterial | JointMaterial) -> StepJudgment:
+    support = None if entry["support"] is None else _parse_support(entry["support"], step, material)
     reason, verdict = entry["reason"] or None, entry["verdict"]
     if verdict == NOT_SUBSTANTIVE:
         return StepJudgment(False, None, None, support, reason)
+    # Every other verdict is the code of a failure, by the schema.
     failure = None if verdict == SOUND else LocalFailure(verdict)
     return StepJudgment(True, failure is None, failure, support, reason)
 
 
-def tell_step(judged: StepJudgment) -> dict[str, Any]:
-    """The entry of a step in a reply: what ``read_steps`` reads."""
-    unsound = judged.failure or LocalFailure.OTHER
-    at = judged.support
+def encode_step(judgment: StepJudgment) -> dict[str, Any]:
+    """Return the entry of a step in a reply, as ``parse_steps`` parses it."""
+    failure, support = judgment.failure or LocalFailure.OTHER, judgment.support
     return {
-        "reason": judged.reason or "",
-        "verdict": NOT_SUBSTANTIVE if not judged.substantive else SOUND if judged.sound else str(unsound),
-        "support": None if at is None else {"passage": at.passage_index, "quote": at.quote},
+        "reason": judgment.reason or "",
+        "verdict": NOT_SUBSTANTIVE if not judgment.substantive else SOUND if judgment.sound else str(failure),
+        "support": None if support is None else {"passage": support.passage_index, "quote": support.quote},
     }
 
 
-def _support(entry: Mapping[str, Any], step: str, shown: Soundness | Whole) -> Support:
+def _parse_support(entry: Mapping[str, Any], step: str, material: SoundnessMaterial | JointMaterial) -> Support:
     index, quote = entry["passage"], entry["quote"]
-    if not 0 <= index < len(shown.evidence):
-        raise UnreadableReplyError("no such passage", f"step {step} is supported by passage {index}, of which none is.")
-    passage = shown.evidence[index]
-    if not quote.strip() or not any(_plain(quote) in _plain(text) for text in (passage.text, passage.title)):
-        raise UnreadableReplyError("quote not found", f"step {step}: {quote!r} does not stand in passage {index}.")
-    if not _long_enough(_plain(quote)) and _plain(quote) not in (_plain(passage.text), _plain(passage.title)):
-        raise UnreadableReplyError(
-            "quote too short", f"step {step}: {quote!r} stands in any passage and shows nothing."
-        )
+    if not 0 <= index < len(material.evidence):
+        raise UnreadableReplyError("no such passage", f"step {step}: there is no passage {index}.")
+    passage, collapsed = material.evidence[index], _collapse_blanks(quote)
+    texts = (_collapse_blanks(passage.text), _collapse_blanks(passage.title))
+    if not collapsed or not any(collapsed in text for text in texts):
+        raise UnreadableReplyError("quote not found", f"step {step}: {quote!r} does not occur in passage {index}.")
+    # "the" occurs in every passage and supports nothing, unless it is all of the title.
+    if not _is_informative(collapsed) and collapsed not in texts:
+        raise UnreadableReplyError("quote too short", f"step {step}: {quote!r} is too short to show support.")
     return Support(index, quote)
 
 
-def _long_enough(quote: str) -> bool:
-    """Whether a quote can show anything: three words, or twelve characters for scripts without blanks."""
+def _is_informative(quote: str) -> bool:
+    """Return whether a quotation has at least three words, or twelve characters in scripts without blanks."""
     return len(quote.split()) >= 3 or len(quote) >= 12
 
 
-def _plain(text: str) -> str:
-    """White space apart, a quote is verbatim."""
+def _collapse_blanks(text: str) -> str:
+    # Quotations must be verbatim except for white space.
     return " ".join(text.split())

@@ -1,6 +1,6 @@
-"""How material is shown to a model: one JSON object, and back out of it.
+"""Rendering of material as one JSON object for a prompt, and parsing it back.
 
-Whatever a text says, it stays a string value inside that object. What a value holds is all that is shown.
+Texts stay string values inside that object, so instructions in a passage cannot leave their field.
 """
 
 from __future__ import annotations
@@ -18,83 +18,87 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPassage:
-    """A passage by its place. Its id is ours and might say more than it should."""
+class DisclosedPassage:
+    """A passage by its index; its id is withheld, because it may tell more than the text does."""
 
     index: int
+    """Counted from zero."""
     title: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ShownStep:
+class DisclosedStep:
     """A step by its number."""
 
     id: int
+    """Counted from one."""
     text: str
 
 
-def shown_passages(evidence: tuple[Passage, ...]) -> tuple[ShownPassage, ...]:
-    """Passages in their given order, by their index."""
-    return tuple(ShownPassage(index, passage.title, passage.text) for index, passage in enumerate(evidence))
+def disclose_passages(evidence: tuple[Passage, ...]) -> tuple[DisclosedPassage, ...]:
+    """Return the passages in order, numbered from 0."""
+    return tuple(DisclosedPassage(index, passage.title, passage.text) for index, passage in enumerate(evidence))
 
 
-def shown_steps(trace: Trace) -> tuple[ShownStep, ...]:
-    """Steps in order, numbered from 1."""
-    return tuple(ShownStep(number, step.text) for number, step in enumerate(trace.steps, start=1))
+def disclose_steps(trace: Trace) -> tuple[DisclosedStep, ...]:
+    """Return the steps in order, numbered from 1."""
+    return tuple(DisclosedStep(number, step.text) for number, step in enumerate(trace.steps, start=1))
 
 
-def material_json(shown: Any) -> str:
-    """A value of shown things as one JSON object: a line for each part, and for each passage and step."""
-    parts = (f'"{one.name}": {_lines(getattr(shown, one.name))}' for one in fields(shown))
-    return "{\n " + ",\n ".join(parts) + "\n}"
+def render_material(material: Any) -> str:
+    """Return a material dataclass as one JSON object, with a line for each field, passage and step."""
+    members = (f'"{field.name}": {_render_value(getattr(material, field.name))}' for field in fields(material))
+    return "{\n " + ",\n ".join(members) + "\n}"
 
 
-def _lines(value: object) -> str:
+def _render_value(value: object) -> str:
+    # Passages, steps and aliases take a line each; numbers, single passages and empty tuples stay on one line.
     if not isinstance(value, tuple) or not value or isinstance(value[0], int):
-        return _json(value)
-    return _shown(value) if isinstance(value[0], ShownPassage | ShownStep) else _array(value)
+        return _to_json(value)
+    return _render_cached(value) if isinstance(value[0], DisclosedPassage | DisclosedStep) else _render_array(value)
 
 
-# The same passages are shown with several questions and many responses, the same steps with several questions.
+# Passages repeat over the questions and responses of an instance, and steps over the questions of a response.
 @lru_cache(maxsize=256)
-def _shown(value: tuple[ShownPassage | ShownStep, ...]) -> str:
-    return _array(value)
+def _render_cached(value: tuple[DisclosedPassage | DisclosedStep, ...]) -> str:
+    return _render_array(value)
 
 
-def _array(value: Iterable[object]) -> str:
-    return "[\n  " + ",\n  ".join(map(_json, value)) + "\n ]"
+def _render_array(value: Iterable[object]) -> str:
+    return "[\n  " + ",\n  ".join(map(_to_json, value)) + "\n ]"
 
 
-def _parts(value: ShownPassage | ShownStep) -> dict[str, Any]:
-    return {one.name: getattr(value, one.name) for one in fields(value)}
+def _to_dict(value: DisclosedPassage | DisclosedStep) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-_json = json.JSONEncoder(ensure_ascii=False, default=_parts).encode
+# Built once: ``json.dumps`` with these options would build an encoder for every call.
+_to_json = json.JSONEncoder(ensure_ascii=False, default=_to_dict).encode
 
 
-def _passages(told: Any) -> tuple[ShownPassage, ...]:
-    return tuple(ShownPassage(**passage) for passage in told)
+def _parse_passages(value: Any) -> tuple[DisclosedPassage, ...]:
+    return tuple(DisclosedPassage(**passage) for passage in value)
 
 
-def _steps(told: Any) -> tuple[ShownStep, ...]:
-    return tuple(ShownStep(**step) for step in told)
+def _parse_steps(value: Any) -> tuple[DisclosedStep, ...]:
+    return tuple(DisclosedStep(**step) for step in value)
 
 
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    "evidence": _passages,
-    "edited": lambda told: ShownPassage(**told),
-    "steps": _steps,
-    "edited_steps": _steps,
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "evidence": _parse_passages,
+    "edited": lambda value: DisclosedPassage(**value),
+    "steps": _parse_steps,
+    "edited_steps": _parse_steps,
     "aliases": tuple,
     "support": tuple,
 }
 
 
-def read_material(kind: type[Any], content: str) -> Any:
-    """The value back out of what was rendered from it; ValueError where it is not one of this kind."""
+def parse_material(kind: type[Any], content: str) -> Any:
+    """Return the material that was rendered as ``content``; raise ValueError where it is not of this kind."""
     try:
-        told = json.loads(content)
-        return kind(**{name: _READ[name](value) if name in _READ else value for name, value in told.items()})
+        members = json.loads(content)
+        return kind(**{name: _PARSERS.get(name, lambda value: value)(value) for name, value in members.items()})
     except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"this is not the material of {kind.__name__.lower()}: {error}") from None
+        raise ValueError(f"the content is no {kind.__name__}: {error}") from None

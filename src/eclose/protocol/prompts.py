@@ -1,7 +1,7 @@
-"""Packaged texts: load one, render it, know its hash.
+"""Loading, rendering and hashing of the packaged prompt texts.
 
-A prompt is a versioned text reviewed like code. Its hash goes into every record it produced, and a lock file
-lists the hashes, so that a frozen text cannot change unnoticed.
+Prompts are versioned and reviewed like code. Records carry the hash of their prompt, and a lock file lists the hashes,
+so that a released text cannot change unnoticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOCK = "lock.json"
 
 
 class Reader(StrEnum):
-    """Who reads a guideline. Models and people decide by one text, but are shown and asked for different things."""
+    """The readers of a guideline; models and people share one text with passages for either."""
 
     MODELS = "models"
     PEOPLE = "people"
@@ -44,47 +44,48 @@ class PromptText:
 
     @property
     def hash(self) -> str:
-        """The identity of the text: what it says, not what it is called."""
+        """Hash of the text; the name has no influence."""
         return content_hash(self.text)
 
-    def addressed_to(self, reader: Reader) -> str:
-        """Return the text with the parts ``[[models: ...]]`` or ``[[people: ...]]`` that this reader is meant to see.
+    def text_for(self, reader: Reader) -> str:
+        """Return the text with only those of the passages ``[[models: ...]]`` and ``[[people: ...]]`` for this reader.
 
         Raises:
-            ValueError: A part is addressed to an unknown reader, or a bracket is left open.
+            ValueError: A passage names an unknown reader, or a bracket is not closed.
         """
 
-        def part(match: re.Match[str]) -> str:
+        def select(match: re.Match[str]) -> str:
             return match[2] if Reader(match[1]) is reader else ""
 
-        text = _ADDRESSED.sub(part, self.text)
+        text = _ADDRESSED.sub(select, self.text)
         if "[[" in text or "]]" in text:
-            raise ValueError(f"{self.name}: a part that is addressed to a reader is not closed.")
-        # What was left out leaves no gap: no line of blanks, no two blanks within a line.
+            raise ValueError(f"{self.name}: a [[...]] passage is not closed.")
+        # A dropped passage leaves no trace: no blank lines in a row, no double blanks.
         lines = (re.sub(r"(?<=\S) {2,}", " ", line).rstrip() for line in text.splitlines())
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
     def render(self, **values: str) -> str:
-        """The text with every placeholder filled. Filled-in text is never read for placeholders again."""
-        wanted = set(_PLACEHOLDER.findall(self.text))
-        if wanted != set(values):
-            raise ValueError(f"{self.name} takes {sorted(wanted)}, was given {sorted(values)}")
-        return _PLACEHOLDER.sub(lambda found: values[found[1]], self.text).rstrip("\n")
+        """Return the text with every placeholder filled."""
+        placeholders = set(_PLACEHOLDER.findall(self.text))
+        if placeholders != set(values):
+            raise ValueError(f"{self.name} takes {sorted(placeholders)}, got {sorted(values)}")
+        # One pass: a value that contains a placeholder is not expanded again.
+        return _PLACEHOLDER.sub(lambda match: values[match[1]], self.text).rstrip("\n")
 
 
 @cache
 def load_text(name: str) -> PromptText:
-    """One packaged text by its file name."""
+    """Load a packaged text by its file name."""
     return PromptText(name, (files(__package__) / "texts" / name).read_text("utf-8"))
 
 
 def locked_hashes() -> dict[str, str]:
-    """The hashes the lock file vouches for."""
-    locked: dict[str, str] = json.loads(load_text(_LOCK).text)
-    return locked
+    """Return the hash of every text by the lock file."""
+    hashes: dict[str, str] = json.loads(load_text(_LOCK).text)
+    return hashes
 
 
 def actual_hashes() -> dict[str, str]:
-    """The hashes of the texts as they are packaged."""
+    """Return the hash of every packaged text as it is."""
     names = sorted(entry.name for entry in (files(__package__) / "texts").iterdir() if entry.name != _LOCK)
     return {name: load_text(name).hash for name in names}

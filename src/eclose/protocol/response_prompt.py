@@ -1,7 +1,7 @@
-"""The prompt that asks a model for a trace and an answer, and the text a good reply has.
+"""The prompt that asks a model for a trace and an answer, and the layout of its completion.
 
-Training, generation and serving all take their messages from here, so that what is trained is what is served,
-byte for byte. The prompt knows no benchmark: its demonstrations are invented.
+Training, generation and serving share these messages byte for byte. The demonstrations are invented and come from no
+benchmark.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ ANSWER_MARKER = "Final answer:"
 DEMONSTRATIONS = "response_demonstrations.json"
 
 
-class Order(StrEnum):
-    """What comes first in the user's turn. Evidence first lets inputs that differ in the question share it."""
+class PromptOrder(StrEnum):
+    """The order of evidence and question in the user message."""
 
+    # Evidence first lets inputs that differ in the question share a prefix, and with it the computation.
     EVIDENCE_FIRST = "evidence_first"
     QUESTION_FIRST = "question_first"
 
 
 def serialize_evidence(evidence: Iterable[Passage]) -> str:
-    """Passages in their given order, each with its original index, title and text.
-
-    Runs of white space become one blank, so that no passage can pretend to be two.
-    """
+    """Return the passages in order, each with its index, title and text."""
+    # White space is collapsed, because a blank line inside a passage would look like the start of another one.
     return "\n\n".join(
         f"[{index}] {_one_line(passage.title)}\n{_one_line(passage.text)}" for index, passage in enumerate(evidence)
     )
 
 
+# A passage as ``serialize_evidence`` writes it: index and title on the first line, text on the second.
 _BLOCK = re.compile(r"\[(\d+)\] ?(.*)\n(.*)")
 
 
-def read_input(content: str) -> tuple[str, tuple[Passage, ...]] | None:
-    """Question and passages out of a user's turn, whichever came first; None when it is not one of ours."""
+def parse_input(content: str) -> tuple[str, tuple[Passage, ...]] | None:
+    """Return question and passages of a user message in either order; None for a message of another layout."""
     blocks = content.split("\n\n")
     questions = [block for block in blocks if block.startswith("Question: ")]
-    found = [_BLOCK.fullmatch(block) for block in blocks if block != "Passages:" and block not in questions]
-    if len(questions) != 1 or not found or not all(found):
+    matches = [_BLOCK.fullmatch(block) for block in blocks if block != "Passages:" and block not in questions]
+    if len(questions) != 1 or not matches or not all(matches):
         return None
-    passages = tuple(Passage(match[1], match[2], match[3]) for match in found if match)
+    passages = tuple(Passage(match[1], match[2], match[3]) for match in matches if match)
     return questions[0].removeprefix("Question: "), passages
 
 
@@ -61,14 +61,14 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def completion_text(trace: Trace, answer: str) -> str:
-    """The reply a model should write: numbered steps, then the answer line."""
+def format_completion(trace: Trace, answer: str) -> str:
+    """Return the completion that the prompt asks for: numbered steps, then the answer line."""
     return f"{trace.numbered}{ANSWER_MARKER} {answer}"
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A worked example."""
+    """A worked example that precedes the question."""
 
     evidence: tuple[Passage, ...]
     question: str
@@ -76,8 +76,8 @@ class Demonstration:
     answer: str
 
 
-def demonstrations() -> tuple[Demonstration, ...]:
-    """All packaged demonstrations in their fixed order."""
+def load_demonstrations() -> tuple[Demonstration, ...]:
+    """Load all packaged demonstrations in their fixed order."""
     return tuple(
         Demonstration(
             tuple(
@@ -92,36 +92,37 @@ def demonstrations() -> tuple[Demonstration, ...]:
     )
 
 
+# Without slots: ``cached_property`` needs the instance dictionary.
 @dataclass(frozen=True)
 class ResponsePrompt:
-    """How a response is asked for."""
+    """The prompt for a response, by number of demonstrations and order of its parts."""
 
     demonstrations: int = 2
-    """How many worked examples precede the question; 0 for none."""
-    order: Order = Order.EVIDENCE_FIRST
+    """Number of worked examples before the question."""
+    order: PromptOrder = PromptOrder.EVIDENCE_FIRST
 
     def __post_init__(self) -> None:
-        """Refuse a number of demonstrations that does not exist."""
-        if not 0 <= self.demonstrations <= len(demonstrations()):
-            raise SettingError(
-                f"demonstrations = {self.demonstrations}: there are {len(demonstrations())}. Ask for 0 to that many."
-            )
+        """Raise SettingError where there are fewer demonstrations than requested."""
+        available = len(load_demonstrations())
+        if not 0 <= self.demonstrations <= available:
+            raise SettingError(f"demonstrations = {self.demonstrations}: choose a number from 0 to {available}.")
 
     def messages(self, question: str, evidence: Iterable[Passage]) -> list[Message]:
-        """The conversation up to the reply."""
+        """Return the conversation up to the reply."""
         return [*self._opening, Message(role="user", content=self._input(question, evidence))]
 
     @cached_property
     def hash(self) -> str:
-        """The identity of everything around question and evidence."""
+        """Hash of everything in the prompt but question and evidence."""
         return content_hash([self._opening, self._input("{{question}}", ())])
 
     @cached_property
     def _opening(self) -> list[Message]:
+        # System message, then a user and an assistant message per demonstration.
         opening = [Message(role="system", content=load_text("response_system.md").render())]
-        for example in demonstrations()[: self.demonstrations]:
+        for example in load_demonstrations()[: self.demonstrations]:
             opening.append(Message(role="user", content=self._input(example.question, example.evidence)))
-            opening.append(Message(role="assistant", content=completion_text(example.trace, example.answer)))
+            opening.append(Message(role="assistant", content=format_completion(example.trace, example.answer)))
         return opening
 
     def _input(self, question: str, evidence: Iterable[Passage]) -> str:
@@ -129,4 +130,4 @@ class ResponsePrompt:
             load_text("response_evidence.md").render(evidence=serialize_evidence(evidence)),
             load_text("response_question.md").render(question=_one_line(question)),
         ]
-        return "\n\n".join(parts if self.order is Order.EVIDENCE_FIRST else reversed(parts))
+        return "\n\n".join(parts if self.order is PromptOrder.EVIDENCE_FIRST else reversed(parts))

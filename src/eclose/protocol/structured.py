@@ -1,6 +1,6 @@
-"""A question to a model with a structured reply: what is sent, the shape of the answer, and an answer that is none.
+"""Prompts with a structured reply, and builders for the JSON Schema of the reply.
 
-Shapes keep to the part of JSON Schema that strict structured output takes everywhere.
+Schemas use only the part of JSON Schema that strict structured output supports at every provider.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question, fully rendered."""
+class StructuredPrompt:
+    """A rendered prompt with the schema of its reply."""
 
     name: str
-    """What the shape of the reply is called."""
+    """Name of the schema."""
     messages: tuple[Message, ...]
     guideline: str
-    """The hash of everything that is told apart from the material."""
+    """Hash of everything in the messages but the material."""
     schema: Mapping[str, Any]
-    """The shape the reply must have."""
+    """JSON Schema of the reply."""
 
 
 class UnreadableReplyError(EcloseError):
-    """A reply of the right shape that is no answer to what was asked."""
+    """A reply that matches the schema but contradicts the material of its prompt."""
 
     def __init__(self, kind: str, problem: str) -> None:
         self.kind = kind
-        """One of a few, counted."""
+        """Short name of the problem, by which reports count."""
         super().__init__(problem)
 
 
@@ -44,8 +44,9 @@ BOOLEAN = {"type": "boolean"}
 INTEGER = {"type": "integer"}
 
 
-def shape(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """An object: every property is required and there are no others. Reasons are put first, to be given first."""
+def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties, in this order."""
+    # Strict structured output demands that all properties are required; optional values are nullable instead.
     return {
         "type": "object",
         "properties": {name: dict(schema) for name, schema in properties.items()},
@@ -54,37 +55,37 @@ def shape(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The value, or null."""
+def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a value or null."""
     return {"anyOf": [dict(schema), {"type": "null"}]}
 
 
-def listed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Any number of them."""
+def array_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an array."""
     return {"type": "array", "items": dict(schema)}
 
 
-def one_of(words: Iterable[str]) -> dict[str, Any]:
-    """One of a few words."""
+def enum_schema(words: Iterable[str]) -> dict[str, Any]:
+    """Return the schema of a string that is one of the words."""
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
-def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same shape with every definition told where it is meant, for those who know no references."""
+def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with every reference replaced by its definition, for back ends without ``$ref``."""
 
-    def told(part: Any) -> Any:
-        if isinstance(part, list):
-            return [told(one) for one in part]
-        if not isinstance(part, Mapping):
-            return part
-        if (name := part.get("$ref")) is not None:
-            return told(schema["$defs"][name.removeprefix("#/$defs/")])
-        return {key: told(value) for key, value in part.items() if key != "$defs"}
+    def inline(node: Any) -> Any:
+        if isinstance(node, list):
+            return [inline(item) for item in node]
+        if not isinstance(node, Mapping):
+            return node
+        if (name := node.get("$ref")) is not None:
+            return inline(schema["$defs"][name.removeprefix("#/$defs/")])
+        return {key: inline(value) for key, value in node.items() if key != "$defs"}
 
-    made: dict[str, Any] = told(schema)
-    return made
+    inlined: dict[str, Any] = inline(schema)
+    return inlined
 
 
-def code_or_null(codes: Iterable[StrEnum]) -> dict[str, Any]:
-    """One of a few codes, or null."""
-    return or_null(one_of(codes))
+def nullable_enum(codes: Iterable[StrEnum]) -> dict[str, Any]:
+    """Return the schema of one of the codes or null."""
+    return nullable(enum_schema(codes))
