@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from eclose.core.judgment import NEVER_ASKED
 from eclose.diagnosis.diagnose import Case, Diagnosis, broken_link
-from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy, figure
+from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy
+from eclose.diagnosis.report.format import figure
 from eclose.diagnosis.results import broken_labels
 from eclose.diagnosis.run_gate import GateResult, gate
 from eclose.metrics.rates import Metric
-from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -138,9 +138,9 @@ def _line(result: GateResult) -> str:
     rates = []
     for metric in _PRINTED:
         rate = result.corrected.get(metric)
-        own = figure(result.diagnosis.overall.estimates[metric])
+        own = figure(*result.diagnosis.overall.estimates[metric][:2])
         rates.append(
-            f"{metric} {own}" if rate is None else f"{metric} {figure(Estimate(rate.value, rate.interval))} corrected"
+            f"{metric} {own}" if rate is None else f"{metric} {figure(rate.value, rate.interval)} corrected"
         )
     return f"{result.name}: {result.report.outcome}, {_counted(result.diagnosis)}, {', '.join(rates)}"
 

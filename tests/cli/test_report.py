@@ -119,7 +119,7 @@ def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):
     told = command("diagnose", runs[0], "--against", runs[1], "--resamples", 100, "--out", tmp_path)
     assert "Against old" in told
     assert "Compared on 4 questions that both runs answer: 16 responses here, 16 there." in told
-    assert "Left aside: 2 questions (8 responses) of this run only; 2 questions (8 responses) of the other" in told
+    assert "Not compared: 2 questions (8 responses) of this run only; 2 questions (8 responses) of the other" in told
     assert re.search(r"^TRR +reliability +[\d.]+ n \d+", told, re.MULTILINE)
     found = json.loads((tmp_path / "diagnosis.json").read_text())["comparison"]
     assert sum(row["responses"] for row in found["transitions"]) == found["pairs"] == 16

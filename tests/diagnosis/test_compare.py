@@ -7,7 +7,7 @@ import pytest
 
 from eclose.core.response import Source
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
-from eclose.diagnosis.compare import RESPONSE_CLASSES, UnsharedCounts, compare_rows, response_class
+from eclose.diagnosis.compare import RESPONSE_CLASSES, UnsharedCounts, classify_response, compare_rows
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize
@@ -205,11 +205,11 @@ def test_small_datasets_are_not_trusted_with_their_own_variance():
 def test_every_verdict_has_a_class():
     labels = [True, False, None]
     for verdict in [Verdict(a, b, c, d) for a in labels for b in labels for c in labels for d in labels]:
-        assert response_class(verdict) in RESPONSE_CLASSES
-    assert response_class(ASTRAY) is FailureClass.PATH_DEVIATION
-    assert response_class(OPEN) is None
+        assert classify_response(verdict) in RESPONSE_CLASSES
+    assert classify_response(ASTRAY) is FailureClass.PATH_DEVIATION
+    assert classify_response(OPEN) is None
     # A failure of the whole in a response that is unsound as well is not in the gap.
-    assert response_class(Verdict(False, False, False)) is TraceGroup.LOCALLY_UNSOUND
+    assert classify_response(Verdict(False, False, False)) is TraceGroup.LOCALLY_UNSOUND
 
 
 def test_equal_seeds_give_equal_intervals():

@@ -109,11 +109,11 @@ def test_what_was_judged_again_is_counted_and_kin_is_named():
     assert list(found.flips) == ["C"]
     assert (found.flips["C"].responses, found.flips["C"].flipped) == (1, 1)
     assert diagnosed(case()).flips == {}
-    assert found.kin == ()
+    assert found.same_family_pairs == ()
     kin = [of(model, "b", number) for number, model in enumerate(("x/llama-3-8b", "y/qwen3-8b", "x/llama-3-8b"))]
     kin = [replace(one, judgment=replace(one.judgment, judge="z/llama-4")) for one in kin]
     nobody = replace(kin[0], response=replace(kin[0].response, id="r9", source=None))
-    assert diagnosed(*kin, nobody).kin == (("z/llama-4", "x/llama-3-8b"),)
+    assert diagnosed(*kin, nobody).same_family_pairs == (("z/llama-4", "x/llama-3-8b"),)
 
 
 def test_where_judge_and_matching_disagree_is_counted():

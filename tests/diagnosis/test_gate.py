@@ -9,8 +9,9 @@ from tests.diagnosis.test_diagnose import case
 
 from eclose.core.judgment import NO_REFERENCE, Criterion
 from eclose.diagnosis.diagnose import diagnose_cases
-from eclose.diagnosis.gate import Baseline, GateLimits, GateOutcome, PairedRate, figure
+from eclose.diagnosis.gate import Baseline, GateLimits, GateOutcome, PairedRate
 from eclose.diagnosis.gate import check_limits as gated
+from eclose.diagnosis.report.format import figure
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
@@ -269,4 +270,4 @@ def test_a_base_run_and_its_limits_go_together():
 
 
 def test_an_undefined_figure_is_called_that():
-    assert figure(Estimate(None, None)) == "undefined"
+    assert figure(None, None) == "undefined"

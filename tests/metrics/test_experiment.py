@@ -170,7 +170,7 @@ def test_an_experiment_with_holes_is_refused():
     # 2 backbones x 3 seeds x 9 questions x 3 methods.
     assert "1 of 162 cells have none or several" in refused(rows[:tuned] + rows[tuned + 1 :])
     untuned = next(index for index, r in enumerate(rows) if r.source.seed is None)
-    assert "3 of 162 places" in refused(rows[:untuned] + rows[untuned + 1 :])
+    assert "3 of 162 cells" in refused(rows[:untuned] + rows[untuned + 1 :])
 
 
 def test_an_experiment_with_two_answers_in_one_place_is_refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_report
-from eclose.cli.shared.output import AllowStale, figure, percent_span, plural, print_table, say
+from eclose.cli.shared.output import AllowStale, percent_with_interval, percent_span, plural, print_table, say
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def diagnose(
     _print_cells(violations_table(results.diagnosis))
     if (consistency := flips_table(results.diagnosis)).rows:
         _print_cells(consistency)
-    if results.context.against is not None:
-        _print_comparison(results.context.against)
+    if results.context.base is not None:
+        _print_comparison(results.context.base)
     write_report(results, out or default_report_folder(runs[0]))
 
 
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
-    from eclose.diagnosis.report.format import TOO_LITTLE, UNDEFINED, RateStatus, rate_status
+    from eclose.diagnosis.report.rate_status import (TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, rate_status)
     from eclose.diagnosis.report.headline import corrected_rate_text
     from eclose.diagnosis.report.summary import caution_sentences
 
@@ -63,8 +63,8 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     missing = any(rate.unjudged for rate in overall.rates.values())
     rows = []
     for metric, rate in overall.rates.items():
-        value = figure(rate.value, overall.estimates[metric].interval)
-        value = {RateStatus.TOO_LITTLE: TOO_LITTLE, RateStatus.UNDEFINED: UNDEFINED}.get(rate_status(rate), value)
+        value = percent_with_interval(rate.value, overall.estimates[metric].interval)
+        value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(rate_status(rate), value)
         corrected = corrected_rate_text(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
         row += [f"{rate.unjudged:,}", percent_span(rate.bounds) if rate.unjudged else ""] if missing else []

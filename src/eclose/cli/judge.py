@@ -1,9 +1,8 @@
-"""``eclose judge``: let a model judge responses under the locked guidelines, and find out how far to trust it."""
+"""``eclose judge``: let a model judge responses under the locked guidelines, and validate it against people."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +10,17 @@ import typer
 from typer.core import TyperGroup
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.shared.model_options import Asking, JudgeName, asks_a_model, shown_forecast
-from eclose.cli.shared.output import QUARANTINED, AllowStale, figure, percent, plural, print_table, say
-from eclose.cli.shared.run_summary import say_run
+from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
+from eclose.cli.shared.output import (
+    QUARANTINED,
+    AllowStale,
+    percent,
+    percent_with_interval,
+    plural,
+    print_run_summary,
+    print_table,
+    say,
+)
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
@@ -30,73 +37,84 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Estimate
 
 
-class _JudgesByDefault(TyperGroup):
-    """``eclose judge RUN`` is ``eclose judge run RUN``: what is no command of its own is to be judged."""
+class _RunByDefault(TyperGroup):
+    """A command group in which ``eclose judge RUN`` means ``eclose judge run RUN``."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Put the command in where it was left out."""
-        own = {*self.commands, *ctx.help_option_names}
-        return super().parse_args(ctx, args if not args or args[0] in own else ["run", *args])
+        """Insert ``run`` where the first argument is no command."""
+        names = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if not args or args[0] in names else ["run", *args])
 
 
 app = typer.Typer(
-    cls=_JudgesByDefault,
+    cls=_RunByDefault,
     no_args_is_help=True,
-    help="Let a model judge responses (eclose judge RUN --judge MODEL), and find out how far to trust it.",
+    help="Judge responses with a model (eclose judge RUN --judge MODEL), and validate the judge against people.",
 )
 
 
 @app.command(name="run")
-@asks_a_model
+@takes_model_options
 def judge(
     responses: Annotated[
         Path,
         typer.Argument(
-            help="A run's folder, a file of responses, or a file with questions and responses side by side.",
+            help="Folder of a run, file of responses, or file with questions and responses side by side.",
             show_default=False,
         ),
     ],
     *,
     judge_model: JudgeName,
     instances: Annotated[
-        Path | None, typer.Option(help="The questions, where they are in a file of their own.", show_default=False)
+        Path | None, typer.Option(help="File of the questions, where it is not in the run.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The run's folder.  [default: that of the responses]", show_default=False),
+        typer.Option("--out", "-o", help="Folder of the run.  [default: that of the responses]", show_default=False),
     ] = None,
     reference_free: Annotated[
-        bool, typer.Option("--reference-free", help="Show the judge no reference: no completeness, no correctness.")
+        bool,
+        typer.Option(
+            "--reference-free", help="Show the judge no reference answer; completeness and correctness are not judged."
+        ),
     ] = False,
     joint: Annotated[
-        bool, typer.Option("--joint", help="Everything in one call: cheaper, and the judge sees more than it may use.")
+        bool,
+        typer.Option(
+            "--joint",
+            help="Judge all criteria in one call: cheaper, but each decision sees more than it should rest on.",
+        ),
     ] = False,
     repeat: Annotated[
-        int, typer.Option(min=1, help="Ask so many times; the label is what most answers say, and flips are counted.")
+        int, typer.Option(min=1, help="How often to judge each response; the majority decides, and flips are counted.")
     ] = 1,
     effort: Annotated[
         str | None,
-        typer.Option(help="How hard a judge that thinks shall think: low, medium or high.", show_default=False),
+        typer.Option(help="Reasoning effort of the judge: low, medium or high.", show_default=False),
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0, help="How freely replies are drawn.")] = 0.0,
-    attempts: Annotated[int, typer.Option(min=1, help="Times a judge is asked that answers in no usable form.")] = 2,
+    temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature of the judge (0 = greedy).")] = 0.0,
+    attempts: Annotated[
+        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
+    ] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
     layout: Annotated[
-        RecordLayout, typer.Option("--format", help="The layout of a file that has both.")
+        RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
     ] = RecordLayout.AUTO,
     max_unjudged_share: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Exit with 3 when a criterion has no label for a larger share of responses."),
+        typer.Option(
+            min=0, max=1, help="Exit with 3 where a criterion has no label for a larger share of responses (0 to 1)."
+        ),
     ] = MAX_UNJUDGED_SHARE,
-    asking: Asking,
+    options: ModelOptions,
 ) -> None:
-    """Let a model judge every response: is the evidence enough, does each step hold, does the trace pursue the
-    question, does it establish the answer, and is that answer right.
+    """Judge every response with a model: is the evidence enough, is each step sound, does the trace pursue the question,
+    does it establish the answer, and is that answer correct.
 
-    One call for each of these, and none of them is shown more than it may see. Writes judgments.jsonl into the run's
-    folder. A criterion without a usable reply has no label and a reason; a table at the end counts these, and the exit
-    code is 3 when there are too many. Stop it at any moment, and run the same command again: it goes on, and nothing
-    that was answered is asked or paid twice.
+    One call for each of these, and each call is shown only what its decision may rest on. Writes judgments.jsonl into
+    the folder of the run. A criterion without a usable reply has no label and a reason; a table at the end counts these,
+    and the exit code is 3 where there are too many. After a stop, the same command continues the run; no reply is
+    requested or paid for twice.
     """
     from eclose.judging.inputs import find_sources
     from eclose.judging.run import judge_responses, kin
@@ -113,23 +131,24 @@ def judge(
         max_tokens=max_tokens,
         temperature=temperature,
     )
-    model = asking.model(judge_model)
-    if asking.dry_run:
-        asyncio.run(_forecast(sources, model, settings, asking.calls))
+    model = options.model(judge_model)
+    if options.dry_run:
+        asyncio.run(_print_forecast(sources, model, settings, options.calls))
         return
     if related := kin(sources, model.name):
-        say(f"{model.name} is of the family of {', '.join(related)}, which it judges: validate it against people")
-    done = asyncio.run(judge_responses(sources, model, folder, settings, asking.calls, **asking.flags))
-    say_run(done, _steadiness(done) if repeat > 1 else None)
-    too_little = _say_unjudged(done.stage.out, max_unjudged_share)
-    unread = any(counts.quarantined for counts in (done.manifest.counts, *done.manifest.funnel.values()))
-    raise typer.Exit(QUARANTINED if too_little or unread else 0)
+        say(f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people")
+    result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, **options.run_arguments))
+    print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
+    too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
+    quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
+    raise typer.Exit(QUARANTINED if too_many_unjudged or quarantined else 0)
 
 
-def _say_unjudged(judgments: Path, limit: float) -> bool:
+def _print_unjudged(judgments: Path, limit: float) -> bool:
     """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
     from eclose.core.judgment import Judgment
-    from eclose.diagnosis.report.format import one_line, reason_words
+    from eclose.diagnosis.report.format import one_line
+    from eclose.diagnosis.report.wording import reason_words
     from eclose.judging.unjudged_labels import count_unjudged
     from eclose.store.records.jsonl import read_records
 
@@ -148,104 +167,79 @@ def _say_unjudged(judgments: Path, limit: float) -> bool:
     for criterion, share in over.items():
         say(
             f"{criterion.value} has no label for {percent(share)} % of the responses, more than {percent(limit)} % "
-            "(--max-unjudged-share): rates that rest on it are not given."
+            "(--max-unjudged-share): reports leave out the rates that need it."
         )
     return bool(over)
 
 
-async def _forecast(sources: Sources, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
+async def _print_forecast(sources: Sources, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
     from eclose.judging.run import forecast
     from eclose.models.resolve import resolve_model
 
     model = await resolve_model(model, calls.deadline)
-    say(f"{model.name}: {shown_forecast(forecast(sources, model, settings, calls), calls.currency)}")
+    say(f"{model.name}: {describe_forecast(forecast(sources, model, settings, calls), calls.currency)}")
 
 
-def _steadiness(done: RunResult) -> str:
-    """``of 600 responses the repetitions differ about L in 12 (2.0 %), …``."""
+def _describe_flips(result: RunResult) -> str:
+    """Return ``the repetitions differ about L in 12 of 600 (2.0 %), …``."""
     from eclose.judging.validate import read_judgments
     from eclose.metrics.repeat_consistency import count_flips
 
-    found = count_flips(read_judgments(done.stage.out))
-    listed = (f"{name} in {one.flipped:,} of {one.responses:,} ({percent(one.rate)} %)" for name, one in found.items())
-    return f"the repetitions differ about {', '.join(listed)}"
+    flips = count_flips(read_judgments(result.stage.out))
+    parts = (f"{name} in {row.flipped:,} of {row.responses:,} ({percent(row.rate)} %)" for name, row in flips.items())
+    return f"the repetitions differ about {', '.join(parts)}"
 
 
 @app.command()
 def validate(
-    run: Annotated[Path, typer.Argument(help="A judged run's folder.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False)],
     verdicts: Annotated[
-        Path, typer.Option(help="Verdicts of people (or of the world) on some of its responses.", show_default=False)
+        Path, typer.Option(help="File of people's verdicts on a random sample of its responses.", show_default=False)
     ],
     *,
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A run with the same responses judged by another model or effort; may be given several times.",
+            help="Folder of a run with the same responses judged by another model or effort; repeatable.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="[default: validation.json in the run]", show_default=False)
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="File of the validation.  [default: validation.json in the run]", show_default=False
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the intervals.")] = 42,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2_000,
+    resamples: Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples.")] = 2_000,
     allow_stale: AllowStale = False,
 ) -> None:
-    """Compare a judge with people: agreement, what it misses, what it finds that is not there, and corrected rates.
+    """Compare a judge with people: agreement, missed failures, false alarms, and corrected rates.
 
-    People need to have labelled only some of the responses, but these must be a random sample, and at least 30 of them
-    to correct a rate. Writes a small file that later reports print beside every rate of this judge.
+    A random sample of the responses must have labels by people, at least 30 to correct a rate. Writes a small file;
+    reports print it beside every rate of this judge.
     """
-    import numpy as np
+    from eclose.judging.validate_judges import validate_judges
 
-    from eclose.cases import run_names
-    from eclose.judging.validate import compare, read_judgments, read_verdicts, validate_judgments, validate_run, write
-    from eclose.store.runs.folder import JUDGMENTS, VALIDATION
-    from eclose.store.runs.provenance import check_verdicts
-
-    rng = np.random.default_rng(seed)
-    labels = check_verdicts(verdicts, allow_stale=allow_stale)
-    people = read_verdicts(verdicts)
-    others = dict(zip(run_names([run, *(against or ())])[1:], against or (), strict=True))
-    for other in others.values():
-        _refuse_other_responses(run, other, allow_stale=allow_stale)
-    validation = validate_run(run, people, rng=rng, resamples=resamples, allow_stale=allow_stale)
-    validation = replace(validation, stale=(*validation.stale, *labels.stale))
-    for sentence in validation.stale:
+    result = validate_judges(
+        run, verdicts, against=against or (), out=out, seed=seed, resamples=resamples, allow_stale=allow_stale
+    )
+    for sentence in result.stale:
         say(f"STALE: {sentence}")
-    compared = {name: validate_judgments(other, people, rng=rng, resamples=resamples) for name, other in others.items()}
-    validation = replace(validation, others={name: other.overall for name, other in compared.items()})
-    path = out or run / VALIDATION
-    write(path, validation)
-    say_validation(validation)
-    for name, other in others.items():
-        judgments, judged_again = read_judgments(run / JUDGMENTS), read_judgments(other / JUDGMENTS)
-        _say_comparison(name, compare(judgments, judged_again, people, rng=rng, resamples=resamples))
-    say(f"{path}: written")
+    print_validation(result.validation)
+    for name, comparison in result.comparisons.items():
+        _print_comparison(name, comparison)
+    say(f"{result.path}: written")
 
 
-def _refuse_other_responses(run: Path, against: Path, *, allow_stale: bool) -> None:
-    """Raise unless the other judge judged the responses of this run, or unless stale judgments are allowed."""
-    from eclose.store.records.json_reader import require_file
-    from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-    from eclose.store.runs.provenance import check_result
-
-    require_file(against / JUDGMENTS)
-    provenance = check_result(against / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
-    remedy = f"Let the other judge judge the responses of {run}"
-    for sentence in provenance.refuse_stale(against, remedy, allow_stale=allow_stale).stale:
-        say(f"STALE: {against}: {sentence}")
-
-
-def say_validation(validation: Validation) -> None:
-    """Print how far the judge agrees with people, label by label, what the rates come to, and each dataset."""
+def print_validation(validation: Validation) -> None:
+    """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
     from eclose.judging.rate_correction import MIN_LABELS, why_not
 
-    say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses were labelled")
+    say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
     print_table(
-        "How far the judge agrees with people; n0: failures that people see; failure rate: judge minus people",
+        "Agreement of the judge with people; n0: failures by people's labels; differences: judge minus people",
         (
             "label",
             "n",
@@ -261,55 +255,55 @@ def say_validation(validation: Validation) -> None:
     say("")
     rates = {row.label: validation.corrected[row.label] for row in rows}
     print_table(
-        "What it misses, what it finds that is not there, and the rates of all responses",
+        "Missed failures, false alarms, and the rates of all responses",
         ("label", "misses", "false alarms", "to the judge", "corrected"),
         [
             (
                 str(row.label),
                 f"{row.misses:,}",
                 f"{row.false_alarms:,}",
-                figure(rates[row.label].judge, None),
-                why_not(rates[row.label]) or figure(rates[row.label].value, rates[row.label].interval),
+                percent_with_interval(rates[row.label].judge, None),
+                why_not(rates[row.label]) or percent_with_interval(rates[row.label].value, rates[row.label].interval),
             )
             for row in rows
         ],
     )
     if validation.labelled < MIN_LABELS:
-        say(f"Fewer than {MIN_LABELS} labels: the judge does not count as validated, and reports correct no rate.")
+        say(
+            f"Fewer than {MIN_LABELS} labels: the judge does not count as validated, and reports do not correct its rates."
+        )
     groups = {validation.judge: validation.overall, **validation.others}
-    _say_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
+    _print_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
     if len(validation.datasets) > 1:
-        _say_groups("By dataset", "dataset", validation.datasets)
+        _print_groups("By dataset", "dataset", validation.datasets)
 
 
 def _agreement_row(row: LabelRow) -> tuple[str, ...]:
-    from eclose.diagnosis.report.format import agreement_of
-
     scores = row.scores
     return (
         str(row.label),
         f"{row.n:,}" + (f" of {row.labelled:,}" if row.unjudged else ""),
         f"{row.failures:,}",
-        # Where the two hardly ever disagree, a bootstrap would promise certainty: this interval does not.
-        _shown(agreement_of(row)),
-        *map(_shown, (scores.failure_f1, scores.balanced_accuracy, scores.kappa)),
-        _points(scores.failure_difference),
+        # This interval keeps its width where the two hardly ever disagree; a bootstrap would shrink to a point.
+        _format_estimate(row.agreement),
+        *map(_format_estimate, (scores.failure_f1, scores.balanced_accuracy, scores.kappa)),
+        _format_points(scores.failure_difference),
     )
 
 
-def _say_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) -> None:
-    """Print one line for each judge or dataset: means and extremes over the five labels, and differences of rates."""
+def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) -> None:
+    """Print one row for each judge or dataset: means and extremes over the five labels, and differences of rates."""
     from eclose.metrics.judge_agreement import JudgedLabel
 
     rows = [
         (
             key,
             f"{group.responses:,}",
-            _shown(group.mean_agreement),
-            _shown(group.mean_failure_f1),
+            _format_estimate(group.mean_agreement),
+            _format_estimate(group.mean_failure_f1),
             "-" if group.largest_failure_difference is None else percent(group.largest_failure_difference),
-            _points(group.rows[JudgedLabel.RELIABILITY].rate_difference),
-            _points(group.rows[JudgedLabel.GAP].rate_difference),
+            _format_points(group.rows[JudgedLabel.RELIABILITY].rate_difference),
+            _format_points(group.rows[JudgedLabel.GAP].rate_difference),
         )
         for key, group in groups.items()
     ]
@@ -318,31 +312,33 @@ def _say_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) ->
     print_table(f"{title}; differences are judge minus people, in points", (*heads, "TRR", "LGG"), rows)
 
 
-def _say_comparison(name: str, comparison: JudgeComparison) -> None:
-    """Print one line for each label: what both judges get right, and the difference with its interval."""
+def _print_comparison(name: str, comparison: JudgeComparison) -> None:
+    """Print one row for each label: the agreement of both judges with people, and its difference with interval."""
     rows = [
         (
             str(label),
             f"{n:,}",
-            figure(comparison.first[label].agreement.value, None),
-            figure(comparison.second[label].agreement.value, None),
-            _points(comparison.difference[label].agreement),
-            _points(comparison.difference[label].failure_f1),
+            percent_with_interval(comparison.first[label].agreement.value, None),
+            percent_with_interval(comparison.second[label].agreement.value, None),
+            _format_points(comparison.difference[label].agreement),
+            _format_points(comparison.difference[label].failure_f1),
         )
         for label, n in comparison.n.items()
     ]
-    rows.append(("mean", "", "", "", _points(comparison.mean_agreement), _points(comparison.mean_failure_f1)))
+    rows.append(
+        ("mean", "", "", "", _format_points(comparison.mean_agreement), _format_points(comparison.mean_failure_f1))
+    )
     head = ("label", "n", "agreement", "of the other", "difference, points", "difference of failure F1, points")
     say("")
-    print_table(f"Beside the other judge ({name}), on the same responses", head, rows)
+    print_table(f"Compared with the other judge ({name}), on the same responses", head, rows)
 
 
-def _shown(estimate: Estimate) -> str:
-    return figure(estimate.value, estimate.interval)
+def _format_estimate(estimate: Estimate) -> str:
+    return percent_with_interval(estimate.value, estimate.interval)
 
 
-def _points(estimate: Estimate) -> str:
-    """``+2.2 [+1.0, +3.1]``; a dash for what is undefined."""
+def _format_points(estimate: Estimate) -> str:
+    """Return ``+2.2 [+1.0, +3.1]``; a hyphen where undefined."""
     from eclose.diagnosis.report.format import signed, signed_range
 
     return "-" if estimate.value is None else f"{signed(estimate.value)} {signed_range(estimate.interval)}".rstrip()

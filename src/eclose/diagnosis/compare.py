@@ -1,8 +1,8 @@
-"""Two judged runs over the same questions -> how far every rate moved, and which responses changed class.
+"""Comparison of two judged runs over the same questions: the change of every rate, and responses that changed class.
 
-Only questions that both runs answer are compared; what stands in one alone is counted. Intervals resample those
-questions within their datasets, with all their responses in both runs, so each resample holds the two runs against each
-other on the same questions. Their percentiles are read further out the fewer questions there are in a dataset.
+Only questions that both runs answer are compared; the others are counted. Intervals resample these questions within
+their datasets, with all their responses in both runs, so each resample compares the runs on the same questions. The
+level of the percentiles is expanded for datasets with few questions.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from eclose.core.response import Source
 
 Question: TypeAlias = "tuple[str | None, str]"
-"""A dataset and an id in it."""
+"""A dataset and the id of a question in it."""
 ResponseClass: TypeAlias = "TraceGroup | FailureClass | None"
-"""What a response is: reliable, in the gap in one of its ways, locally unsound; None where the labels leave it open."""
+"""The class of a response: reliable, a failure class of the gap, or locally unsound; None where undecided."""
 
 RESPONSE_CLASSES: tuple[ResponseClass, ...] = (TraceGroup.RELIABLE, *FailureClass, TraceGroup.LOCALLY_UNSOUND, None)
-"""From good to unknown."""
+"""From reliable to undecided."""
 
 
-def response_class(verdict: Verdict) -> ResponseClass:
-    """The one class a response is in."""
+def classify_response(verdict: Verdict) -> ResponseClass:
+    """Return the class of a response."""
     return verdict.failure_class if verdict.trace_group is TraceGroup.GAP else verdict.trace_group
 
 
@@ -51,17 +51,17 @@ class RateDifference:
     run: Rate
     base: Rate
     estimate: Estimate
-    """The run's minus the other's; undefined where one of the two is."""
+    """The run minus the base run; undefined where a rate is undefined."""
     constant: bool = False
-    """Every resample gives the same difference: no question departs from the rest."""
+    """Whether every resample gives the same difference."""
 
     @property
     def bounds(self) -> Interval | None:
-        """The least and the greatest difference, over all that the unjudged responses could turn out to be."""
-        mine, theirs = self.run.bounds, self.base.bounds
-        if mine is None or theirs is None:
+        """The least and the greatest difference over all completions of the unjudged responses."""
+        run, base = self.run.bounds, self.base.bounds
+        if run is None or base is None:
             return None
-        return Interval(mine.low - theirs.high, mine.high - theirs.low)
+        return Interval(run.low - base.high, run.high - base.low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class GroupComparison:
     """Every rate of two runs on the shared questions, or on those of one dataset."""
 
     group: tuple[str, ...]
-    """The dataset; empty for all together."""
+    """The dataset; empty for all shared questions."""
     questions: int
     run_responses: int
     base_responses: int
@@ -77,14 +77,14 @@ class GroupComparison:
 
 
 class UnsharedCounts(NamedTuple):
-    """What only one of the runs has."""
+    """Counts of what only one of the runs has."""
 
     questions: int
-    """Questions the other run does not answer."""
+    """Questions that the other run does not answer."""
     responses: int
-    """Responses to them."""
+    """Responses to these questions."""
     unpaired: int
-    """Responses to shared questions without a partner in the other run: in the rates, and in no pair."""
+    """Responses to shared questions without a partner in the other run; they count in the rates."""
 
 
 class ResponsePair(NamedTuple):
@@ -94,23 +94,23 @@ class ResponsePair(NamedTuple):
     run: SettledVerdict
 
     @property
-    def kinds(self) -> tuple[ResponseClass, ResponseClass]:
-        """What the response was, and what it is."""
-        return response_class(self.base.verdict), response_class(self.run.verdict)
+    def classes(self) -> tuple[ResponseClass, ResponseClass]:
+        """The class in the base run and the class in this run."""
+        return classify_response(self.base.verdict), classify_response(self.run.verdict)
 
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """A run held against another."""
+    """A run compared with a base run."""
 
     groups: tuple[GroupComparison, ...]
     """All shared questions together, then by dataset where there are several."""
     run_alone: UnsharedCounts
     base_alone: UnsharedCounts
     pairs: tuple[ResponsePair, ...]
-    """See ``_paired`` for who is held against whom."""
+    """Pairs of responses; ``_paired`` defines them."""
     transitions: Mapping[tuple[ResponseClass, ResponseClass], int]
-    """How many responses went from which class to which, those that stayed included."""
+    """Number of pairs by class in the base run and class in this run."""
 
     @property
     def overall(self) -> GroupComparison:
@@ -119,31 +119,41 @@ class RunComparison:
 
     @property
     def changed(self) -> tuple[ResponsePair, ...]:
-        """The pairs that are no longer of one class."""
-        return tuple(pair for pair in self.pairs if pair.kinds[0] != pair.kinds[1])
+        """Pairs whose classes differ."""
+        return tuple(pair for pair in self.pairs if pair.classes[0] != pair.classes[1])
 
 
 def compare_rows(
     run: Sequence[SettledVerdict], base: Sequence[SettledVerdict], *, rng: np.random.Generator, resamples: int = 2_000
 ) -> RunComparison:
-    """Hold a run against another one; a question is the same where its dataset and its id are."""
-    mine, theirs = _by_question(run), _by_question(base)
-    shared = [question for question in mine if question in theirs]
+    """Compare a run with a base run.
+
+    Questions are the same where dataset and id are the same.
+
+    Raises:
+        UserError: The runs share no question.
+    """
+    run_rows, base_rows = _by_question(run), _by_question(base)
+    # In the order of the run: the draws do not depend on the order of the base run.
+    shared = [question for question in run_rows if question in base_rows]
     if not shared:
-        raise UserError("the two runs share no question, so there is nothing to compare. Are these the runs you meant?")
+        raise UserError("the two runs share no question, so there is nothing to compare. Check the two run folders.")
     datasets: dict[str, list[Question]] = defaultdict(list)
     for question in shared:
         datasets[question[0] or UNKNOWN].append(question)
+    # A single dataset would repeat the group of all questions.
     groups = {(): shared} | ({(name,): datasets[name] for name in sorted(datasets)} if len(datasets) > 1 else {})
-    pairs = tuple(pair for question in shared for pair in _paired(theirs[question], mine[question]))
-    went = Counter(pair.kinds for pair in pairs)
+    pairs = tuple(pair for question in shared for pair in _paired(base_rows[question], run_rows[question]))
+    counts = Counter(pair.classes for pair in pairs)
     return RunComparison(
-        tuple(_group(name, questions, mine, theirs, rng, resamples) for name, questions in groups.items()),
-        run_alone=_alone(mine, theirs, len(pairs)),
-        base_alone=_alone(theirs, mine, len(pairs)),
+        tuple(
+            _compare_group(name, questions, run_rows, base_rows, rng, resamples) for name, questions in groups.items()
+        ),
+        run_alone=_count_unshared(run_rows, base_rows, len(pairs)),
+        base_alone=_count_unshared(base_rows, run_rows, len(pairs)),
         pairs=pairs,
         transitions={
-            (old, new): went[old, new] for old in RESPONSE_CLASSES for new in RESPONSE_CLASSES if went[old, new]
+            (old, new): counts[old, new] for old in RESPONSE_CLASSES for new in RESPONSE_CLASSES if counts[old, new]
         },
     )
 
@@ -152,107 +162,123 @@ _RowsByQuestion: TypeAlias = "Mapping[Question, Sequence[SettledVerdict]]"
 
 
 def _by_question(rows: Sequence[SettledVerdict]) -> _RowsByQuestion:
-    found: dict[Question, list[SettledVerdict]] = defaultdict(list)
+    """Group the responses by question."""
+    by_question: dict[Question, list[SettledVerdict]] = defaultdict(list)
     for row in rows:
-        found[row.benchmark, row.instance_id].append(row)
-    return dict(found)
+        by_question[row.benchmark, row.instance_id].append(row)
+    return dict(by_question)
 
 
-def _alone(mine: _RowsByQuestion, other: _RowsByQuestion, pairs: int) -> UnsharedCounts:
-    sizes = [len(rows) for question, rows in mine.items() if question not in other]
-    shared = sum(map(len, mine.values())) - sum(sizes)
+def _count_unshared(rows_of: _RowsByQuestion, other_rows: _RowsByQuestion, pairs: int) -> UnsharedCounts:
+    """Count the questions and responses that only one run has."""
+    sizes = [len(rows) for question, rows in rows_of.items() if question not in other_rows]
+    shared = sum(map(len, rows_of.values())) - sum(sizes)
     return UnsharedCounts(len(sizes), sum(sizes), shared - pairs)
 
 
-def _group(
+def _compare_group(
     group: tuple[str, ...],
     questions: Sequence[Question],
-    mine: _RowsByQuestion,
-    theirs: _RowsByQuestion,
+    run_rows: _RowsByQuestion,
+    base_rows: _RowsByQuestion,
     rng: np.random.Generator,
     resamples: int,
 ) -> GroupComparison:
-    run, base = ([row.verdict for question in questions for row in side[question]] for side in (mine, theirs))
-    sizes = [len(side[question]) for side in (mine, theirs) for question in questions]
+    """Compare all rates on one group of questions."""
+    run, base = ([row.verdict for question in questions for row in side[question]] for side in (run_rows, base_rows))
+    sizes = [len(side[question]) for side in (run_rows, base_rows) for question in questions]
+    # Responses of the run first, then those of the base run; both use the same question numbers.
     cluster = np.repeat(np.tile(np.arange(len(questions)), 2), sizes)
     hits, counted = _columns(run, base)
     strata = _strata([benchmark for benchmark, _ in questions])
     replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=strata)
+    # Questions minus strata, but at least 1 where every stratum has one question.
     freedom = max(len(questions) - len(strata.members), 1)
     level = expanded_level(0.95, freedom, len(questions) / freedom)
-    # For each column, how many questions have a response that counts.
-    counting = (sum_by(cluster, counted, len(questions)) > 0).sum(axis=0)
+    # Per column, the number of questions with a response in the denominator.
+    usable = (sum_by(cluster, counted, len(questions)) > 0).sum(axis=0)
+    # One weight of the imaginary question per resample, shared by all metrics.
     imaginary = rng.standard_gamma(IMAGINARY, resamples)
-    now, before = compute_rates(run), compute_rates(base)
+    run_rates, base_rates = compute_rates(run), compute_rates(base)
     differences = {}
     for index, metric in enumerate(Metric):
-        other = index + len(Metric)
-        draws = replicates.draws[:, index] - replicates.draws[:, other]
-        value = scalar(replicates.values[index] - replicates.values[other])
-        estimate = _estimate(value, draws, int(min(counting[index], counting[other])), imaginary, level)
+        # Columns of the run come first, then those of the base run.
+        base_column = index + len(Metric)
+        draws = replicates.draws[:, index] - replicates.draws[:, base_column]
+        value = scalar(replicates.values[index] - replicates.values[base_column])
+        estimate = _estimate(value, draws, int(min(usable[index], usable[base_column])), imaginary, level)
+        # Resamples without a value are NaN and do not count as different.
         constant = value is not None and bool(np.nanmin(draws) == np.nanmax(draws))
-        differences[metric] = RateDifference(now[metric], before[metric], estimate, constant)
+        differences[metric] = RateDifference(run_rates[metric], base_rates[metric], estimate, constant)
     return GroupComparison(group, len(questions), len(run), len(base), differences)
 
 
 def _estimate(value: float | None, draws: Floats, questions: int, imaginary: Floats, level: float) -> Estimate:
-    """Return the difference with an interval that allows for what no question was seen to do.
+    """Return the difference with an interval that allows for outcomes no question showed.
 
-    Each end has an imaginary question more, at -1 for the lower and at 1 for the upper one, with half the weight of a
-    real one (Jeffreys' prior). Without it, questions that nearly all say the same would promise certainty.
+    Each end adds an imaginary question, at -1 for the lower end and at 1 for the upper, with half the weight of a real
+    one (Jeffreys' prior). Without it, questions with nearly equal outcomes would give an interval of no width.
     """
     undefined = int(np.isnan(draws).sum())
     if value is None:
         return Estimate(None, None, undefined)
     low, high = (percentile((questions * draws + end * imaginary) / (questions + imaginary), level) for end in (-1, 1))
+    # A defined value is itself a draw without NaN, so both percentiles exist.
     assert low is not None
     assert high is not None
     return Estimate(value, Interval(low.low, high.high), undefined)
 
 
 SMALL_DATASET = 10
-"""Datasets with fewer shared questions than this are resampled together: three questions do not tell their variance."""
+"""Datasets with fewer shared questions are resampled together: so few do not determine a variance."""
 
 
 def _strata(datasets: Sequence[str | None]) -> Strata:
-    """Draw questions within their datasets, those of small datasets together."""
+    """Return the strata of questions: their datasets, the small ones together."""
     sizes = Counter(datasets)
+    # The empty tuple is the common stratum of all small datasets.
     stratum, _ = codes([(dataset,) if sizes[dataset] >= SMALL_DATASET else () for dataset in datasets])
     return Strata(stratum)
 
 
 def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, Floats]:
-    """Hits and who is counted, responses of both runs by metrics of both: those of the run first."""
+    """Return hits and denominators: responses of both runs by metrics of both, those of the run first."""
     width = len(Metric)
-    mine, theirs = make_indicators(run, tuple(Metric)), make_indicators(base, tuple(Metric))
+    run_indicators, base_indicators = make_indicators(run, tuple(Metric)), make_indicators(base, tuple(Metric))
     hits, counted = (
-        np.concatenate([np.pad(one, ((0, 0), (0, width))), np.pad(other, ((0, 0), (width, 0)))])
-        for one, other in zip(mine, theirs, strict=True)
+        # Block matrix: a response has zeros in the columns of the other run.
+        np.concatenate([np.pad(run_part, ((0, 0), (0, width))), np.pad(base_part, ((0, 0), (width, 0)))])
+        for run_part, base_part in zip(run_indicators, base_indicators, strict=True)
     )
     return hits, counted
 
 
 def _paired(base: Sequence[SettledVerdict], run: Sequence[SettledVerdict]) -> Iterator[ResponsePair]:
-    """Pair the responses to one question: those of one id, then the only ones of one source.
+    """Yield pairs of responses to one question: those with the same id, then the only ones with the same source.
 
-    The only response to the question in both runs is a pair in any case. Nothing is paired by its place in a file:
-    which of several responses without a common id or source belong together is not known.
+    The only response in each run is a pair in any case. Responses are not paired by their order in a file, since
+    several responses without a common id or source cannot be matched.
     """
     if len(base) == len(run) == 1:
         yield ResponsePair(base[0], run[0])
         return
     by_id = {row.response_id: row for row in base}
+    # Ids first: they are exact, while a source may have produced several responses.
     pairs = [ResponsePair(by_id[row.response_id], row) for row in run if row.response_id in by_id]
     yield from pairs
     paired = {pair.run.response_id for pair in pairs}
-    mine, theirs = (_by_source(row for row in rows if row.response_id not in paired) for rows in (run, base))
-    yield from (ResponsePair(theirs[source], row) for source, row in mine.items() if source in theirs)
+    run_by_source, base_by_source = (
+        _by_source(row for row in rows if row.response_id not in paired) for rows in (run, base)
+    )
+    yield from (
+        ResponsePair(base_by_source[source], row) for source, row in run_by_source.items() if source in base_by_source
+    )
 
 
 def _by_source(rows: Iterable[SettledVerdict]) -> dict[Source, SettledVerdict]:
-    """Return the responses whose source is known and gave no other of them."""
+    """Return the responses with a known source that produced no other of them."""
     by_source: dict[Source, list[SettledVerdict]] = defaultdict(list)
     for row in rows:
         if row.source is not None:
             by_source[row.source].append(row)
-    return {source: same[0] for source, same in by_source.items() if len(same) == 1}
+    return {source: responses[0] for source, responses in by_source.items() if len(responses) == 1}

@@ -1,7 +1,7 @@
-"""Responses with their judgments -> which are unreliable, how often, and how.
+"""Counts and rates of judged responses: which are unreliable, how often, and how they fail.
 
-Counts and rates only; what they look like is for ``report``. Evidence comes first: whether the passages settle a
-question is not the reasoning's doing, so every rate is also given for sufficient and for insufficient evidence apart.
+The ``report`` package formats them. Insufficient evidence is a failure of retrieval, not of reasoning, so every rate is
+also given separately for sufficient and for insufficient evidence.
 """
 
 from __future__ import annotations
@@ -28,140 +28,145 @@ __all__ = ["Case", "Diagnosis", "Evidence", "Matching", "broken_link", "diagnose
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The judge's correctness beside plain matching."""
+    """Correctness by the judge against correctness by string matching."""
 
     both: int
     judge_only: int
-    """Correct to the judge, no match: a semantic equivalent, or a lenient judge."""
+    """Correct by the judge without a match: a semantic equivalent, or a lenient judge."""
     matching_only: int
     neither: int
     unknown: int
-    """One of the two could not be had."""
+    """Responses without a judgment or without a match to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violations:
-    """Responses by how many of L, A and C they violate."""
+    """Responses by the number of labels L, A and C that they violate."""
 
     none: int
     one: int
     several: int
     both_links: int
-    """Both global links, A and C, whatever L is."""
+    """Responses that violate both global links, A and C, whatever L is."""
     unknown: int
-    """One of the three has no label."""
+    """Responses with one of the three labels missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Everything there is to say of a set of responses."""
+    """All counts and rates of a set of responses."""
 
     judges: tuple[str, ...]
     groups: tuple[GroupSummary, ...]
     """All responses together, then by benchmark and model."""
     by_model: tuple[GroupSummary, ...]
-    """Each model over all datasets; empty where the groups say the same already."""
+    """Each model over all datasets; empty where it would repeat ``groups``."""
     by_dataset: tuple[GroupSummary, ...]
-    """Each dataset over all models; empty where the groups say the same already."""
+    """Each dataset over all models; empty where it would repeat ``groups``."""
     by_evidence: Mapping[Evidence, GroupSummary]
     joint: Mapping[tuple[Label, Label, Label], int]
-    """How many have which labels L, A and C."""
+    """Responses by their labels L, A and C."""
     local_failures: Mapping[LocalFailure, int]
-    """Unsound steps by their code."""
+    """Unsound steps by failure code."""
     matching: Matching
-    """Against the reference alone, as D.5.3 has it."""
+    """Matching against the reference answer alone (D.5.3)."""
     alias_matching: Matching
-    """Against the reference and its aliases."""
+    """Matching against the reference answer and its aliases."""
     correct_but_insufficient: int
     incorrect_but_sufficient: int
     inconsistent: int
-    """Reliable by every label and yet wrong: worth another look."""
+    """Responses that are reliable by every label, with a wrong answer."""
     unjudged: Mapping[Criterion, Mapping[str, int]]
-    """Why criteria have no label, by reason."""
+    """Missing labels by criterion and reason."""
     flips: Mapping[str, FlipCounts]
-    """How steady the judge is, by criterion and ``evidence``; empty where it was asked everything once."""
-    kin: tuple[tuple[str, str], ...]
-    """Judges with the models of their own family whose responses they judged."""
+    """Consistency of the judge by criterion and for ``evidence``; empty where it was asked once."""
+    same_family_pairs: tuple[tuple[str, str], ...]
+    """Pairs of a judge and a model of the same family whose responses it judged."""
 
     @property
     def overall(self) -> GroupSummary:
-        """All responses together."""
+        """Summary of all responses together."""
         return self.groups[0]
 
     @property
     def violations(self) -> Violations:
-        """How many of L, A and C the responses violate (appendix A.4)."""
+        """Responses by the number of violated labels among L, A and C (appendix A.4)."""
         broken: Counter[int | None] = Counter()
         for labels, count in self.joint.items():
+            # A response with a missing label may violate more than is known, so it is counted apart.
             broken[None if None in labels else labels.count(False)] += count
         both = sum(count for labels, count in self.joint.items() if labels[1:] == (False, False))
         return Violations(broken[0], broken[1], broken[2] + broken[3], both, broken[None])
 
     @property
     def pairs(self) -> tuple[GroupSummary, ...]:
-        """By dataset and model."""
+        """Summaries by dataset and model."""
         return self.groups[1:]
 
 
 def diagnose_cases(cases: Sequence[Case]) -> Diagnosis:
-    """Count everything."""
+    """Count everything that a report shows."""
     if not cases:
         raise UserError("there is no judged response to diagnose. Judge some first.")
+    # Verdict rows without texts: all that rates need.
     rows = [case.row for case in cases]
     groups = tuple(summarize(rows, _PAIR))
     by_evidence = _by_evidence(cases)
     return Diagnosis(
         judges=tuple(sorted({case.judgment.judge for case in cases})),
         groups=groups,
-        by_model=_by(rows, "model", groups[1:]),
-        by_dataset=_by(rows, "benchmark", groups[1:]),
+        by_model=_summarize_by(rows, "model", groups[1:]),
+        by_dataset=_summarize_by(rows, "benchmark", groups[1:]),
         by_evidence=by_evidence,
         joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
         local_failures=_local_failures(cases),
         matching=_matching((case.verdict.correct, case.matched) for case in cases),
         alias_matching=_matching((case.verdict.correct, case.matched_with_aliases) for case in cases),
-        correct_but_insufficient=sum(_is(row.verdict, correct=True, sufficient=False) for row in rows),
-        incorrect_but_sufficient=sum(_is(row.verdict, correct=False, sufficient=True) for row in rows),
+        correct_but_insufficient=sum(_has_labels(row.verdict, correct=True, sufficient=False) for row in rows),
+        incorrect_but_sufficient=sum(_has_labels(row.verdict, correct=False, sufficient=True) for row in rows),
         inconsistent=sum(row.verdict.inconsistent for row in rows),
         unjudged=_unjudged(cases),
         flips=count_flips(case.judgment for case in cases),
-        kin=_kin(cases),
+        same_family_pairs=_same_family_pairs(cases),
     )
 
 
 _PAIR = ("benchmark", "model")
 
 
-def _by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
-    """Each model over all datasets, or the other way round; nothing where these are the pairs, or all responses."""
-    place = _PAIR.index(name)
-    values = sorted({pair.group[place] for pair in pairs})
+def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """Return each model over all datasets, or each dataset over all models; empty where that repeats the groups."""
+    position = _PAIR.index(name)
+    values = sorted({pair.group[position] for pair in pairs})
+    # One value repeats all responses, and as many values as pairs repeat the pairs.
     if not 1 < len(values) < len(pairs):
         return ()
-    found = []
+    summaries = []
     for value in values:
-        parts = [pair for pair in pairs if pair.group[place] == value]
-        if len(parts) == 1:  # the same responses have the same interval, wherever it is told
-            one = parts[0]
+        parts = [pair for pair in pairs if pair.group[position] == value]
+        # A single pair is reused: the same responses must have the same interval in every table.
+        if len(parts) == 1:
+            summary = parts[0]
         else:
             members = [row for row in rows if GROUPINGS[name](row) == value]
-            (one,) = summarize(members)
-        found.append(replace(one, group=(value,)))
-    return tuple(found)
+            (summary,) = summarize(members)
+        summaries.append(replace(summary, group=(value,)))
+    return tuple(summaries)
 
 
-def _kin(cases: Sequence[Case]) -> tuple[tuple[str, str], ...]:
-    """Whoever judges its own family, by the names: a judge may be kind to its kin."""
-    met = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
-    return tuple(sorted((judge, model) for judge, model in met if same_family(judge, model)))
+def _same_family_pairs(cases: Sequence[Case]) -> tuple[tuple[str, str], ...]:
+    """Return judges with the models of their own family, by name; a judge may favour its family."""
+    pairs = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
+    return tuple(sorted((judge, model) for judge, model in pairs if same_family(judge, model)))
 
 
 def _by_evidence(cases: Sequence[Case]) -> dict[Evidence, GroupSummary]:
-    found = {}
+    """Return a summary for each kind of evidence that occurs."""
+    summaries = {}
     for kind in Evidence:
         if rows := [case.row for case in cases if case.evidence is kind]:
-            (found[kind],) = summarize(rows)
-    return found
+            (summaries[kind],) = summarize(rows)
+    return summaries
 
 
 def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
@@ -170,15 +175,16 @@ def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
 
 
 def _matching(labels: Iterable[tuple[Label, Label]]) -> Matching:
-    """Count pairs of the judge's correctness and the match."""
+    """Count pairs of correctness by the judge and by matching."""
     counts: Counter[tuple[Label, Label]] = Counter(labels)
+    # Pairs of (judge, match); a None in either is unknown.
     both, judge_only = counts[True, True], counts[True, False]
     matching_only, neither = counts[False, True], counts[False, False]
-    known = both + judge_only + matching_only + neither
-    return Matching(both, judge_only, matching_only, neither, counts.total() - known)
+    compared = both + judge_only + matching_only + neither
+    return Matching(both, judge_only, matching_only, neither, counts.total() - compared)
 
 
-def _is(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
+def _has_labels(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
     return verdict.correct is correct and verdict.globally_sufficient is sufficient
 
 
@@ -204,33 +210,38 @@ _BROKEN = {
     FailureClass.CLOSURE_FAILURE: "The reasoning does not establish the submitted answer{instead}.",
     FailureClass.UNDETERMINED: "The reasoning does not establish the submitted answer; what it pursues was not judged.",
 }
+"""Sentence for each failure class, with optional parts from the judgment."""
 
 
 def broken_link(case: Case) -> str:
-    """What is wrong with a response, in a sentence or two."""
+    """Return a sentence or two on what is wrong with a response."""
     judgment, verdict = case.judgment, case.verdict
-    told = []
+    sentences = []
     if verdict.locally_sound is False:
-        told.append(_unsound(judgment))
+        sentences.append(_unsound(judgment))
     if (failure := verdict.failure_class) is not None:
-        told.append(
+        sentences.append(
             _BROKEN[failure].format(
                 pursued=f": {judgment.pursued.rstrip(' .')}" if judgment.pursued else "",
                 established=f", “{judgment.established}”" if judgment.established else "",
                 instead=f", but “{judgment.established}”" if judgment.established else "",
             )
         )
-    if not told:
-        told.append("Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged.")
-    return " ".join(told)
+    if not sentences:
+        sentences.append(
+            "Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged."
+        )
+    return " ".join(sentences)
 
 
 def _unsound(judgment: Judgment) -> str:
+    """Return the sentence that names the unsound steps."""
     if not judgment.stepwise:
         return "A step does not hold."
+    # Steps are numbered from 1, as reports print them.
     numbers = [number for number, step in enumerate(judgment.steps, start=1) if step.sound is False]
-    return f"Step {numbers[0]} does not hold." if len(numbers) == 1 else f"Steps {_listed(numbers)} do not hold."
+    return f"Step {numbers[0]} does not hold." if len(numbers) == 1 else f"Steps {_join_numbers(numbers)} do not hold."
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

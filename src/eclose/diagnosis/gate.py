@@ -1,8 +1,8 @@
-"""Hold rates against limits: pass, fail, or cannot tell. For CI.
+"""Check rates against limits: passed, failed, or cannot tell. For continuous integration.
 
-A limit is held against the interval of the rate, not against the estimate. The rate passes where the whole interval
-keeps the limit, fails where none of it does, and else there are too few responses to tell. What was not judged widens
-the interval to everything it could turn out to be, so it never helps to pass. Decision 0028 has the reasons.
+A limit is compared with the interval of a rate, not with its estimate. The rate passes where the whole interval keeps
+the limit, fails where none of it does, and otherwise there are too few responses to tell. Unjudged responses widen the
+interval to all values they allow, so they never help to pass. Decision 0028 has the reasons.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eclose.core.judgment import NEVER_ASKED, Criterion
+from eclose.diagnosis.report.format import figure, percent, percent_range, plural, signed, signed_range
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.clustered_rates import QuestionCounts
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class GateOutcome(StrEnum):
-    """What a gate says, of one limit or of all."""
+    """Outcome of a gate, for one limit or for all."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -36,16 +37,16 @@ class GateOutcome(StrEnum):
 
 
 UndecidedPolicy: TypeAlias = Literal["pass", "fail"]
-"""What a gate that cannot tell is taken for."""
+"""How to treat a gate that cannot tell."""
 
 
 class LimitCheck(NamedTuple):
-    """One limit, whether it is kept, and the figures behind it in a sentence."""
+    """One limit with its outcome and the figures behind it in a sentence."""
 
     outcome: GateOutcome
     message: str
     sampled: bool = True
-    """Whether the limit was held against an interval; False for a plain count."""
+    """Whether the limit was compared with an interval; False for a plain count."""
 
     def __str__(self) -> str:
         """Return the outcome and the message."""
@@ -53,32 +54,34 @@ class LimitCheck(NamedTuple):
 
 
 class GateReport(NamedTuple):
-    """Every limit of a gate."""
+    """The checks of all limits."""
 
     checks: tuple[LimitCheck, ...]
 
     @property
     def outcome(self) -> GateOutcome:
         """Failed where a limit is broken, passed where all are kept."""
+        # Failed outranks undecided: a broken limit is certain whatever the others say.
         outcomes = {check.outcome for check in self.checks}
         return next(
-            (each for each in (GateOutcome.FAILED, GateOutcome.UNDECIDED) if each in outcomes), GateOutcome.PASSED
+            (worst for worst in (GateOutcome.FAILED, GateOutcome.UNDECIDED) if worst in outcomes), GateOutcome.PASSED
         )
 
     def decide(self, undecided: UndecidedPolicy | None) -> GateOutcome:
-        """Return the outcome, with the third one turned into one of the other two where that is asked for."""
+        """Return the outcome; an undecided gate becomes passed or failed where a policy is given."""
         if self.outcome is not GateOutcome.UNDECIDED or undecided is None:
             return self.outcome
         return GateOutcome.PASSED if undecided == "pass" else GateOutcome.FAILED
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The limits that are not kept, or not known to be."""
+        """Checks that did not pass."""
         return tuple(str(check) for check in self.checks if check.outcome is not GateOutcome.PASSED)
 
     @property
     def multiplicity(self) -> str | None:
-        """What several limits at once do to the chance of an error; None for one limit."""
+        """How several limits change the probability of an error; None for one limit."""
+        # Plain counts have no sampling error and do not add to the probability of an error.
         count = sum(check.sampled for check in self.checks)
         if count < 2:
             return None
@@ -90,18 +93,20 @@ class GateReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """What a set of responses must keep to. Rates lie between 0 and 1."""
+    """Limits on the rates of a run, between 0 and 1."""
 
     at_least: Mapping[Metric, float] = field(default_factory=dict)
     at_most: Mapping[Metric, float] = field(default_factory=dict)
     unjudged: float | None = None
-    """The largest share of responses that may lack a label."""
+    """Largest share of responses without a label."""
     max_drop: Mapping[Metric, float] = field(default_factory=dict)
-    """How far a rate may lie below that of a base run, on the questions both answer."""
+    """Largest drop of a rate below that of a base run, on the questions both answer."""
     max_rise: Mapping[Metric, float] = field(default_factory=dict)
+    """Largest rise of a rate above that of a base run."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that hold nothing, or are no rates."""
+        """Raise where there is no limit, or where one lies outside [0, 1]."""
+        # A value above 1 is most likely a percentage.
         limits = [*self.at_least.values(), *self.at_most.values(), *self.max_drop.values(), *self.max_rise.values()]
         limits += [] if self.unjudged is None else [self.unjudged]
         if not limits:
@@ -111,7 +116,7 @@ class GateLimits:
 
     @property
     def relative(self) -> bool:
-        """Whether a base run is needed."""
+        """Whether a limit needs a base run."""
         return bool(self.max_drop or self.max_rise)
 
     @classmethod
@@ -128,28 +133,30 @@ class GateLimits:
         max_lsr_drop: float | None = None,
         max_lgg_rise: float | None = None,
     ) -> GateLimits:
-        """Take limits by the names that commands and tests give them; None for no limit."""
+        """Build limits from the names of the command-line options; None for no limit."""
+        # The order of the options below.
         rates = Metric.TRACE_RELIABILITY_RATE, Metric.ACCURACY, Metric.LOCAL_SOUNDNESS_RATE
         return cls(
-            at_least=_known(zip(rates, (min_trr, min_accuracy, min_lsr), strict=True)),
-            at_most=_known([(Metric.GAP_RATE, max_lgg)]),
+            at_least=_drop_none(zip(rates, (min_trr, min_accuracy, min_lsr), strict=True)),
+            at_most=_drop_none([(Metric.GAP_RATE, max_lgg)]),
             unjudged=max_unjudged,
-            max_drop=_known(zip(rates, (max_trr_drop, max_accuracy_drop, max_lsr_drop), strict=True)),
-            max_rise=_known([(Metric.GAP_RATE, max_lgg_rise)]),
+            max_drop=_drop_none(zip(rates, (max_trr_drop, max_accuracy_drop, max_lsr_drop), strict=True)),
+            max_rise=_drop_none([(Metric.GAP_RATE, max_lgg_rise)]),
         )
 
 
-def _known(limits: Iterable[tuple[Metric, float | None]]) -> dict[Metric, float]:
+def _drop_none(limits: Iterable[tuple[Metric, float | None]]) -> dict[Metric, float]:
+    """Return the limits that are set."""
     return {metric: limit for metric, limit in limits if limit is not None}
 
 
 class PairedRate(NamedTuple):
-    """A rate of a run and of a base run on the questions both answer, and the difference of the two."""
+    """A rate of a run and of a base run on the questions both answer, with their difference."""
 
     run: Rate
     base: Rate
     difference: Estimate
-    """The run's minus the base's, with its interval."""
+    """The run minus the base run, with its interval."""
     questions: int
 
 
@@ -171,14 +178,14 @@ def check_limits(
     corrected: Mapping[Metric, CorrectedRate] | None = None,
     base: Baseline | None = None,
 ) -> GateReport:
-    """Hold every limit against what the rates may be.
+    """Check every limit against the interval of its rate.
 
     Args:
         summary: The rates of all judged responses.
-        unjudged: How many labels are missing, by criterion and reason.
-        limits: What to keep to.
+        unjudged: Missing labels by criterion and reason.
+        limits: The limits to keep.
         left_out: Responses without any judgment, with the reason.
-        corrected: Rates as labels of people correct them; held against limits instead of the judge's own.
+        corrected: Rates corrected by labels of people; they replace the judge's own.
         base: The run that ``max_drop`` and ``max_rise`` are relative to.
 
     Raises:
@@ -189,6 +196,7 @@ def check_limits(
             "--against compares with a base run, and --max-trr-drop, --max-accuracy-drop, --max-lsr-drop and"
             " --max-lgg-rise are limits of that comparison. Give --against and at least one of them, or neither."
         )
+    # Responses without a judgment count as unjudged for every rate.
     rates = _Rates(summary, len(left_out), corrected or {})
     checks = [rates.check(metric, limit, least=True) for metric, limit in limits.at_least.items()]
     checks += [rates.check(metric, limit, least=False) for metric, limit in limits.at_most.items()]
@@ -204,9 +212,10 @@ def check_limits(
     return GateReport(tuple(checks))
 
 
-def _outcome(ends: Interval, limit: float, *, least: bool) -> GateOutcome:
-    """Say where an interval lies: on the right side of a limit, on the wrong one, or on both."""
-    low, high = (ends.low, ends.high) if least else (-ends.high, -ends.low)
+def _outcome(interval: Interval, limit: float, *, least: bool) -> GateOutcome:
+    """Return on which side of a limit an interval lies; undecided where it contains the limit."""
+    # An upper limit is a lower limit on the mirrored interval.
+    low, high = (interval.low, interval.high) if least else (-interval.high, -interval.low)
     limit = limit if least else -limit
     if low >= limit:
         return GateOutcome.PASSED
@@ -214,13 +223,15 @@ def _outcome(ends: Interval, limit: float, *, least: bool) -> GateOutcome:
 
 
 class _Rates(NamedTuple):
-    """The rates of a run, ready to be held against limits."""
+    """The rates of a run, ready to be checked."""
 
     summary: GroupSummary
     left_out: int
     corrected: Mapping[Metric, CorrectedRate]
 
     def check(self, metric: Metric, limit: float, *, least: bool) -> LimitCheck:
+        """Check one rate against a lower (``least``) or upper limit."""
+        # First the aim, then the figures, then what would decide it.
         aim = f"{metric} at {'least' if least else 'most'} {percent(limit)} %"
         missing = self.summary.rates[metric].unjudged + self.left_out
         widest = self._widest(metric)
@@ -229,34 +240,38 @@ class _Rates(NamedTuple):
         outcome = _outcome(widest, limit, least=least)
         message = f"{aim}: {self._figure(metric)}"
         if missing:
-            message += f"; {percent_range(widest)} whatever the {_responses(missing)} without a label are"
+            message += f"; {percent_range(widest)} whatever the {plural(missing, 'response')} without a label are"
         if outcome is GateOutcome.UNDECIDED:
             message += f". {self._plan(metric, limit, least=least)}"
         return LimitCheck(outcome, f"{message}.")
 
     def _widest(self, metric: Metric) -> Interval | None:
+        """Return the interval of a rate, widened by the responses without a label."""
         rate = self.corrected.get(metric)
         if rate is None or rate.interval is None:
             return self.summary.widest(metric, self.left_out)
+        # At worst the unknown responses are all misses, at best all hits.
         unknown = _unknown_share(rate.judged, rate.unjudged + self.left_out)
         return Interval((1 - unknown) * rate.interval.low, 1 - (1 - unknown) * (1 - rate.interval.high))
 
     def _figure(self, metric: Metric) -> str:
-        rate, own = self.corrected.get(metric), self.summary.estimates[metric]
+        """Return the rate in words, with the judge's own rate beside a corrected one."""
+        rate, judged = self.corrected.get(metric), self.summary.estimates[metric]
         if rate is None or rate.interval is None:
-            return f"{figure(own)}, n = {self.summary.rates[metric].n:,}, the judge's own rate"
+            return f"{figure(*judged[:2])}, n = {self.summary.rates[metric].n:,}, the judge's own rate"
         labels = f"corrected by {rate.labelled:,} labels of people"
-        return f"{figure(Estimate(rate.value, rate.interval))}, {labels} (the judge's own rate: {figure(own)})"
+        return f"{figure(rate.value, rate.interval)}, {labels} (the judge's own rate: {figure(*judged[:2])})"
 
     def _plan(self, metric: Metric, limit: float, *, least: bool) -> str:
-        """Say what would decide it: labels for what has none, or so many responses."""
+        """Return what would decide the check: labels for unlabelled responses, or more responses."""
         rate, value = self.corrected.get(metric), self.summary.estimates[metric].value
         missing = self.summary.rates[metric].unjudged + self.left_out
         judged = self.summary.rates[metric].n
         value = value if rate is None else rate.value
+        # With more responses the intervals shrink, but the share of unlabelled ones stays.
         share = missing / (judged + missing) if missing else 0.0
         if value is None or (1 - share) * value < limit <= (1 - share) * value + share:
-            return f"More responses do not decide it: judge the {_responses(missing)} without a label"
+            return f"More responses do not decide it: judge the {plural(missing, 'response')} without a label"
         if rate is None or rate.interval is None:
             total = self.summary.responses + self.left_out
             times = _times_needed(total, lambda times: _outcome(self._repeated(metric, times), limit, least=least))
@@ -264,12 +279,14 @@ class _Rates(NamedTuple):
         else:
             widest = self._widest(metric)
             assert widest is not None
+            # The value that the end of the interval converges to on the side of the limit.
             edge = (1 - share) * value + (share if limit > value else 0.0)
             needed, noun = _scaled(rate.labelled, edge, widest, limit), "labels, in as many times the responses,"
         return _needed(needed, noun)
 
     def _repeated(self, metric: Metric, times: float) -> Interval:
-        """Return the widest interval of so many times as many responses like these."""
+        """Return the widest interval for ``times`` as many responses like these."""
+        # Lower end from the least completion, upper end from the greatest.
         low = self.summary.least[metric].with_single(misses=self.left_out).repeated(times)
         high = self.summary.greatest[metric].with_single(hits=self.left_out).repeated(times)
         assert low is not None
@@ -278,7 +295,7 @@ class _Rates(NamedTuple):
 
 
 def _unknown_share(judged: int, unjudged: int) -> float:
-    """Return the greatest share of responses without a label that is compatible with those seen; 0 where none is."""
+    """Return the upper limit of the share of responses without a label; 0 where none lacks one."""
     if not unjudged:
         return 0.0
     share = QuestionCounts(()).with_single(hits=unjudged, misses=judged).interval()
@@ -287,11 +304,12 @@ def _unknown_share(judged: int, unjudged: int) -> float:
 
 
 _MOST = 10_000_000
-"""Where not even so many responses decide it, a rate is too near a limit to be told from it."""
+"""A rate that this many responses do not separate from a limit is too near to it."""
 
 
 def _times_needed(responses: int, outcome: Callable[[float], GateOutcome]) -> float | None:
-    """Return about how many times the responses decide a limit; None where even the most do not."""
+    """Return by how much to multiply the responses to decide a limit, to 1 %; None where no number does."""
+    # Bisection on a logarithmic scale; the outcome is monotone in the number of responses.
     low, high = 1.0, max(_MOST / responses, 2.0)
     if outcome(high) is GateOutcome.UNDECIDED:
         return None
@@ -301,43 +319,47 @@ def _times_needed(responses: int, outcome: Callable[[float], GateOutcome]) -> fl
     return high
 
 
-def _scaled(count: int, value: float, ends: Interval, limit: float) -> float | None:
-    """Return how many cases bring an interval that shrinks with the root of their number to end at the limit."""
+def _scaled(count: int, value: float, interval: Interval, limit: float) -> float | None:
+    """Return how many cases bring an interval that shrinks with their square root to the limit."""
     if value == limit:
         return None
-    end = ends.low if limit < value else ends.high
+    end = interval.low if limit < value else interval.high
+    # The distance to the end shrinks with the square root of the count.
     needed = count * ((value - end) / (value - limit)) ** 2
     return needed if needed < _MOST else None
 
 
 def _needed(count: float | None, noun: str) -> str:
+    """Return the sentence on how many more cases are needed."""
     if count is None:
         return "The rate is too near the limit for any number of responses to decide it"
-    digits = max(len(str(int(count))) - 2, 0)  # two digits say enough
+    digits = max(len(str(int(count))) - 2, 0)  # two significant digits
+    # 1e-9 keeps an exact multiple from being rounded up by floating point error.
     rounded = ceil(count / 10**digits - 1e-9) * 10**digits
     return f"About {rounded:,} {noun} would decide it if the rate stays as it is"
 
 
 def _relative(metric: Metric, limit: float, base: Baseline, left_out: int, *, drop: bool) -> LimitCheck:
-    """Hold the difference to a base run against the lowest, or the highest, that it may be."""
+    """Check the difference from a base run against its lower or upper limit."""
     paired = base.rates[metric]
     aim = f"{metric} at most {percent(abs(limit))} points {'below' if drop else 'above'} {base.name}"
-    value, ends, _ = paired.difference
-    if value is None or ends is None:
+    value, interval, _ = paired.difference
+    if value is None or interval is None:
         return LimitCheck(GateOutcome.UNDECIDED, f"{aim}: the difference is undefined, no response counts for it.")
-    # The share of unknown responses moves a rate by its value down, and by the rest of it up.
-    run, other = paired.run.value or 0.0, paired.base.value or 0.0
+    # A share u of unknown responses lowers a rate r by at most r * u and raises it by at most (1 - r) * u.
+    # A defined difference has two defined rates; `or` is for the type checker.
+    run_rate, base_rate = paired.run.value or 0.0, paired.base.value or 0.0
     unknown = _unknown_share(paired.run.n, paired.run.unjudged + left_out)
     unknown_base = _unknown_share(paired.base.n, paired.base.unjudged + base.left_out)
-    low = ends.low - run * unknown - (1 - other) * unknown_base
-    widest = Interval(low, ends.high + (1 - run) * unknown + other * unknown_base)
+    low = interval.low - run_rate * unknown - (1 - base_rate) * unknown_base
+    widest = Interval(low, interval.high + (1 - run_rate) * unknown + base_rate * unknown_base)
     outcome = _outcome(widest, limit, least=drop)
-    points = f"{signed(value)} points [{signed(ends.low)}, {signed(ends.high)}]"
+    points = f"{signed(value)} points {signed_range(interval)}"
     message = f"{aim}: {points} on {paired.questions:,} shared questions, by the judge's own rates"
     if unknown or unknown_base:
-        message += f"; [{signed(widest.low)}, {signed(widest.high)}] whatever the responses without a label are"
+        message += f"; {signed_range(widest)} whatever the responses without a label are"
     if outcome is GateOutcome.UNDECIDED:
-        message += f". {_needed(_scaled(paired.questions, value, ends, limit), 'shared questions')}"
+        message += f". {_needed(_scaled(paired.questions, value, interval, limit), 'shared questions')}"
     return LimitCheck(outcome, f"{message}.")
 
 
@@ -347,47 +369,26 @@ def _unjudged(
     left_out: Sequence[tuple[str, str]],
     limit: float,
 ) -> Iterator[LimitCheck]:
-    """Count labels that are missing though they were asked for, and responses without any judgment."""
-    total, left, most = judged + len(left_out), len(left_out), f"at most {percent(limit)} %"
-    if left > limit * total:
+    """Check missing labels that were requested, and responses without any judgment."""
+    total, missing_responses, most = judged + len(left_out), len(left_out), f"at most {percent(limit)} %"
+    if missing_responses > limit * total:
+        # Id and reason of the first one, enough to find the cause.
         example = "{} ({})".format(*left_out[0])
-        message = f"without any judgment {most}: {left:,} of {_responses(total)}, such as {example}."
+        message = (
+            f"without any judgment {most}: {missing_responses:,} of {plural(total, 'response')}, such as {example}."
+        )
         yield LimitCheck(GateOutcome.FAILED, message, sampled=False)
         return
-    asked = {
-        criterion: left + sum(count for reason, count in reasons.items() if reason not in NEVER_ASKED)
+    # Labels that no judge was asked for (NEVER_ASKED) are not missing.
+    missing_labels = {
+        criterion: missing_responses + sum(count for reason, count in reasons.items() if reason not in NEVER_ASKED)
         for criterion, reasons in ((criterion, unjudged.get(criterion, {})) for criterion in Criterion)
     }
-    for criterion, missing in asked.items():
+    for criterion, missing in missing_labels.items():
         if missing > limit * total:
-            message = f"{criterion} without a label {most}: {missing:,} of {_responses(total)}."
+            message = f"{criterion} without a label {most}: {missing:,} of {plural(total, 'response')}."
             yield LimitCheck(GateOutcome.FAILED, message, sampled=False)
-    if max(asked.values()) <= limit * total:
-        message = f"without a label {most}: no criterion in more than {max(asked.values()):,} of {_responses(total)}."
+    if max(missing_labels.values()) <= limit * total:
+        most_missing = f"{max(missing_labels.values()):,} of {plural(total, 'response')}"
+        message = f"without a label {most}: no criterion in more than {most_missing}."
         yield LimitCheck(GateOutcome.PASSED, message, sampled=False)
-
-
-def percent(value: float | None) -> str:
-    """Return ``46.3``; ``undefined`` where there is no value."""
-    return "undefined" if value is None else f"{100 * value:.1f}"
-
-
-def percent_range(interval: Interval) -> str:
-    """Return ``[40.9, 51.9]``."""
-    return f"[{percent(interval.low)}, {percent(interval.high)}]"
-
-
-def figure(estimate: Estimate) -> str:
-    """Return ``46.3 % [40.9, 51.9]``, as reports have it."""
-    ends = f" {percent_range(estimate.interval)}" if estimate.interval is not None else ""
-    return f"{percent(estimate.value)}{'' if estimate.value is None else ' %'}{ends}"
-
-
-def signed(value: float) -> str:
-    """Return ``+4.2`` or ``-4.2``, and ``0.0`` for what rounds to nothing."""
-    rounded = f"{100 * value:+.1f}"
-    return "0.0" if float(rounded) == 0 else rounded
-
-
-def _responses(count: int) -> str:
-    return f"{count:,} response" + ("" if count == 1 else "s")

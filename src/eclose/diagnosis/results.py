@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.cases import Case, read_runs, run_names
 from eclose.diagnosis.diagnose import Diagnosis, broken_link, diagnose_cases
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_correction
+from eclose.diagnosis.report.format import figure
 from eclose.diagnosis.report.formats import ReportFormat
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT, VALIDATION
@@ -51,9 +52,7 @@ class MetricRate:
 
     def __str__(self) -> str:
         """Return ``63.8 % [59.7, 68.0], n = 600``."""
-        from eclose.diagnosis.gate import figure  # noqa: PLC0415 - formats figures as every output does
-
-        return f"{figure(Estimate(self.value, self.interval))}, n = {self.n:,}"
+        return f"{figure(self.value, self.interval)}, n = {self.n:,}"
 
 
 class Rates(dict[str, MetricRate]):

@@ -111,6 +111,7 @@ def measure_agreement(
     for case in cases:
         _refuse_unequal_steps(case)
     question, questions = codes([case.question_id for case in cases])
+    # Width of the code matrices; shorter rows are padded with MISSING.
     people = max((len(case.judgments) for case in cases), default=0)
     stepwise = [case for case in cases if case.stepwise]
     compared: dict[str, _Comparison] = {}
@@ -188,9 +189,11 @@ def _rows(
 
 def _row(name: str, comparison: _Comparison, raw: Estimate, alpha: Estimate) -> AgreementRow:
     """Return the row of one judgment."""
+    # Point estimates use the sum over all questions.
     table = comparison.by_question.sum(axis=0)
     specific = ac1 = None
     if len(table) == 2:
+        # Ties go to label 1, the label without a failure.
         majority = int(table[1].sum() >= table[0].sum())
         specific = (stat.specific_agreement(majority)(table), stat.specific_agreement(1 - majority)(table))
         ac1 = stat.gwet_ac1(table)
@@ -251,6 +254,7 @@ def _measure_questions(
     people = max((len(case.screenings) for case in cases), default=0)
     eligible = _pad(([_binary(screening.eligible) for screening in case.screenings] for case in cases), people)
     reasons = _pad(([_reason(screening) for screening in case.screenings] for case in cases), people)
+    # Of several screeners, two or more must say no.
     both_no = (eligible == 0).sum(axis=1) > 1
     eligibility = _question_row(ELIGIBILITY, eligible, 2, rng, resamples)
     reason = _question_row(REASON, reasons[both_no], len(_CODES), rng, resamples)

@@ -62,6 +62,7 @@ def setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[
     )
     for row in rows:
         runs[_setting(row)][row.source.seed if row.source else None].append(row.verdict)
+    # A setting with and without seeds cannot be averaged over seeds.
     mixed = {setting for setting, seeds in runs.items() if None in seeds and len(seeds) > 1}
     _refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
     return {
@@ -76,6 +77,7 @@ def equal_setting_means(
     """Return the metrics of each method, with every setting of equal weight."""
     means: defaultdict[str, dict[Metric, float | None]] = defaultdict(dict)
     for metric in metrics:
+        # Every benchmark-backbone setting counts once.
         by_method: defaultdict[str, list[float | None]] = defaultdict(list)
         for (method, _, _), value in setting_rates(rows, metric).items():
             by_method[method].append(value)
@@ -118,6 +120,7 @@ class Experiment:
             cell = (backbone[index], seed_index[seed], question[index], method[index])
             hits[cell], counted[cell] = table.hits[index], table.counted[index]
             responses[cell] += 1
+        # A hole would make the pairing of methods a guess.
         if incomplete := int((responses != 1).sum()):
             raise UserError(
                 f"a paired comparison needs one response for every method, backbone, seed and question; "

@@ -186,6 +186,7 @@ def validate_judge(
     """Compare a judge with people on every label, for all responses together and by dataset."""
     layout = CaseLayout.of(cases)
     judged = [case.judge for case in cases]
+    # Group 0 is all responses, then one group per dataset.
     groups = ScoreTables([layout.tables(judged, dataset) for dataset in (None, *layout.datasets)])
     replicates = groups.bootstrap(layout.strata, rng, resamples)
     overall, *each = (
@@ -207,6 +208,7 @@ class CaseLayout:
     @classmethod
     def of(cls, cases: Sequence[ValidationCase]) -> CaseLayout:
         """Number the questions and datasets of the cases."""
+        # Ids are unique within a dataset only.
         question, questions = codes([(case.dataset, case.question_id) for case in cases])
         dataset, datasets = codes([dataset for dataset, _ in questions])
         return cls(cases, question, dataset, datasets)
@@ -289,6 +291,7 @@ def _group(
         label: _row(label, cases, question, table, ScoreTables.scores(label, replicates.estimate, index))
         for label, table in zip(JudgedLabel, totals, strict=True)
     }
+    # Undefined where one of the five labels is.
     differences = [rows[label].scores.failure_difference.value for label in DIRECT_LABELS]
     defined = [abs(value) for value in differences if value is not None]
     return GroupValidation(
@@ -321,6 +324,7 @@ def _row(
         misses=int(misses),
         false_alarms=int(false_alarms),
         scores=scores,
+        # The bootstrap of an agreement near 1 has no width; this interval has.
         disagreement=clustered_rate(np.where(both, human != judge, stat.MISSING), question),
     )
 

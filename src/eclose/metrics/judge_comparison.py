@@ -74,6 +74,7 @@ def _tables_of_both(layout: judge_agreement.CaseLayout, cases: Sequence[TwoJudge
     tables: list[list[Floats]] = [[], []]
     for label in JudgedLabel:
         people, *judges = (judge_agreement.pass_codes(label, verdicts) for verdicts in (human, first, second))
+        # A judge must not gain from cases that the other one left out.
         common = (judges[0] != MISSING) & (judges[1] != MISSING)
         for by_label, judge in zip(tables, judges, strict=True):
             by_label.append(pair_tables(people, np.where(common, judge, MISSING), 2))

@@ -102,8 +102,10 @@ def _share(metric: Metric, verdict: Verdict) -> _Share:
     """Return the contribution of one verdict to a rate."""
     definition = _DEFINITIONS[metric]
     among, hit = definition.among(verdict), definition.hit(verdict)
+    # Certainly outside the denominator.
     if among is False:
         return _Share(hit=False, counted=False, unjudged=False)
+    # Fully judged for this rate.
     if among is True and hit is not None:
         return _Share(hit=hit, counted=True, unjudged=False)
     # The denominator and the hit may depend on the same unknown label, so every completion is evaluated.
@@ -206,6 +208,7 @@ def count_composition(verdicts: Iterable[Verdict]) -> Composition:
     failures: Counter[FailureClass] = Counter()
     gap: Counter[FailureClass] = Counter()
     for verdict, count in total.items():
+        # None: the labels do not decide the group.
         groups[verdict.trace_group] += count
         if (failure := verdict.failure_class) is not None:
             failures[failure] += count

@@ -54,6 +54,7 @@ def count_flips(judgments: Iterable[Judgment]) -> dict[str, FlipCounts]:
 
 def _count_flips(votes: Iterable[tuple[Label, ...]]) -> FlipCounts:
     """Count the flips of one label."""
+    # Repetitions without a usable reply have no label.
     cast = ([label for label in labels if label is not None] for labels in votes)
     repeated = [labels for labels in cast if len(labels) > 1]
     differs = [first is not second for labels in repeated for first, second in combinations(labels, 2)]

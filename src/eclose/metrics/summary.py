@@ -65,6 +65,7 @@ class GroupSummary:
                 for the upper end, each a question of its own.
         """
         judged = self.estimates[metric].interval
+        # The judged interval is included: a completion may narrow it.
         low = self.least[metric].with_single(misses=left_out).interval()
         high = self.greatest[metric].with_single(hits=left_out).interval()
         spans = [span for span in (judged, low, high) if span is not None]
@@ -85,6 +86,7 @@ def summarize(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[Gr
 def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> GroupSummary:
     """Return the summary of one group."""
     verdicts = [row.verdict for row in rows]
+    # Question ids are unique within a benchmark only.
     question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
     tables = complete_indicators(verdicts, tuple(Metric))
     judged, least, greatest = (_count_by_question(table, question, len(questions)) for table in tables)

@@ -82,6 +82,7 @@ def _agreed(tables: Floats) -> Floats:
 
 def _prevalence(tables: Floats) -> Floats:
     """Return the share of each category among the labels of both judges."""
+    # Row and column margins together count every label.
     both: Floats = tables.sum(axis=-1) + tables.sum(axis=-2)
     return ratio(both, both.sum(axis=-1, keepdims=True))
 

@@ -146,6 +146,7 @@ def _sample(judge: Indices, human: Indices, question: Indices, weight: Floats) -
     count = int(question.max(initial=-1)) + 1
     by_judge = (judge[:, np.newaxis] == np.arange(2)).astype(float)
     both = (judge != MISSING) & (human != MISSING)
+    # Cells: 0 neither sees a hit, 1 people alone, 2 the judge alone, 3 both.
     cell = np.where(both, 2 * judge + human, MISSING)
     labelled = (cell[:, np.newaxis] == np.arange(4)).astype(float)
     heaviest = [weight[both & (judge == label)].max(initial=0) or 1.0 for label in (0, 1)]
@@ -202,6 +203,7 @@ def _rates_by_label(cells: Floats) -> _RatesByLabel:
 def _drawn_rates(sample: _Sample, rng: np.random.Generator, draws: int) -> Floats:
     """Return drawn rates of hits: the judge's labels first, then people's labels given the judge's."""
     drawn = _drawn_sums(np.hstack([sample.judged, sample.cells]), rng, draws)
+    # Four imaginary questions, one per cell: neither, people alone, judge alone, both.
     imaginary = sample.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
     judged = drawn[:, :2] + imaginary.reshape(draws, 2, 2).sum(axis=2)
     cells = (drawn[:, 2:] + sample.heaviest * imaginary).reshape(draws, 2, 2)
@@ -310,5 +312,6 @@ def _drawn_carried(judged: Floats, errors: JudgeErrors, rng: np.random.Generator
     cells = weights @ np.array(errors.counts, float)
     cells += errors.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
     recalls = _recalls(np.swapaxes(cells.reshape(draws, 2, 2), 1, 2))
+    # Rogan and Gladen: (observed - false positives)/(recall - false positives).
     rates = ratio(drawn[:, 1] / drawn.sum(axis=1) - recalls[:, 0], recalls[:, 1] - recalls[:, 0])
     return np.clip(rates, 0, 1)

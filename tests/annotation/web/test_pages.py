@@ -24,14 +24,14 @@ from tests.annotation.web.making import (
 )
 from tests.diagnosis.report.hostile import PAYLOADS
 
-from eclose.annotation.forms import PASSES, Kind, Problem
-from eclose.annotation.queues import Progress
+from eclose.annotation.forms import PASSES, FormProblem, TaskKind
+from eclose.annotation.queues import TaskProgress
 from eclose.annotation.web import field_texts, pages
-from eclose.core.invisible_chars import visible
-from eclose.protocol.annotation import WithReference
-from eclose.protocol.material_json import ShownPassage
+from eclose.core.invisible_chars import reveal_invisible
+from eclose.protocol.annotation import ReferenceMaterial
+from eclose.protocol.material_json import DisclosedPassage
 
-WORK = Kind.RESPONSE, Kind.SHORT, Kind.SCREENING, Kind.FAMILY
+WORK = TaskKind.RESPONSE, TaskKind.SHORT, TaskKind.SCREENING, TaskKind.FAMILY
 FORMS = [(kind, form) for kind in WORK for form in PASSES[kind]]
 
 
@@ -94,11 +94,11 @@ def test_every_control_has_a_label(everything):
 
 def test_a_missing_value_is_an_error_and_not_a_blank():
     with pytest.raises(UndefinedError):
-        pages.page("login.html", project="x", person=None, csrf=None, name="")
+        pages.render_page("login.html", project="x", person=None, csrf=None, name="")
 
 
 def test_a_template_may_be_given_a_name():
-    assert 'value="ann"' in pages.page("login", **given(None, name="ann", problem=None))
+    assert 'value="ann"' in pages.render_page("login", **given(None, name="ann", problem=None))
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
@@ -166,7 +166,10 @@ def test_what_was_filled_in_is_filled_in_again():
 def test_problems_are_told_where_they_are_and_above():
     html = work(
         sheet(steps=2),
-        problems=(Problem("sound", "is not decided.", 2), Problem("form", "1 entries, where there are 2 to make.")),
+        problems=(
+            FormProblem("sound", "is not decided.", 2),
+            FormProblem("form", "1 entries, where there are 2 to make."),
+        ),
     )
     assert html.count("Step 2: “Is it sound?” is not decided.") == 2
     assert '<a href="#f-2-sound">' in html
@@ -194,22 +197,22 @@ def test_an_amendment_has_no_drafts_and_goes_where_it_is_told():
 
 
 def test_no_answer_is_said_to_be_none():
-    shown = WithReference("Where?", (ShownPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
+    shown = ReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
     text = " ".join(Reader(work(sheet(name="D", shown=shown))).text.split())
     assert "Nothing was submitted." in text
     assert "d also: e; f" in text
 
 
 def test_a_family_shows_what_was_changed():
-    one = sheet(Kind.FAMILY, "F")
+    one = sheet(TaskKind.FAMILY, "F")
     html = work(one)
     read = Reader(html)
     shown = one.shown
     for text in (shown.edited_question, shown.question_answer, *(step.text for step in shown.question_steps)):
         assert text in "".join(read.text.split("\n"))
     old = next(passage for passage in shown.passages if passage.index == shown.edited_passage.index)
-    gone = [piece.text for piece in pages.pieces(old.text, shown.edited_passage.text) if not piece.same]
-    came = [piece.text for piece in pages.pieces(shown.edited_passage.text, old.text) if not piece.same]
+    gone = [piece.text for piece in pages.pieces(old.text, shown.edited_passage.text) if piece.mark == "new"]
+    came = [piece.text for piece in pages.pieces(shown.edited_passage.text, old.text) if piece.mark == "new"]
     assert gone
     assert all(f"<del>{text}</del>" in html for text in gone)
     assert all(f"<ins>{text}</ins>" in html for text in came)
@@ -232,20 +235,20 @@ def test_the_dashboard_has_every_form_and_export():
 def test_home_says_what_is_next():
     base = {"receipt": None, "amendable": (), "take": False, "next_url": None}
     told = {
-        "Begin": base | {"progress": Progress(0, 5, None), "next_url": "/tasks/x"},
-        "Next task": base | {"progress": Progress(1, 5, None), "next_url": "/tasks/x"},
-        "All done": base | {"progress": Progress(5, 5, 3.0)},
-        "Nothing waits": base | {"progress": Progress(0, 0, None)},
-        "Take the next case": base | {"progress": Progress(2, 3, 61.0), "take": True},
+        "Begin": base | {"progress": TaskProgress(0, 5, None), "next_url": "/tasks/x"},
+        "Next task": base | {"progress": TaskProgress(1, 5, None), "next_url": "/tasks/x"},
+        "All done": base | {"progress": TaskProgress(5, 5, 3.0)},
+        "Nothing waits": base | {"progress": TaskProgress(0, 0, None)},
+        "Take the next case": base | {"progress": TaskProgress(2, 3, 61.0), "take": True},
     }
     for words_told, settings in told.items():
-        html = pages.page("home.html", **given(**settings))
+        html = pages.render_page("home.html", **given(**settings))
         assert [other for other in told if other in html] == [words_told]
 
 
 def test_hostile_text_stays_text():
     for text in PAYLOADS:
-        shown = WithReference(text, (ShownPassage(0, text, text),), text, text, text, (text,))
+        shown = ReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
         html = work(sheet(name="D", shown=shown))
         tags = {tag for tag, _ in Reader(html).elements}
         assert not tags & {
@@ -261,7 +264,7 @@ def test_hostile_text_stays_text():
             "audio",
             "marquee",
         }
-        assert visible(text).split("\n")[0].strip() in Reader(html).text
+        assert reveal_invisible(text).split("\n")[0].strip() in Reader(html).text
 
 
 def test_markup_in_a_guideline_stays_text():
@@ -282,12 +285,12 @@ def test_markup_in_a_guideline_stays_text():
     ],
 )
 def test_durations(seconds, told):
-    assert pages.duration(seconds) == told
+    assert pages.format_duration(seconds) == told
 
 
 def test_moments():
-    assert pages.moment("2026-11-15T18:49:02.120+00:00") == "2026-11-15 18:49 UTC"
-    assert pages.moment("yesterday") == "yesterday"
+    assert pages.format_time("2026-11-15T18:49:02.120+00:00") == "2026-11-15 18:49 UTC"
+    assert pages.format_time("yesterday") == "yesterday"
 
 
 def test_pieces_make_up_the_text():
@@ -299,8 +302,8 @@ def test_pieces_make_up_the_text():
         ("one two. three", "One two, four three"),
     ):
         assert "".join(piece.text for piece in pages.pieces(text, other)) == text
-    assert pages.pieces("by Ana Ruiz now", "by Bo Lund now") == (("by ", True), ("Ana Ruiz", False), (" now", True))
-    assert all(piece.same for piece in pages.pieces("a b", "a b"))
+    assert pages.pieces("by Ana Ruiz now", "by Bo Lund now") == (("by ", "same"), ("Ana Ruiz", "new"), (" now", "same"))
+    assert all(piece.mark == "same" for piece in pages.pieces("a b", "a b"))
 
 
 def test_keys_are_listed_once_each():

@@ -232,5 +232,5 @@ def test_label_from_the_page_to_corrected_rates(tmp_path):
     assert (validation["labelled"], validation["stratified"]) == (12, True)
     shown = CliRunner().invoke(app, ["diagnose", str(folder)], catch_exceptions=False)
     assert shown.exit_code == 0
-    assert "drawn by what the judge said" in (folder / "report" / "report.md").read_text()
+    assert "sampled by the judge's labels" in (folder / "report" / "report.md").read_text()
     assert (folder / JUDGMENTS).exists()

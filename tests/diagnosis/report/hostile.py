@@ -134,7 +134,7 @@ def hostile_notes(text: str) -> ReportContext:
         validation=text,
         left_out=[(text, text)],
         about={text: text},
-        against=hostile_against(text),
+        base=hostile_against(text),
     )
 
 

@@ -286,7 +286,7 @@ def test_a_transition_leads_to_its_responses(browser, cases, diagnosis, tmp_path
     before = make_cases(make_questions(12), len(cases), seed=5)
     against = compare_with_base(cases, before, "base", rng=np.random.default_rng(1), resamples=20)
     path = tmp_path / "report.html"
-    path.write_text(render_page(diagnosis, cases, ReportContext(against=against)), "utf-8")
+    path.write_text(render_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
     with opened(browser, path) as tab:
         tab.click("#table-transitions summary")
         links = tab.locator("#table-transitions a.show")

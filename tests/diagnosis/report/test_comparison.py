@@ -67,19 +67,18 @@ def test_what_moved_and_what_was_left_aside_is_said(against):
     assert told[0] == "Compared on 6 questions that both runs answer: 6 responses here, 6 there."
     assert (
         told[1]
-        == "Left aside: 1 question (1 response) of this run only; 1 question (1 response) of the other run only."
+        == "Not compared: 1 question (1 response) of this run only; 1 question (1 response) of the other run only."
     )
     # 3 of 5 against 4 of 6; the fourth is not judged.
     assert told[2].startswith("Reliability (TRR): −6.7 points [")
     assert told[2].endswith(
-        "not told apart from no change "
-        "(60.0 % after 66.7 % of the judged; the difference lies between −16.7 and 0.0 points)."
+        "no clear change (60.0 % after 66.7 % of the judged; the difference lies between −16.7 and 0.0 points)."
     )
     assert told[5] == (
         "Of 6 pairs of responses 3 stay in their class; 1 became reliable, 1 no longer is, "
         "1 is decided in one run only."
     )
-    assert comparison_sentences(held(BEFORE, BEFORE))[1] == "No question stands in one run only."
+    assert comparison_sentences(held(BEFORE, BEFORE))[1] == "Both runs answer the same questions."
 
 
 def test_a_clear_difference_is_called_one():
@@ -96,7 +95,7 @@ def test_an_undefined_rate_has_no_difference():
     rows = {row[0].text: row for row in comparison_tables(held(unknown, [asked(0)]))[0].rows}
     assert rows["Acc"][4].text == "undefined"
     assert rows["LggRisk"][4].text == "undefined"
-    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(against=held(unknown, [asked(0)]))))
+    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=held(unknown, [asked(0)]))))
     assert told["comparison"]["groups"][0]["differences"]["Acc"]["value"] is None
 
 
@@ -111,8 +110,8 @@ def test_what_else_differs_is_a_caution():
     other = [replace(one, judgment=replace(one.judgment, judge="somebody")) for one in BEFORE]
     other[0] = replace(other[0], instance=replace(other[0].instance, evidence=(Passage("1", "", "Lima."),)))
     assert held(before=other, left_out=[("x", "it was not judged")]).cautions == (
-        "This run was judged by judge, the other one by somebody: a difference may be one of the judges.",
-        "1 shared question has other passages in the other run: a difference may be theirs.",
+        "This run was judged by judge, the other one by somebody: a difference may come from the judges.",
+        "1 shared question has other passages in the other run: a difference may come from them.",
         "Fewer than 20 shared questions: take the intervals as a rough hint, not as 95 %.",
         "1 response of the other run left out: it was not judged.",
     )
@@ -183,13 +182,13 @@ def test_undecided_for_another_reason_is_no_change():
 
 
 def test_every_format_tells_the_comparison(against):
-    notes, diagnosis = ReportContext(against=against), make_diagnosis(NOW)
+    notes, diagnosis = ReportContext(base=against), make_diagnosis(NOW)
     made = render_page(diagnosis, NOW, notes)
     assert '<section id="against">' in made
     assert 'href="#before=reliable&amp;outcome=gap_path_deviation">1</a>' in made
     assert '<section id="against">' not in render_page(diagnosis, NOW)
     text = render_markdown(diagnosis, NOW, notes)
-    assert "## Against runs/base" in text
+    assert "## Compared with runs/base" in text
     assert "| answer decoupling | 1 | – | – | – | 1 |" in text
     table = render_latex(diagnosis, notes)
     assert r"TRR & 60.0 & 5 & 66.7 & 6 & $-6.7$ & {[" in table
@@ -198,7 +197,7 @@ def test_every_format_tells_the_comparison(against):
 
 
 def test_json_holds_the_whole_comparison(against):
-    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(against=against)))["comparison"]
+    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=against)))["comparison"]
     assert list(told) == [
         "against", "cautions", "only_here", "only_there", "groups", "pairs", "transitions", "changed"
     ]  # fmt: skip

@@ -38,7 +38,7 @@ def compared(cases, diagnosis, tmp_path_factory):
     base = make_cases(make_questions(12), len(cases), seed=5)
     against = compare_with_base(cases, base, "base", rng=np.random.default_rng(1), resamples=20)
     path = tmp_path_factory.mktemp("compared") / "report.html"
-    path.write_text(render_page(diagnosis, cases, ReportContext(against=against)), "utf-8")
+    path.write_text(render_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
     return path
 
 

@@ -18,7 +18,7 @@ from eclose.core.instance import Passage
 from eclose.core.judgment import Criterion, StepJudgment, Support
 from eclose.diagnosis.diagnose import broken_link
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_data import EVIDENCE_A_CHUNK, RESPONSES_A_CHUNK, make_payload, pack
+from eclose.diagnosis.report.explorer_data import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, make_payload, pack
 from eclose.diagnosis.report.filters import FACETS, OUTCOMES, derive_facts
 from eclose.diagnosis.report.headline import headline_items
 from eclose.diagnosis.report.summary import flow_stages
@@ -60,8 +60,8 @@ def test_questions_and_passages_are_stored_once(cases):
     assert len(index["questions"]) == len({one.instance for one in cases}) == 12
     assert len(evidence) == 12
     payload = make_payload(cases)
-    assert len(payload.details) == -(-len(cases) // RESPONSES_A_CHUNK)
-    assert len(payload.evidence) == -(-12 // EVIDENCE_A_CHUNK)
+    assert len(payload.details) == -(-len(cases) // RESPONSES_PER_CHUNK)
+    assert len(payload.evidence) == -(-12 // EVIDENCE_PER_CHUNK)
 
 
 def test_one_id_under_two_sets_of_passages_keeps_both():
@@ -148,7 +148,7 @@ def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
         diagnosis = make_diagnosis(given_cases, resamples=5)
         columns = {facet["name"]: facet for facet in index["facets"]}
         told = headline_items(diagnosis, ReportContext())
-        lost = [part for stage in flow_stages(diagnosis) for part in (*stage.lost, stage.kept)]
+        lost = [part for stage in flow_stages(diagnosis) for part in (*stage.lost, stage.passed)]
         linked = [one for one in (*told, *(part for one in told for part in one.parts), *lost) if one.show]
         assert len(linked) > 8
         for one in linked:

@@ -14,7 +14,8 @@ from tests.diagnosis.test_diagnose import FAILS, case
 from eclose.core.judgment import MAX_UNJUDGED_SHARE, Criterion
 from eclose.diagnosis.report.comparison import compare_with_base, comparison_sentences, comparison_tables
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.format import RateStatus, percent_between, percent_span, rate_status
+from eclose.diagnosis.report.format import percent_between, percent_span
+from eclose.diagnosis.report.rate_status import RateStatus, rate_status
 from eclose.diagnosis.report.headline import headline_items
 from eclose.diagnosis.report.html import render_page
 from eclose.diagnosis.report.latex import render_latex
@@ -66,7 +67,7 @@ def test_the_largest_type_says_that_too_little_was_judged(found):
 
 def test_no_format_gives_the_artefact(found):
     notes = ReportContext()
-    html, text = render_page(found, responses(56), notes), render_markdown(found, notes=notes)
+    html, text = render_page(found, responses(56), notes), render_markdown(found, context=notes)
     for words in (visible(html), text.replace("\u00a0", " "), render_latex(found, notes)):
         assert "No response is in the local-global gap" not in words
         assert not re.search(r"0\.0 ?\\?,?\\?% ?\[", words)

@@ -71,10 +71,10 @@ def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
         stages = flow_stages(found)
         assert stages[0].total == found.overall.responses
         for stage, following in itertools.pairwise(stages):
-            assert stage.kept.count == following.total
+            assert stage.passed.count == following.total
         for stage in stages:
-            assert stage.kept.count + sum(part.count for part in stage.lost) == stage.total
-        assert stages[-1].kept.count == found.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
+            assert stage.passed.count + sum(part.count for part in stage.lost) == stage.total
+        assert stages[-1].passed.count == found.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
     names = [{part.kind: part.count for part in stage.lost} for stage in flow_stages(mixed)]
     assert names == [
         {"unsound": 1},
@@ -87,7 +87,7 @@ def test_bars_of_the_flow_fill_what_they_come_from(diagnosis):
     rows = flow_rows(flow_stages(diagnosis))
     assert rows[0].reach == 100
     for row in rows:
-        assert row.kept.width + sum(part.width for part in row.lost) == pytest.approx(row.reach, abs=0.01)
+        assert row.passed.width + sum(part.width for part in row.lost) == pytest.approx(row.reach, abs=0.01)
 
 
 def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
@@ -156,7 +156,7 @@ def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
     rows = evidence_rates(mixed)
     own = headline_items(mixed, ReportContext())[0]
     assert rows[-1][2] == str(own.figure)
-    page = render_markdown(mixed, notes=ReportContext(corrected=CORRECTED, validation="On 40.", validated=True))
+    page = render_markdown(mixed, context=ReportContext(corrected=CORRECTED, validation="On 40.", validated=True))
     evidence = page[page.index("First: is the evidence enough") : page.index("Then: of")]
     assert "the judge's own figures, not corrected" in evidence
     assert "All together (9 responses): reliable **between 22.2" in evidence.replace("\u00a0", " ")

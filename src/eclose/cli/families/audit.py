@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import figure, percent, percent_span, print_table, say
-from eclose.construction.audit.file_names import REPORT, Layout
+from eclose.cli.shared.output import percent_with_interval, percent, percent_span, print_table, say
+from eclose.construction.audit.file_names import REPORT, FormFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.construction.audit.report import Passing, Report, Sheet, Weighted
-    from eclose.construction.audit.sample import Key
+    from eclose.construction.audit.report import PassRate, AuditReport, AnnotatorForms, WeightedPassRate
+    from eclose.construction.audit.sample import AuditKey
 
 DISAGREEMENTS = "disagreements"
 
@@ -36,7 +36,7 @@ def sample(
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Families to look at, as many of every dataset.")] = 300,
     seed: Annotated[int, typer.Option(help="Another seed draws other families.")] = 42,
     annotators: Annotated[int, typer.Option(min=1, help="People who look at every family, each alone.")] = 2,
-    layout: Annotated[Layout, typer.Option("--format", help="How the forms are written.")] = Layout.JSONL,
+    layout: Annotated[FormFormat, typer.Option("--format", help="How the forms are written.")] = FormFormat.JSONL,
 ) -> None:
     """Draw families for people to look at, and write a file of forms for each of them.
 
@@ -55,16 +55,16 @@ def sample(
     family one evidence edit. A form tells neither the family nor the dataset, and nothing that models said. The same
     seed gives the same files; forms that are already there are left as they are.
     """
-    from eclose.construction.audit.sample import draw, read_corpus, write_audit
+    from eclose.construction.audit.sample import draw_sample, read_corpus, write_audit
 
-    key = draw(read_corpus(run), n=n, seed=seed, annotators=annotators)
+    key = draw_sample(read_corpus(run), n=n, seed=seed, annotators=annotators)
     written = write_audit(out, key, layout)
     _say_drawn(key, n)
     for path, new in written.items():
         say(f"{path}: {'written' if new else 'was there, left as it is'}")
 
 
-def _say_drawn(key: Key, n: int) -> None:
+def _say_drawn(key: AuditKey, n: int) -> None:
     rows = [(one.dataset, one.split, f"{one.families:,}", f"{one.asked:,}", f"{one.drawn:,}") for one in key.strata]
     print_table("Families to look at", ("dataset", "part", "families", "asked for", "drawn"), rows)
     for one in key.strata:
@@ -99,8 +99,8 @@ def report(
     """
     from pydantic import TypeAdapter
 
-    from eclose.construction.audit.report import Report
-    from eclose.construction.audit.report import report as report_on
+    from eclose.construction.audit.report import AuditReport
+    from eclose.construction.audit.report import build_audit_report as report_on
     from eclose.construction.audit.sample import read_key
     from eclose.protocol.auditing import GUIDELINE
     from eclose.protocol.prompts import load_text
@@ -111,7 +111,7 @@ def report(
     third = None if adjudicated is None else _sheet(key, adjudicated)
     found = report_on(key, sheets, third, seed=seed, resamples=resamples)
     with AtomicFile(folder / REPORT) as file:
-        file.write(TypeAdapter(Report).dump_json(found, indent=1) + b"\n")
+        file.write(TypeAdapter(AuditReport).dump_json(found, indent=1) + b"\n")
     _say_handed(found)
     _say_agreement(found)
     _say_rates(found)
@@ -121,14 +121,14 @@ def report(
     say(f"{folder / REPORT}: written")
 
 
-def _sheet(key: Key, path: Path) -> Sheet:
+def _sheet(key: AuditKey, path: Path) -> AnnotatorForms:
     from eclose.construction.audit.forms import read_forms
-    from eclose.construction.audit.report import sheet_of
+    from eclose.construction.audit.report import match_forms
 
-    return sheet_of(key, path, read_forms(path))
+    return match_forms(key, path, read_forms(path))
 
 
-def _say_handed(found: Report) -> None:
+def _say_handed(found: AuditReport) -> None:
     head = ("annotator", "expected", "complete", "half-filled", "blank", "missing")
     rows = []
     for one in found.handed:
@@ -148,7 +148,7 @@ def _listed(ids: Sequence[str], most: int = 10) -> str:
     return ", ".join(ids[:most]) + more
 
 
-def _say_agreement(found: Report) -> None:
+def _say_agreement(found: AuditReport) -> None:
     if not found.agreement:
         say("agreement is undefined: there is one annotator")
         return
@@ -167,7 +167,7 @@ def _say_agreement(found: Report) -> None:
     print_table("Agreement before anybody settles anything", head, rows)
 
 
-def _say_rates(found: Report) -> None:
+def _say_rates(found: AuditReport) -> None:
     from eclose.construction.audit.report import COLUMNS
 
     rows = [
@@ -188,26 +188,26 @@ def _say_rates(found: Report) -> None:
         say(f"corpus-weighted is undefined: no family was audited of {', '.join(missing)}")
 
 
-def _shown(rate: Passing | Weighted) -> str:
+def _shown(rate: PassRate | WeightedPassRate) -> str:
     """``97.3 % [95.3, 98.9]``; what is open by its bounds, what is undefined by a dash."""
     if rate.value is not None:
-        return figure(rate.value, rate.interval)
+        return percent_with_interval(rate.value, rate.interval)
     return "-" if rate.bounds is None else f"open: {percent_span(rate.bounds)}"
 
 
-def _say_open(found: Report, key: Key, folder: Path, example: Path) -> None:
+def _say_open(found: AuditReport, key: AuditKey, folder: Path, example: Path) -> None:
     """What is left to do, and the blank forms for whoever is to do it."""
     if found.disputed:
         settled = len(found.disputed) - len(found.unresolved)
         say(f"people disagree on {len(found.disputed):,} of {len(key.items):,} families; {settled:,} settled")
-        say(_write_disagreements(found, key, folder, Layout.CSV if example.suffix.lower() == ".csv" else Layout.JSONL))
+        say(_write_disagreements(found, key, folder, FormFormat.CSV if example.suffix.lower() == ".csv" else FormFormat.JSONL))
     if unanswered := len(set(found.open) - set(found.unresolved)):
         say(f"of {unanswered:,} families answers are missing; rates stay open until they are there")
 
 
-def _write_disagreements(found: Report, key: Key, folder: Path, layout: Layout) -> str:
+def _write_disagreements(found: AuditReport, key: AuditKey, folder: Path, layout: FormFormat) -> str:
     """Write the blank forms, unless somebody has begun to fill them in; says which."""
-    from eclose.construction.audit.forms import read_forms, write_forms
+    from eclose.construction.audit.forms import read_forms, encode_forms
     from eclose.store.records.atomic import AtomicFile
 
     path = folder / f"{DISAGREEMENTS}.{layout}"
@@ -220,5 +220,5 @@ def _write_disagreements(found: Report, key: Key, folder: Path, layout: Layout) 
         lacking = sum(form.id not in listed for form in blank)
         return f"{path}: is being filled in, left as it is" + (f"; it lacks {lacking:,} of them" if lacking else "")
     with AtomicFile(path) as file:
-        file.write(write_forms(blank, layout))
+        file.write(encode_forms(blank, layout))
     return f"{path}: blank forms for a third person"

@@ -11,8 +11,8 @@ import typer
 from eclose.cli.families import audit
 from eclose.cli.families.show import show
 from eclose.cli.families.validate import validate
-from eclose.cli.shared.output import QUARANTINED, counted, say, say_written
-from eclose.protocol.response_prompt import Order
+from eclose.cli.shared.output import QUARANTINED, count_progress, say, print_step_result
+from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.trl_rows import EditChoice
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def export(
         EditChoice, typer.Option(help="The evidence edit of the switch test, or all that a family has.")
     ] = EditChoice.FIRST,
     demonstrations: Annotated[int, typer.Option(min=0, help="Worked examples in the prompt.")] = 2,
-    order: Annotated[Order, typer.Option(help="What comes first in the prompt.")] = Order.EVIDENCE_FIRST,
+    order: Annotated[PromptOrder, typer.Option(help="What comes first in the prompt.")] = PromptOrder.EVIDENCE_FIRST,
     force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
 ) -> None:
     """Write families for other tools: whole as tables, or as rows for TRL, to train baselines on the same prompts.
@@ -86,8 +86,8 @@ def export(
     stage = RunStep("families export", settings, (families,), out)
     manifest = stage.claim(force=force)
     rows = _rows(families, layout, prompt, edits)
-    counts = manifest.counts if manifest else stage.write(counted(rows, f"writing {out.name}"))
-    say_written(stage, counts, again=manifest is not None, doubt="is this a file of families")
+    counts = manifest.counts if manifest else stage.write(count_progress(rows, f"writing {out.name}"))
+    print_step_result(stage, counts, again=manifest is not None, doubt="is this a file of families")
     raise typer.Exit(QUARANTINED if counts.quarantined else 0)
 
 
@@ -103,7 +103,7 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
     counts = exported.manifest.counts
     say(f"{out}: {counts}" + (" (done before, nothing to do)" if exported.again else ""))
     if counts.quarantined:
-        say(f"  what could not be read, and why: {out / QUARANTINE}")
+        say(f"  records that could not be read, with reasons: {out / QUARANTINE}")
     return QUARANTINED if counts.quarantined else 0
 
 

@@ -156,9 +156,9 @@ def _view(view: ViewDisplay) -> Iterator[Line]:
     yield from _text(2, "Question  ", view.question, quiet=quiet and not is_changed(view.question))
     for step in view.steps:
         yield from _step(step, quiet=quiet)
-    if not any(step.known for step in view.steps):
+    if not any(step.support_recorded for step in view.steps):
         yield _line(5, "", ("what the steps rest on is not known", SOFT))
-    for number in view.left_out:
+    for number in view.omitted_steps:
         yield _line(5, "", (f"step {number} of Gold has no counterpart here", SOFT))
     yield from _text(2, "Answer    ", view.answer)
     yield _line(2, "Support   ", (_listed(view.support) or "none", ""), style=SOFT)
@@ -169,7 +169,7 @@ def _change(change: ChangeDisplay) -> Iterator[Line]:
         yield _line(2, "Changed   ", (str(change.passage), ""), style=SOFT)
     elif change.component:
         yield _line(2, "Changed   ", (change.component, ""), style=SOFT)
-    if not change.told:
+    if not change.claim_recorded:
         yield _line(12, "", ("which claim it is about is not told", SOFT))
     if change.claim:
         yield from _text(12, "claim: ", mark_same(change.claim))
@@ -180,9 +180,9 @@ def _change(change: ChangeDisplay) -> Iterator[Line]:
 
 
 def _step(step: StepDisplay, *, quiet: bool) -> Iterator[Line]:
-    quiet = quiet and step.taken_over
+    quiet = quiet and step.unchanged
     yield from _text(2, f"{step.number}. ", step.words, quiet=quiet)
-    told = [f"rests on {resting(step)}"] if step.known else []
+    told = [f"rests on {resting(step)}"] if step.support_recorded else []
     if step.counterpart not in {None, step.number}:
         told.append(f"step {step.counterpart} of Gold")
     if step.first_affected:
@@ -202,12 +202,12 @@ def _listed(references: Iterable[PassageReference]) -> str:
 
 
 def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[Line]:
-    if family.matter:
+    if family.relevant_passages:
         yield _line(0)
         yield _line(0, "", ("Passages that matter", HEAD))
-    for passage in family.matter:
+    for passage in family.relevant_passages:
         yield from _passage(passage)
-    others = family.others
+    others = family.other_passages
     if others:
         hint = "" if everything else " (--all shows their text)"
         yield _line(0)
@@ -234,7 +234,7 @@ def _finding(finding: FindingDisplay) -> Iterator[Line]:
     if finding.objections:
         verdict = (f"against it: {', '.join(finding.objections)}", BAD)
     again = ", once more" if finding.again else ""
-    yield _line(2, "", (finding.told, HEAD), (f"  {finding.of}", SOFT))
+    yield _line(2, "", (finding.question, HEAD), (f"  {finding.subject}", SOFT))
     yield _line(4, "", (f"{finding.role} by {finding.judge}{again}: ", SOFT), verdict)
     for part in finding.parts:
         yield from _part(part)
@@ -251,4 +251,4 @@ def _part(part: FindingPart) -> Iterator[Line]:
 
 def _judged(judgement: JudgementDisplay) -> Iterator[tuple[str, str]]:
     yield f"{judgement.name} ", ""
-    yield judgement.said, judgement.tone
+    yield judgement.answer, judgement.tone

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, counted, plural, print_table, printable, say
+from eclose.cli.shared.output import QUARANTINED, count_progress, plural, print_table, printable, say
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _read(path: Path, found: Found) -> Iterator[Family]:
     from eclose.core.family import Family
     from eclose.store.records.jsonl import scan_records
 
-    for record in counted(scan_records(path, Family), f"reading {path.name}"):
+    for record in count_progress(scan_records(path, Family), f"reading {path.name}"):
         if record.error is not None:
             found.unreadable.append(record.error)
         if record.value is not None:
@@ -174,5 +174,5 @@ def _write_page(found: Found, out: Path, path: Path, told: str) -> None:
 
     shown = [make_family_display(family) for family in found.families]
     with AtomicFile(out) as file:
-        file.write(render_family_page(shown, name=str(path), told=told).encode())
+        file.write(render_family_page(shown, name=str(path), selection=told).encode())
     say(f"{out}: {told}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, counted, plural, print_table, say
+from eclose.cli.shared.output import QUARANTINED, count_progress, plural, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,14 +73,14 @@ def _checked(
     path: Path, tokenizer: str | None, max_length: int
 ) -> Iterator[tuple[ReadRecord[Family], list[tuple[str, str]]]]:
     """Every record with what is wrong with it: gate and detail."""
-    from eclose.construction.token_lengths import length_for
+    from eclose.construction.token_lengths import make_path_length
     from eclose.core.family import Family
     from eclose.core.gates import check_family
     from eclose.store.records.jsonl import encode, scan_records
     from eclose.store.records.seen_ids import SeenIds
 
-    length, seen = length_for(tokenizer), SeenIds()
-    for number, record in enumerate(counted(scan_records(path, Family), f"reading {path.name}"), start=1):
+    length, seen = make_path_length(tokenizer), SeenIds()
+    for number, record in enumerate(count_progress(scan_records(path, Family), f"reading {path.name}"), start=1):
         family = record.value
         if family is None:
             yield record, [("unreadable", str(record.error or record.rejected))]
@@ -88,6 +88,6 @@ def _checked(
         found = [(failure.gate.value, f"{failure.where}: {failure.detail}") for failure in check_family(family)]
         if first := seen.add(family.id, encode(family), number):
             found.append(("repeated_id", f"{family.id!r} stands in record {first[0]} already"))
-        if (tokens := length.of_family(family)) > max_length:
+        if (tokens := length.count_family(family)) > max_length:
             found.append(("too_long", f"{tokens:,} tokens are more than {max_length:,}"))
         yield record, found

@@ -1,7 +1,7 @@
-"""How commands print: tables for people on a terminal, plain aligned text for files and pipes.
+"""Printing of commands: framed tables on a terminal, plain aligned text in files and pipes, summaries of runs.
 
-Off a terminal there are no colour codes, no boxes and no progress lines. Whatever comes from a file is made
-printable first: a title or an id must not be able to move the cursor or rename the window.
+Off a terminal there are no colour codes, frames or progress lines. All text from a file passes ``printable`` first:
+a title or an id must not be able to move the cursor or rename the window.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
+from eclose.diagnosis.report import format as format_numbers
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from eclose.calls.run import RunResult
     from eclose.cases import CaseSet
     from eclose.stats.intervals import Interval
     from eclose.store.records.counts import Counts
@@ -25,13 +28,13 @@ T = TypeVar("T")
 Lines: TypeAlias = "list[tuple[str, ...]]"
 
 QUARANTINED = 3
-"""The exit code of a command that finished and could not read some records."""
+"""Exit code of a command that finished and could not read some records."""
 
 AllowStale = Annotated[
     bool,
     typer.Option(
         "--allow-stale",
-        help="Use judgments that were made from other files than those that are there; every output says so.",
+        help="Use judgments although the files they were made from have changed; every output says so.",
     ),
 ]
 
@@ -40,7 +43,7 @@ _GAP = 2
 
 
 def printable(text: object) -> str:
-    """The text with everything that is no visible character or blank written as an escape."""
+    """Return the text with control and other invisible characters written as escapes."""
     return "".join(
         character if character.isprintable() or character in "\u00a0\u3000" else _escape(character)
         for character in str(text)
@@ -56,55 +59,75 @@ def say(text: object) -> None:
     typer.echo(printable(text))
 
 
-def plural(count: int, noun: str, several: str | None = None) -> str:
-    """``1 response``, ``2,000 responses``, ``3 families``."""
-    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+plural = format_numbers.plural
 
 
 def percent(value: float | None) -> str:
-    """``46.3``; a dash for what is undefined."""
-    return "-" if value is None else f"{100 * value:.1f}"
+    """Return ``46.3``; a hyphen where undefined."""
+    return format_numbers.percent(value, "-")
 
 
 def percent_range(interval: Interval | None) -> str:
-    """``[40.9, 51.9]``; a dash where there is no interval."""
-    return "-" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
+    """Return ``[40.9, 51.9]``; a hyphen where there is no interval."""
+    return format_numbers.percent_range(interval, "-")
 
 
 def percent_span(bounds: Interval | None) -> str:
-    """``40.9 to 51.9``, for bounds; a dash where there are none."""
-    return "-" if bounds is None else f"{percent(bounds.low)} to {percent(bounds.high)}"
+    """Return ``40.9 to 51.9`` for bounds; a hyphen where there are none."""
+    return format_numbers.percent_span(bounds, "-")
 
 
-def figure(value: float | None, interval: Interval | None) -> str:
-    """``46.3 % [40.9, 51.9]``; a dash for what is undefined."""
-    if value is None:
-        return "-"
-    return f"{percent(value)} %" + ("" if interval is None else f" {percent_range(interval)}")
+def percent_with_interval(value: float | None, interval: Interval | None) -> str:
+    """Return ``46.3 % [40.9, 51.9]``; a hyphen where undefined."""
+    return format_numbers.figure(value, interval, "-")
 
 
-def say_written(stage: RunStep, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:
-    """What a stage wrote, where every record went, and what to doubt when no record could be read."""
+def print_step_result(stage: RunStep, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:
+    """Print what a step wrote and its counts; ask ``doubt`` where no record could be read."""
     say(f"{stage.out}: {counts}" + (" (done before, nothing to do)" if again else ""))
     if counts.quarantined:
-        say(f"  what could not be read, and why: {stage.quarantine_path}")
+        say(f"  records that could not be read, with reasons: {stage.quarantine_path}")
         if not counts.accepted:
-            say(f"  nothing could be read: {doubt}?")
+            say(f"  no record could be read: {doubt}?")
 
 
-def say_notices(read: CaseSet) -> None:
-    """Print what a reader of a run's rates must know first: stale files, a missing manifest, records not used."""
-    for sentence in read.stale:
+def print_notices(cases: CaseSet) -> None:
+    """Print the notices of a run: stale files, a missing manifest, records not used."""
+    for sentence in cases.stale:
         say(f"STALE: {sentence}")
-    for sentence in read.notices[len(read.stale) :]:
+    # The notices begin with the stale sentences.
+    for sentence in cases.notices[len(cases.stale) :]:
         say(sentence)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table; columns of numbers are aligned right, others left. Nothing in it is ever cut.
+def print_run_summary(result: RunResult, remark: str | None = None) -> None:
+    """Print the counts of a model run, its rejected and quarantined files, and its calls, tokens and cost."""
+    from eclose.calls.prices import USD, format_money
 
-    On a terminal, a table that is too wide for a frame does without, and one that is still too wide is turned on its
-    side, a few rows at a time.
+    manifest, stage = result.manifest, result.stage
+    say(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if result.again else ""))
+    for name, counts in manifest.funnel.items():
+        say(f"  {name}: {counts}")
+    if remark is not None:
+        say(f"  {remark}")
+    if manifest.counts.rejected:
+        say(f"  rejected records, with reasons: {stage.rejected_path}")
+    if manifest.counts.quarantined:
+        say(f"  failed records, with reasons: {stage.quarantine_path}; --retry processes them again")
+    calls = manifest.calls
+    cost = f", {format_money(calls['cost'], calls.get('currency', USD))} spent" if calls["cost"] else ""
+    unsettled = f"; {plural(calls['unsettled'], 'call')} broken off, possibly billed" if calls["unsettled"] else ""
+    say(
+        f"  {'0 calls now, before: ' if result.again else ''}{plural(calls['replies'], 'call')}, "
+        f"{calls['prompt_tokens']:,} tokens read, {calls['completion_tokens']:,} written{cost}{unsettled}"
+    )
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table; columns of numbers are aligned right, others left. No cell is ever cut.
+
+    On a terminal, a table too wide for a frame is printed without one. A table that is still too wide is transposed,
+    a few rows at a time.
     """
     lines: Lines = [tuple(map(printable, row)) for row in rows]
     if not sys.stdout.isatty():
@@ -112,20 +135,21 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         return
     width = _terminal_width()
     natural = sum(_widths(columns, lines))
+    # A frame takes three columns for each column of the table, and one more.
     if natural + 3 * len(columns) + 1 <= width:
         _print_rich(title, columns, lines)
     elif natural + _GAP * (len(columns) - 1) <= width or not lines:
         _print_plain(title, columns, lines)
     else:
-        _print_turned(title, columns, lines, width)
+        _print_transposed(title, columns, lines, width)
 
 
 def _widths(columns: Sequence[str], lines: Lines) -> list[int]:
-    return [max(map(_cells, cells)) for cells in zip(columns, *lines, strict=True)]
+    return [max(map(_display_width, cells)) for cells in zip(columns, *lines, strict=True)]
 
 
-def _cells(text: str) -> int:
-    """How many columns of a terminal a text takes: a Chinese character takes two, an accent of its own none."""
+def _display_width(text: str) -> int:
+    """Return the columns a text takes on a terminal: a Chinese character takes two, a combining accent none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -134,12 +158,12 @@ def _cells(text: str) -> int:
     )
 
 
-def _padded(text: str, width: int, *, right: bool) -> str:
-    blanks = " " * (width - _cells(text))
+def _pad(text: str, width: int, *, right: bool) -> str:
+    blanks = " " * (width - _display_width(text))
     return blanks + text if right else text + blanks
 
 
-def _flush_right(columns: Sequence[str], lines: Lines) -> list[bool]:
+def _numeric_columns(columns: Sequence[str], lines: Lines) -> list[bool]:
     return [all(map(_NUMERIC.match, cells)) for cells in zip(*lines, strict=True)] or [False] * len(columns)
 
 
@@ -151,24 +175,24 @@ def _terminal_width() -> int:
 
 def _print_plain(title: str, columns: Sequence[str], lines: Lines, right: Sequence[bool] | None = None) -> None:
     widths = _widths(columns, lines)
-    flush = right or _flush_right(columns, lines)
+    flush = right or _numeric_columns(columns, lines)
     typer.echo(title)
     for row in (columns, *lines):
-        cells = (_padded(cell, width, right=end) for cell, width, end in zip(row, widths, flush, strict=True))
+        cells = (_pad(cell, width, right=end) for cell, width, end in zip(row, widths, flush, strict=True))
         typer.echo((" " * _GAP).join(cells).rstrip())
 
 
-def _print_turned(title: str, columns: Sequence[str], lines: Lines, width: int) -> None:
-    """Columns become lines, as many rows side by side as fit; one row always does."""
-    room = width - max(map(_cells, columns))
+def _print_transposed(title: str, columns: Sequence[str], lines: Lines, width: int) -> None:
+    """Print columns as lines, with as many rows side by side as fit, and at least one."""
+    room = width - max(map(_display_width, columns))
     start = 0
     while start < len(lines):
         end, used = start, 0
-        while end < len(lines) and (used := used + _GAP + max(map(_cells, lines[end]))) <= room:
+        while end < len(lines) and (used := used + _GAP + max(map(_display_width, lines[end]))) <= room:
             end += 1
         block = lines[start : max(end, start + 1)]
-        head, *turned = zip(columns, *block, strict=True)
-        _print_plain(title if start == 0 else "", head, turned, [False, *[True] * len(block)])
+        head, *transposed = zip(columns, *block, strict=True)
+        _print_plain(title if start == 0 else "", head, transposed, [False, *[True] * len(block)])
         start += len(block)
 
 
@@ -179,15 +203,15 @@ def _print_rich(title: str, columns: Sequence[str], lines: Lines) -> None:
 
     typer.echo(title)  # not the table's own, which would be folded to the width of a narrow table
     table = Table()
-    for column, flush in zip(columns, _flush_right(columns, lines), strict=True):
+    for column, flush in zip(columns, _numeric_columns(columns, lines), strict=True):
         table.add_column(Text(column), justify="right" if flush else "left", overflow="fold")
     for row in lines:
         table.add_row(*map(Text, row))  # as text: a cell such as "4 [4, 4]" is no markup
     Console().print(table)
 
 
-def counted(records: Iterable[T], label: str) -> Iterator[T]:
-    """Pass records on; on a terminal, say on standard error how many there were so far."""
+def count_progress(records: Iterable[T], label: str) -> Iterator[T]:
+    """Yield the records; on a terminal, show on standard error how many there were so far."""
     if not sys.stderr.isatty():
         yield from records
         return

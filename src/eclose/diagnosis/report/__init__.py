@@ -1,1 +1,1 @@
-"""A diagnosis -> one page, tables and files that people and machines read."""
+"""Reports of a diagnosis: HTML, Markdown, JSON, JUnit XML, LaTeX and figures."""

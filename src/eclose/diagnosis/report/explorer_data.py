@@ -1,7 +1,7 @@
-"""The data of the explorer: an index of all responses, and their details in chunks that are unpacked when needed.
+"""Data of the explorer: an index of all responses, and their details in chunks that are unpacked when needed.
 
-Each text that several responses share (question, passages) is stored once. A block is JSON, deflated, in base 64: it
-can say nothing to a browser but letters and digits.
+Texts shared by several responses (question, passages) are stored once. A block is JSON, deflated, in base 64, so a
+browser sees only letters and digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eclose.diagnosis.report.filters import (
     facet_columns,
     group_value,
 )
-from eclose.diagnosis.report.format import CODE_WORDS, CRITERION_WORDS
+from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
 if TYPE_CHECKING:
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Case
 
-RESPONSES_A_CHUNK = 128
-EVIDENCE_A_CHUNK = 16
+RESPONSES_PER_CHUNK = 128
+EVIDENCE_PER_CHUNK = 16
 
-_SHOWN: Mapping[str, type[Any]] = {
-    "evidence": disclosure.Sufficiency,
-    Criterion.LOCAL_SOUNDNESS.value: disclosure.Soundness,
-    Criterion.ALIGNMENT.value: disclosure.Alignment,
-    Criterion.CLOSURE.value: disclosure.Closure,
-    Criterion.COMPLETENESS.value: disclosure.Completeness,
-    Criterion.CORRECTNESS.value: disclosure.Correctness,
+_DISCLOSED: Mapping[str, type[Any]] = {
+    "evidence": disclosure.SufficiencyMaterial,
+    Criterion.LOCAL_SOUNDNESS.value: disclosure.SoundnessMaterial,
+    Criterion.ALIGNMENT.value: disclosure.AlignmentMaterial,
+    Criterion.CLOSURE.value: disclosure.ClosureMaterial,
+    Criterion.COMPLETENESS.value: disclosure.CompletenessMaterial,
+    Criterion.CORRECTNESS.value: disclosure.CorrectnessMaterial,
 }
+"""What each judge is shown, by criterion."""
 _FIELD_WORDS = {
     "question": "question",
     "evidence": "passages",
@@ -55,7 +56,7 @@ _FIELD_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ExplorerPayload:
-    """Blocks of letters and digits for a page."""
+    """The packed blocks of a page."""
 
     index: str
     details: tuple[str, ...]
@@ -63,47 +64,61 @@ class ExplorerPayload:
 
 
 def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> ExplorerPayload:
-    """Everything the explorer shows; ``before`` tells by id what a response's partner in another run is."""
+    """Return everything the explorer shows; ``before`` maps a response id to the class of its partner in a base run."""
     shared = _Shared()
-    places = [shared.question(case.instance) for case in cases]
+    question_numbers = [shared.question(case.instance) for case in cases]
     return ExplorerPayload(
-        pack(_index([derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases], places, shared)),
-        tuple(pack([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_A_CHUNK)),
-        tuple(pack([_passages(one) for one in chunk]) for chunk in _chunks(list(shared.evidences), EVIDENCE_A_CHUNK)),
+        pack(
+            _index(
+                [derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases],
+                question_numbers,
+                shared,
+            )
+        ),
+        tuple(pack([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)),
+        tuple(
+            pack([_passages(evidence) for evidence in chunk])
+            for chunk in _chunks(list(shared.evidences), EVIDENCE_PER_CHUNK)
+        ),
     )
 
 
 def pack(value: object) -> str:
-    """JSON, deflated, in base 64. A lone surrogate has no bytes of its own and stays an escape."""
+    """Return JSON, deflated, in base 64. A lone surrogate cannot be encoded and stays an escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # Level 9: a report is written once and opened often.
     return base64.b64encode(zlib.compress(text.encode("utf-8", "backslashreplace"), 9)).decode("ascii")
 
 
 class _Shared:
-    """Questions and sets of passages, each once, numbered as they come."""
+    """Questions and sets of passages, each once, numbered in order of appearance."""
 
     def __init__(self) -> None:
         self.evidences: dict[tuple[Passage, ...], int] = {}
         self.questions: dict[Instance, int] = {}
 
     def question(self, instance: Instance) -> int:
+        """Return the number of a question, adding it if new."""
+        # Questions of several responses share one set of passages.
         self.evidences.setdefault(instance.evidence, len(self.evidences))
         return self.questions.setdefault(instance, len(self.questions))
 
 
-def _index(looked: Sequence[ResponseFacts], places: Sequence[int], shared: _Shared) -> dict[str, Any]:
-    cases = [one.case for one in looked]
+def _index(responses: Sequence[ResponseFacts], question_numbers: Sequence[int], shared: _Shared) -> dict[str, Any]:
+    """Return the index: one column per property of the responses."""
+    cases = [facts.case for facts in responses]
     benchmarks, models = (_Names(group_value(case, by) for case in cases) for by in ("benchmark", "model"))
     judges = _Names(case.judgment.judge for case in cases)
+    # Columns hold numbers, the names are stored once.
     outcomes = list(OUTCOMES)
     return {
-        "chunks": {"details": RESPONSES_A_CHUNK, "evidence": EVIDENCE_A_CHUNK},
+        "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
         "ids": [case.response.id for case in cases],
         "answers": [case.response.answer for case in cases],
         "steps": [len(case.response.trace) for case in cases],
-        "outcome": [outcomes.index(one.outcome) for one in looked],
+        "outcome": [outcomes.index(facts.outcome) for facts in responses],
         "outcomes": list(OUTCOMES.items()),
-        "question": list(places),
+        "question": list(question_numbers),
         "questions": [_question(instance, shared) for instance in shared.questions],
         "benchmark": benchmarks.column,
         "benchmarks": benchmarks.names,
@@ -111,7 +126,7 @@ def _index(looked: Sequence[ResponseFacts], places: Sequence[int], shared: _Shar
         "models": models.names,
         "judge": judges.column,
         "judges": judges.names,
-        "facets": facet_columns(looked),
+        "facets": facet_columns(responses),
         "criteria": _criteria(),
         "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
     }
@@ -121,31 +136,32 @@ class _Names:
     """A column of names as numbers into a sorted list."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        given = list(values)
-        self.names = sorted(set(given))
-        place = {name: number for number, name in enumerate(self.names)}
-        self.column = [place[name] for name in given]
+        listed = list(values)
+        self.names = sorted(set(listed))
+        numbers = {name: number for number, name in enumerate(self.names)}
+        self.column = [numbers[name] for name in listed]
 
 
 def _question(instance: Instance, shared: _Shared) -> list[Any]:
     supporting = instance.support_ids
-    marked = None if supporting is None else [n for n, one in enumerate(instance.evidence) if one.id in supporting]
+    marked = (
+        None
+        if supporting is None
+        else [index for index, passage in enumerate(instance.evidence) if passage.id in supporting]
+    )
     evidence = shared.evidences[instance.evidence]
     return [instance.question, instance.reference_answer, list(instance.aliases), instance.id, evidence, marked]
 
 
 def _criteria() -> list[list[Any]]:
-    """What each criterion asks, and what its judge was shown and was not."""
-    words = {"evidence": "the passages settle the question"} | {
-        one.value: told for one, told in CRITERION_WORDS.items()
-    }
-    made: list[list[Any]] = []
-    for name, kind in _SHOWN.items():
-        fields_shown = {field.name for field in fields(kind)}
-        shown = [told for field, told in _FIELD_WORDS.items() if field in fields_shown]
-        hidden = [told for field, told in _FIELD_WORDS.items() if field not in fields_shown]
-        made.append([name, words[name], shown, hidden])
-    return made
+    """Return each criterion with its meaning, and what its judge was shown and was not shown."""
+    rows: list[list[Any]] = []
+    for name, disclosed in _DISCLOSED.items():
+        names = {field.name for field in fields(disclosed)}
+        visible = [words for field, words in _FIELD_WORDS.items() if field in names]
+        hidden = [words for field, words in _FIELD_WORDS.items() if field not in names]
+        rows.append([name, LABEL_WORDS[name], visible, hidden])
+    return rows
 
 
 def _passages(evidence: tuple[Passage, ...]) -> list[list[str]]:
@@ -153,13 +169,14 @@ def _passages(evidence: tuple[Passage, ...]) -> list[list[str]]:
 
 
 def _detail(case: Case) -> dict[str, Any]:
-    """One response as the page shows it; what is empty is left out."""
+    """Return one response as the page shows it; empty values are left out."""
     judgment, response = case.judgment, case.response
     steps = judgment.steps if judgment.stepwise else ()
+    # A judgment of the response as a whole has no judgment for its steps.
     judged = [*steps, *[None] * (len(response.trace) - len(steps))]
     verdict = case.verdict
     labels = (judgment.evidence_sufficient, verdict.locally_sound, verdict.aligned, verdict.closed)
-    made = {
+    values = {
         "broken": broken_link(case),
         "steps": [_step(text, step, case) for text, step in zip(response.trace.texts, judged, strict=False)],
         "labels": [_number(label) for label in (*labels, verdict.complete, verdict.correct)],
@@ -169,18 +186,20 @@ def _detail(case: Case) -> dict[str, Any]:
         "established": judgment.established,
         "missing": judgment.missing_evidence,
         "incomplete": response.incomplete and str(response.incomplete).replace("_", " "),
-        "votes": {name: [_number(vote) for vote in said] for name, said in differing_votes(judgment).items()},
+        "votes": {name: [_number(vote) for vote in votes] for name, votes in differing_votes(judgment).items()},
+        # The raw text matters where no single answer line was found.
         "raw": response.completion if response.answer is None or response.answer_lines > 1 else None,
     }
-    return {name: value for name, value in made.items() if value or name == "steps"}
+    return {name: value for name, value in values.items() if value or name == "steps"}
 
 
 def _number(label: Label) -> int:
+    """Return a label as 0, 1, or 2 for unjudged."""
     return 2 if label is None else int(label)
 
 
 def _step(text: str, step: StepJudgment | None, case: Case) -> list[Any]:
-    """Text, substantive, sound, code, reason, and the place of its quote or the quote itself."""
+    """Return text, substantive, sound, code, reason, and the position of the quote or the quote itself."""
     if step is None:
         return [text, 2, 2, None, None, None]
     code = step.failure and step.failure.value
@@ -188,12 +207,13 @@ def _step(text: str, step: StepJudgment | None, case: Case) -> list[Any]:
 
 
 def _quote(step: StepJudgment, case: Case) -> list[Any] | None:
-    """``[passage, start, end]`` in the page's own counting, or ``[passage, quote]`` where it does not stand there."""
+    """Return ``[passage, start, end]`` in UTF-16 units, or ``[passage, quote]`` where the passage lacks the quote."""
     if step.support is None:
         return None
     index, quote = step.support.passage_index, step.support.quote
     evidence = case.instance.evidence
     text = evidence[index].text if 0 <= index < len(evidence) else ""
+    # Judges quote a passage literally; a quote that is not found is shown as text.
     start = text.find(quote) if quote else -1
     if start < 0:
         return [index, quote]
@@ -201,7 +221,7 @@ def _quote(step: StepJudgment, case: Case) -> list[Any] | None:
 
 
 def _units(text: str) -> int:
-    """How long a browser takes a text to be: it counts UTF-16 units."""
+    """Return the length of a text as a browser counts it: in UTF-16 units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

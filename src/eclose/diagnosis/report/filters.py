@@ -1,4 +1,4 @@
-"""What responses can be filtered by. All logic is here: the page only compares numbers."""
+"""Filters of the explorer. All logic is here: the page only compares numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass
 from eclose.diagnosis.diagnose import Case, Evidence
-from eclose.diagnosis.report.format import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
+from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
 from eclose.metrics.summary import GROUPINGS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResponseFacts:
-    """A response with what follows from its labels, worked out once."""
+    """A response with the values derived from its labels."""
 
     case: Case
     verdict: Verdict
@@ -29,12 +29,13 @@ class ResponseFacts:
     unjudged: frozenset[Criterion]
     codes: frozenset[LocalFailure | None]
     before: str = ""
-    """What its partner in another run is, by the names of ``class_name``; empty where there is no other run."""
+    """Class of its partner in a base run, as ``class_name`` names it; empty without a base run."""
 
 
 def derive_facts(case: Case, before: str = "") -> ResponseFacts:
-    """Work it out."""
+    """Derive what the filters need from the labels of a response."""
     verdict = case.verdict
+    # In the order of Criterion.
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
     codes = frozenset(step.failure for step in case.judgment.steps)
@@ -42,8 +43,9 @@ def derive_facts(case: Case, before: str = "") -> ResponseFacts:
 
 
 def _outcome(verdict: Verdict) -> str:
-    """What became of a response, in a word."""
+    """Return the outcome of a response as a short name."""
     group = verdict.trace_group
+    # The gap is split by failure class, undecided responses by the first missing label.
     if group is TraceGroup.GAP:
         return f"gap_{verdict.failure_class}"
     if group is None:
@@ -55,7 +57,7 @@ _CHAIN = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
 
 
 def _first_unjudged(verdict: Verdict) -> Criterion:
-    """Where the chain of an undecided response is lost from sight."""
+    """Return the first label of the chain that an undecided response lacks."""
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed)
     return next(criterion for criterion, label in zip(_CHAIN, labels, strict=True) if label is None)
 
@@ -66,29 +68,29 @@ OUTCOMES: Mapping[str, str] = {
     "unsound": "unsound step",
     **{f"undecided_{criterion.value}": f"undecided: {criterion.value} not judged" for criterion in _CHAIN},
 }
-"""Every outcome with its short name, from good to unknown."""
+"""Every outcome with its short description, from reliable to undecided."""
 
 NO_PARTNER = "none"
-"""Of a response that has no partner in the other run."""
+"""Class name for a response without a partner in the base run."""
 
 
-def class_name(kind: ResponseClass) -> str:
-    """The name of a class in a link: that of the outcome, with all undecided ones together."""
-    if kind is None:
+def class_name(response_class: ResponseClass) -> str:
+    """Return the name of a class in links: that of the outcome, with one name for all undecided ones."""
+    if response_class is None:
         return "undecided"
-    if isinstance(kind, FailureClass):
-        return f"gap_{kind}"
-    return "unsound" if kind is TraceGroup.LOCALLY_UNSOUND else "reliable"
+    if isinstance(response_class, FailureClass):
+        return f"gap_{response_class}"
+    return "unsound" if response_class is TraceGroup.LOCALLY_UNSOUND else "reliable"
 
 
-def class_words(kind: ResponseClass) -> str:
-    """The class in words."""
-    return "undecided" if kind is None else OUTCOMES[class_name(kind)]
+def class_words(response_class: ResponseClass) -> str:
+    """Return the description of a class."""
+    return "undecided" if response_class is None else OUTCOMES[class_name(response_class)]
 
 
 @dataclass(frozen=True, slots=True)
 class FacetOption:
-    """One choice: the name it has in a link, what it is called, and whether a response belongs to it."""
+    """A choice of a facet: its name in links, its label, and the test that a response satisfies it."""
 
     name: str
     label: str
@@ -97,120 +99,122 @@ class FacetOption:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """A question with a few answers, several of which may hold: one bit for each."""
+    """A filter with a few options, of which several may hold for a response: one bit each."""
 
     name: str
     label: str
     options: tuple[FacetOption, ...]
 
-    def bits(self, one: ResponseFacts) -> int:
-        """Which options hold of a response."""
-        return sum(1 << place for place, option in enumerate(self.options) if option.holds(one))
+    def bits(self, facts: ResponseFacts) -> int:
+        """Return the options that hold for a response, as bits."""
+        return sum(1 << bit for bit, option in enumerate(self.options) if option.holds(facts))
 
 
 def _by_outcome(name: str, label: str) -> FacetOption:
-    return FacetOption(name, label, lambda one: one.outcome == name)
+    return FacetOption(name, label, lambda facts: facts.outcome == name)
 
 
 def _by_link(failure: FailureClass) -> FacetOption:
-    return FacetOption(str(failure), FAILURE_WORDS[failure][0], lambda one: one.verdict.failure_class is failure)
+    return FacetOption(str(failure), FAILURE_WORDS[failure][0], lambda facts: facts.verdict.failure_class is failure)
 
 
 def _by_code(code: LocalFailure) -> FacetOption:
-    return FacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda one: code in one.codes)
+    return FacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda facts: code in facts.codes)
 
 
 def _by_evidence(kind: Evidence) -> FacetOption:
-    return FacetOption(str(kind), str(kind), lambda one: one.case.evidence is kind)
+    return FacetOption(str(kind), str(kind), lambda facts: facts.case.evidence is kind)
 
 
 def _by_open(criterion: Criterion) -> FacetOption:
     label = f"{criterion.value}: {CRITERION_WORDS[criterion]}"
-    return FacetOption(criterion.value, label, lambda one: criterion in one.unjudged)
+    return FacetOption(criterion.value, label, lambda facts: criterion in facts.unjudged)
 
 
 def _by_before(name: str, label: str) -> FacetOption:
-    return FacetOption(name, label, lambda one: one.before == name)
+    return FacetOption(name, label, lambda facts: facts.before == name)
 
 
 def _class(outcome: str) -> str:
-    """The class an outcome belongs to: it does not matter which label is missing."""
+    """Return the class of an outcome, whichever label is missing."""
     return "undecided" if outcome.startswith("undecided_") else outcome
 
 
-def _changed(one: ResponseFacts) -> bool:
-    return one.before not in ("", NO_PARTNER, _class(one.outcome))
+def _changed(facts: ResponseFacts) -> bool:
+    return facts.before not in ("", NO_PARTNER, _class(facts.outcome))
 
 
-def _disagrees(one: ResponseFacts) -> bool:
-    known = one.matched is not None and one.verdict.correct is not None
-    return known and one.matched is not one.verdict.correct
+def _disagrees(facts: ResponseFacts) -> bool:
+    both = facts.matched is not None and facts.verdict.correct is not None
+    return both and facts.matched is not facts.verdict.correct
 
 
-def _lucky(one: ResponseFacts) -> bool:
-    return one.verdict.correct is True and one.verdict.globally_sufficient is False
+def _lucky(facts: ResponseFacts) -> bool:
+    return facts.verdict.correct is True and facts.verdict.globally_sufficient is False
 
 
-def _empty(one: ResponseFacts) -> bool:
-    return not any(step.substantive for step in one.case.judgment.steps)
+def _empty(facts: ResponseFacts) -> bool:
+    return not any(step.substantive for step in facts.case.judgment.steps)
 
 
 def differing_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
-    """What a judge that was asked several times said each time, where it said both."""
-    return {name: said for name, said in judgment.votes.items() if {True, False} <= set(said)}
+    """Return the votes of a judge asked several times, for labels on which it gave both answers."""
+    return {name: votes for name, votes in judgment.votes.items() if {True, False} <= set(votes)}
 
 
 FACETS: tuple[Facet, ...] = (
     Facet("outcome", "Outcome", (
         _by_outcome("reliable", "reliable"),
-        FacetOption("gap", "in the gap, any kind", lambda one: bool(one.verdict.in_gap)),
+        FacetOption("gap", "in the gap, any kind", lambda facts: bool(facts.verdict.in_gap)),
         *(_by_outcome(f"gap_{failure}", f"in the gap: {FAILURE_WORDS[failure][0]}") for failure in FailureClass),
         _by_outcome("unsound", "an unsound step"),
-        FacetOption("undecided", "undecided, any reason", lambda one: one.verdict.trace_group is None),
-        *(_by_outcome(f"undecided_{one.value}", f"undecided: {one.value} not judged") for one in _CHAIN),
+        FacetOption("undecided", "undecided, any reason", lambda facts: facts.verdict.trace_group is None),
+        *(_by_outcome(f"undecided_{label.value}", f"undecided: {label.value} not judged") for label in _CHAIN),
     )),
+    # Bits are assigned in this order; links name options, so the order may change.
     Facet("before", "In the other run", (
         FacetOption("changed", "another class than here", _changed),
-        *(_by_before(class_name(kind), f"in the gap: {class_words(kind)}" if isinstance(kind, FailureClass)
-                     else class_words(kind)) for kind in RESPONSE_CLASSES),
+        *(_by_before(class_name(each), f"in the gap: {class_words(each)}" if isinstance(each, FailureClass)
+                     else class_words(each)) for each in RESPONSE_CLASSES),
         _by_before(NO_PARTNER, "no partner"),
     )),
     Facet("link", "First broken link", tuple(map(_by_link, FailureClass))),
     Facet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),
     Facet("evidence", "Evidence", tuple(map(_by_evidence, Evidence))),
     Facet("answer", "Answer", (
-        FacetOption("correct", "correct", lambda one: one.verdict.correct is True),
-        FacetOption("wrong", "wrong", lambda one: one.verdict.correct is False),
-        FacetOption("unjudged", "not judged", lambda one: one.verdict.correct is None),
-        FacetOption("none", "none submitted", lambda one: one.case.response.answer is None),
+        FacetOption("correct", "correct", lambda facts: facts.verdict.correct is True),
+        FacetOption("wrong", "wrong", lambda facts: facts.verdict.correct is False),
+        FacetOption("unjudged", "not judged", lambda facts: facts.verdict.correct is None),
+        FacetOption("none", "none submitted", lambda facts: facts.case.response.answer is None),
     )),
     Facet("unjudged", "Not judged", (
-        FacetOption("any", "anything", lambda one: bool(one.unjudged)), *map(_by_open, Criterion),
+        FacetOption("any", "anything", lambda facts: bool(facts.unjudged)), *map(_by_open, Criterion),
     )),
     Facet("look", "Worth a look", (
-        FacetOption("inconsistent", "everything holds, yet wrong", lambda one: one.verdict.inconsistent),
+        FacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
         FacetOption("disagree", "judge and matching disagree", _disagrees),
         FacetOption("lucky", "correct, though the whole fails", _lucky),
-        FacetOption("flipped", "the judge said both", lambda one: bool(differing_votes(one.case.judgment))),
+        FacetOption("flipped", "the judge gave both answers", lambda facts: bool(differing_votes(facts.case.judgment))),
         FacetOption("steps", "no substantive step", _empty),
-        FacetOption("lines", "several answer lines", lambda one: one.case.response.answer_lines > 1),
-        FacetOption("cut", "cut off", lambda one: one.case.response.cut_off),
+        FacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
+        FacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
     )),
 )  # fmt: skip
 
 
 def group_value(case: Case, by: str) -> str:
-    """The dataset or model of a response, as the tables call it."""
+    """Return the dataset or model of a response, as the tables name it."""
     return GROUPINGS[by](case.row)
 
 
-def facet_columns(looked: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
-    """Each facet with its options and a number for each response; facets that divide nothing are left out."""
-    made = []
+def facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
+    """Return each facet with its options and a number for each response; facets without a response are left out."""
+    columns = []
     for facet in FACETS:
-        column = [facet.bits(one) for one in looked]
-        used = [place for place in range(len(facet.options)) if any(bits >> place & 1 for bits in column)]
+        column = [facet.bits(facts) for facts in responses]
+        # Options without any response would only lengthen the menu.
+        used = [bit for bit in range(len(facet.options)) if any(bits >> bit & 1 for bits in column)]
         if used:
-            options = [[facet.options[place].name, facet.options[place].label, 1 << place] for place in used]
-            made.append({"name": facet.name, "label": facet.label, "options": options, "column": column})
-    return made
+            options = [[facet.options[bit].name, facet.options[bit].label, 1 << bit] for bit in used]
+            columns.append({"name": facet.name, "label": facet.label, "options": options, "column": column})
+    return columns

@@ -1,4 +1,4 @@
-"""What can be written of a report. Imports nothing, so that a command can name it at once."""
+"""The file formats of a report. This module imports nothing else, so commands can use it at start-up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ReportFormat(StrEnum):
-    """The files of a report, by kind."""
+    """A kind of file in a report."""
 
     HTML = "html"
     MARKDOWN = "markdown"

@@ -1,7 +1,7 @@
-"""The findings in the largest type: how many responses are reliable, in the gap, unsound and undecided.
+"""The headline of a report: how many responses are reliable, in the gap, unsound and undecided.
 
-A figure is never an artefact of missing labels: where some are missing it is given as bounds, and where too many are,
-as too little judged. Decision 0030 has the reasons.
+A figure with missing labels is given as bounds, and as too little judged where too many are missing. Decision 0030 has
+the reasons.
 """
 
 from __future__ import annotations
@@ -9,19 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.diagnosis.report.format import (
-    FAILURE_WORDS,
-    TOO_LITTLE,
-    UNDEFINED,
+from eclose.diagnosis.report.format import percent, percent_between, percent_range, plural
+from eclose.diagnosis.report.rate_status import (
+    TOO_LITTLE_TEXT,
+    UNDEFINED_TEXT,
     RateStatus,
     complement,
-    percent,
-    percent_between,
-    percent_range,
-    plural,
     rate_status,
-    widened,
+    widen_by_unjudged,
 )
+from eclose.diagnosis.report.wording import FAILURE_WORDS
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 from eclose.stats.rates import Rate
@@ -36,37 +33,37 @@ if TYPE_CHECKING:
 
 
 class RateText(NamedTuple):
-    """A percentage with its interval, in words."""
+    """A percentage with its interval, as text."""
 
     value: str
     interval: str = ""
 
     def __str__(self) -> str:
-        """``46.3 % [40.9, 51.9]``."""
+        """Return ``46.3 % [40.9, 51.9]``."""
         return f"{self.value} {self.interval}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadlineItem:
-    """One finding: how many, how certain, and what it means."""
+    """One statement of the headline: how many responses, how certain, and what it means."""
 
     kind: str
-    """What the finding is of; pages colour by it."""
+    """Name of the statement; pages colour by it."""
     count: int
     lead: str
     figure: RateText
-    """The figure in the largest type: corrected where labels of people correct it, else as the judge sees it."""
+    """The figure in large type: corrected by labels of people where possible, else the judge's own."""
     meaning: str
     beside: str = ""
-    """The judge's own figure, beside a corrected one."""
+    """The judge's own figure beside a corrected one."""
     detail: str = ""
-    """What the figure rests on where labels are missing."""
+    """The basis of the figure where labels are missing."""
     whose: str = ""
-    """Whose figure it is, in plain words."""
+    """Whether the figure is corrected or the judge's own."""
     show: str = ""
-    """The explorer's filter that shows these responses."""
+    """Filter of the explorer that selects these responses."""
     least: bool = False
-    """Whether the count is only a lower bound, as labels are missing."""
+    """Whether the count is only a lower bound, since labels are missing."""
     parts: tuple[HeadlineItem, ...] = ()
 
     @property
@@ -78,12 +75,12 @@ class HeadlineItem:
 CORRECTED = "corrected by people's labels"
 JUDGED = "the judge's own figure"
 HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE)
-"""The rates of the headline. They are parts of one whole, so all of them are corrected or none."""
+"""Rates of the headline. They are parts of one total, so all of them are corrected or none."""
 
 
-def headline_items(diagnosis: Diagnosis, notes: ReportContext) -> tuple[HeadlineItem, ...]:
+def headline_items(diagnosis: Diagnosis, context: ReportContext) -> tuple[HeadlineItem, ...]:
     """Return the statements on reliable, gap, unsound and undecided responses."""
-    statements = [_reliable(diagnosis, notes), _gap(diagnosis, notes), _unsound(diagnosis, notes)]
+    statements = [_reliable(diagnosis, context), _gap(diagnosis, context), _unsound(diagnosis, context)]
     if undecided := diagnosis.overall.composition.groups.get(None, 0):
         statements.append(
             HeadlineItem(
@@ -91,80 +88,87 @@ def headline_items(diagnosis: Diagnosis, notes: ReportContext) -> tuple[Headline
                 count=undecided,
                 lead="is undecided" if undecided == 1 else "are undecided",
                 figure=RateText(f"{percent(undecided / diagnosis.overall.responses)} %"),
-                meaning="A label that would tell which of these is missing. The figures above show what is left open.",
+                meaning="Labels that decide between these are missing. The figures above show the possible range.",
                 show="outcome=undecided",
             )
         )
     return tuple(statements)
 
 
-def headline_corrections(notes: ReportContext) -> Mapping[Metric, Estimate]:
+def headline_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
     """Return the corrected rates of the headline: all of them, or none where one is missing."""
-    corrected = notes.corrected or {}
+    corrected = context.corrected or {}
+    # A mix of corrected and uncorrected parts would not add up.
     return {metric: corrected[metric] for metric in HEADLINE_METRICS if set(HEADLINE_METRICS) <= set(corrected)}
 
 
 class _Share(NamedTuple):
-    """A rate of the headline: counts, the judge's estimate, and the corrected one."""
+    """A rate of the headline: counts, the judge's estimate and the corrected one."""
 
     rate: Rate
     judged: Estimate
     corrected: Estimate | None
 
     @classmethod
-    def of(cls, diagnosis: Diagnosis, notes: ReportContext, metric: Metric) -> _Share:
+    def of(cls, diagnosis: Diagnosis, context: ReportContext, metric: Metric) -> _Share:
+        """Take the rate from a diagnosis and its context."""
         overall = diagnosis.overall
-        return cls(overall.rates[metric], overall.estimates[metric], headline_corrections(notes).get(metric))
+        return cls(overall.rates[metric], overall.estimates[metric], headline_corrections(context).get(metric))
 
     @property
     def complement(self) -> _Share:
         """The share of all other responses."""
+        # Misses become hits; the denominator and the unjudged stay.
         rate = Rate(self.rate.n - self.rate.hits, self.rate.n, self.rate.unjudged)
         return _Share(rate, _opposite(self.judged), self.corrected and _opposite(self.corrected))
 
     def statement(
-        self, kind: str, notes: ReportContext, lead: tuple[str, str], meaning: str, **more: Any
+        self, kind: str, context: ReportContext, lead: tuple[str, str], meaning: str, **fields: Any
     ) -> HeadlineItem:
-        """Return the statement; ``lead`` is for one response and for several."""
+        """Return the statement; ``lead`` is its text for one response and for several."""
         rate, figure = self.rate, rate_text(self.rate, self.judged.interval)
         too_little = rate_status(rate) is RateStatus.TOO_LITTLE
         corrected = corrected_rate_text(rate, self.corrected)
         return HeadlineItem(
             kind=kind,
             count=rate.hits,
+            # Completes the figure 'too little judged'.
             lead=f"to tell how many {lead[1]}" if too_little else lead[0 if rate.hits == 1 else 1],
             figure=corrected or figure,
             meaning=meaning,
             beside="" if corrected is None else f"The judge alone says {figure}",
             detail=_detail(rate, self.judged),
-            whose="" if too_little else _whose(notes, corrected=corrected is not None),
+            whose="" if too_little else _whose(context, corrected=corrected is not None),
             least=bool(rate.unjudged),
-            **more,
+            **fields,
         )
 
 
 def _opposite(estimate: Estimate) -> Estimate:
-    """The estimate of one minus a rate."""
+    """Return the estimate of one minus a rate."""
     value, interval, undefined = estimate
     return Estimate(None if value is None else 1 - value, complement(interval), undefined)
 
 
-def _whose(notes: ReportContext, *, corrected: bool) -> str:
+def _whose(context: ReportContext, *, corrected: bool) -> str:
+    """Return whether a figure is corrected, not corrected or not validated."""
     if corrected:
         return CORRECTED
-    return f"{JUDGED}, {'not corrected' if notes.validated else 'not validated'}"
+    return f"{JUDGED}, {'not corrected' if context.validated else 'not validated'}"
 
 
-def _reliable(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
-    share = _Share.of(diagnosis, notes, Metric.TRACE_RELIABILITY_RATE)
+def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
+    share = _Share.of(diagnosis, context, Metric.TRACE_RELIABILITY_RATE)
     meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
-    return share.statement("reliable", notes, ("is reliable", "are reliable"), meaning, show="outcome=reliable")
+    return share.statement("reliable", context, ("is reliable", "are reliable"), meaning, show="outcome=reliable")
 
 
-def _gap(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
-    share = _Share.of(diagnosis, notes, Metric.GAP_RATE)
+def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
+    """Return the statement on the gap, with a part for each failure class."""
+    share = _Share.of(diagnosis, context, Metric.GAP_RATE)
     rate = share.rate
     if rate.hits:
+        # The reason why the gap needs a check of the whole response.
         meaning = "No check of single steps finds these."
     elif rate.unjudged:
         total = plural(diagnosis.overall.responses, "response")
@@ -176,6 +180,7 @@ def _gap(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
             kind=str(failure),
             count=count,
             lead=FAILURE_WORDS[failure][0],
+            # Shares of the gap, not of all responses.
             figure=RateText(f"{percent(count / rate.hits)} % of them"),
             meaning=FAILURE_WORDS[failure][1],
             show=f"outcome=gap_{failure}",
@@ -183,18 +188,18 @@ def _gap(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
         for failure, count in diagnosis.overall.composition.gap_failures.items()
     )
     lead = "looks right step by step, and fails as a whole", "look right step by step, and fail as a whole"
-    return share.statement("gap", notes, lead, meaning, show="outcome=gap", parts=parts)
+    return share.statement("gap", context, lead, meaning, show="outcome=gap", parts=parts)
 
 
-def _unsound(diagnosis: Diagnosis, notes: ReportContext) -> HeadlineItem:
-    share = _Share.of(diagnosis, notes, Metric.LOCAL_SOUNDNESS_RATE).complement
+def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
+    share = _Share.of(diagnosis, context, Metric.LOCAL_SOUNDNESS_RATE).complement
     meaning = "At least one step is not supported by the passages, or does not follow."
     lead = "contains an unsound step", "contain an unsound step"
-    return share.statement("unsound", notes, lead, meaning, show="outcome=unsound")
+    return share.statement("unsound", context, lead, meaning, show="outcome=unsound")
 
 
 def rate_text(rate: Rate, interval: Interval | None) -> RateText:
-    """Return a rate as it may be told: with its interval, as bounds, as too little judged, or as not defined."""
+    """Return a rate with its interval, as bounds, as too little judged, or as not defined."""
     match rate_status(rate):
         case RateStatus.RATE:
             return value_text(rate.value, interval)
@@ -202,31 +207,33 @@ def rate_text(rate: Rate, interval: Interval | None) -> RateText:
             assert rate.bounds is not None
             return RateText(percent_between(rate.bounds))
         case RateStatus.TOO_LITTLE:
-            return RateText(TOO_LITTLE)
-    return RateText(UNDEFINED)
+            return RateText(TOO_LITTLE_TEXT)
+    return RateText(UNDEFINED_TEXT)
 
 
 def value_text(value: float | None, interval: Interval | None) -> RateText:
-    """Return a value with its interval, whatever it rests on."""
-    return RateText(UNDEFINED) if value is None else RateText(f"{percent(value)} %", percent_range(interval))
+    """Return a value with its interval, without a check for missing labels."""
+    return RateText(UNDEFINED_TEXT) if value is None else RateText(f"{percent(value)} %", percent_range(interval))
 
 
 def group_rate_text(group: GroupSummary, metric: Metric) -> RateText:
-    """Return a rate of a group as it may be told."""
+    """Return a rate of a group, as ``rate_text`` prints it."""
     return rate_text(group.rates[metric], group.estimates[metric].interval)
 
 
 def corrected_rate_text(rate: Rate, corrected: Estimate | None) -> RateText | None:
-    """Return the corrected figure; where labels are missing, its bounds with the interval widened by them."""
+    """Return the corrected figure; with missing labels, its bounds and the interval widened by them."""
     if corrected is None or corrected.value is None or rate_status(rate) not in (RateStatus.RATE, RateStatus.BOUNDS):
         return None
     if not rate.unjudged:
         return value_text(*corrected[:2])
-    interval = None if corrected.interval is None else widened(rate, *corrected.interval)
-    return RateText(percent_between(widened(rate, corrected.value, corrected.value)), percent_range(interval))
+    # The unjudged responses may be hits or misses, whatever the sample of people says.
+    interval = None if corrected.interval is None else widen_by_unjudged(rate, *corrected.interval)
+    return RateText(percent_between(widen_by_unjudged(rate, corrected.value, corrected.value)), percent_range(interval))
 
 
 def _detail(rate: Rate, judged: Estimate) -> str:
+    """Return the figure of the judged responses where labels are missing."""
     if rate.bounds is None or not rate.unjudged:
         return ""
     counts = f"{rate.n:,} of {rate.n + rate.unjudged:,}"

@@ -1,7 +1,7 @@
-"""The page: one file that needs no network, no server and no other file.
+"""The report as an HTML page: one file that needs no network, no server and no other file.
 
-The template escapes every value it is given; the explorer's data never becomes markup at all. A policy in the page
-allows the one script and the one style it came with, by their hashes, and nothing else.
+The template escapes every value, and the data of the explorer never becomes markup. A content security policy allows
+only the script and the style of the page, by their hashes.
 """
 
 from __future__ import annotations
@@ -35,42 +35,44 @@ POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
     "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""What the page may do. The last two make a script that writes markup fail instead of being trusted."""
+"""Content security policy. With the last two directives, a script that writes markup fails."""
 
 
 def render_page(
-    diagnosis: Diagnosis, cases: Sequence[Case], notes: ReportContext | None = None, *, policy: bool = True
+    diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext | None = None, *, policy: bool = True
 ) -> str:
-    """The whole page. Without its policy it must be just as safe; tests open it that way too."""
+    """Return the page. Without its policy it must be just as safe, and tests open it that way as well."""
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only reports need
 
-    notes = notes or ReportContext()
+    context = context or ReportContext()
+    # Inline: the page must work from a mail attachment or an artefact store.
     script, style = page_text("explorer.js"), page_text("page.css")
     html: str = template("page.html").render(
         diagnosis=diagnosis,
-        notes=notes,
-        validated=notes.validated,
+        context=context,
+        validated=context.validated,
         not_validated=NOT_VALIDATED,
-        headline=headline_items(diagnosis, notes),
+        headline=headline_items(diagnosis, context),
         evidence=evidence_sentences(diagnosis),
         evidence_rates=evidence_rates(diagnosis),
-        evidence_note=EVIDENCE_NOTE if notes.corrected else "",
-        cautions=caution_sentences(diagnosis, notes),
-        agreement=agreement_sentences(notes)[:1],
-        agreements=agreement_figures(notes),
+        evidence_note=EVIDENCE_NOTE if context.corrected else "",
+        cautions=caution_sentences(diagnosis, context),
+        # The second sentence lists all labels; the page has a table for these.
+        agreement=agreement_sentences(context)[:1],
+        agreements=agreement_figures(context),
         flips=flip_sentences(diagnosis),
         flow=flow_rows(flow_stages(diagnosis)),
-        rates=rate_plot(diagnosis, notes),
+        rates=rate_plot(diagnosis, context),
         compositions=composition_bars(diagnosis),
-        tables=all_tables(diagnosis, notes),
+        tables=all_tables(diagnosis, context),
         glossary=tuple(glossary()),
-        against=notes.against,
-        against_told=comparison_sentences(notes.against) if notes.against else (),
-        against_tables=comparison_tables(notes.against) if notes.against else (),
-        differences=difference_plot(notes.against.comparison) if notes.against else None,
-        payload=make_payload(cases, notes.against.before(cases) if notes.against else None),
+        base=context.base,
+        base_sentences=comparison_sentences(context.base) if context.base else (),
+        base_tables=comparison_tables(context.base) if context.base else (),
+        differences=difference_plot(context.base.comparison) if context.base else None,
+        payload=make_payload(cases, context.base.before(cases) if context.base else None),
         policy=POLICY.format(script=source_hash(script), style=source_hash(style)) if policy else "",
-        # These two are our own texts, not values.
+        # Part of the package, not values from files: inserted without escaping.
         script=Markup(script),
         style=Markup(style),
     )

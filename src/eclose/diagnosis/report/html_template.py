@@ -1,4 +1,4 @@
-"""How a page is made of its template: every value escaped, and what acts without being seen made visible first."""
+"""Jinja templates of the pages. Every value is escaped, and invisible characters are made visible."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 @cache
 def template(name: str) -> Template:
-    """One of our templates. What it is given cannot become markup."""
+    """Return a template by file name. Its values cannot become markup."""
     from jinja2 import DictLoader, Environment, StrictUndefined  # noqa: PLC0415 - only pages need it
 
     environment = Environment(
         loader=DictLoader({name: page_text(name)}),
         autoescape=True,
+        # A misspelt name in a template fails instead of printing nothing.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # Jinja's Markup and numbers are left alone: only plain strings come from files.
         finalize=lambda value: unbroken(reveal_invisible(value)) if type(value) is str else value,
     )
     environment.filters["thousands"] = "{:,}".format
@@ -34,7 +36,7 @@ def template(name: str) -> Template:
 
 
 def _edges(text: str) -> tuple[str, str, str]:
-    """Blanks before a text, the text, blanks behind it; a text of blanks is left whole."""
+    """Return the blanks before a text, the text, and the blanks behind it; a text of blanks is returned as it is."""
     core = text.strip() or text
     before, _, behind = text.partition(core)
     return before, core, behind
@@ -42,10 +44,10 @@ def _edges(text: str) -> tuple[str, str, str]:
 
 @cache
 def page_text(name: str) -> str:
-    """A text that pages are made of."""
+    """Return a file of the ``texts`` folder."""
     return (files(__package__) / "texts" / name).read_text("utf-8")
 
 
 def source_hash(source: str) -> str:
-    """As a policy names an inline script or style."""
+    """Return the hash that a content security policy uses for an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")

@@ -1,4 +1,4 @@
-"""One test case for each response, as continuous integration servers read it."""
+"""The report as JUnit XML: one test case per response, for continuous integration servers."""
 
 from __future__ import annotations
 
@@ -20,78 +20,86 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.diagnose import Case
 
-# What XML 1.0 has no way to write, not even as a reference.
+# Characters that XML 1.0 cannot contain, not even as references.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_junit(cases: Sequence[Case], notes: ReportContext | None = None) -> str:
-    """The XML document: a suite for each dataset and model, a failure for each response that is not reliable."""
-    notes = notes or ReportContext()
+def render_junit(cases: Sequence[Case], context: ReportContext | None = None) -> str:
+    """Return the XML document: a suite per dataset and model, a failure per unreliable response."""
+    context = context or ReportContext()
+    # One suite per dataset and model, as the tables group responses.
     suites: dict[tuple[str, str], list[ResponseFacts]] = defaultdict(list)
     for case in cases:
         suites[group_value(case, "benchmark"), group_value(case, "model")].append(derive_facts(case))
-    tests, failures, skipped = _counts([one for suite in suites.values() for one in suite])
+    # Servers expect the totals on the root element as well.
+    tests, failures, skipped = _counts([facts for suite in suites.values() for facts in suite])
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    name = f"{notes.title} (stale judgments)" if notes.stale else notes.title
+    # The name is all that some servers show of a suite.
+    name = f"{context.title} (stale judgments)" if context.stale else context.title
     lines.append(f'<testsuites name={_attribute(name)} tests="{tests}" failures="{failures}" skipped="{skipped}">')
     for (benchmark, model), suite in sorted(suites.items()):
-        lines += _suite(benchmark, model, suite, notes)
+        lines += _suite(benchmark, model, suite, context)
     return "\n".join([*lines, "</testsuites>", ""])
 
 
 def _counts(suite: Sequence[ResponseFacts]) -> tuple[int, int, int]:
-    labels = [one.verdict.reliable for one in suite]
+    """Return the numbers of tests, failures and skipped tests."""
+    labels = [facts.verdict.reliable for facts in suite]
     return len(labels), labels.count(False), labels.count(None)
 
 
-def _suite(benchmark: str, model: str, suite: Sequence[ResponseFacts], notes: ReportContext) -> Iterator[str]:
+def _suite(benchmark: str, model: str, suite: Sequence[ResponseFacts], context: ReportContext) -> Iterator[str]:
+    """Yield the lines of one suite."""
     tests, failures, skipped = _counts(suite)
     name = f"{benchmark} / {model}"
     yield (f'<testsuite name={_attribute(name)} tests="{tests}" failures="{failures}" errors="0" skipped="{skipped}">')
-    yield f"<properties>{''.join(_properties(suite, notes))}</properties>"
-    for one in suite:
-        yield from _test(f"{_part(benchmark)}.{_part(model)}", one)
+    yield f"<properties>{''.join(_properties(suite, context))}</properties>"
+    for facts in suite:
+        yield from _test(f"{_part(benchmark)}.{_part(model)}", facts)
     yield "</testsuite>"
 
 
-def _properties(suite: Sequence[ResponseFacts], notes: ReportContext) -> Iterator[str]:
-    """How far to trust the judge of a suite: against people, and against itself where it was asked again."""
-    for sentence in notes.stale_told:
+def _properties(suite: Sequence[ResponseFacts], context: ReportContext) -> Iterator[str]:
+    """Yield properties on the trust in the judge: stale files, validation, and consistency where it was asked again."""
+    for sentence in context.stale_warnings:
         yield f'<property name="stale" value={_attribute(sentence)}/>'
-    validation = " ".join((notes.trust, *agreement_sentences(notes)))
+    validation = " ".join((context.trust, *agreement_sentences(context)))
     yield f'<property name="validation" value={_attribute(validation)}/>'
-    for name, one in count_flips(each.case.judgment for each in suite).items():
-        told = f"{one.flipped:,} of {plural(one.responses, 'response')} got both answers"
-        yield f'<property name="flips {name}" value={_attribute(told)}/>'
+    for name, counts in count_flips(facts.case.judgment for facts in suite).items():
+        sentence = f"{counts.flipped:,} of {plural(counts.responses, 'response')} got both answers"
+        yield f'<property name="flips {name}" value={_attribute(sentence)}/>'
 
 
-def _test(classname: str, one: ResponseFacts) -> Iterator[str]:
-    opened = f"<testcase classname={_attribute(classname)} name={_attribute(one.case.response.id)}"
-    if one.verdict.reliable:
-        yield f"{opened}/>"
+def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
+    """Yield the lines of one test case."""
+    start = f"<testcase classname={_attribute(classname)} name={_attribute(facts.case.response.id)}"
+    if facts.verdict.reliable:
+        yield f"{start}/>"
         return
-    yield f"{opened}>"
-    if one.verdict.reliable is None:
-        yield f"<skipped message={_attribute(_why_open(one.case))}/>"
+    yield f"{start}>"
+    # An undecided response neither passes nor fails.
+    if facts.verdict.reliable is None:
+        yield f"<skipped message={_attribute(_why_open(facts.case))}/>"
     else:
-        kind = _attribute(OUTCOMES[one.outcome])
-        yield f"<failure type={kind} message={_attribute(broken_link(one.case))}>{_text(_told(one.case))}</failure>"
+        attributes = f"type={_attribute(OUTCOMES[facts.outcome])} message={_attribute(broken_link(facts.case))}"
+        yield f"<failure {attributes}>{_text(_response_text(facts.case))}</failure>"
     yield "</testcase>"
 
 
-def _told(case: Case) -> str:
-    """Question, reasoning and answer, to read in a log."""
+def _response_text(case: Case) -> str:
+    """Return question, reasoning and answer, to be read in a log."""
     steps = [f"{number}. {step}" for number, step in enumerate(case.response.trace.texts, start=1)]
     return "\n".join([f"Question: {case.instance.question}", *steps, f"Submitted: {case.response.answer or '(none)'}"])
 
 
 def _why_open(case: Case) -> str:
-    told = [f"{criterion.value}: {reason}" for criterion, reason in case.judgment.unjudged.items()]
-    return f"not judged ({'; '.join(told)})" if told else "not judged"
+    """Return the reasons why a response is undecided."""
+    reasons = [f"{criterion.value}: {reason}" for criterion, reason in case.judgment.unjudged.items()]
+    return f"not judged ({'; '.join(reasons)})" if reasons else "not judged"
 
 
 def _part(name: str) -> str:
-    """Servers make folders of the dots in a class name."""
+    """Return a name without dots, of which servers make folders."""
     return name.replace(".", "_")
 
 
@@ -104,4 +112,5 @@ def _text(text: str) -> str:
 
 
 def _xml(text: str) -> str:
+    """Return the text with every character that XML cannot contain replaced."""
     return _NOT_XML.sub("\ufffd", reveal_invisible(text))

@@ -1,4 +1,4 @@
-"""The main table in the paper's layout, and what goes with it, for a document with ``booktabs`` and ``graphicx``."""
+"""The report as LaTeX: the main table as in the paper, and further tables; needs ``booktabs`` and ``graphicx``."""
 
 from __future__ import annotations
 
@@ -9,27 +9,18 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.report.comparison import comparison_tables
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.format import (
-    CODE_WORDS,
-    FAILURE_WORDS,
-    TOO_LITTLE,
-    RateStatus,
-    one_line,
-    percent,
-    percent_range,
-    percent_span,
-    rate_status,
-    signed,
-)
+from eclose.diagnosis.report.format import one_line, percent, percent_range, percent_span, signed
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status
 from eclose.diagnosis.report.summary import agreement_sentences
 from eclose.diagnosis.report.table import (
     CONDITIONAL,
     CORRECTED_NOTE,
-    SHOWN_METRICS,
+    TABLE_METRICS,
     agreement_table,
     corrected_row,
     flips_table,
 )
+from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,23 +54,25 @@ _SPECIAL = {
     "–": "--",
     "·": r"\textperiodcentered{}",
 }
-_EACH = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")
+_SPECIAL_CHARACTER = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")
 
 
 def escape(text: str) -> str:
-    """Text as it is: in it there is no command, no comment, no column and no ligature."""
+    """Return the text with every character printed literally: no command, comment, column or ligature."""
+    # Composed letters: T1 fonts have no combining accents.
     plain = unicodedata.normalize("NFC", one_line(text))
-    return _EACH.sub(lambda found: _SPECIAL[found[0]], plain)
+    return _SPECIAL_CHARACTER.sub(lambda match: _SPECIAL[match[0]], plain)
 
 
-def render_latex(diagnosis: Diagnosis, notes: ReportContext | None = None) -> str:
-    """The metrics by dataset and model, failure classes, codes of unsound steps, and a run against another."""
-    notes = notes or ReportContext()
-    tables = [_main(diagnosis, notes), _failures(diagnosis), _codes(diagnosis)]
-    tables += [_told(agreement_table(notes)), _told(flips_table(diagnosis))]
-    if notes.against:
-        tables += [_differences(notes.against), _transitions(notes.against)]
-    stale = [f"% {escape(sentence)}" for sentence in notes.stale_told]
+def render_latex(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
+    """Return tables of metrics, failure classes, failure codes, agreement, consistency and the comparison."""
+    context = context or ReportContext()
+    tables = [_main(diagnosis, context), _failures(diagnosis), _codes(diagnosis)]
+    tables += [_table_of(agreement_table(context)), _table_of(flips_table(diagnosis))]
+    if context.base:
+        tables += [_differences(context.base), _transitions(context.base)]
+    # A comment at the top as well as in the caption: tables are copied without their captions.
+    stale = [f"% {escape(sentence)}" for sentence in context.stale_warnings]
     text = "\n".join([NEEDS, *stale, *(line for table in tables for line in table)]) + "\n"
     return _UNIT.sub(r"\\,", text)
 
@@ -99,65 +92,70 @@ _BOUNDS_CAPTION = (
 )
 
 
-def _main(diagnosis: Diagnosis, notes: ReportContext) -> Iterator[str]:
-    heads = ["Dataset", "Model", "$n$", *(metric.value for metric in SHOWN_METRICS)]
-    yield from _opening("llr" + "r" * len(SHOWN_METRICS), heads)
+def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
+    """Yield the main table: models over all datasets, then each dataset with its models, then all together."""
+    heads = ["Dataset", "Model", "$n$", *(metric.value for metric in TABLE_METRICS)]
+    yield from _opening("llr" + "r" * len(TABLE_METRICS), heads)
+    # Models over all datasets first; the name of the block stands in its first row only.
     for number, summary in enumerate(diagnosis.by_model):
         yield from _rates("" if number else r"\emph{all datasets}", escape(summary.group[0]), summary)
-    whole = {summary.group[0]: summary for summary in diagnosis.by_dataset}
+    by_dataset = {summary.group[0]: summary for summary in diagnosis.by_dataset}
     dataset = None
     for summary in diagnosis.pairs:
         first = summary.group[0] != dataset
         if first and (dataset is not None or diagnosis.by_model):
             yield r"\midrule"
         dataset = summary.group[0]
-        if first and dataset in whole:
-            yield from _rates(escape(dataset), r"\emph{all models}", whole[dataset])
+        # A dataset with several models begins with a row over all of them.
+        if first and dataset in by_dataset:
+            yield from _rates(escape(dataset), r"\emph{all models}", by_dataset[dataset])
             first = False
         yield from _rates(escape(dataset) if first else "", escape(summary.group[1]), summary)
     yield r"\midrule"
-    if notes.corrected:
-        cells = corrected_row(diagnosis.overall, notes)[2:]
+    if context.corrected:
+        cells = corrected_row(diagnosis.overall, context)[2:]
         yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(escape(cell.text) for cell in cells)])
         yield _row(["", "", "", *(_small(" ".join(cell.details)) for cell in cells)])
-    yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if notes.corrected else "", diagnosis.overall)
-    told = [
-        *notes.stale_told,
-        notes.trust,
-        *agreement_sentences(notes)[:1],
-        *([CORRECTED_NOTE] if notes.corrected else []),
+    yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if context.corrected else "", diagnosis.overall)
+    sentences = [
+        *context.stale_warnings,
+        context.trust,
+        *agreement_sentences(context)[:1],
+        *([CORRECTED_NOTE] if context.corrected else []),
     ]
+    # Explain bounds only where the table has some.
     missing = any(rate.unjudged for rate in diagnosis.overall.rates.values())
-    told = [_BOUNDS_CAPTION.strip(), *told] if missing else told
-    yield from _closing(_MAIN_CAPTION + escape(" ".join(told)), "tab:diagnosis")
+    sentences = [_BOUNDS_CAPTION.strip(), *sentences] if missing else sentences
+    yield from _closing(_MAIN_CAPTION + escape(" ".join(sentences)), "tab:diagnosis")
 
 
 def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
-    """The values, and beneath them their intervals."""
-    values = [_value(summary, metric) for metric in SHOWN_METRICS]
+    """Yield the rows of a group: values, their intervals beneath, and Wilson intervals where defined."""
+    values = [_value(summary, metric) for metric in TABLE_METRICS]
     yield _row([dataset, model, str(summary.responses), *values])
-    yield _row(["", "", "", *(_beneath(summary, metric) for metric in SHOWN_METRICS)])
+    yield _row(["", "", "", *(_beneath(summary, metric) for metric in TABLE_METRICS)])
     if any(summary.rates[metric].n for metric in CONDITIONAL):
         wilson = {metric: f"W {percent_range(summary.rates[metric].wilson)}" for metric in CONDITIONAL}
-        shown = {metric: text for metric, text in wilson.items() if rate_status(summary.rates[metric]) in _WITH_VALUE}
-        yield _row(["", "", "", *(_small(shown.get(metric, "")) for metric in SHOWN_METRICS)])
+        printed = {metric: text for metric, text in wilson.items() if rate_status(summary.rates[metric]) in _WITH_VALUE}
+        yield _row(["", "", "", *(_small(printed.get(metric, "")) for metric in TABLE_METRICS)])
 
 
 def _beneath(summary: GroupSummary, metric: Metric) -> str:
-    """The interval; where labels are missing, the rate of the judged with it, or that too little was judged."""
+    """Return the interval; with missing labels, the rate of the judged with it, or that too little was judged."""
     rate, interval = summary.rates[metric], percent_range(summary.estimates[metric].interval)
     match rate_status(rate):
         case RateStatus.BOUNDS:
             return _small(f"{percent(rate.value)} {interval}".rstrip())
         case RateStatus.TOO_LITTLE:
-            return _small(TOO_LITTLE)
+            return _small(TOO_LITTLE_TEXT)
     return _small(interval)
 
 
 def _value(summary: GroupSummary, metric: Metric) -> str:
+    """Return the rate, or its bounds with missing labels; conditional rates with their counts."""
     rate = summary.rates[metric]
-    told = metric in CONDITIONAL and rate.n and rate_status(rate) in _WITH_VALUE
-    among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if told else ""
+    counted = metric in CONDITIONAL and rate.n and rate_status(rate) in _WITH_VALUE
+    among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if counted else ""
     return (_number(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)) + among
 
 
@@ -166,7 +164,8 @@ def _number(value: float | None) -> str:
 
 
 def _small(text: str) -> str:
-    # A bracket at the start of a row would be read as the argument of the line break before it.
+    # In braces: a bracket at the start of a row would be read as the argument of the line break before it.
+    """Return the text in small type; empty for an empty text."""
     return rf"{{\scriptsize {text}}}" if text else ""
 
 
@@ -191,36 +190,44 @@ def _codes(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _closing("Unsound steps by their primary reason.", "tab:codes")
 
 
-def _differences(against: BaseComparison) -> Iterator[str]:
+def _differences(base: BaseComparison) -> Iterator[str]:
     heads = ["Rate", "This run", "$n$", "The other run", "$n$", "Difference", r"95\,\% interval"]
     yield from _opening("lrrrrrr", heads)
-    overall = against.comparison.overall
-    for metric in SHOWN_METRICS:
-        one = overall.differences[metric]
-        values = [_number(one.run.value), str(one.run.n), _number(one.base.value), str(one.base.n)]
-        interval = one.estimate.interval
+    overall = base.comparison.overall
+    for metric in TABLE_METRICS:
+        difference = overall.differences[metric]
+        values = [
+            _number(difference.run.value),
+            str(difference.run.n),
+            _number(difference.base.value),
+            str(difference.base.n),
+        ]
+        interval = difference.estimate.interval
         ends = "" if interval is None else rf"{{[{_signed(interval.low)}, {_signed(interval.high)}]}}"
-        yield _row([metric.value, *values, _signed(one.estimate.value), ends])
-    told = f"This run against {against.name}, on {overall.questions} questions that both answer. "
-    caption = escape(told) + "Rates in percent, differences in points; questions are resampled in both runs together."
+        yield _row([metric.value, *values, _signed(difference.estimate.value), ends])
+    summary = f"This run compared with {base.name}, on {overall.questions} questions that both answer. "
+    caption = (
+        escape(summary) + "Rates in percent, differences in points; questions are resampled in both runs together."
+    )
     yield from _closing(caption, "tab:differences")
 
 
 def _signed(value: float | None) -> str:
+    """Return a difference in math mode, which prints a true minus sign."""
     if value is None:
         return "--"
     return f"${signed(value).replace('−', '-')}$"
 
 
-def _transitions(against: BaseComparison) -> Iterator[str]:
-    table = comparison_tables(against)[-1]
+def _transitions(base: BaseComparison) -> Iterator[str]:
+    table = comparison_tables(base)[-1]
     yield from _cells(table, "l" + "r" * (len(table.heads) - 1))
-    caption = f"Responses by their class in {against.name} (rows) and in this run (columns)."
+    caption = f"Responses by their class in {base.name} (rows) and in this run (columns)."
     yield from _closing(escape(caption), "tab:transitions")
 
 
-def _told(table: Table) -> Iterator[str]:
-    """A table of a label and its words, then numbers; nothing where it has no rows."""
+def _table_of(table: Table) -> Iterator[str]:
+    """Yield a table of a label, its name and numbers; nothing where it has no rows."""
     if table.rows:
         yield from _cells(table, "ll" + "r" * (len(table.heads) - 2))
         yield from _closing(escape(f"{table.title}. {table.note}"), f"tab:{table.key}")
@@ -233,7 +240,7 @@ def _cells(table: Table, columns: str) -> Iterator[str]:
 
 
 def tabular(columns: str) -> Iterator[str]:
-    """The head of a tabular as wide as it likes, but never wider than the text; ends with ``TABULAR_END``."""
+    """Yield the head of a tabular that is scaled down to the text width; close it with ``TABULAR_END``."""
     yield r"\setlength{\tabcolsep}{3pt}"
     yield r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
     yield rf"\begin{{tabular}}{{{columns}}}"

@@ -1,6 +1,6 @@
-"""The diagnosis as Markdown, for a pull request, a wiki or a terminal.
+"""The report as Markdown, for a pull request, a wiki or a terminal.
 
-Names of datasets, models, judges and reasons come from files. They are escaped so that nothing in them is a link, an
+Names of datasets, models, judges and reasons come from files. They are escaped so that they cannot form a link, an
 image, markup or the end of a cell.
 """
 
@@ -35,82 +35,85 @@ if TYPE_CHECKING:
     from eclose.diagnosis.report.headline import HeadlineItem
     from eclose.diagnosis.report.summary import FlowStage
 
-NAMED = 10
-"""How many failing responses are told one by one."""
-_LONGEST = 200
-# What means something anywhere in a line of CommonMark or GitHub's dialect. A colon or "www." can make a bare address a
-# link; "@" and "#" can notify a person or point at an issue; braces mean something to what builds pages of Markdown.
+MAX_EXAMPLES = 10
+"""Number of failing responses listed one by one."""
+_MAX_LENGTH = 200
+# Special anywhere in a line of CommonMark or GitHub's dialect. A colon or "www." can make a bare address a link; "@"
+# and "#" can notify a person or link an issue; braces are special to generators of Markdown pages.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=\S)|(?<=\bwww)\.", re.IGNORECASE)
-# What makes a list, a heading or a rule of the beginning of a line.
+# The start of a list, a heading or a rule.
 _START = re.compile(r"^(\d+)?(?:(?<!\d)(?=[-+=])|(?<=\d)(?=[.)](?:\s|$)))")
 
 
 def escape(text: str) -> str:
-    """Text as it is, whatever it says. Only what could mean something is escaped: words and numbers stay readable."""
+    """Return the text printed literally. Only special characters are escaped, so words and numbers stay readable."""
     return _START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", one_line(text)))
 
 
-def own(text: str) -> str:
-    """Our own words inside a cell."""
+def escape_own(text: str) -> str:
+    """Return a text of this package for a cell of a table."""
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
-def render_markdown(diagnosis: Diagnosis, cases: Sequence[Case] = (), notes: ReportContext | None = None) -> str:
-    """The whole report, without the explorer: its tables and the first few responses that fail."""
-    return unbroken("\n".join(_lines(diagnosis, cases, notes or ReportContext()))) + "\n"
+def render_markdown(diagnosis: Diagnosis, cases: Sequence[Case] = (), context: ReportContext | None = None) -> str:
+    """Return the report without the explorer: its tables and the first few failing responses."""
+    return unbroken("\n".join(_lines(diagnosis, cases, context or ReportContext()))) + "\n"
 
 
-def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: ReportContext) -> Iterator[str]:
+def _lines(diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext) -> Iterator[str]:
+    """Yield the lines of the report."""
     overall = diagnosis.overall
     judges = ", ".join(map(escape, diagnosis.judges))
-    yield f"# {escape(notes.title)}"
+    yield f"# {escape(context.title)}"
     yield ""
-    if notes.stale:
-        yield f"> **{escape(' '.join(notes.stale_told))}**"
+    if context.stale:
+        yield f"> **{escape(' '.join(context.stale_warnings))}**"
         yield ""
     yield f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}, judged by {judges}."
     yield ""
-    yield f"> **Validation.** {' '.join(map(escape, (notes.trust, *agreement_sentences(notes))))}"
-    for told in flip_sentences(diagnosis):
-        yield f">\n> {escape(told)}"
-    for told in caution_sentences(diagnosis, notes):
-        yield f">\n> {escape(told)}"
+    # Trust in the judge and cautions come before any figure.
+    yield f"> **Validation.** {' '.join(map(escape, (context.trust, *agreement_sentences(context))))}"
+    for sentence in flip_sentences(diagnosis):
+        yield f">\n> {escape(sentence)}"
+    for sentence in caution_sentences(diagnosis, context):
+        yield f">\n> {escape(sentence)}"
     yield "\n## First: is the evidence enough?\n"
     yield " ".join(evidence_sentences(diagnosis))
     yield ""
     for kind, responses, reliable, gap in evidence_rates(diagnosis):
-        yield f"- {kind} ({responses}): reliable **{own(reliable)}**, in the gap **{own(gap)}**."
-    if notes.corrected:
+        yield f"- {kind} ({responses}): reliable **{escape_own(reliable)}**, in the gap **{escape_own(gap)}**."
+    if context.corrected:
         yield f"\n{EVIDENCE_NOTE}"
     yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
-    for statement in headline_items(diagnosis, notes):
+    for statement in headline_items(diagnosis, context):
         yield from _statement(statement)
-    own_rates = " All other counts and rates are the judge's own." if notes.corrected else ""
+    own_rates = " All other counts and rates are the judge's own." if context.corrected else ""
     yield f"\nBrackets are 95 % intervals; questions are resampled, not responses.{own_rates}"
     yield "\n## Where responses are lost\n"
     for stage in flow_stages(diagnosis):
         yield _stage(stage)
-    if notes.against:
-        yield from _against(notes.against)
-    for table in all_tables(diagnosis, notes):
+    if context.base:
+        yield from _comparison(context.base)
+    for table in all_tables(diagnosis, context):
         yield from _table(table)
     yield from _examples(cases)
     yield "\n## Glossary\n"
-    for letter, name, told in glossary():
-        yield f"- **{letter}** {name}: {told}"
-    if notes.about:
+    for letter, name, meaning in glossary():
+        yield f"- **{letter}** {name}: {meaning}"
+    if context.about:
         yield "\n## About\n"
-        for name, told in notes.about.items():
-            yield f"- {escape(name)}: {escape(told)}"
+        for name, value in context.about.items():
+            yield f"- {escape(name)}: {escape(value)}"
 
 
-def _against(against: BaseComparison) -> Iterator[str]:
-    yield f"\n## Against {escape(against.name)}\n"
-    for told in against.cautions:
-        yield f"> {escape(told)}\n"
-    for told in comparison_sentences(against):
-        yield f"- {escape(told)}"
-    for table in comparison_tables(against):
+def _comparison(base: BaseComparison) -> Iterator[str]:
+    """Yield the section on the base run."""
+    yield f"\n## Compared with {escape(base.name)}\n"
+    for sentence in base.cautions:
+        yield f"> {escape(sentence)}\n"
+    for sentence in comparison_sentences(base):
+        yield f"- {escape(sentence)}"
+    for table in comparison_tables(base):
         yield from _table(table, "###")
 
 
@@ -127,33 +130,36 @@ def _statement(statement: HeadlineItem) -> Iterator[str]:
 
 def _stage(stage: FlowStage) -> str:
     lost = ", ".join(f"{part.count:,} {part.name}" for part in stage.lost) or "none lost"
-    return f"- {stage.asked} {stage.kept.count:,} of {stage.total:,} {stage.kept.name} ({lost})."
+    return f"- {stage.question} {stage.passed.count:,} of {stage.total:,} {stage.passed.name} ({lost})."
 
 
 def _table(table: Table, level: str = "##") -> Iterator[str]:
     yield f"\n{level} {table.title}\n"
-    yield f"| {' | '.join(map(own, table.heads))} |"
+    yield f"| {' | '.join(map(escape_own, table.heads))} |"
     yield "|" + "|".join(" --- " for _ in table.heads) + "|"
+    # A row may be shorter than the head: fill it up with empty cells.
     for row in table.rows:
         yield f"| {' | '.join(cell for cell, _ in zip_longest(map(_cell, row), table.heads, fillvalue=''))} |"
     if table.note:
-        yield f"\n{own(table.note)}"
+        yield f"\n{escape_own(table.note)}"
 
 
 def _cell(cell: Cell) -> str:
-    """The details are numbers of ours."""
-    return " ".join((escape(cell.text), *map(own, cell.details)))
+    """Return a cell; its details are numbers of this package."""
+    return " ".join((escape(cell.text), *map(escape_own, cell.details)))
 
 
 def _examples(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield the first failing responses, a line each."""
+    # Undecided responses are not examples of failure.
     failing = [case for case in cases if case.verdict.reliable is False]
     if not failing:
         return
-    yield f"\n## Responses that fail: {min(NAMED, len(failing))} of {len(failing):,}\n"
-    for case in failing[:NAMED]:
+    yield f"\n## Responses that fail: {min(MAX_EXAMPLES, len(failing))} of {len(failing):,}\n"
+    for case in failing[:MAX_EXAMPLES]:
         outcome = OUTCOMES[derive_facts(case).outcome]
         yield f"- {escape(_short(case.response.id))} ({outcome}): {escape(_short(broken_link(case)))}"
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"

@@ -1,4 +1,4 @@
-"""What a diagnosis says, in sentences for somebody who never read the paper; and where the responses are lost."""
+"""Sentences of a report for readers who do not know the paper, and the stages at which responses are lost."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED, Criterion
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import Evidence
-from eclose.diagnosis.report.format import (
-    EVIDENCE_WORDS,
-    FAILURE_WORDS,
-    LABEL_WORDS,
-    agreement_of,
-    plural,
-    reason_words,
-)
+from eclose.diagnosis.report.format import plural
 from eclose.diagnosis.report.headline import RateText, group_rate_text, value_text
+from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, reason_words
 from eclose.metrics.judge_agreement import DIRECT_LABELS, JudgedLabel
 from eclose.metrics.rates import Metric
 
@@ -27,12 +21,12 @@ if TYPE_CHECKING:
     from eclose.diagnosis.report.context import ReportContext
 
 FEW_QUESTIONS = 20
-"""Below this, no interval over questions deserves its name."""
+"""With fewer questions an interval over questions is only a rough hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPart:
-    """Some responses of a stage: those that go on, or those lost to one reason."""
+    """Some responses of a stage: those that pass, or those lost for one reason."""
 
     kind: str
     name: str
@@ -42,34 +36,35 @@ class FlowPart:
 
 @dataclass(frozen=True, slots=True)
 class FlowStage:
-    """One test of the chain, and what becomes of the responses that come to it."""
+    """One test of the chain, with the responses that pass it and those that it loses."""
 
-    asked: str
+    question: str
     total: int
-    kept: FlowPart
+    passed: FlowPart
     lost: tuple[FlowPart, ...]
 
 
 def evidence_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Whether the passages settle the questions: what reasoning cannot be blamed for."""
-    found = diagnosis.by_evidence
-    lacking, unjudged = found.get(Evidence.INSUFFICIENT), found.get(Evidence.UNJUDGED)
-    told = []
-    if set(found) == {Evidence.UNJUDGED}:
+    """Return whether the passages answer the questions; failures of retrieval are not failures of reasoning."""
+    summaries = diagnosis.by_evidence
+    lacking, unjudged = summaries.get(Evidence.INSUFFICIENT), summaries.get(Evidence.UNJUDGED)
+    sentences = []
+    # No judge was asked about the evidence.
+    if set(summaries) == {Evidence.UNJUDGED}:
         return (
-            "Whether the passages settle the questions was not judged, so failures of retrieval are not told apart.",
+            "Whether the passages settle the questions was not judged, so failures of retrieval are not separated.",
         )
     if lacking is None:
-        told.append("Wherever it was judged, the passages settle the question.")
+        sentences.append("Wherever it was judged, the passages settle the question.")
     else:
-        told.append(
+        sentences.append(
             f"For {lacking.questions:,} of {plural(diagnosis.overall.questions, 'question')} "
             f"({plural(lacking.responses, 'response')}) the passages do not settle the question: "
             "that is a failure of retrieval, not of reasoning, so every rate is also given apart."
         )
     if unjudged is not None:
-        told.append(f"For {plural(unjudged.responses, 'response')} this was not judged.")
-    return tuple(told)
+        sentences.append(f"For {plural(unjudged.responses, 'response')} this was not judged.")
+    return tuple(sentences)
 
 
 def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:
@@ -88,47 +83,48 @@ def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...
     )
 
 
-EVIDENCE_NOTE = (
-    "All of these are the judge's own figures, not corrected: the labels of people tell of all responses together."
-)
+EVIDENCE_NOTE = "These are the judge's own figures: labels of people correct only the rates of all responses together."
 _EVIDENCE_LEADS = {**EVIDENCE_WORDS, Evidence.UNJUDGED: "this was not judged"}
 
 
-def agreement_figures(notes: ReportContext) -> dict[JudgedLabel, RateText]:
-    """How far the judge agrees with people about each label it gives, where both gave some."""
+def agreement_figures(context: ReportContext) -> dict[JudgedLabel, RateText]:
+    """Return the agreement of the judge with people on each label it gives, where both labelled responses."""
     return {
-        row.label: value_text(*agreement_of(row)[:2]) for row in notes.agreement if row.label in DIRECT_LABELS and row.n
+        row.label: value_text(*row.agreement[:2]) for row in context.agreement if row.label in DIRECT_LABELS and row.n
     }  # fmt: skip
 
 
-def agreement_sentences(notes: ReportContext) -> tuple[str, ...]:
-    """About which label the judge agrees with people the least, and how far about each."""
-    if not (figures := agreement_figures(notes)):
+def agreement_sentences(context: ReportContext) -> tuple[str, ...]:
+    """Return a sentence on the label with the least agreement, and one on all labels."""
+    if not (figures := agreement_figures(context)):
         return ()
-    found = [row for row in notes.agreement if row.label in figures]
-    worst = min(found, key=lambda row: (agreement_of(row).value or 0, row.label))
+    rows = [row for row in context.agreement if row.label in figures]
+    # Ties are resolved by the name of the label, so the sentence is stable.
+    worst = min(rows, key=lambda row: (row.agreement.value or 0, row.label))
     label = f"{worst.label} ({LABEL_WORDS[worst.label]})"
-    told = f"It agrees with them least about {label}: {figures[worst.label]} of {plural(worst.n, 'response')}."
-    return told, f"Agreement by label: {'; '.join(f'{name} {figure}' for name, figure in figures.items())}."
+    least = f"It agrees with them least about {label}: {figures[worst.label]} of {plural(worst.n, 'response')}."
+    return least, f"Agreement by label: {'; '.join(f'{name} {figure}' for name, figure in figures.items())}."
 
 
 def flip_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """How steady the judge is, where it was asked more than once."""
-    found = {name: one for name, one in diagnosis.flips.items() if one.responses}
-    if not found:
+    """Return how consistent the judge is, where it was asked more than once."""
+    repeated = {name: counts for name, counts in diagnosis.flips.items() if counts.responses}
+    if not repeated:
         return ()
-    if not any(one.flipped for one in found.values()):
+    if not any(counts.flipped for counts in repeated.values()):
         return ("The judge was asked more than once and said the same each time.",)
-    name, worst = max(found.items(), key=lambda one: one[1].rate or 0)
-    of = f"{worst.flipped:,} of {plural(worst.responses, 'response')}"
+    name, worst = max(repeated.items(), key=lambda item: item[1].rate or 0)
+    share = f"{worst.flipped:,} of {plural(worst.responses, 'response')}"
     figure = value_text(worst.rate, worst.interval)
-    about = LABEL_WORDS[name] if name == EVIDENCE else f"{name} ({LABEL_WORDS[name]})"
-    return (f"The judge was asked more than once. It is least steady about {about}: {of} got both answers, {figure}.",)
+    label = LABEL_WORDS[name] if name == EVIDENCE else f"{name} ({LABEL_WORDS[name]})"
+    return (
+        f"The judge was asked more than once. It is least steady about {label}: {share} got both answers, {figure}.",
+    )
 
 
-def caution_sentences(diagnosis: Diagnosis, notes: ReportContext) -> tuple[str, ...]:
-    """What a reader must know before believing a figure."""
-    return tuple(_cautions(diagnosis, notes))
+def caution_sentences(diagnosis: Diagnosis, context: ReportContext) -> tuple[str, ...]:
+    """Return what a reader must know before trusting a figure."""
+    return tuple(_cautions(diagnosis, context))
 
 
 _CHAIN = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
@@ -136,50 +132,57 @@ _CHAIN = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
 
 
 def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[str]:
-    """Name each label of the headline that is missing too often, with the reasons."""
+    """Yield a sentence for each label of the headline that is missing too often, with the reasons."""
     total = diagnosis.overall.responses
     for criterion in _CHAIN:
         reasons = {
             reason: count
             for reason, count in diagnosis.unjudged.get(criterion, {}).items()
+            # A label that no judge was asked for is not missing.
             if reason not in NEVER_ASKED
         }
         missing = sum(reasons.values())
         if missing > MAX_UNJUDGED_SHARE * total:
-            listed = "; ".join(f"{reason_words(reason)} ({count:,})" for reason, count in reasons.items())
+            explanation = "; ".join(f"{reason_words(reason)} ({count:,})" for reason, count in reasons.items())
             label = f"{criterion.value} ({LABEL_WORDS[criterion.value]})"
-            yield f"Too little judged: {label} has no label for {missing:,} of {plural(total, 'response')}: {listed}."
+            share = f"{missing:,} of {plural(total, 'response')}"
+            yield f"Too little judged: {label} has no label for {share}: {explanation}."
 
 
-def _cautions(diagnosis: Diagnosis, notes: ReportContext) -> Iterator[str]:
+def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
+    """Yield the sentences of ``caution_sentences``."""
     yield from _unjudged_cautions(diagnosis)
     if diagnosis.overall.questions < FEW_QUESTIONS:
         yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
-    for reason, count in notes.left_out_by_reason.items():
+    for reason, count in context.left_out_by_reason.items():
         yield f"{plural(count, 'response')} left out: {reason}."
     if diagnosis.inconsistent:
         yield (
             f"{plural(diagnosis.inconsistent, 'response')} reliable by every label and yet wrong: "
-            "one of the labels, or the reference, must be mistaken."
+            "a label or the reference must be wrong."
         )
-    for judge in dict.fromkeys(judge for judge, _ in diagnosis.kin):
-        models = " and ".join(model for one, model in diagnosis.kin if one == judge)
+    # One sentence per judge, in order, with all models of its family.
+    for judge in dict.fromkeys(judge for judge, _ in diagnosis.same_family_pairs):
+        models = " and ".join(model for name, model in diagnosis.same_family_pairs if name == judge)
         yield (
-            f"By their names, the judge {judge} is of the family of {models}, whose responses it judges: "
-            "a judge may be kind to its kin. Ask one of another family, or label some responses yourself."
+            f"By their names, the judge {judge} is of the family of {models}, whose responses it judges, "
+            "and a judge may favour its family. Use a judge of another family, or label some responses yourself."
         )
 
 
 def flow_stages(diagnosis: Diagnosis) -> tuple[FlowStage, ...]:
-    """From all responses to the reliable ones, with every loss named."""
+    """Return the stages from all responses to the reliable ones, with every loss named."""
     joint = diagnosis.joint
     gap = diagnosis.overall.composition.gap_failures
 
-    def count(*wanted: bool | None) -> int:
-        return sum(n for labels, n in joint.items() if labels[: len(wanted)] == wanted)
+    def count(*prefix: bool | None) -> int:
+        # Responses whose labels L, A and C begin with these.
+        return sum(n for labels, n in joint.items() if labels[: len(prefix)] == prefix)
 
+    # Each stage starts with the responses that passed the stage before.
     total, sound, aligned = sum(joint.values()), count(True), count(True, True)
     reliable = count(True, True, True)
+    # Failure classes of responses that pursue the question and do not establish their answer.
     closing = (FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING, FailureClass.CLOSURE_FAILURE)
     return (
         _stage("Does every step hold?", total, FlowPart("sound", "hold step by step", sound), [
@@ -199,8 +202,10 @@ def flow_stages(diagnosis: Diagnosis) -> tuple[FlowStage, ...]:
 
 
 def _lost(failure: FailureClass, count: int) -> FlowPart:
+    """Return the part of responses lost to a failure class."""
     return FlowPart(str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}")
 
 
-def _stage(asked: str, total: int, kept: FlowPart, lost: list[FlowPart]) -> FlowStage:
-    return FlowStage(asked, total, kept, tuple(part for part in lost if part.count))
+def _stage(question: str, total: int, passed: FlowPart, lost: list[FlowPart]) -> FlowStage:
+    """Return a stage without empty losses."""
+    return FlowStage(question, total, passed, tuple(part for part in lost if part.count))

@@ -1,4 +1,4 @@
-"""The tables of a diagnosis, as cells of plain text. Each format draws and escapes them in its own way."""
+"""Tables of a diagnosis as cells of plain text. Each output format escapes and prints them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.report.format import (
-    CODE_WORDS,
     DASH,
-    EVIDENCE_WORDS,
-    FAILURE_WORDS,
-    LABEL_WORDS,
-    METRIC_WORDS,
-    TOO_LITTLE,
-    RateStatus,
-    agreement_of,
     format_label,
-    group_name,
     percent,
     percent_range,
     percent_span,
     plural,
-    rate_status,
+)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status, widen_by_unjudged
+from eclose.diagnosis.report.wording import (
+    CODE_WORDS,
+    EVIDENCE_WORDS,
+    FAILURE_WORDS,
+    LABEL_WORDS,
+    METRIC_WORDS,
+    group_name,
     reason_words,
-    widened,
 )
 from eclose.metrics.judge_agreement import LABEL_METRICS
 from eclose.metrics.rates import Metric
@@ -39,26 +37,26 @@ if TYPE_CHECKING:
     from eclose.metrics.summary import GroupSummary
     from eclose.stats.rates import Rate
 
-SHOWN_METRICS = tuple(metric for metric in Metric if metric not in (Metric.COMPLETENESS_RATE, Metric.GAP_AMONG_SOUND))
-"""The columns of the tables; completeness only serves to tell two failures apart, and LggSound is LGG by LSR."""
+TABLE_METRICS = tuple(metric for metric in Metric if metric not in (Metric.COMPLETENESS_RATE, Metric.GAP_AMONG_SOUND))
+"""Columns of the tables. Completeness only separates two failure classes, and LggSound is LGG divided by LSR."""
 
 
 CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
-"""Rates of some responses only; the paper gives their Wilson intervals."""
+"""Rates over some of the responses; the paper gives their Wilson intervals."""
 
 
 class Cell(NamedTuple):
-    """What stands in a cell, and smaller beneath it."""
+    """Text of a cell, with details in small type beneath it."""
 
     text: str
     details: tuple[str, ...] = ()
     show: str = ""
-    """The explorer's filter that shows these responses."""
+    """Filter of the explorer that selects these responses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a title; the first column names the row."""
+    """A table with a title; the first column names the rows."""
 
     key: str
     title: str
@@ -67,10 +65,10 @@ class Table:
     note: str = ""
 
 
-def all_tables(diagnosis: Diagnosis, notes: ReportContext) -> tuple[Table, ...]:
-    """Every table, in reading order; those with nothing in them are left out."""
-    made = (
-        *metrics_tables(diagnosis, notes),
+def all_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
+    """Return every table with rows, in reading order."""
+    tables = (
+        *metrics_tables(diagnosis, context),
         evidence_table(diagnosis),
         _failure_table(diagnosis),
         _joint_table(diagnosis),
@@ -78,25 +76,28 @@ def all_tables(diagnosis: Diagnosis, notes: ReportContext) -> tuple[Table, ...]:
         _code_table(diagnosis),
         _answer_table(diagnosis),
         _unjudged_table(diagnosis),
-        agreement_table(notes),
+        agreement_table(context),
         flips_table(diagnosis),
     )
-    return tuple(table for table in made if table.rows)
+    return tuple(table for table in tables if table.rows)
 
 
 def rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
-    """``70.6``, and beneath it ``[67.9, 73.2]`` and ``n 1,998``; ``70.5 to 70.6`` where labels are missing."""
+    """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
     rate, estimate = summary.rates[metric], summary.estimates[metric]
+    # Unjudged responses follow with a plus sign.
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
     interval = percent_range(estimate.interval) if estimate.interval else ""
+    # The paper prints Wilson intervals for the conditional rates.
     wilson = f"W {percent_range(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
     match rate_status(rate):
         case RateStatus.BOUNDS:
             lines = [f"{percent(rate.value)} {interval}", wilson, counted]
         case RateStatus.TOO_LITTLE:
-            lines = [TOO_LITTLE, counted]
+            lines = [TOO_LITTLE_TEXT, counted]
         case _:
             lines = [interval, wilson, counted]
+    # With unjudged responses the cell shows the bounds, and the rate of the judged beneath.
     text = percent(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)
     return Cell(text, tuple(filter(None, lines)))
 
@@ -105,11 +106,11 @@ def _summary_row(name: str, summary: GroupSummary) -> tuple[Cell, ...]:
     return (
         Cell(name),
         Cell(f"{summary.responses:,}", (f"to {plural(summary.questions, 'question')}",)),
-        *(rate_cell(summary, metric) for metric in SHOWN_METRICS),
+        *(rate_cell(summary, metric) for metric in TABLE_METRICS),
     )
 
 
-_RATE_HEADS = ("responses", *(metric.value for metric in SHOWN_METRICS))
+_RATE_HEADS = ("responses", *(metric.value for metric in TABLE_METRICS))
 _RATE_NOTE = (
     "Percent, with the 95 % interval over questions and n, the judged responses in the denominator; "
     "+ counts those that are not judged. Where there are such, the rate is given as bounds (22.2 to 33.3), whatever "
@@ -118,68 +119,68 @@ _RATE_NOTE = (
 )
 
 
-_SAME_NOTE = "Read as the first table."
+_SAME_NOTE = "The notes below the first table apply."
 
 
 def levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
-    """The groups of every kind there is, from the ones people look for first: no two kinds say the same."""
-    found = (
+    """Return the kinds of groups that occur, with their summaries; no two kinds hold the same groups."""
+    kinds = (
         ("by model", diagnosis.by_model),
         ("by dataset", diagnosis.by_dataset),
         ("by dataset and model", diagnosis.pairs),
     )
-    return tuple((name, groups) for name, groups in found if groups)
+    return tuple((name, groups) for name, groups in kinds if groups)
 
 
-def metrics_tables(diagnosis: Diagnosis, notes: ReportContext) -> tuple[Table, ...]:
-    """The metrics of the paper: all together with the first kind of groups, then a table for each further kind."""
+def metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
+    """Return the metrics of all responses with the first kind of groups, then a table for each further kind."""
+    # levels() has at least the pairs of dataset and model.
     (first, groups), *others = levels(diagnosis)
-    rows = (*_overall_rows(diagnosis, notes), *map(_group_row, groups))
-    note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if notes.corrected else _RATE_NOTE
-    made = [Table("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
+    rows = (*_overall_rows(diagnosis, context), *map(_group_row, groups))
+    note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if context.corrected else _RATE_NOTE
+    tables = [Table("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
     for name, groups in others:
         key = f"metrics-{name.replace(' ', '-')}"
         rows = tuple(map(_group_row, groups))
-        made.append(Table(key, f"The metrics, {name}", ("group", *_RATE_HEADS), rows, _SAME_NOTE))
-    return tuple(made)
+        tables.append(Table(key, f"The metrics, {name}", ("group", *_RATE_HEADS), rows, _SAME_NOTE))
+    return tuple(tables)
 
 
-CORRECTED_NOTE = (
-    "Corrected: by people's labels, which tell of all responses together; the rates of groups are the judge's own."
-)
+CORRECTED_NOTE = "Corrected: by labels of people, for all responses together; the rates of groups are the judge's own."
 
 
-def _overall_rows(diagnosis: Diagnosis, notes: ReportContext) -> Iterator[tuple[Cell, ...]]:
-    if notes.corrected:
-        yield corrected_row(diagnosis.overall, notes)
-    yield _summary_row("all, the judge alone" if notes.corrected else "all responses", diagnosis.overall)
+def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tuple[Cell, ...]]:
+    if context.corrected:
+        yield corrected_row(diagnosis.overall, context)
+    yield _summary_row("all, the judge alone" if context.corrected else "all responses", diagnosis.overall)
 
 
 def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
     return _summary_row(group_name(summary.group), summary)
 
 
-def corrected_row(overall: GroupSummary, notes: ReportContext) -> tuple[Cell, ...]:
+def corrected_row(overall: GroupSummary, context: ReportContext) -> tuple[Cell, ...]:
     """Return the row of corrected rates, as bounds where labels of the judge are missing."""
-    corrected = notes.corrected or {}
-    cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in SHOWN_METRICS)
+    corrected = context.corrected or {}
+    cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)
     return (Cell("all, corrected"), Cell(""), *cells)
 
 
 def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
+    """Return a corrected rate, as bounds with missing labels."""
     if corrected is None or corrected.value is None or corrected.interval is None:
         return Cell(DASH)
     match rate_status(rate):
         case RateStatus.BOUNDS:
-            span = widened(rate, corrected.value, corrected.value)
-            return Cell(percent_span(span), (percent_range(widened(rate, *corrected.interval)),))
+            span = widen_by_unjudged(rate, corrected.value, corrected.value)
+            return Cell(percent_span(span), (percent_range(widen_by_unjudged(rate, *corrected.interval)),))
         case RateStatus.TOO_LITTLE:
-            return Cell(TOO_LITTLE)
+            return Cell(TOO_LITTLE_TEXT)
     return Cell(percent(corrected.value), (percent_range(corrected.interval),))
 
 
 def evidence_table(diagnosis: Diagnosis) -> Table:
-    """The same for sufficient and insufficient evidence apart."""
+    """Return the metrics separately for sufficient and insufficient evidence."""
     rows = tuple(_summary_row(EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
     return Table("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
 
@@ -204,15 +205,16 @@ def _joint_table(diagnosis: Diagnosis) -> Table:
     total = sum(diagnosis.joint.values())
     rows = tuple(
         (*(Cell(format_label(label)) for label in labels), Cell(f"{count:,}"), Cell(percent(count / total)))
-        for labels, count in sorted(diagnosis.joint.items(), key=lambda one: tuple(map(_label_rank, one[0])))
+        for labels, count in sorted(diagnosis.joint.items(), key=lambda item: tuple(map(_label_rank, item[0])))
     )
     note = "1: yes, 0: no, –: not judged. 1 1 1 is reliable; 1 with a 0 behind it is the gap."
     return Table("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
 
 
 def violations_table(diagnosis: Diagnosis) -> Table:
-    """How many of L, A and C responses violate."""
+    """Return how many of the labels L, A and C responses violate."""
     violations, total = diagnosis.violations, diagnosis.overall.responses
+    # Shares of the second column are among responses with a violation.
     violating = violations.one + violations.several
     rows = (
         (Cell("none of L, A and C"), _share(violations.none, total), Cell("")),
@@ -266,19 +268,19 @@ def _unjudged_table(diagnosis: Diagnosis) -> Table:
     return Table("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
 
 
-def agreement_table(notes: ReportContext) -> Table:
-    """The judge against people, label by label."""
+def agreement_table(context: ReportContext) -> Table:
+    """Return the agreement of the judge with people, label by label."""
     rows = tuple(
         (
             Cell(row.label.value),
             Cell(LABEL_WORDS.get(row.label) or METRIC_WORDS[LABEL_METRICS[row.label]][0]),
             Cell(f"{row.n:,}"),
-            _estimate_cell(agreement_of(row)),
+            _estimate_cell(row.agreement),
             Cell(f"{row.misses:,}"),
             Cell(f"{row.false_alarms:,}"),
             _estimate_cell(row.scores.kappa),
         )
-        for row in notes.agreement
+        for row in context.agreement
     )
     heads = ("label", "what it says", "compared", "agreement, %", "misses", "false alarms", "kappa, %")
     note = (
@@ -294,33 +296,34 @@ def _estimate_cell(estimate: Estimate) -> Cell:
 
 
 def flips_table(diagnosis: Diagnosis) -> Table:
-    """How often a judge that was asked again does not say the same."""
+    """Return how often the judge changed its label when asked again."""
     rows = tuple(
         (
             Cell(name),
             Cell(LABEL_WORDS[name]),
-            Cell(f"{one.responses:,}"),
-            Cell(f"{one.flipped:,}"),
-            _estimate_cell(Estimate(one.rate, one.interval)),
-            Cell(percent(one.pair_rate)),
+            Cell(f"{counts.responses:,}"),
+            Cell(f"{counts.flipped:,}"),
+            _estimate_cell(Estimate(counts.rate, counts.interval)),
+            Cell(percent(counts.pair_rate)),
         )
-        for name, one in diagnosis.flips.items()
+        for name, counts in diagnosis.flips.items()
     )
     heads = ("label", "what it says", "asked more than once", "flipped", "flipped, %", "pairs that differ, %")
     note = (
         "Flipped: responses that got both answers among the repetitions, with a 95 % interval. Pairs that differ: how "
-        "often asking once more gives another answer, however often was asked."
+        "often one more repetition gives another answer."
     )
     return Table("flips", "How steady the judge is", heads, rows, note)
 
 
 def _share(count: int, total: int) -> Cell:
+    """Return a count with its share of a total."""
     return Cell(f"{count:,}", (f"({percent(count / total)} %)",) if total else ())
 
 
 def glossary() -> Iterator[tuple[str, str, str]]:
-    """Each letter with its name and a sentence."""
-    for metric, (name, told) in METRIC_WORDS.items():
-        yield metric.value, name, told
-    for code, (name, told) in CODE_WORDS.items():
-        yield code.value, name, told
+    """Yield each metric and failure code with its name and meaning."""
+    for metric, (name, meaning) in METRIC_WORDS.items():
+        yield metric.value, name, meaning
+    for code, (name, meaning) in CODE_WORDS.items():
+        yield code.value, name, meaning

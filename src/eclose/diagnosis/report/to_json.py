@@ -1,4 +1,4 @@
-"""A diagnosis as one JSON value: every count, every rate with its interval and bounds, under keys that stay."""
+"""The diagnosis as one JSON object: every count and every rate with its interval and bounds, under stable keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from eclose.diagnosis.diagnose import Evidence
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.filters import class_name
-from eclose.diagnosis.report.format import RateStatus, agreement_of, rate_status
 from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.rate_status import RateStatus, rate_status
 from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.stats.intervals import Estimate
 
@@ -29,27 +29,28 @@ if TYPE_CHECKING:
 FORMAT = "eclose-diagnosis-1"
 
 
-def render_json(diagnosis: Diagnosis, notes: ReportContext | None = None) -> str:
-    """One JSON object, in ASCII, with a line break at its end."""
-    return json.dumps(to_plain(diagnosis, notes or ReportContext()), indent=1) + "\n"
+def render_json(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
+    """Return one JSON object in ASCII, with a final line break."""
+    return json.dumps(to_plain(diagnosis, context or ReportContext()), indent=1) + "\n"
 
 
-def to_plain(diagnosis: Diagnosis, notes: ReportContext) -> dict[str, Any]:
-    """The same as plain values."""
+def to_plain(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
+    """Return the diagnosis as plain values for JSON."""
     return {
+        # The keys are a public format: add keys, never rename them.
         "format": FORMAT,
-        "title": notes.title,
-        "about": dict(notes.about),
-        "stale": list(notes.stale),
-        "provenance": None if notes.checked is None else "checked" if notes.checked else "unchecked",
+        "title": context.title,
+        "about": dict(context.about),
+        "stale": list(context.stale),
+        "provenance": None if context.checked is None else "checked" if context.checked else "unchecked",
         "judges": list(diagnosis.judges),
-        "headline": [_headline(statement) for statement in headline_items(diagnosis, notes)],
-        "validation": notes.validation,
-        "validated": notes.validated,
+        "headline": [_headline(statement) for statement in headline_items(diagnosis, context)],
+        "validation": context.validation,
+        "validated": context.validated,
         "corrected": None
-        if notes.corrected is None
-        else {metric.value: _estimate(estimate) for metric, estimate in notes.corrected.items()},
-        "agreement": [_agreement(row) for row in notes.agreement],
+        if context.corrected is None
+        else {metric.value: _estimate(estimate) for metric, estimate in context.corrected.items()},
+        "agreement": [_agreement(row) for row in context.agreement],
         "responses": diagnosis.overall.responses,
         "questions": diagnosis.overall.questions,
         "groups": [_group(summary, *summary.group) for summary in diagnosis.groups],
@@ -70,11 +71,11 @@ def to_plain(diagnosis: Diagnosis, notes: ReportContext) -> dict[str, Any]:
         "incorrect_but_sufficient": diagnosis.incorrect_but_sufficient,
         "inconsistent": diagnosis.inconsistent,
         "unjudged": {criterion.value: dict(reasons) for criterion, reasons in diagnosis.unjudged.items()},
-        "flips": {name: _flips(one) for name, one in diagnosis.flips.items()},
-        "same_family": [{"judge": judge, "model": model} for judge, model in diagnosis.kin],
-        "left_out": [{"response": one, "reason": reason} for one, reason in notes.left_out],
-        "rejected": {name: dict(reasons) for name, reasons in notes.rejected.items()},
-        "comparison": None if notes.against is None else _comparison(notes.against),
+        "flips": {name: _flips(counts) for name, counts in diagnosis.flips.items()},
+        "same_family": [{"judge": judge, "model": model} for judge, model in diagnosis.same_family_pairs],
+        "left_out": [{"response": response, "reason": reason} for response, reason in context.left_out],
+        "rejected": {name: dict(reasons) for name, reasons in context.rejected.items()},
+        "comparison": None if context.base is None else _comparison(context.base),
     }
 
 
@@ -94,22 +95,22 @@ def _agreement(row: LabelRow) -> dict[str, Any]:
         "label": row.label.value,
         "labelled": row.labelled,
         "n": row.n,
-        **_estimate(agreement_of(row)),
+        **_estimate(row.agreement),
         "misses": row.misses,
         "false_alarms": row.false_alarms,
         "kappa": _estimate(row.scores.kappa),
     }
 
 
-def _flips(one: FlipCounts) -> dict[str, Any]:
+def _flips(counts: FlipCounts) -> dict[str, Any]:
     return {
-        "responses": one.responses,
-        "flipped": one.flipped,
-        "value": one.rate,
-        "interval": _ends(one.interval),
-        "pairs": one.pairs,
-        "differing": one.differing,
-        "pair_rate": one.pair_rate,
+        "responses": counts.responses,
+        "flipped": counts.flipped,
+        "value": counts.rate,
+        "interval": _ends(counts.interval),
+        "pairs": counts.pairs,
+        "differing": counts.differing,
+        "pair_rate": counts.pair_rate,
     }
 
 
@@ -128,44 +129,45 @@ def _group(summary: GroupSummary, benchmark: str | None = None, model: str | Non
 
 
 def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
-    """A rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of what was."""
+    """Return a rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of the judged."""
     rate, interval = summary.rates[metric], summary.estimates[metric].interval
-    told = rate_status(rate)
+    status = rate_status(rate)
     return {
         "hits": rate.hits,
         "n": rate.n,
         "unjudged": rate.unjudged,
-        **_estimate(summary.estimates[metric] if told is not RateStatus.TOO_LITTLE else Estimate(None, None)),
+        # A reader that takes only `value` must not get a rate of too few labels.
+        **_estimate(summary.estimates[metric] if status is not RateStatus.TOO_LITTLE else Estimate(None, None)),
         "method": None if interval is None else INTERVAL_METHOD,
         "bounds": _ends(rate.bounds),
-        "reading": str(told),
+        "reading": str(status),
         "of_judged": _estimate(summary.estimates[metric]),
         "wilson": _ends(rate.wilson),
     }
 
 
-def _comparison(against: BaseComparison) -> dict[str, Any]:
-    found = against.comparison
+def _comparison(base: BaseComparison) -> dict[str, Any]:
+    comparison = base.comparison
     return {
-        "against": against.name,
-        "cautions": list(against.cautions),
-        "only_here": _alone(found.run_alone),
-        "only_there": _alone(found.base_alone),
-        "groups": [_compared(group) for group in found.groups],
-        "pairs": len(found.pairs),
+        "against": base.name,
+        "cautions": list(base.cautions),
+        "only_here": _unshared(comparison.run_alone),
+        "only_there": _unshared(comparison.base_alone),
+        "groups": [_compared(group) for group in comparison.groups],
+        "pairs": len(comparison.pairs),
         "transitions": [
             {"before": class_name(old), "after": class_name(new), "responses": count}
-            for (old, new), count in found.transitions.items()
+            for (old, new), count in comparison.transitions.items()
         ],
-        "changed": [_changed(pair) for pair in found.changed],
+        "changed": [_changed(pair) for pair in comparison.changed],
     }
 
 
-def _alone(alone: UnsharedCounts) -> dict[str, int]:
+def _unshared(counts: UnsharedCounts) -> dict[str, int]:
     return {
-        "questions": alone.questions,
-        "responses": alone.responses,
-        "without_partner": alone.unpaired,
+        "questions": counts.questions,
+        "responses": counts.responses,
+        "without_partner": counts.unpaired,
     }
 
 
@@ -175,17 +177,17 @@ def _compared(group: GroupComparison) -> dict[str, Any]:
         "questions": group.questions,
         "responses": group.run_responses,
         "responses_there": group.base_responses,
-        "differences": {metric.value: _difference(one) for metric, one in group.differences.items()},
+        "differences": {metric.value: _difference(rate) for metric, rate in group.differences.items()},
     }
 
 
-def _difference(one: RateDifference) -> dict[str, Any]:
+def _difference(difference: RateDifference) -> dict[str, Any]:
     return {
-        "here": _counts(one.run),
-        "there": _counts(one.base),
-        **_estimate(one.estimate),
-        "constant": one.constant,
-        "bounds": _ends(one.bounds),
+        "here": _counts(difference.run),
+        "there": _counts(difference.base),
+        **_estimate(difference.estimate),
+        "constant": difference.constant,
+        "bounds": _ends(difference.bounds),
     }
 
 
@@ -194,7 +196,7 @@ def _counts(rate: Rate) -> dict[str, Any]:
 
 
 def _changed(pair: ResponsePair) -> dict[str, Any]:
-    before, after = pair.kinds
+    before, after = pair.classes
     return {
         "benchmark": pair.run.benchmark,
         "question": pair.run.instance_id,

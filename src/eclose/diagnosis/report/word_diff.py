@@ -1,4 +1,4 @@
-"""Which words of one text became which in another, for people to read. Knows texts, nothing of what they are about."""
+"""Word-level differences between two texts, for display."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
 
 
 class DiffMark(StrEnum):
-    """What happened to a stretch of text."""
+    """What happened to a piece of text."""
 
     SAME = "same"
     OLD = "old"
-    """Stood there before and is gone."""
+    """In the old text only."""
     NEW = "new"
+    """In the new text only."""
 
 
 class DiffPiece(NamedTuple):
-    """A stretch of text, and what happened to it."""
+    """A piece of text with its mark."""
 
     text: str
     mark: DiffMark = DiffMark.SAME
 
 
 MarkedText: TypeAlias = tuple[DiffPiece, ...]
-"""A text in pieces, old words before the new ones that took their place."""
+"""A text in pieces; old words come before the new ones that replace them."""
 
 
 class _Change(NamedTuple):
-    """Words for words, and what stayed the same before them."""
+    """A replacement of words, with the unchanged text before it."""
 
     same: str
     old: str
@@ -43,95 +44,102 @@ class _Change(NamedTuple):
 
 
 def mark_same(text: str) -> MarkedText:
-    """The text as it is."""
+    """Return the whole text as unchanged."""
     return (DiffPiece(text),) if text else ()
 
 
 def mark_new(text: str) -> MarkedText:
-    """A text that is new as a whole."""
+    """Return the whole text as new."""
     return (DiffPiece(text, DiffMark.NEW),) if text else ()
 
 
 def diff_words(old: str, new: str) -> MarkedText:
-    """The new text with the words that are gone and the words that took their place.
+    """Return the new text with removed words and the words that replace them.
 
     >>> [f"{piece.mark}: {piece.text}" for piece in diff_words("born in Arica.", "born in Lima.")]
     ['same: born in ', 'old: Arica', 'new: Lima', 'same: .']
     """
-    before, behind = _shared_ends(old, new)
-    changes = _changes(_words(old[before : len(old) - behind]), _words(new[before : len(new) - behind]))
+    # Most edits change a few words: comparing only the middle is faster and keeps the matcher on track.
+    before, after = _shared_ends(old, new)
+    changes = _changes(_words(old[before : len(old) - after]), _words(new[before : len(new) - after]))
     pieces = [DiffPiece(old[:before])]
-    for same, gone, came in _gathered(_gathered(changes, _is_blank), _is_little):
-        pieces += [DiffPiece(same), DiffPiece(gone, DiffMark.OLD), DiffPiece(came, DiffMark.NEW)]
-    pieces.append(DiffPiece(old[len(old) - behind :]))
-    return tuple(_joined(pieces))
+    for same, removed, inserted in _merge_changes(_merge_changes(changes, _is_blank), _is_short):
+        pieces += [DiffPiece(same), DiffPiece(removed, DiffMark.OLD), DiffPiece(inserted, DiffMark.NEW)]
+    pieces.append(DiffPiece(old[len(old) - after :]))
+    return tuple(_merge_pieces(pieces))
 
 
 def is_changed(words: MarkedText) -> bool:
-    """Whether any word is gone or new."""
+    """Return whether any word was removed or added."""
     return any(piece.mark is not DiffMark.SAME for piece in words)
 
 
-def word_overlap(one: str, other: str) -> float:
-    """How many words two texts share, of all that they have: 1 for the same words, 0 for none."""
-    ours, theirs = (Counter(filter(str.strip, _words(text.casefold()))) for text in (one, other))
-    return 2 * (ours & theirs).total() / max(1, ours.total() + theirs.total())
+def word_overlap(first: str, second: str) -> float:
+    """Return the share of words that two texts have in common: 1 for the same words, 0 for none."""
+    first_words, second_words = (Counter(filter(str.strip, _words(text.casefold()))) for text in (first, second))
+    return 2 * (first_words & second_words).total() / max(1, first_words.total() + second_words.total())
 
 
 def match_counterparts(old: Sequence[str], new: Sequence[str], *, least: float = 0.5) -> list[int | None]:
-    """For each new text the place of the old one that it stands for, in order and each at most once.
+    """Return for each new text the index of its old counterpart, in order and each at most once.
 
-    Of all such pairings the one in which the paired texts are most alike; texts less alike than ``least`` are no pair.
+    Maximises the total overlap of the pairs; texts with an overlap below ``least`` are not paired.
     """
-    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    alike = [[word_overlap(one, other) for other in new] for one in old]
-    for i, row in enumerate(alike):
+    # totals[i][j]: greatest total overlap of the first i old and the first j new texts.
+    totals = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    overlaps = [[word_overlap(before, after) for after in new] for before in old]
+    for i, row in enumerate(overlaps):
         for j, value in enumerate(row):
-            paired = best[i][j] + value if value >= least else 0.0
-            best[i + 1][j + 1] = max(best[i][j + 1], best[i + 1][j], paired)
-    found: list[int | None] = [None] * len(new)
+            paired = totals[i][j] + value if value >= least else 0.0
+            totals[i + 1][j + 1] = max(totals[i][j + 1], totals[i + 1][j], paired)
+    counterparts: list[int | None] = [None] * len(new)
+    # Walk back through the table; a cell that equals no neighbour was reached by a pair.
     i, j = len(old), len(new)
     while i and j:
-        if best[i][j] == best[i - 1][j]:
+        if totals[i][j] == totals[i - 1][j]:
             i -= 1
-        elif best[i][j] == best[i][j - 1]:
+        elif totals[i][j] == totals[i][j - 1]:
             j -= 1
         else:
             i, j = i - 1, j - 1
-            found[j] = i
-    return found
+            counterparts[j] = i
+    return counterparts
 
 
 def _shared_ends(old: str, new: str) -> tuple[int, int]:
-    """How many characters both begin with and end with, without cutting through a word."""
+    """Return the lengths of the common beginning and the common end, without cutting a word."""
     before = _shared(old, new)
-    while not (_parts(old, before) and _parts(new, before)):
+    # Step back to a word boundary of both texts.
+    while not (_is_boundary(old, before) and _is_boundary(new, before)):
         before -= 1
     behind = _shared(old[before:][::-1], new[before:][::-1])
-    while not (_parts(old, len(old) - behind) and _parts(new, len(new) - behind)):
+    while not (_is_boundary(old, len(old) - behind) and _is_boundary(new, len(new) - behind)):
         behind -= 1
     return before, behind
 
 
-def _shared(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
+def _shared(first: str, second: str) -> int:
+    """Return the length of the common beginning."""
+    pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _parts(text: str, at: int) -> bool:
-    """Whether a word may end, and another begin, at this point."""
+def _is_boundary(text: str, at: int) -> bool:
+    """Return whether a word boundary is at this position."""
     return is_whole(text, TextSpan(at, at))
 
 
 def _words(text: str) -> list[str]:
-    """Words, blanks and signs, one by one; together they are the text."""
-    cuts = [0, *(at for at in range(1, len(text)) if _parts(text, at)), len(text)]
+    """Split a text into words, blanks and signs; joined they are the text."""
+    # A cut wherever a word may end.
+    cuts = [0, *(at for at in range(1, len(text)) if _is_boundary(text, at)), len(text)]
     return [text[start:end] for start, end in pairwise(cuts) if start < end]
 
 
 def _changes(old: list[str], new: list[str]) -> Iterator[_Change]:
+    """Yield the changes between two lists of words."""
     same = ""
-    # Words that are everywhere in a long text are no hold for a comparison; the matcher knows that by itself.
+    # The matcher ignores words that are very frequent in a long text (its autojunk heuristic).
     for kind, i, until_i, j, until_j in SequenceMatcher(None, old, new).get_opcodes():
         if kind == "equal":
             same = "".join(old[i:until_i])
@@ -142,30 +150,32 @@ def _changes(old: list[str], new: list[str]) -> Iterator[_Change]:
         yield _Change(same, "", "")
 
 
-def _gathered(changes: Iterable[_Change], too_little: Callable[[_Change, _Change], bool]) -> list[_Change]:
-    """Neighbouring changes as one, where what parts them is too little to be read by itself."""
-    gathered: list[_Change] = []
+def _merge_changes(changes: Iterable[_Change], too_little: Callable[[_Change, _Change], bool]) -> list[_Change]:
+    """Merge neighbouring changes where the text between them is too short to read by itself."""
+    merged: list[_Change] = []
     for change in changes:
-        if gathered and (change.old or change.new) and too_little(gathered[-1], change):
-            same, old, new = gathered.pop()
-            gathered.append(_Change(same, old + change.same + change.old, new + change.same + change.new))
+        # Unchanged text at the end has no change to merge with.
+        if merged and (change.old or change.new) and too_little(merged[-1], change):
+            same, old, new = merged.pop()
+            merged.append(_Change(same, old + change.same + change.old, new + change.same + change.new))
         else:
-            gathered.append(change)
-    return gathered
+            merged.append(change)
+    return merged
 
 
 def _is_blank(_: _Change, change: _Change) -> bool:
+    """Return whether only blanks separate a change from the one before."""
     return not change.same.strip()
 
 
-def _is_little(before: _Change, change: _Change) -> bool:
-    """A word between two longer changes: a rewritten sentence keeps a "the" here and there, and nobody asks where."""
-    sizes = [max(len(one.old.split()), len(one.new.split())) for one in (before, change)]
+def _is_short(before: _Change, change: _Change) -> bool:
+    """Return whether a few words separate two longer changes, as in a rewritten sentence."""
+    sizes = [max(len(each.old.split()), len(each.new.split())) for each in (before, change)]
     return 3 * len(change.same.split()) <= min(sizes)
 
 
-def _joined(pieces: list[DiffPiece]) -> Iterator[DiffPiece]:
-    """Without the empty ones, and neighbours of one kind as one."""
+def _merge_pieces(pieces: list[DiffPiece]) -> Iterator[DiffPiece]:
+    """Yield non-empty pieces, neighbours with the same mark as one."""
     text, mark = "", DiffMark.SAME
     for piece in pieces:
         if piece.text and piece.mark is not mark:

@@ -1,4 +1,4 @@
-"""All files of a report in one folder, each whole or not at all."""
+"""Writes all files of a report into one folder; each file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Case, Diagnosis
 
 FIGURES = "figures"
-"""A folder within the report's."""
+"""Folder of the figures within the report's folder."""
 
 
 def write_report(
     diagnosis: Diagnosis,
     cases: Sequence[Case],
     folder: Path | str,
-    notes: ReportContext | None = None,
+    context: ReportContext | None = None,
     formats: Collection[ReportFormat] = tuple(ReportFormat),
 ) -> dict[str, Path]:
-    """The page, Markdown, JSON, JUnit XML, LaTeX and figures, by the names of their files.
+    """Write the page, Markdown, JSON, JUnit XML, LaTeX and figures; return their paths by file name.
 
-    Figures are left out without matplotlib; ``explain_missing_figures`` says so in a sentence.
+    Figures are skipped without matplotlib; ``explain_missing_figures`` returns the reason.
     """
-    notes = notes or ReportContext()
+    context = context or ReportContext()
     texts: dict[ReportFormat, tuple[str, Callable[[], str]]] = {
-        ReportFormat.HTML: ("report.html", lambda: render_page(diagnosis, cases, notes)),
-        ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown(diagnosis, cases, notes)),
-        ReportFormat.JSON: ("diagnosis.json", lambda: render_json(diagnosis, notes)),
-        ReportFormat.JUNIT: ("junit.xml", lambda: render_junit(cases, notes)),
-        ReportFormat.LATEX: ("tables.tex", lambda: render_latex(diagnosis, notes)),
+        ReportFormat.HTML: ("report.html", lambda: render_page(diagnosis, cases, context)),
+        ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown(diagnosis, cases, context)),
+        ReportFormat.JSON: ("diagnosis.json", lambda: render_json(diagnosis, context)),
+        ReportFormat.JUNIT: ("junit.xml", lambda: render_junit(cases, context)),
+        ReportFormat.LATEX: ("tables.tex", lambda: render_latex(diagnosis, context)),
     }
+    # Render everything before the first write: an error leaves an old report untouched.
     files = {name: make().encode() for kind, (name, make) in texts.items() if kind in formats}
     if ReportFormat.FIGURES in formats and explain_missing_figures() is None:
-        files |= {f"{FIGURES}/{name}": data for name, data in draw_figures(diagnosis, notes).items()}
-    written = {}
+        files |= {f"{FIGURES}/{name}": data for name, data in draw_figures(diagnosis, context).items()}
+    paths = {}
     for name, data in files.items():
-        written[name] = Path(folder) / name
-        with AtomicFile(written[name]) as file:
+        paths[name] = Path(folder) / name
+        with AtomicFile(paths[name]) as file:
             file.write(data)
-    return written
+    return paths

@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.construction.test_check_replies import good
 from tests.construction.test_parse_candidates import GOLD, QUESTION, SOURCE, VARIATION, step
 
-from eclose.construction.check_replies import find
-from eclose.construction.parse_candidates import evidence_edit, question_edit
+from eclose.construction.check_replies import parse_finding
+from eclose.construction.parse_candidates import parse_evidence_edit, parse_question_edit
 from eclose.core.edits import Replacement
 from eclose.core.family import (
     EvidenceEdit,
@@ -23,50 +23,55 @@ from eclose.core.family import (
 )
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Trace
-from eclose.protocol.construction import Role
+from eclose.protocol.construction import ConstructionRole
 
 ANOTHER = VARIATION | {
     "passage": 0, "claim": "Blue Harbour is a 1994 film directed by Ana Ruiz.", "first": 1, "answer": "Lima",
     "keep": [], "replacements": [{"old": "Ana Ruiz", "new": "Bo Lund"}],
     "steps": [step("Blue Harbour was directed by Bo Lund.", [0]), step("Bo Lund grew up in Lima.", [], [1])],
 }  # fmt: skip
-SOUND = {Role.VERIFY_TARGET: 3, Role.VERIFY_EVIDENCE: 3, Role.VERIFY_QUESTION: 2}
+SOUND = {ConstructionRole.VERIFY_TARGET: 3, ConstructionRole.VERIFY_EVIDENCE: 3, ConstructionRole.VERIFY_QUESTION: 2}
 """How many steps each was to judge."""
 
 
-def finding(role: Role, judge: str = "house/judge", *, again: bool = False, **other: object) -> FamilyFinding:
+def finding(
+    role: ConstructionRole, judge: str = "house/judge", *, again: bool = False, **other: object
+) -> FamilyFinding:
     """What somebody said who had nothing against it, but for what is given."""
     said = good(role) | other
     if (steps := SOUND.get(role)) and SOUND_KEY not in other:
         entry = said[SOUND_KEY]["steps"][-1]
         said[SOUND_KEY] = {"steps": [{**entry, "id": number + 1, "sound": True} for number in range(steps)]}
-    return find(role, judge, said, passages=10, steps=steps, support=(0, 3), again=again)
+    return parse_finding(role, judge, said, passages=10, steps=steps, support=(0, 3), again=again)
 
 
 SOUND_KEY = "soundness"
 FINDINGS = (
-    finding(Role.SCREEN_SEED),
-    finding(Role.VERIFY_TARGET),
-    replace(finding(Role.SCREEN_EVIDENCE), edit=0),
-    replace(finding(Role.VERIFY_EVIDENCE), edit=0),
-    replace(finding(Role.SCREEN_EVIDENCE, original_after=True, reason="the Arica Prize still points at Arica"), edit=1),
-    replace(finding(Role.VERIFY_EVIDENCE), edit=1),
-    finding(Role.SCREEN_QUESTION),
-    finding(Role.VERIFY_QUESTION),
-    finding(Role.VERIFY_QUESTION, "house/second", again=True),
+    finding(ConstructionRole.SCREEN_SEED),
+    finding(ConstructionRole.VERIFY_TARGET),
+    replace(finding(ConstructionRole.SCREEN_EVIDENCE), edit=0),
+    replace(finding(ConstructionRole.VERIFY_EVIDENCE), edit=0),
+    replace(
+        finding(ConstructionRole.SCREEN_EVIDENCE, original_after=True, reason="the Arica Prize still points at Arica"),
+        edit=1,
+    ),
+    replace(finding(ConstructionRole.VERIFY_EVIDENCE), edit=1),
+    finding(ConstructionRole.SCREEN_QUESTION),
+    finding(ConstructionRole.VERIFY_QUESTION),
+    finding(ConstructionRole.VERIFY_QUESTION, "house/second", again=True),
 )
 
 
 def full_family() -> Family:
     """Two edits of the evidence, one of the question, everything said."""
-    first, second = (evidence_edit(GOLD, told) for told in (VARIATION, ANOTHER))
+    first, second = (parse_evidence_edit(GOLD, told) for told in (VARIATION, ANOTHER))
     assert isinstance(first, EvidenceEdit)
     assert isinstance(second, EvidenceEdit)
     source = replace(SOURCE, benchmark="harbours", kind="bridge", hops=2, aliases=("Arica, Chile",))
     provenance = FamilyProvenance(
         "maker/large", "house/judge", "sha256:0123", {"target": 1, "evidence": 2}, "house/second"
     )
-    question = question_edit(GOLD, QUESTION)
+    question = parse_question_edit(GOLD, QUESTION)
     return Family("family-q", source, GOLD, (first, second), question, FINDINGS, provenance)
 
 
@@ -87,6 +92,6 @@ def hostile_family(number: int, text: str) -> Family:
         gold,
         (EvidenceEdit(swapped, text, 1, change),),
         QuestionEdit(asked, text),
-        (FamilyFinding(text, text, said, (text,)), FamilyFinding(Role.SCREEN_SEED, text, said)),
+        (FamilyFinding(text, text, said, (text,)), FamilyFinding(ConstructionRole.SCREEN_SEED, text, said)),
         FamilyProvenance(text, text, text, {text: 1}, text),
     )

@@ -10,8 +10,8 @@ from tests.diagnosis.report.families.family_making import FINDINGS, SOUND, findi
 
 from eclose.core.family import FamilyFinding
 from eclose.diagnosis.report.families.findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, display_findings
-from eclose.protocol.acceptance import WANTED
-from eclose.protocol.construction import SCHEMAS, Role
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
+from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole
 
 EDITS = ("Evidence-CF 1", "Evidence-CF 2")
 
@@ -36,24 +36,24 @@ def test_every_judgement_is_shown_with_its_reason_and_its_words(role):
     assert told.judgements == leaves(finding(role).said)
     assert {part.reason for part in told.parts} == {"because"}
     judgements = [one for part in told.parts for one in part.judgements]
-    assert all(one.told for one in judgements)
+    assert all(one.meaning for one in judgements)
     # All that is wanted, and every step that is sound.
-    assert sum(one.tone == GOOD for one in judgements) == len(WANTED[role]) + SOUND.get(role, 0)
+    assert sum(one.tone == GOOD for one in judgements) == len(ACCEPTANCE_CONDITIONS[role]) + SOUND.get(role, 0)
     assert not any(one.tone == BAD for one in judgements)
 
 
 def test_words_are_for_judgements_that_are_asked_for():
-    assert set(ROLE_WORDS) == {role for role in Role if not role.constructs}
+    assert set(ROLE_WORDS) == {role for role in ConstructionRole if not role.constructs}
     for role, name in JUDGEMENT_WORDS:
-        part = SCHEMAS[Role(role)]
+        part = REPLY_SCHEMAS[ConstructionRole(role)]
         for key in name.split("."):
             part = part["properties"][key]
             part = part.get("items", part) if "properties" in part.get("items", {}) else part
 
 
 def test_what_speaks_against_it_is_marked_where_it_was_said():
-    (told,) = shown(finding(Role.SCREEN_EVIDENCE, original_after=True, reason="still so"))
-    tones = {one.name: (one.said, one.tone) for one in told.parts[0].judgements}
+    (told,) = shown(finding(ConstructionRole.SCREEN_EVIDENCE, original_after=True, reason="still so"))
+    tones = {one.name: (one.answer, one.tone) for one in told.parts[0].judgements}
     assert tones["original_after"] == ("yes", BAD)
     assert tones["edited_before"] == ("no", GOOD)
     assert (told.objections, told.parts[0].reason) == (("original_after",), "still so")
@@ -61,7 +61,7 @@ def test_what_speaks_against_it_is_marked_where_it_was_said():
 
 def test_an_unsound_step_is_marked():
     steps = [{"id": number, "reason": f"why {number}", "sound": number != 2} for number in (1, 2)]
-    (told,) = shown(finding(Role.VERIFY_QUESTION, soundness={"steps": steps}))
+    (told,) = shown(finding(ConstructionRole.VERIFY_QUESTION, soundness={"steps": steps}))
     parts = {part.name: part for part in told.parts}
     assert [parts[f"soundness, step {number}"].judgements[0].tone for number in (1, 2)] == [GOOD, BAD]
     assert parts["soundness, step 2"].reason == "why 2"
@@ -70,11 +70,11 @@ def test_an_unsound_step_is_marked():
 
 def test_findings_go_with_the_edits_they_name():
     told = shown(*FINDINGS)
-    assert [one.of for one in told] == ["", "", EDITS[0], EDITS[0], EDITS[1], EDITS[1], "", "", ""]
+    assert [one.subject for one in told] == ["", "", EDITS[0], EDITS[0], EDITS[1], EDITS[1], "", "", ""]
     assert [one.again for one in told] == [False] * 8 + [True]
     # Families made elsewhere may name none.
     told = shown(*(replace(one, edit=None) for one in FINDINGS))
-    assert [one.of for one in told][2:6] == ["1 of 2", "1 of 2", "2 of 2", "2 of 2"]
+    assert [one.subject for one in told][2:6] == ["1 of 2", "1 of 2", "2 of 2", "2 of 2"]
 
 
 def test_a_reply_of_another_shape_is_shown_all_the_same():
@@ -83,14 +83,14 @@ def test_a_reply_of_another_shape_is_shown_all_the_same():
         "part": {"deep": {"deeper": {"x": "y"}}}, "mixed": [1, {"a": 2}], "entries": [{"a": True}, {"a": False}],
     }  # fmt: skip
     (told,) = shown(FamilyFinding("my_check", "somebody", said, ("fine",)))
-    assert (told.role, told.told, told.of) == ("my_check", "my_check", "")
-    first = {one.name: (one.said, one.tone) for one in told.parts[0].judgements}
+    assert (told.role, told.question, told.subject) == ("my_check", "my_check", "")
+    first = {one.name: (one.answer, one.tone) for one in told.parts[0].judgements}
     assert first == {
         "fine": ("yes", BAD), "score": ("0.5", PLAIN), "list": ("a, 1", PLAIN), "empty": ("none", PLAIN),
         "nothing": ("none", PLAIN), "mixed": ('[1, {"a": 2}]', PLAIN),
     }  # fmt: skip
     assert told.parts[0].reason == "one, two"
-    names = {part.name: [one.said for one in part.judgements] for part in told.parts[1:]}
+    names = {part.name: [one.answer for one in part.judgements] for part in told.parts[1:]}
     assert names == {"part.deep.deeper": ["y"], "entries 1": ["yes"], "entries 2": ["no"]}
 
 
@@ -99,7 +99,7 @@ def test_what_is_nested_deeply_is_shown_as_it_is():
     for _ in range(150):
         said = {"in": said}
     (told,) = shown(FamilyFinding("odd", "somebody", said))
-    assert told.parts[-1].judgements[0].said.count("in") > 130
+    assert told.parts[-1].judgements[0].answer.count("in") > 130
 
 
 def test_a_finding_without_anything_is_no_finding_of_parts():

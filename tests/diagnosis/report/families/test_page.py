@@ -22,8 +22,10 @@ from eclose.diagnosis.report.html_template import source_hash
 TEXTS = files(module.__package__) / "texts"
 
 
-def page(*families, told="2 families", **options):
-    return render_family_page([make_family_display(family) for family in families], name="runs/x", told=told, **options)
+def page(*families, selection="2 families", **options):
+    return render_family_page(
+        [make_family_display(family) for family in families], name="runs/x", selection=selection, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +131,7 @@ def test_hostile_text_adds_no_element_and_no_attribute(payload):
     shapes = []
     for word in (payload, "harmless"):
         shown = [replace(make_family_display(hostile_family(number, word)), failures=(word,)) for number in range(2)]
-        made = render_family_page(shown, name=word, told=word)
+        made = render_family_page(shown, name=word, selection=word)
         made.encode()
         elements = [(tag, sorted(attributes)) for tag, attributes in Skeleton(made).elements]
         shapes.append([one for one in elements if one not in (("del", []), ("ins", []))])

@@ -40,7 +40,7 @@ def test_gold_is_unmarked(shown):
     gold = shown.views[0]
     words = [gold.question, gold.answer, *(step.words for step in gold.steps)]
     assert all(piece.mark is DiffMark.SAME for text in words for piece in text)
-    assert (gold.change, gold.left_out) == (None, ())
+    assert (gold.change, gold.omitted_steps) == (None, ())
 
 
 def test_words_that_differ_from_gold_are_marked(shown):
@@ -52,7 +52,7 @@ def test_words_that_differ_from_gold_are_marked(shown):
         "So the director of Blue Harbour was born in [-Arica-]{+Iquique+}.",
     ]
     assert marked(first.answer) == "[-Arica-]{+Iquique+}"
-    assert [step.taken_over for step in first.steps] == [True, False, False]
+    assert [step.unchanged for step in first.steps] == [True, False, False]
     assert [step.first_affected for step in first.steps] == [False, True, False]
     assert [marked(step.words) for step in second.steps][1] == "{+Bo Lund grew up in Lima.+}"
     assert marked(question.question).endswith(" the director [-of Blue Harbour born-]{+who left Arica come out+}?")
@@ -62,7 +62,7 @@ def test_a_step_is_held_against_its_counterpart_wherever_that_stands(shown):
     question = shown.views[3]
     assert [step.counterpart for step in question.steps] == [2, None]
     assert marked(question.steps[0].words) == "Ana Ruiz [-was born in-]{+left+} Arica."
-    assert question.left_out == (1, 3)
+    assert question.omitted_steps == (1, 3)
     assert not any(step.first_affected for step in question.steps)
 
 
@@ -76,16 +76,16 @@ def test_every_step_says_what_it_rests_on(shown):
     assert [step.premises for step in steps] == [(), (), (1, 2)]
     family = full_family()
     unknown = make_family_display(replace(family, gold=replace(family.gold, proof=())))
-    assert not any(step.known for step in unknown.views[0].steps)
+    assert not any(step.support_recorded for step in unknown.views[0].steps)
 
 
 def test_passages_that_matter_are_told_from_the_others(shown):
-    assert [(one.index, one.notes) for one in shown.matter] == [
+    assert [(one.index, one.notes) for one in shown.relevant_passages] == [
         (0, ("supports every view", "changed in Evidence-CF 2")),
         (2, ("supports every view", "changed in Evidence-CF 1")),
     ]
-    assert [(one.index, one.title) for one in shown.others] == [(1, "Arica")]
-    (version,) = shown.matter[1].versions
+    assert [(one.index, one.title) for one in shown.other_passages] == [(1, "Arica")]
+    (version,) = shown.relevant_passages[1].versions
     text = "Ana Ruiz, born in [-Arica-]{+Iquique+}, left [-Arica-]{+Iquique+} early. The Arica Prize is hers."
     assert marked(version.text) == text
 
@@ -96,8 +96,8 @@ def test_a_passage_that_is_edited_but_supports_nothing_matters_too():
     edits = tuple(replace(edit, view=replace(edit.view, support_ids=("b",))) for edit in family.evidence_edits)
     asked = replace(family.question_edit, view=replace(family.question_edit.view, support_ids=()))
     shown = make_family_display(replace(family, gold=gold, evidence_edits=edits, question_edit=asked))
-    assert [one.index for one in shown.matter] == [0, 1, 2]
-    assert [one.notes for one in shown.matter] == [
+    assert [one.index for one in shown.relevant_passages] == [0, 1, 2]
+    assert [one.notes for one in shown.relevant_passages] == [
         ("changed in Evidence-CF 2",),
         ("supports Gold, Evidence-CF 1, Evidence-CF 2",),
         ("changed in Evidence-CF 1",),
@@ -120,11 +120,11 @@ def test_how_a_passage_was_changed_is_told_where_it_is_known(shown):
     change = shown.views[1].change
     assert (change.claim, str(change.passage)) == ("Ana Ruiz, born in Arica, left Arica early.", "[2] Ana Ruiz")
     assert [(one.old, one.new) for one in change.replacements] == [("Arica", "Iquique")]
-    assert (change.keep, change.told) == (("The Arica Prize",), True)
+    assert (change.keep, change.claim_recorded) == (("The Arica Prize",), True)
     assert shown.views[3].change.component == "the relation"
     family = full_family()
     silent = tuple(replace(edit, intervention=None) for edit in family.evidence_edits)
-    assert make_family_display(replace(family, evidence_edits=silent)).views[1].change.told is False
+    assert make_family_display(replace(family, evidence_edits=silent)).views[1].change.claim_recorded is False
 
 
 def test_origin_and_provenance(shown):
@@ -141,7 +141,7 @@ def test_origin_and_provenance(shown):
     assert elsewhere.provenance == ()
     assert dict(elsewhere.facts)["dataset"] == "unknown"
     once = make_family_display(replace(family, provenance=replace(family.provenance, reverifier=None)))
-    assert dict(once.provenance)["verified again by"] == "nobody"
+    assert dict(once.provenance)["verified again by"] == "none"
 
 
 def test_what_fails_a_gate_is_shown_with_the_reason():

@@ -81,7 +81,7 @@ def test_figures_say_what_the_page_says(diagnosis):
         assert f"{name}  ({responses:,})" in told["rates"]
         assert all(dot.label in told["rates"] for dot in dots)
     for row in flow_rows(flow_stages(diagnosis)):
-        assert f"{row.kept.count:,} {row.kept.name} ({row.kept.share} %)" in told["flow"]
+        assert f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)" in told["flow"]
         for part in row.lost:
             assert f"{part.name}: {part.count:,} ({part.share} %)" in told["flow"]
     for bars in composition_bars(diagnosis):
@@ -129,7 +129,7 @@ def test_one_model_or_one_dataset_is_pooled_once():
 def test_what_is_not_there_is_not_drawn():
     found = draw_figures(make_diagnosis([case()], resamples=5), ReportContext())
     assert list(found) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
-    assert "differences.pdf" in draw_figures(make_diagnosis(NOW, resamples=5), ReportContext(against=held(NOW, BEFORE)))
+    assert "differences.pdf" in draw_figures(make_diagnosis(NOW, resamples=5), ReportContext(base=held(NOW, BEFORE)))
 
 
 @pytest.mark.parametrize("text", PAYLOADS[::16], ids=range(len(PAYLOADS[::16])))

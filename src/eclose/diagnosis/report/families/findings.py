@@ -1,7 +1,7 @@
-"""What screens and verifiers said of a family -> what is shown of it: every judgement, its reason, and what it means.
+"""Findings of screens and verifiers on a family, for display: every judgement, its reason and its meaning.
 
-A reply is shown as it came. Where it is one of ours, its judgements are also told in words and held against what is
-wanted of them; of a reply of another shape every part is shown all the same.
+A reply is shown as it came. Judgements of the package's own roles are also explained and compared with the accepted
+answer; a reply of another shape is shown completely.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclose.protocol.acceptance import SOUNDNESS, WANTED
-from eclose.protocol.construction import Role
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
+from eclose.protocol.construction import ConstructionRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,158 +21,172 @@ if TYPE_CHECKING:
     from eclose.core.family import Family, FamilyFinding
 
 ROLE_WORDS: Mapping[str, str] = {
-    Role.SCREEN_SEED: "Can the source be built on?",
-    Role.VERIFY_TARGET: "Does the original response hold?",
-    Role.SCREEN_EVIDENCE: "Is it a clean change of the evidence?",
-    Role.VERIFY_EVIDENCE: "Does the reasoning change where it must, and only there?",
-    Role.SCREEN_QUESTION: "Is it a clean change of the question?",
-    Role.VERIFY_QUESTION: "Does the reasoning follow the question?",
+    ConstructionRole.SCREEN_SEED: "Can the source be built on?",
+    ConstructionRole.VERIFY_TARGET: "Does the original response hold?",
+    ConstructionRole.SCREEN_EVIDENCE: "Is it a clean change of the evidence?",
+    ConstructionRole.VERIFY_EVIDENCE: "Does the reasoning change where it must, and only there?",
+    ConstructionRole.SCREEN_QUESTION: "Is it a clean change of the question?",
+    ConstructionRole.VERIFY_QUESTION: "Does the reasoning follow the question?",
 }
-"""What each of them was asked, in short."""
+"""The question that each role answers."""
 
 _SOUND = "the passages or sound steps before it warrant it"
 JUDGEMENT_WORDS: Mapping[tuple[str, str], str] = {
-    (Role.SCREEN_SEED, "warranted"): "the support alone warrants the reference answer",
-    (Role.SCREEN_SEED, "unique"): "no passage warrants an answer that excludes it",
-    (Role.SCREEN_SEED, "elsewhere"): "the other passages alone would warrant it too",
-    (Role.SCREEN_SEED, "support"): "passages that are needed",
-    (Role.SCREEN_SEED, "defect"): "what is wrong with the source itself",
-    (Role.VERIFY_TARGET, "soundness.steps.passages"): "passages that warrant it",
-    (Role.VERIFY_TARGET, "soundness.steps.premises"): "earlier steps it follows from",
-    (Role.VERIFY_TARGET, "alignment.aligned"): "the steps go after what the question asks",
-    (Role.VERIFY_TARGET, "closure.closed"): "the steps establish this answer and no other",
-    (Role.VERIFY_TARGET, "grounding.grounded"): "all that is needed stands in the support",
-    (Role.VERIFY_TARGET, "grounding.outside"): "steps that need other passages",
-    (Role.SCREEN_EVIDENCE, "localized"): "one claim is changed, and nothing else",
-    (Role.SCREEN_EVIDENCE, "coherent"): "nothing contradicts the changed passage",
-    (Role.SCREEN_EVIDENCE, "edited_after"): "the edited answer is warranted after the change",
-    (Role.SCREEN_EVIDENCE, "unique_after"): "no answer that excludes it is warranted after it",
-    (Role.SCREEN_EVIDENCE, "original_after"): "the original answer is still warranted after it",
-    (Role.SCREEN_EVIDENCE, "edited_before"): "the edited answer was warranted before it already",
-    (Role.SCREEN_EVIDENCE, "same_kind"): "both answers are of one kind",
-    (Role.VERIFY_EVIDENCE, "prefix.before"): "the shared steps hold before the change",
-    (Role.VERIFY_EVIDENCE, "prefix.after"): "the shared steps hold after it",
-    (Role.VERIFY_EVIDENCE, "switching.original_before"): "the original step is warranted before the change",
-    (Role.VERIFY_EVIDENCE, "switching.original_after"): "the original step is warranted after it",
-    (Role.VERIFY_EVIDENCE, "switching.edited_before"): "the edited step is warranted before the change",
-    (Role.VERIFY_EVIDENCE, "switching.edited_after"): "the edited step is warranted after it",
-    (Role.VERIFY_EVIDENCE, "alignment.aligned"): "the edited steps go after what the question asks",
-    (Role.VERIFY_EVIDENCE, "closure.original"): "the original steps establish the original answer",
-    (Role.VERIFY_EVIDENCE, "closure.edited"): "the edited steps establish the edited answer",
-    (Role.VERIFY_EVIDENCE, "closure.original_to_edited"): "the original steps establish the edited answer",
-    (Role.VERIFY_EVIDENCE, "closure.edited_to_original"): "the edited steps establish the original answer",
-    (Role.SCREEN_QUESTION, "changed"): "the questions ask for different things",
-    (Role.SCREEN_QUESTION, "edited_warranted"): "the passages warrant the edited answer",
-    (Role.SCREEN_QUESTION, "edited_unique"): "they warrant no answer that excludes it",
-    (Role.SCREEN_QUESTION, "original_fits_edited"): "the original answer fits the edited question",
-    (Role.SCREEN_QUESTION, "edited_fits_original"): "the edited answer fits the original question",
-    (Role.SCREEN_QUESTION, "natural"): "the edited question reads naturally",
-    (Role.SCREEN_QUESTION, "several_steps"): "no single statement answers it: it takes several steps",
-    (Role.SCREEN_QUESTION, "degenerate"): "it contains its answer or answers itself",
-    (Role.VERIFY_QUESTION, "alignment.original"): "the original steps go after the original question",
-    (Role.VERIFY_QUESTION, "alignment.edited"): "the edited steps go after the edited question",
-    (Role.VERIFY_QUESTION, "alignment.edited_to_original"): "the edited steps go after the original question",
-    (Role.VERIFY_QUESTION, "alignment.original_to_edited"): "the original steps go after the edited question",
-    (Role.VERIFY_QUESTION, "closure.closed"): "the edited steps establish their answer and no other",
+    (ConstructionRole.SCREEN_SEED, "warranted"): "the support alone warrants the reference answer",
+    (ConstructionRole.SCREEN_SEED, "unique"): "no passage warrants an answer that excludes it",
+    (ConstructionRole.SCREEN_SEED, "elsewhere"): "the other passages alone would warrant it too",
+    (ConstructionRole.SCREEN_SEED, "support"): "passages that are needed",
+    (ConstructionRole.SCREEN_SEED, "defect"): "what is wrong with the source itself",
+    (ConstructionRole.VERIFY_TARGET, "soundness.steps.passages"): "passages that warrant it",
+    (ConstructionRole.VERIFY_TARGET, "soundness.steps.premises"): "earlier steps it follows from",
+    (ConstructionRole.VERIFY_TARGET, "alignment.aligned"): "the steps go after what the question asks",
+    (ConstructionRole.VERIFY_TARGET, "closure.closed"): "the steps establish this answer and no other",
+    (ConstructionRole.VERIFY_TARGET, "grounding.grounded"): "all that is needed stands in the support",
+    (ConstructionRole.VERIFY_TARGET, "grounding.outside"): "steps that need other passages",
+    (ConstructionRole.SCREEN_EVIDENCE, "localized"): "one claim is changed, and nothing else",
+    (ConstructionRole.SCREEN_EVIDENCE, "coherent"): "nothing contradicts the changed passage",
+    (ConstructionRole.SCREEN_EVIDENCE, "edited_after"): "the edited answer is warranted after the change",
+    (ConstructionRole.SCREEN_EVIDENCE, "unique_after"): "no answer that excludes it is warranted after it",
+    (ConstructionRole.SCREEN_EVIDENCE, "original_after"): "the original answer is still warranted after it",
+    (ConstructionRole.SCREEN_EVIDENCE, "edited_before"): "the edited answer was warranted before it already",
+    (ConstructionRole.SCREEN_EVIDENCE, "same_kind"): "both answers are of one kind",
+    (ConstructionRole.VERIFY_EVIDENCE, "prefix.before"): "the shared steps hold before the change",
+    (ConstructionRole.VERIFY_EVIDENCE, "prefix.after"): "the shared steps hold after it",
+    (ConstructionRole.VERIFY_EVIDENCE, "switching.original_before"): "the original step is warranted before the change",
+    (ConstructionRole.VERIFY_EVIDENCE, "switching.original_after"): "the original step is warranted after it",
+    (ConstructionRole.VERIFY_EVIDENCE, "switching.edited_before"): "the edited step is warranted before the change",
+    (ConstructionRole.VERIFY_EVIDENCE, "switching.edited_after"): "the edited step is warranted after it",
+    (ConstructionRole.VERIFY_EVIDENCE, "alignment.aligned"): "the edited steps go after what the question asks",
+    (ConstructionRole.VERIFY_EVIDENCE, "closure.original"): "the original steps establish the original answer",
+    (ConstructionRole.VERIFY_EVIDENCE, "closure.edited"): "the edited steps establish the edited answer",
+    (ConstructionRole.VERIFY_EVIDENCE, "closure.original_to_edited"): "the original steps establish the edited answer",
+    (ConstructionRole.VERIFY_EVIDENCE, "closure.edited_to_original"): "the edited steps establish the original answer",
+    (ConstructionRole.SCREEN_QUESTION, "changed"): "the questions ask for different things",
+    (ConstructionRole.SCREEN_QUESTION, "edited_warranted"): "the passages warrant the edited answer",
+    (ConstructionRole.SCREEN_QUESTION, "edited_unique"): "they warrant no answer that excludes it",
+    (ConstructionRole.SCREEN_QUESTION, "original_fits_edited"): "the original answer fits the edited question",
+    (ConstructionRole.SCREEN_QUESTION, "edited_fits_original"): "the edited answer fits the original question",
+    (ConstructionRole.SCREEN_QUESTION, "natural"): "the edited question reads naturally",
+    (ConstructionRole.SCREEN_QUESTION, "several_steps"): "no single statement answers it: it takes several steps",
+    (ConstructionRole.SCREEN_QUESTION, "degenerate"): "it contains its answer or answers itself",
+    (ConstructionRole.VERIFY_QUESTION, "alignment.original"): "the original steps go after the original question",
+    (ConstructionRole.VERIFY_QUESTION, "alignment.edited"): "the edited steps go after the edited question",
+    (
+        ConstructionRole.VERIFY_QUESTION,
+        "alignment.edited_to_original",
+    ): "the edited steps go after the original question",
+    (
+        ConstructionRole.VERIFY_QUESTION,
+        "alignment.original_to_edited",
+    ): "the original steps go after the edited question",
+    (ConstructionRole.VERIFY_QUESTION, "closure.closed"): "the edited steps establish their answer and no other",
 }
-"""What a yes to each judgement says, after the guidelines."""
+"""Meaning of a yes to each judgement, after the guidelines."""
 
 GOOD, BAD, PLAIN = "good", "bad", "plain"
-"""As wanted, not as wanted, and what nobody wants to be one way or the other."""
+"""Accepted, not accepted, and judgements without an accepted answer."""
 
-_DEEPEST = 8
+_MAX_DEPTH = 8
+"""Deeper parts of a reply are shown as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgementDisplay:
-    """One answer out of a reply."""
+    """One answer of a reply."""
 
     name: str
-    said: str
+    answer: str
     tone: str = PLAIN
-    told: str = ""
-    """What a yes would mean; empty where it is not one of ours."""
+    meaning: str = ""
+    """Meaning of a yes; empty for judgements of other roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingPart:
-    """The judgements that share a reason."""
+    """Judgements that share a reason."""
 
     name: str
-    """Empty for what was said of the whole."""
+    """Path of the part; empty for the reply as a whole."""
     judgements: tuple[JudgementDisplay, ...]
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingDisplay:
-    """What one of them said."""
+    """One finding."""
 
     role: str
-    told: str
-    """What was asked, in words; the role itself where it is not one of ours."""
+    question: str
+    """The question of the role; the name of the role where it is unknown."""
     judge: str
-    of: str
-    """The view that was judged, or which of several findings this is; empty where there is only one."""
+    subject: str
+    """The judged view, or the number of this finding among several; empty where there is only one."""
     again: bool
     objections: tuple[str, ...]
     parts: tuple[FindingPart, ...]
 
     @property
     def judgements(self) -> int:
-        """How many answers it holds."""
+        """Number of answers in all parts."""
         return sum(len(part.judgements) for part in self.parts)
 
 
 def display_findings(family: Family, edits: Sequence[str]) -> tuple[FindingDisplay, ...]:
-    """Everything that was said, in order. ``edits`` are the names of the views with edited evidence."""
+    """Return all findings in order. ``edits`` are the names of the views with edited evidence."""
+    # A role answers once per edit, and again when a second model verifies.
     counts = Counter((finding.role, finding.again) for finding in family.findings)
-    seen: Counter[tuple[str, bool]] = Counter()
-    shown = []
+    numbers: Counter[tuple[str, bool]] = Counter()
+    displays = []
     for finding in family.findings:
-        kind = (finding.role, finding.again)
-        seen[kind] += 1
-        shown.append(_shown(finding, _whose(finding, seen[kind], counts[kind], edits)))
-    return tuple(shown)
+        key = (finding.role, finding.again)
+        numbers[key] += 1
+        displays.append(_display(finding, _subject(finding, numbers[key], counts[key], edits)))
+    return tuple(displays)
 
 
-def _whose(finding: FamilyFinding, number: int, count: int, edits: Sequence[str]) -> str:
-    """Which view a finding is about, where it is about one; else which of several it is."""
+def _subject(finding: FamilyFinding, number: int, count: int, edits: Sequence[str]) -> str:
+    """Return the view that a finding is about, or else its number among several."""
     if finding.edit is not None and finding.edit < len(edits):
         return edits[finding.edit]
     return f"{number} of {count}" if count > 1 else ""
 
 
-def _shown(finding: FamilyFinding, of: str) -> FindingDisplay:
-    told = ROLE_WORDS.get(finding.role, finding.role)
+def _display(finding: FamilyFinding, subject: str) -> FindingDisplay:
+    """Return one finding for display."""
+    question = ROLE_WORDS.get(finding.role, finding.role)
     parts = tuple(_parts(finding, finding.said))
-    return FindingDisplay(finding.role, told, finding.judge, of, finding.again, finding.objections, parts)
+    return FindingDisplay(finding.role, question, finding.judge, subject, finding.again, finding.objections, parts)
 
 
 def _parts(
-    finding: FamilyFinding, said: Mapping[str, Any], path: tuple[str, ...] = (), name: str = ""
+    finding: FamilyFinding, reply: Mapping[str, Any], path: tuple[str, ...] = (), name: str = ""
 ) -> Iterator[FindingPart]:
-    """What a reply says itself, then what its parts say."""
-    inner = {key: value for key, value in said.items() if len(path) < _DEEPEST and _has_parts(value)}
+    """Yield the answers of a reply itself, then those of its parts."""
+    # Objects and lists of objects become parts of their own, plain values are answers.
+    inner = {key: value for key, value in reply.items() if len(path) < _MAX_DEPTH and _has_parts(value)}
     # The id of a step is in its name already.
-    own = {key: value for key, value in said.items() if key not in {*inner, "reason"} and not (key == "id" and name)}
-    if own or "reason" in said:
-        answers = tuple(_judgement(finding, (*path, key), value) for key, value in own.items())
-        yield FindingPart(name or ".".join(path), answers, _text(said.get("reason", "")))
+    plain_values = {
+        key: value for key, value in reply.items() if key not in {*inner, "reason"} and not (key == "id" and name)
+    }
+    if plain_values or "reason" in reply:
+        answers = tuple(_judgement(finding, (*path, key), value) for key, value in plain_values.items())
+        yield FindingPart(name or ".".join(path), answers, _text(reply.get("reason", "")))
     for key, value in inner.items():
         if isinstance(value, Mapping):
             yield from _parts(finding, value, (*path, key))
         else:
             for number, entry in enumerate(value, start=1):
-                named = f"{_entry(key)} {_text(entry.get('id', number))}"
-                yield from _parts(finding, entry, (*path, key), ", ".join([*path, named]))
+                entry_name = f"{_entry(key)} {_text(entry.get('id', number))}"
+                yield from _parts(finding, entry, (*path, key), ", ".join([*path, entry_name]))
 
 
 def _has_parts(value: Any) -> bool:
-    """Whether a value is an object with something in it, or a list of such."""
+    """Return whether a value is a non-empty object, or a non-empty list of such objects."""
     if isinstance(value, Mapping):
         return bool(value)
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, Mapping) and one for one in value)
+    return (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(entry, Mapping) and entry for entry in value)
+    )
 
 
 def _entry(key: str) -> str:
@@ -180,22 +194,25 @@ def _entry(key: str) -> str:
 
 
 def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> JudgementDisplay:
+    """Return one answer with its tone and meaning."""
     name = ".".join(path)
-    told = JUDGEMENT_WORDS.get((finding.role, name), "")
+    meaning = JUDGEMENT_WORDS.get((finding.role, name), "")
+    # Each step of a trace has its own verdict, without an entry in JUDGEMENT_WORDS.
     if finding.role in ROLE_WORDS and path == (SOUNDNESS, "steps", "sound"):
         return JudgementDisplay("sound", _text(value), GOOD if value is True else BAD, _SOUND)
-    return JudgementDisplay(path[-1], _text(value), _tone(finding, name, value), told)
+    return JudgementDisplay(path[-1], _text(value), _tone(finding, name, value), meaning)
 
 
 def _tone(finding: FamilyFinding, name: str, value: Any) -> str:
-    wanted = WANTED[Role(finding.role)].get(name) if finding.role in ROLE_WORDS else None
-    if name in finding.objections or (wanted is not None and value is not wanted):
+    """Return whether an answer is the accepted one."""
+    accepted = ACCEPTANCE_CONDITIONS[ConstructionRole(finding.role)].get(name) if finding.role in ROLE_WORDS else None
+    if name in finding.objections or (accepted is not None and value is not accepted):
         return BAD
-    return PLAIN if wanted is None else GOOD
+    return PLAIN if accepted is None else GOOD
 
 
 def _text(value: Any) -> str:
-    """A value of JSON for people."""
+    """Return a JSON value as readable text."""
     match value:
         case bool():
             return "yes" if value else "no"
@@ -203,7 +220,7 @@ def _text(value: Any) -> str:
             return value
         case None | Mapping() | list() | tuple() if not value:
             return "none"
-        case list() | tuple() if not any(isinstance(one, Mapping | list | tuple) for one in value):
+        case list() | tuple() if not any(isinstance(item, Mapping | list | tuple) for item in value):
             return ", ".join(map(_text, value))
         case _:
             return json.dumps(value, ensure_ascii=False, default=str)

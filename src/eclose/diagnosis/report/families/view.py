@@ -1,7 +1,6 @@
-"""A family -> what is shown of it: its views beside each other, and in each the words that differ from Gold.
+"""A family for display: its views side by side, each with the words that differ from Gold.
 
-Pure: the page and the terminal are made from the values here. Shows whatever is in a record, also one that fails a
-gate, since that is the one somebody wants to look at.
+The page and the terminal print these values. A family that fails a gate is displayed as well.
 """
 
 from __future__ import annotations
@@ -32,50 +31,50 @@ GOLD, EVIDENCE, QUESTION = "Gold", "Evidence-CF", "Question-CF"
 
 @dataclass(frozen=True, slots=True)
 class PassageReference:
-    """A passage that somebody names: its index among the passages, as models see it, and its title."""
+    """A cited passage: its index among the passages, as models see it, and its title."""
 
     index: int | None
-    """None where there is no such passage."""
+    """None for an id that no passage has."""
     title: str
 
     def __str__(self) -> str:
-        """``[6] Ana Ruiz``."""
+        """Return ``[6] Ana Ruiz``."""
         return f"[{'?' if self.index is None else self.index}] {self.title}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class StepDisplay:
-    """One step, and what it rests on."""
+    """One step with its support."""
 
     number: int
     words: MarkedText
     counterpart: int | None
-    """The number of the step of Gold that it stands for; None for a step of its own."""
+    """Number of the corresponding step of Gold; None for a new step."""
     passages: tuple[PassageReference, ...]
     premises: tuple[int, ...]
     """Numbers of earlier steps."""
-    known: bool
-    """Whether it is known what the step rests on."""
+    support_recorded: bool
+    """Whether the support of the step is recorded."""
     first_affected: bool = False
 
     @property
-    def taken_over(self) -> bool:
-        """Whether it stands word for word in Gold."""
+    def unchanged(self) -> bool:
+        """Whether it is the same as its counterpart, word for word."""
         return self.counterpart is not None and not is_changed(self.words)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeDisplay:
-    """What was done to make a view."""
+    """The edit that made a view."""
 
     passage: PassageReference | None = None
     claim: str = ""
     replacements: tuple[Replacement, ...] = ()
     keep: tuple[str, ...] = ()
     component: str = ""
-    """What was changed in the question, in a few words."""
-    told: bool = True
-    """Whether anybody says which claim of the passage was changed."""
+    """The changed part of the question, in a few words."""
+    claim_recorded: bool = True
+    """Whether the changed claim of the passage is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +86,15 @@ class ViewDisplay:
     steps: tuple[StepDisplay, ...]
     answer: MarkedText
     support: tuple[PassageReference, ...]
-    left_out: tuple[int, ...] = ()
-    """Numbers of the steps of Gold that have no counterpart here."""
+    omitted_steps: tuple[int, ...] = ()
+    """Numbers of the steps of Gold without a counterpart here."""
     change: ChangeDisplay | None = None
     """None for Gold."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassageVersion:
-    """A passage as it stands in some view, held against Gold."""
+    """A passage in one view, compared with Gold."""
 
     view: str
     title: MarkedText
@@ -104,56 +103,57 @@ class PassageVersion:
 
 @dataclass(frozen=True, slots=True)
 class PassageDisplay:
-    """A passage, once, with what is different elsewhere."""
+    """A passage with its versions in other views."""
 
     index: int
     title: str
     text: str
     notes: tuple[str, ...]
-    """Which views rest on it, and where it was changed."""
+    """The views that it supports, and those in which it was changed."""
     versions: tuple[PassageVersion, ...] = ()
-    """Where it differs from Gold; none where it is the same everywhere."""
+    """Versions that differ from Gold."""
 
     @property
-    def matters(self) -> bool:
-        """Whether an answer rests on it, or it differs between the views."""
+    def relevant(self) -> bool:
+        """Whether an answer depends on it, or it differs between the views."""
         return bool(self.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyDisplay:
-    """All that is shown of a family."""
+    """Everything that is displayed of a family."""
 
     id: str
     facts: tuple[tuple[str, str], ...]
-    """Where it comes from: name and value."""
+    """Origin: names and values."""
     views: tuple[ViewDisplay, ...]
     passages: tuple[PassageDisplay, ...]
     findings: tuple[FindingDisplay, ...]
     provenance: tuple[tuple[str, str], ...]
-    """Who built it and who checked it; empty for a family made elsewhere."""
+    """Models that built and checked it; empty for a family from elsewhere."""
     failures: tuple[str, ...]
     """Gates that it fails."""
 
     @property
-    def matter(self) -> tuple[PassageDisplay, ...]:
-        """The passages that matter."""
-        return tuple(passage for passage in self.passages if passage.matters)
+    def relevant_passages(self) -> tuple[PassageDisplay, ...]:
+        """Passages that support an answer or differ between views."""
+        return tuple(passage for passage in self.passages if passage.relevant)
 
     @property
-    def others(self) -> tuple[PassageDisplay, ...]:
-        """The other passages."""
-        return tuple(passage for passage in self.passages if not passage.matters)
+    def other_passages(self) -> tuple[PassageDisplay, ...]:
+        """All other passages."""
+        return tuple(passage for passage in self.passages if not passage.relevant)
 
 
 def make_family_display(family: Family) -> FamilyDisplay:
-    """Everything about a family, ready to be read."""
+    """Return everything about a family for display."""
     names = view_names(family)
     edits, question = family.evidence_edits, family.question_edit
     views = (
         _view(GOLD, family.gold, None),
         *(
             _view(name, edit.view, family.gold, _evidence_change(edit), edit.first_affected_step)
+            # names ends with the question view, which has no evidence edit.
             for name, edit in zip(names[1:], edits, strict=False)
         ),
         _view(QUESTION, question.view, family.gold, _question_change(question)),
@@ -170,13 +170,14 @@ def make_family_display(family: Family) -> FamilyDisplay:
 
 
 def view_names(family: Family) -> tuple[str, ...]:
-    """The names of the views in order. Edits of the evidence are numbered where there are several."""
+    """Return the names of the views in order; several edits of the evidence are numbered."""
     count = len(family.evidence_edits)
     edits = (EVIDENCE,) if count == 1 else tuple(f"{EVIDENCE} {number}" for number in range(1, count + 1))
     return (GOLD, *edits, QUESTION)
 
 
 def _facts(family: Family) -> Iterator[tuple[str, str]]:
+    """Yield the origin of a family."""
     source = family.source
     yield "source", source.id
     yield "dataset", source.benchmark or "unknown"
@@ -189,12 +190,13 @@ def _facts(family: Family) -> Iterator[tuple[str, str]]:
         yield "also accepted", " · ".join(source.aliases)
 
 
-def _provenance(told: FamilyProvenance) -> Iterator[tuple[str, str]]:
-    yield "constructor", told.constructor
-    yield "verifier", told.verifier
-    yield "verified again by", told.reverifier if told.reverifier is not None else "nobody"
-    yield "attempts", ", ".join(f"{part} {count}" for part, count in told.attempts.items()) or "not counted"
-    yield "guidelines", told.guidelines
+def _provenance(provenance: FamilyProvenance) -> Iterator[tuple[str, str]]:
+    """Yield the models that built and checked a family."""
+    yield "constructor", provenance.constructor
+    yield "verifier", provenance.verifier
+    yield "verified again by", provenance.reverifier if provenance.reverifier is not None else "none"
+    yield "attempts", ", ".join(f"{part} {count}" for part, count in provenance.attempts.items()) or "not counted"
+    yield "guidelines", provenance.guidelines
 
 
 # One view.
@@ -203,46 +205,51 @@ def _provenance(told: FamilyProvenance) -> Iterator[tuple[str, str]]:
 def _view(
     name: str, view: View, gold: View | None, change: ChangeDisplay | None = None, first: int | None = None
 ) -> ViewDisplay:
-    ours, theirs = view.trace.texts, gold.trace.texts if gold else ()
-    pairs = match_counterparts(theirs, ours) if gold else list(range(len(ours)))
-    steps = (_step(view, place, theirs, pair, first if gold else None) for place, pair in enumerate(pairs))
+    """Return one view; ``gold`` is None for Gold itself, ``first`` the index of the first affected step."""
+    texts, gold_texts = view.trace.texts, gold.trace.texts if gold else ()
+    # Gold is its own counterpart.
+    pairs = match_counterparts(gold_texts, texts) if gold else list(range(len(texts)))
+    steps = (_step(view, index, gold_texts, pair, first if gold else None) for index, pair in enumerate(pairs))
     return ViewDisplay(
         name,
         diff_words(gold.question, view.question) if gold else mark_same(view.question),
         tuple(steps),
         diff_words(gold.answer, view.answer) if gold else mark_same(view.answer),
         _references(view.evidence, view.support_ids),
-        tuple(number for number in range(1, len(theirs) + 1) if number - 1 not in pairs),
+        tuple(number for number in range(1, len(gold_texts) + 1) if number - 1 not in pairs),
         change,
     )
 
 
-def _step(view: View, place: int, gold: Sequence[str], pair: int | None, first: int | None) -> StepDisplay:
-    text = view.trace.texts[place]
-    known = place < len(view.proof)
+def _step(view: View, index: int, gold: Sequence[str], pair: int | None, first: int | None) -> StepDisplay:
+    """Return one step, compared with its counterpart of Gold."""
+    text = view.trace.texts[index]
+    recorded = index < len(view.proof)
     return StepDisplay(
-        place + 1,
-        _held_against(gold, text, pair),
+        index + 1,
+        _compare_with_gold(gold, text, pair),
         None if pair is None else pair + 1,
-        _references(view.evidence, view.proof[place].passage_ids) if known else (),
-        tuple(premise + 1 for premise in view.proof[place].premises) if known else (),
-        known,
-        place == first,
+        _references(view.evidence, view.proof[index].passage_ids) if recorded else (),
+        tuple(premise + 1 for premise in view.proof[index].premises) if recorded else (),
+        recorded,
+        index == first,
     )
 
 
-def _held_against(gold: Sequence[str], text: str, pair: int | None) -> MarkedText:
+def _compare_with_gold(gold: Sequence[str], text: str, pair: int | None) -> MarkedText:
+    """Return the words of a step, with those that differ from its counterpart marked."""
     if pair is None:
         return mark_new(text)
     return diff_words(gold[pair], text) if gold else mark_same(text)
 
 
 def _evidence_change(edit: EvidenceEdit) -> ChangeDisplay:
+    """Return the edit of a passage."""
     (passage,) = _references(edit.view.evidence, (edit.passage_id,))
-    told = edit.intervention
-    if told is None:
-        return ChangeDisplay(passage, told=False)
-    return ChangeDisplay(passage, told.claim, told.replacements, told.keep)
+    intervention = edit.intervention
+    if intervention is None:
+        return ChangeDisplay(passage, claim_recorded=False)
+    return ChangeDisplay(passage, intervention.claim, intervention.replacements, intervention.keep)
 
 
 def _question_change(edit: QuestionEdit) -> ChangeDisplay:
@@ -250,10 +257,13 @@ def _question_change(edit: QuestionEdit) -> ChangeDisplay:
 
 
 def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[PassageReference, ...]:
-    """The passages with these ids; an id that is none of theirs is kept as it is."""
-    places = {passage.id: index for index, passage in reversed(list(enumerate(evidence)))}
+    """Return the passages with these ids; an unknown id is kept as it is."""
+    # Reversed, so that the first of several passages with one id is cited.
+    index_of = {passage.id: index for index, passage in reversed(list(enumerate(evidence)))}
     return tuple(
-        PassageReference(places[id_], evidence[places[id_]].title) if id_ in places else PassageReference(None, id_)
+        PassageReference(index_of[id_], evidence[index_of[id_]].title)
+        if id_ in index_of
+        else PassageReference(None, id_)
         for id_ in ids
     )
 
@@ -262,27 +272,29 @@ def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[Passag
 
 
 def _passages(family: Family, names: Sequence[str]) -> Iterator[PassageDisplay]:
-    """Those of Gold in their order, then those that only other views have."""
+    """Yield the passages of Gold in order, then those that only other views have."""
     views = tuple(zip(names, family.views, strict=True))
     for index, passage in enumerate(family.gold.evidence):
         yield _passage(index, passage, views)
-    known = {passage.id for passage in family.gold.evidence}
+    gold_ids = {passage.id for passage in family.gold.evidence}
     for name, view in views[1:]:
         for index, passage in enumerate(view.evidence):
-            if passage.id not in known:
+            if passage.id not in gold_ids:
                 version = PassageVersion(name, mark_new(passage.title), mark_new(passage.text))
                 yield PassageDisplay(index, passage.title, passage.text, (f"only in {name}",), (version,))
 
 
 def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) -> PassageDisplay:
+    """Return a passage of Gold with its versions in the other views."""
     versions, absent = [], []
     for name, view in views[1:]:
-        other = next((one for one in view.evidence if one.id == passage.id), None)
+        other = next((candidate for candidate in view.evidence if candidate.id == passage.id), None)
         if other is None:
             absent.append(name)
         elif other != passage:
             title = diff_words(passage.title, other.title)
             versions.append(PassageVersion(name, title, diff_words(passage.text, other.text)))
+    # Notes: who uses the passage, where it differs, where it is absent.
     supported = [name for name, view in views if passage.id in view.support_ids]
     everywhere = len(supported) == len(views)
     notes = (

@@ -1,6 +1,6 @@
-"""The page's plots for print, as PDF and SVG, drawn by matplotlib: the same marks in the same places.
+"""The plots of the page as PDF and SVG for print, drawn by matplotlib with the same marks.
 
-Colours are told apart by colour-blind readers, and every mark has its number or its name beside it. Equal input gives
+Colours are distinguishable for colour-blind readers, and every mark has its number or name beside it. Equal input gives
 equal bytes with one version of matplotlib: no dates, and ids from a fixed salt.
 """
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     )
 
 WIDTH = 7.0
-"""Inches: the text of a page."""
-_LONGEST = 38
-_ROOM = 170
-"""How long a name may be, in letters and in points."""
+"""Width of a figure in inches: the text width of a page."""
+_MAX_LETTERS = 38
+_MAX_POINTS = 170
+"""Longest name of a group, in letters and in points of width."""
 _INK, _SOFT, _LINE, _TRACK = "#1d2026", "#5c6270", "#c9c7c0", "#f1efe9"
 _COLOURS = {
     "reliable": "#1f6fb2",
@@ -59,9 +59,10 @@ _COLOURS = {
     "unsound": "#4a4f5c",
     "undecided": "#a9abb3",
 }
-_LETTERS = {"Acc": _COLOURS["unsound"], "TRR": _COLOURS["reliable"], "LGG": _COLOURS["path_deviation"]}
+_METRIC_COLOURS = {"Acc": _COLOURS["unsound"], "TRR": _COLOURS["reliable"], "LGG": _COLOURS["path_deviation"]}
 _HATCHES = {"undecided": "////"}
 _SETTINGS: Any = {
+    # Set within a context: the caller's matplotlib settings stay as they are.
     "axes.edgecolor": _LINE,
     "axes.labelcolor": _INK,
     "axes.linewidth": 0.6,
@@ -83,78 +84,82 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def explain_missing_figures() -> str | None:
-    """Why no figures can be drawn; None where they can."""
+    """Return why no figures can be drawn; None where they can."""
     if find_spec("matplotlib") is not None:
         return None
     return "no figures are written: they need matplotlib. Run: pip install 'eclose[figures]'"
 
 
-def draw_figures(diagnosis: Diagnosis, notes: ReportContext) -> dict[str, bytes]:
-    """Every figure in both formats, by the name of its file. What there is nothing to draw of is left out."""
+def draw_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[str, bytes]:
+    """Return every figure in both formats, by file name; figures without data are left out."""
     drawn: dict[str, Callable[[], Figure]] = {
-        "rates": lambda: _rates(rate_plot(diagnosis, notes)),
+        "rates": lambda: _rates(rate_plot(diagnosis, context)),
         "metrics": lambda: _metrics(metric_panels(diagnosis)),
         "flow": lambda: _flow(flow_rows(flow_stages(diagnosis))),
     }
     if compositions := composition_bars(diagnosis):
         drawn["failures"] = lambda: _compositions(compositions)
-    if (against := notes.against) is not None:
-        drawn["differences"] = lambda: _differences(difference_plot(against.comparison), against.name)
-    return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _written(draw, notes).items()}
+    if (base := context.base) is not None:
+        drawn["differences"] = lambda: _differences(difference_plot(base.comparison), base.name)
+    return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _render(draw, context).items()}
 
 
-def _written(draw: Callable[[], Figure], notes: ReportContext) -> dict[str, bytes]:
-    """Draw a figure in both formats; where judgments are stale, that stands above it."""
+def _render(draw: Callable[[], Figure], context: ReportContext) -> dict[str, bytes]:
+    """Return a figure in both formats; a warning about stale judgments stands above it."""
     import warnings  # noqa: PLC0415
 
     import matplotlib as mpl  # noqa: PLC0415 - an extra
 
-    found = {}
+    files = {}
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        # A name in letters the font lacks is drawn as boxes, which says as much.
+        # Letters that the font lacks are drawn as boxes; the warning adds nothing.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
-        made = draw()
-        for sentence in notes.stale_told[:1]:
-            made.suptitle(sentence, fontsize=7.5, color=_COLOURS["path_deviation"])
+        figure = draw()
+        # The first sentence is the warning itself; the others name files.
+        for sentence in context.stale_warnings[:1]:
+            figure.suptitle(sentence, fontsize=7.5, color=_COLOURS["path_deviation"])
         for kind, metadata in _METADATA.items():
             buffer = BytesIO()
-            made.savefig(buffer, format=kind, metadata=metadata)
-            found[kind] = buffer.getvalue()
-    return found
+            figure.savefig(buffer, format=kind, metadata=metadata)
+            files[kind] = buffer.getvalue()
+    return files
 
 
-def _figure(height: float, columns: int = 1, **how: Any) -> tuple[Figure, list[Axes]]:
+def _figure(height: float, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure with columns of axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    made = Figure((WIDTH, height), layout="constrained")
-    axes = made.subplots(1, columns, squeeze=False, **how)
-    return made, list(axes[0])
+    figure = Figure((WIDTH, height), layout="constrained")
+    axes = figure.subplots(1, columns, squeeze=False, **options)
+    return figure, list(axes[0])
 
 
 def _rates(plot: RatePlot) -> Figure:
-    """Dots, the lines of their intervals and the bands of their bounds; one row for each group."""
-    made, columns = _figure(0.9 + 0.21 * len(plot.rows), len(plot.axes), sharey=True)
-    for place, (axes, axis) in enumerate(zip(columns, plot.axes, strict=True)):
+    """Draw dots, whiskers of intervals and bands of bounds; one row per group."""
+    figure, columns = _figure(0.9 + 0.21 * len(plot.rows), len(plot.axes), sharey=True)
+    for column, (axes, axis) in enumerate(zip(columns, plot.axes, strict=True)):
         _scaled(axes, axis)
         for row, (_, _, dots) in enumerate(plot.rows):
-            _dot(axes, row, dots[place], _LETTERS[axis.letter])
-            _beside(axes, row, dots[place].label)
+            _dot(axes, row, dots[column], _METRIC_COLOURS[axis.letter])
+            _beside(axes, row, dots[column].label)
     labels = [f"{_short(name)}  ({responses:,})" for name, responses, _ in plot.rows]
     _rows(columns[0], labels)
+    # Last row of each section: a line separates it from the next.
     ends = list(accumulate(len(rows) for _, rows in plot.sections))[:-1]
     for axes in columns:
         for end in ends:
             axes.axhline(end - 0.5, color=_LINE, linewidth=0.6)
     kinds = "; ".join(["all", *(name for name, _ in plot.sections[1:])])
-    made.supxlabel(
+    figure.supxlabel(
         "Percent. Dot: the rate. Line: its 95 % interval over questions. Pale band: where it could lie, whatever the\n"
         f"unjudged responses are. In brackets: responses. From the top, between lines: {kinds}.",
         fontsize=6.5, color=_SOFT,
     )  # fmt: skip
-    return made
+    return figure
 
 
 def _scaled(axes: Axes, axis: Axis) -> None:
+    """Set title and scale of a column of rates."""
     end = 100 * axis.scale
     axes.set_title(f"{axis.letter}\n{axis.name}", fontsize=7.5, loc="left")
     axes.set_xlim(-2, 102)
@@ -163,23 +168,26 @@ def _scaled(axes: Axes, axis: Axis) -> None:
     _bare(axes)
 
 
-def _beside(axes: Axes, row: int, told: str) -> None:
-    """A figure at the end of a row."""
-    axes.annotate(told, (1.04, row), xycoords=("axes fraction", "data"), va="center_baseline", fontsize=7)
+def _beside(axes: Axes, row: int, text: str) -> None:
+    """Write a text at the end of a row."""
+    axes.annotate(text, (1.04, row), xycoords=("axes fraction", "data"), va="center_baseline", fontsize=7)
 
 
 def _bare(axes: Axes) -> None:
+    """Remove ticks and all spines but the lower one."""
     axes.set_axisbelow(True)
     axes.tick_params(length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Label the rows, the first one at the top."""
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
 
 
 def _dot(axes: Axes, row: int, dot: Dot, colour: str) -> None:
+    """Draw the band, the whisker and the dot of a rate."""
     if dot.band:
         axes.barh(row, dot.band[1] - dot.band[0], left=dot.band[0], height=0.5, color=_LINE, alpha=0.7)
     if dot.whisker:
@@ -190,21 +198,22 @@ def _dot(axes: Axes, row: int, dot: Dot, colour: str) -> None:
 
 _MODEL_COLOURS = ("#1f6fb2", "#d55e00", "#3d8b37", "#a3478f", "#c98a00", "#4a4f5c", "#8db8d9", "#8a6d1f")
 _LABELLED_MODELS = 4
-"""With more models than this, bars are too thin for a number above each."""
+"""With more models, bars are too thin for a number above each."""
 
 
 def _metrics(panels: Sequence[Panel]) -> Figure:
-    """Bars of every metric for each dataset and model, and a row pooled over datasets (Figure 2 of the paper)."""
-    made, rows = _figure_rows(0.75 + 1.25 * len(panels), len(panels))
+    """Draw bars of every metric for each dataset and model, and a row pooled over datasets (Figure 2 of the paper)."""
+    figure, rows = _figure_rows(0.75 + 1.25 * len(panels), len(panels))
     names = list(dict.fromkeys(model for panel in panels for model, _ in panel.models))
     for axes, panel in zip(rows, panels, strict=True):
+        # Bars of one metric take 84 % of its slot.
         width = 0.84 / max(len(panel.models), 1)
         for number, (model, dots) in enumerate(panel.models):
             colour = _MODEL_COLOURS[names.index(model) % len(_MODEL_COLOURS)]
-            for place, dot in enumerate(dots):
-                at = place + (number - (len(panel.models) - 1) / 2) * width
+            for column, dot in enumerate(dots):
+                at = column + (number - (len(panel.models) - 1) / 2) * width
                 numbered = len(panel.models) <= _LABELLED_MODELS
-                _metric_bar(axes, at, width * 0.9, dot, colour, conditional=PANEL_METRICS[place] in CONDITIONAL,
+                _metric_bar(axes, at, width * 0.9, dot, colour, conditional=PANEL_METRICS[column] in CONDITIONAL,
                             numbered=numbered)  # fmt: skip
         axes.set_title(_short(panel.name), fontsize=8, loc="left")
         axes.set_xticks(range(len(PANEL_METRICS)), [metric.value for metric in PANEL_METRICS], fontsize=7)
@@ -213,21 +222,22 @@ def _metrics(panels: Sequence[Panel]) -> Figure:
         axes.tick_params(axis="y", labelsize=6.5)
         axes.grid(axis="y", color=_TRACK)
         _bare(axes)
-    handles = [_patch(_MODEL_COLOURS[place % len(_MODEL_COLOURS)], _short(name)) for place, name in enumerate(names)]
-    made.legend(handles=handles, loc="outside upper left", ncols=min(len(names), 3), frameon=False, fontsize=7)
-    made.supxlabel(
+    handles = [_patch(_MODEL_COLOURS[index % len(_MODEL_COLOURS)], _short(name)) for index, name in enumerate(names)]
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(names), 3), frameon=False, fontsize=7)
+    figure.supxlabel(
         "Percent. Line: 95 % interval over questions. Pale: where a rate could lie, whatever the responses without a\n"
         "label are. n: denominator of LggShare (responses that fail as a whole) and LggRisk (wrong answers).",
         fontsize=6.5, color=_SOFT,
     )  # fmt: skip
-    return made
+    return figure
 
 
 def _figure_rows(height: float, rows: int) -> tuple[Figure, list[Axes]]:
+    """Return a figure with rows of axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    made = Figure((WIDTH, height), layout="constrained")
-    return made, [row[0] for row in made.subplots(rows, 1, squeeze=False)]
+    figure = Figure((WIDTH, height), layout="constrained")
+    return figure, [row[0] for row in figure.subplots(rows, 1, squeeze=False)]
 
 
 def _patch(colour: str, label: str) -> Any:
@@ -239,7 +249,7 @@ def _patch(colour: str, label: str) -> Any:
 def _metric_bar(
     axes: Axes, at: float, width: float, dot: Dot, colour: str, *, conditional: bool, numbered: bool
 ) -> None:
-    """One bar with its whisker; of a rate that may not be given, the band of its bounds alone."""
+    """Draw one bar with its whisker; only the band of its bounds where the rate must not be given."""
     if dot.band:
         axes.bar(at, dot.band[1] - dot.band[0], width, bottom=dot.band[0], color=_LINE, alpha=0.7)
     if dot.value is not None:
@@ -247,6 +257,7 @@ def _metric_bar(
     if dot.whisker:
         axes.plot((at, at), dot.whisker, color=_INK, linewidth=0.8)
     if numbered:
+        # The number stands above the highest mark.
         ends = (dot.whisker or (0, 0))[1], (dot.band or (0, 0))[1], dot.value or 0
         value = f"{dot.value:.1f}" if dot.value is not None else "–"
         words = f"{value}\nn {dot.n:,}" if conditional else value
@@ -254,23 +265,23 @@ def _metric_bar(
 
 
 def _flow(rows: Sequence[FlowRow]) -> Figure:
-    """One bar for each test of the chain: what goes on falls into the next bar, what is lost is named beside it."""
-    made, (axes,) = _figure(0.45 + 0.68 * (len(rows) + 1))
+    """Draw one bar per test of the chain; lost responses are named beside it."""
+    figure, (axes,) = _figure(0.45 + 0.68 * (len(rows) + 1))
     _bar(axes, 0, "sound", 0, 100)
     axes.text(0, -0.3, f"All responses: {rows[0].total:,}", va="bottom")
     for number, row in enumerate(rows, start=1):
         axes.fill([0, row.reach, row.reach, 0], [number - 0.78, number - 0.78, number - 0.22, number - 0.22],
                   color=_COLOURS["sound"], alpha=0.18, linewidth=0)  # fmt: skip
-        for part in (row.kept, *row.lost):
+        for part in (row.passed, *row.lost):
             _bar(axes, number, part.kind, part.start, part.width)
-        kept = f"{row.kept.count:,} {row.kept.name} ({row.kept.share} %)"
-        axes.text(0, number - 0.3, f"{row.asked}  {kept}", va="bottom")
+        passed = f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)"
+        axes.text(0, number - 0.3, f"{row.question}  {passed}", va="bottom")
         _losses(axes, number, row.lost)
     axes.set_xlim(0, 100)
     axes.set_ylim(len(rows) + 0.3, -0.55)
     axes.set_axis_off()
-    made.supxlabel("In percent of all responses.", fontsize=6.5, color=_SOFT)
-    return made
+    figure.supxlabel("In percent of all responses.", fontsize=6.5, color=_SOFT)
+    return figure
 
 
 def _bar(axes: Axes, row: int, kind: str, start: float, width: float) -> None:
@@ -281,10 +292,11 @@ def _bar(axes: Axes, row: int, kind: str, start: float, width: float) -> None:
 
 
 def _losses(axes: Axes, row: int, lost: Sequence[BarSegment]) -> None:
-    """Beside a bar, each loss with a patch of its colour."""
+    """Write each loss beside a bar, with a patch of its colour."""
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
     step = 0.2
+    # Centre the losses on the bar.
     top = row - step * (len(lost) - 1) / 2
     for number, part in enumerate(lost):
         at = top + number * step
@@ -296,10 +308,10 @@ def _losses(axes: Axes, row: int, lost: Sequence[BarSegment]) -> None:
 
 
 def _compositions(compositions: Sequence[BarChart]) -> Figure:
-    """How failures are made up: of the whole within the gap, and of single steps."""
-    most = max(len(one.bars) for one in compositions)
-    made, columns = _figure(0.6 + 0.26 * most, len(compositions))
-    made.set_layout_engine("constrained", wspace=0.1)  # the numbers of one column end where the names of the next begin
+    """Draw how failures are composed: failure classes within the gap, and codes of unsound steps."""
+    most = max(len(chart.bars) for chart in compositions)
+    figure, columns = _figure(0.6 + 0.26 * most, len(compositions))
+    figure.set_layout_engine("constrained", wspace=0.1)  # room for the names of the next column
     for axes, bars in zip(columns, compositions, strict=True):
         axes.set_title(bars.title, fontsize=8, loc="left")
         for row, bar in enumerate(bars.bars):
@@ -307,23 +319,24 @@ def _compositions(compositions: Sequence[BarChart]) -> Figure:
             axes.barh(row, bar.width, height=0.6, color=_COLOURS[bar.kind])
             _beside(axes, row, f"{bar.count:,} ({bar.share} %)")
         _rows(axes, [bar.name for bar in bars.bars])
-        # Both columns have room for as many bars, so that bars are equally thick.
+        # The same limits in both columns, so that bars are equally thick.
         axes.set_ylim(most - 0.5, -0.5)
         axes.set_xlim(0, 100)
         axes.set_xticks([])
         axes.set_xlabel(f"n = {bars.total:,}", fontsize=6.5, color=_SOFT, loc="left")
         _bare(axes)
         axes.spines["bottom"].set_visible(False)
-    return made
+    return figure
 
 
 def _differences(plot: DifferencePlot, name: str) -> Figure:
-    """Every rate, this run minus the other: dots and the lines of their intervals around no change."""
-    made, (axes,) = _figure(0.85 + 0.22 * len(plot.rows))
+    """Draw every difference from the base run with its whisker around zero."""
+    figure, (axes,) = _figure(0.85 + 0.22 * len(plot.rows))
     axes.set_title(f"This run minus {_short(name)}", fontsize=8, loc="left")
+    # 50 is no change: positions are in percent of the width.
     axes.axvline(50, color=_SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
     for row, (letter, _, dot) in enumerate(plot.rows):
-        _dot(axes, row, dot, _LETTERS.get(letter, _COLOURS["unsound"]))
+        _dot(axes, row, dot, _METRIC_COLOURS.get(letter, _COLOURS["unsound"]))
         _beside(axes, row, f"{dot.label}  {dot.interval}".rstrip())
     _rows(axes, [f"{letter}  {words}" for letter, words, _ in plot.rows])
     axes.set_xlim(-1, 101)
@@ -333,22 +346,23 @@ def _differences(plot: DifferencePlot, name: str) -> Figure:
     axes.grid(axis="x", color=_TRACK)
     _bare(axes)
     axes.set_xlabel(
-        "Points. Line: 95 % interval, questions resampled in both runs together. Across the middle: not told apart.",
+        "Points. Line: 95 % interval, questions resampled in both runs together. Across the middle: no clear change.",
         fontsize=6.5, color=_SOFT,
     )  # fmt: skip
-    return made
+    return figure
 
 
 def _short(name: str) -> str:
-    """A name that leaves room for the plot; the end of a model's name tells as much as its beginning."""
+    """Return a name shortened in the middle to fit beside the plot; both ends of a model's name matter."""
     from matplotlib.font_manager import FontProperties  # noqa: PLC0415
     from matplotlib.textpath import TextToPath  # noqa: PLC0415
 
-    told = one_line(name)
+    full = one_line(name)
     font, measure = FontProperties(size=_SETTINGS["font.size"]), TextToPath()
-    half = min(len(told), _LONGEST) // 2
-    short = told if len(told) <= _LONGEST else f"{told[:half]}…{told[-half:]}"
-    while half > 1 and measure.get_text_width_height_descent(short, font, ismath=False)[0] > _ROOM:
+    # Cut letters first, then measure: wide letters may need a shorter name.
+    half = min(len(full), _MAX_LETTERS) // 2
+    short = full if len(full) <= _MAX_LETTERS else f"{full[:half]}…{full[-half:]}"
+    while half > 1 and measure.get_text_width_height_descent(short, font, ismath=False)[0] > _MAX_POINTS:
         half -= 1
-        short = f"{told[:half]}…{told[-half:]}"
+        short = f"{full[:half]}…{full[-half:]}"
     return short

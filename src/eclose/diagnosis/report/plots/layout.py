@@ -1,27 +1,14 @@
-"""Where the marks of a plot stand, in percent of its width. The page draws them and says what they are."""
+"""Positions of the marks of a plot, in percent of its width. The page and the figures draw them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.diagnosis.report.format import (
-    CODE_WORDS,
-    DASH,
-    FAILURE_WORDS,
-    METRIC_WORDS,
-    TOO_LITTLE,
-    RateStatus,
-    group_name,
-    percent,
-    percent_range,
-    percent_span,
-    rate_status,
-    signed,
-    signed_range,
-    widened,
-)
-from eclose.diagnosis.report.table import SHOWN_METRICS, levels
+from eclose.diagnosis.report.format import DASH, percent, percent_range, percent_span, signed, signed_range
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status, widen_by_unjudged
+from eclose.diagnosis.report.table import TABLE_METRICS, levels
+from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, group_name
 from eclose.metrics.rates import MAIN_METRICS, Metric
 
 if TYPE_CHECKING:
@@ -35,13 +22,15 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Estimate, Interval
     from eclose.stats.rates import Rate
 
-PLOTTED = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+PLOTTED_METRICS = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+"""Metrics of the rate plot."""
 _SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+"""Possible ends of an axis, as rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarSegment:
-    """A stretch of a bar."""
+    """A segment of a bar."""
 
     kind: str
     name: str
@@ -52,43 +41,46 @@ class BarSegment:
 
     @property
     def share(self) -> str:
-        """In percent of the bar's whole."""
+        """Its width in percent of the full bar, as text."""
         return percent(self.width / 100)
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """One test of the chain as a bar: those that go on, then those that are lost."""
+    """One test of the chain as a bar: the responses that pass, then those that are lost."""
 
-    asked: str
+    question: str
     total: int
-    kept: BarSegment
+    passed: BarSegment
     lost: tuple[BarSegment, ...]
     reach: float
-    """How far those come that are asked."""
+    """Share of all responses that reach this test, in percent."""
 
 
 def flow_rows(stages: Sequence[FlowStage]) -> tuple[FlowRow, ...]:
-    """Bars on one scale: all responses are a full width."""
-    whole = max(stages[0].total, 1)
-    return tuple(_flow_row(stage, whole) for stage in stages)
+    """Return the bars of all stages on one scale: all responses have the full width."""
+    total = max(stages[0].total, 1)
+    return tuple(_flow_row(stage, total) for stage in stages)
 
 
-def _flow_row(stage: FlowStage, whole: int) -> FlowRow:
+def _flow_row(stage: FlowStage, total: int) -> FlowRow:
+    # Segments follow each other: passed first, then each loss.
     start, segments = 0.0, []
-    for part in (stage.kept, *stage.lost):
-        segments.append(_segment(part, start, whole))
+    for part in (stage.passed, *stage.lost):
+        segments.append(_segment(part, start, total))
         start += segments[-1].width
-    return FlowRow(stage.asked, stage.total, segments[0], tuple(segments[1:]), _place(stage.total / whole))
+    return FlowRow(stage.question, stage.total, segments[0], tuple(segments[1:]), _position(stage.total / total))
 
 
-def _segment(part: FlowPart, start: float, whole: int) -> BarSegment:
-    return BarSegment(part.kind, part.name, part.count, _place(start / 100), _place(part.count / whole), part.show)
+def _segment(part: FlowPart, start: float, total: int) -> BarSegment:
+    return BarSegment(
+        part.kind, part.name, part.count, _position(start / 100), _position(part.count / total), part.show
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A rate on its axis, with the whisker of its interval and the band of its bounds."""
+    """A rate on its axis, with the whisker of its interval and the band of its bounds, in percent of the width."""
 
     label: str
     interval: str
@@ -100,7 +92,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What is drawn in one column, and where its scale ends."""
+    """Heading and scale of one column."""
 
     letter: str
     name: str
@@ -108,98 +100,111 @@ class Axis:
 
     @property
     def end(self) -> str:
-        """Where the scale ends, in words."""
+        """The end of the scale as text."""
         return f"{100 * self.scale:g} %"
 
     @property
     def middle(self) -> str:
-        """Halfway there."""
+        """The middle of the scale as text."""
         return f"{50 * self.scale:g}"
 
 
 RateRow: TypeAlias = tuple[str, int, tuple[Dot, ...]]
-"""The name of a group, its responses, and a dot for each metric."""
+"""Name of a group, number of responses, and a dot for each metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatePlot:
-    """Rates of every group, one column for each metric."""
+    """Rates of every group, one column per metric."""
 
     axes: tuple[Axis, ...]
     sections: tuple[tuple[str, tuple[RateRow, ...]], ...]
-    """All responses under no name, then each kind of groups under its own."""
+    """All responses under an empty name, then each kind of groups under its name."""
 
     @property
     def rows(self) -> tuple[RateRow, ...]:
-        """All of them."""
+        """Rows of all sections."""
         return tuple(row for _, rows in self.sections for row in rows)
 
     @property
     def title(self) -> str:
-        """Whose rates there are."""
+        """Title of the plot."""
         return "Rates, all together and by group" if len(self.sections) > 1 else "Rates"
 
 
-def rate_plot(diagnosis: Diagnosis, notes: ReportContext) -> RatePlot:
-    """Dots and whiskers. A single group says what all together say, so it is not drawn twice."""
-    kinds = levels(diagnosis) if len(diagnosis.groups) > 2 else ()
-    groups = [diagnosis.overall, *(group for _, some in kinds for group in some)]
-    corrected = {metric: estimate for metric, estimate in (notes.corrected or {}).items() if metric in PLOTTED}
-    scales = {metric: _scale(groups, metric, corrected.get(metric)) for metric in PLOTTED}
+def rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
+    """Return dots and whiskers of all groups. A single group equals all responses and is not repeated."""
+    sections_of_groups = levels(diagnosis) if len(diagnosis.groups) > 2 else ()
+    groups = [diagnosis.overall, *(group for _, members in sections_of_groups for group in members)]
+    corrected = {
+        metric: estimate for metric, estimate in (context.corrected or {}).items() if metric in PLOTTED_METRICS
+    }
+    scales = {metric: _scale(groups, metric, corrected.get(metric)) for metric in PLOTTED_METRICS}
 
     def row(name: str, group: GroupSummary) -> RateRow:
-        return name, group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED)
+        return name, group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED_METRICS)
 
-    first = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
+    overall_rows = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
     if corrected:
         rates = diagnosis.overall.rates
-        dots = tuple(_corrected_dot(corrected.get(metric), rates[metric], scales[metric]) for metric in PLOTTED)
-        first.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
-    axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED)
-    sections = [(name, tuple(row(group_name(group.group), group) for group in some)) for name, some in kinds]
-    return RatePlot(axes, (("", tuple(first)), *sections))
+        dots = tuple(_corrected_dot(corrected.get(metric), rates[metric], scales[metric]) for metric in PLOTTED_METRICS)
+        # The corrected row comes first, above the judge's own.
+        overall_rows.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
+    axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED_METRICS)
+    sections = [
+        (name, tuple(row(group_name(group.group), group) for group in members)) for name, members in sections_of_groups
+    ]
+    return RatePlot(axes, (("", tuple(overall_rows)), *sections))
 
 
 def _scale(groups: Sequence[GroupSummary], metric: Metric, corrected: Estimate | None) -> float:
-    """The gap is small, and small things need a scale of their own; the others share the full one."""
+    """Return the end of an axis. The gap is small and gets its own scale; other rates have the full one."""
     if metric is not Metric.GAP_RATE:
         return 1.0
     spans = [span for group in groups for span in (group.estimates[metric].interval, group.rates[metric].bounds)]
     tops = [span.high for span in (*spans, corrected.interval if corrected else None) if span]
+    # The smallest scale that holds every interval and band.
     return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
 
 
 def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> Dot:
+    """Return the dot of a corrected rate, with a band where labels of the judge are missing."""
     if estimate is None or estimate.value is None or estimate.interval is None:
         return Dot(DASH, "", 0, None, None, None)
     if rate_status(rate) is RateStatus.TOO_LITTLE:
-        return Dot(TOO_LITTLE, "", 0, None, None, None)
+        return Dot(TOO_LITTLE_TEXT, "", 0, None, None, None)
     if not rate.unjudged:
         label, interval, band = percent(estimate.value), estimate.interval, None
         words = percent_range(interval)
     else:
-        span, interval = widened(rate, estimate.value, estimate.value), widened(rate, *estimate.interval)
+        span, interval = (
+            widen_by_unjudged(rate, estimate.value, estimate.value),
+            widen_by_unjudged(rate, *estimate.interval),
+        )
         label, words, band = percent_span(span), "", _span(span, scale)
-    return Dot(label, words, 0, _place(estimate.value / scale), _span(interval, scale), band)
+    return Dot(label, words, 0, _position(estimate.value / scale), _span(interval, scale), band)
 
 
 def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
-    return None if interval is None else (_place(interval.low / scale), _place(interval.high / scale))
+    return None if interval is None else (_position(interval.low / scale), _position(interval.high / scale))
 
 
 def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
+    """Return the dot of a rate; only its band where too little was judged."""
     rate, estimate = group.rates[metric], group.estimates[metric]
     if rate.bounds is None or not rate.unjudged:
+        # Every response is judged: a dot and a whisker.
         label, band = percent(rate.value), None
     else:
+        # Some are unjudged: the band shows where the rate can lie.
         label, band = percent_span(rate.bounds), _span(rate.bounds, scale)
     if rate_status(rate) is RateStatus.TOO_LITTLE:
-        return Dot(TOO_LITTLE, "", rate.n, None, None, band)
+        return Dot(TOO_LITTLE_TEXT, "", rate.n, None, None, band)
     return Dot(
         label,
         "" if band else percent_range(estimate.interval),
         rate.n,
-        None if rate.value is None else _place(rate.value / scale),
+        None if rate.value is None else _position(rate.value / scale),
         _span(estimate.interval, scale),
         band,
     )
@@ -211,7 +216,7 @@ PANEL_METRICS = (*MAIN_METRICS, Metric.GAP_SHARE, Metric.GAP_RISK)
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Every metric of one dataset, or of all together: a bar for each model."""
+    """Every metric of one dataset, or of all datasets together, with a bar per model."""
 
     name: str
     models: tuple[tuple[str, tuple[Dot, ...]], ...]
@@ -219,7 +224,8 @@ class Panel:
 
 
 def metric_panels(diagnosis: Diagnosis) -> tuple[Panel, ...]:
-    """Return a panel for each dataset, and behind them one pooled over datasets where there are several."""
+    """Return a panel for each dataset, and a last one pooled over datasets where there are several."""
+    # Groups are (dataset, model) pairs.
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
     panels = [
         Panel(name, tuple(_model_dots(pair, pair.group[1]) for pair in diagnosis.pairs if pair.group[0] == name))
@@ -228,9 +234,10 @@ def metric_panels(diagnosis: Diagnosis) -> tuple[Panel, ...]:
     if len(datasets) > 1:
         pooled = {group.group[0]: group for group in diagnosis.by_model}
         models = sorted({pair.group[1] for pair in diagnosis.pairs})
-        if not pooled:  # one model over all datasets, or every model on a dataset of its own
-            alone = {pair.group[1]: pair for pair in diagnosis.pairs}
-            pooled = {models[0]: diagnosis.overall} if len(models) == 1 else alone
+        # Empty for one model over all datasets, or for models that each have their own dataset.
+        if not pooled:
+            by_model_name = {pair.group[1]: pair for pair in diagnosis.pairs}
+            pooled = {models[0]: diagnosis.overall} if len(models) == 1 else by_model_name
         panels.append(Panel("all datasets", tuple(_model_dots(pooled[model], model) for model in models)))
     return tuple(panels)
 
@@ -241,21 +248,22 @@ def _model_dots(group: GroupSummary, model: str) -> tuple[str, tuple[Dot, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class DifferencePlot:
-    """Differences of two runs around no change, all on one scale."""
+    """Differences between two runs around zero, on one scale."""
 
     end: str
-    """How many points the scale reaches to either side."""
+    """Points from the middle to either end of the scale."""
     rows: tuple[tuple[str, str, Dot], ...]
 
 
 def difference_plot(comparison: RunComparison) -> DifferencePlot:
-    """Dots and whiskers; in the middle nothing changed."""
-    found = {metric: comparison.overall.differences[metric].estimate for metric in SHOWN_METRICS}
-    ends = [abs(end) for estimate in found.values() if estimate.interval for end in estimate.interval]
+    """Return dots and whiskers of the differences; the middle means no change."""
+    estimates = {metric: comparison.overall.differences[metric].estimate for metric in TABLE_METRICS}
+    ends = [abs(end) for estimate in estimates.values() if estimate.interval for end in estimate.interval]
+    # One scale for all rates, so that bars of different rates can be compared.
     scale = next(scale for scale in _SCALES if scale >= min(max(ends, default=0.0), 1.0))
     rows = tuple(
         (metric.value, METRIC_WORDS[metric][0], _difference_dot(comparison.overall.differences[metric], scale))
-        for metric in SHOWN_METRICS
+        for metric in TABLE_METRICS
     )
     return DifferencePlot(f"{100 * scale:.0f}", rows)
 
@@ -265,19 +273,21 @@ def _difference_dot(difference: RateDifference, scale: float) -> Dot:
     if estimate.value is None or estimate.interval is None:
         return Dot("undefined", "", 0, None, None, None)
     if RateStatus.TOO_LITTLE in (rate_status(difference.run), rate_status(difference.base)):
-        return Dot(TOO_LITTLE, "", 0, None, None, None)
-    places = [_place((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
-    whisker = places[1], places[2]
-    return Dot(signed(estimate.value), signed_range(estimate.interval), difference.run.n, places[0], whisker, None)
+        return Dot(TOO_LITTLE_TEXT, "", 0, None, None, None)
+    # Map [-scale, scale] to the width, so that 0 is in the middle.
+    positions = [_position((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
+    whisker = positions[1], positions[2]
+    return Dot(signed(estimate.value), signed_range(estimate.interval), difference.run.n, positions[0], whisker, None)
 
 
-def _place(share: float) -> float:
+def _position(share: float) -> float:
+    """Return a position in percent of the width, at most 100."""
     return round(100 * min(share, 1.0), 3)
 
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """How a whole is made up, as one bar for each part."""
+    """The composition of a total, one bar per part."""
 
     title: str
     total: int
@@ -285,20 +295,23 @@ class BarChart:
 
 
 def composition_bars(diagnosis: Diagnosis) -> tuple[BarChart, ...]:
-    """The failure classes of the gap, and the codes of unsound steps."""
+    """Return the failure classes of the gap and the codes of unsound steps as charts."""
     gap = diagnosis.overall.composition.gap_failures
-    failures = {(str(one), FAILURE_WORDS[one][0], f"outcome=gap_{one}"): count for one, count in gap.items()}
+    failures = {
+        (str(failure), FAILURE_WORDS[failure][0], f"outcome=gap_{failure}"): count for failure, count in gap.items()
+    }
     codes = {
         ("unsound", f"{code.value} {CODE_WORDS[code][0]}", f"code={code.value}"): count
         for code, count in diagnosis.local_failures.items()
     }
-    made = (_bars("Failures of the whole, within the gap", failures), _bars("Unsound steps, by reason", codes))
-    return tuple(bars for bars in made if bars.bars)
+    charts = (_bars("Failures of the whole, within the gap", failures), _bars("Unsound steps, by reason", codes))
+    return tuple(chart for chart in charts if chart.bars)
 
 
 def _bars(title: str, counts: Mapping[tuple[str, str, str], int]) -> BarChart:
     total = sum(counts.values())
-    made = (
-        BarSegment(kind, name, count, 0.0, _place(count / total), show) for (kind, name, show), count in counts.items()
+    segments = (
+        BarSegment(kind, name, count, 0.0, _position(count / total), show)
+        for (kind, name, show), count in counts.items()
     )
-    return BarChart(title, total, tuple(made))
+    return BarChart(title, total, tuple(segments))

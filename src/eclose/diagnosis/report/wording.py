@@ -1,0 +1,100 @@
+"""Names and sentences for metrics, labels, failure classes and reasons, as all reports print them."""
+
+from __future__ import annotations
+
+from eclose.core.judgment import EVIDENCE, Criterion, LocalFailure
+from eclose.core.verdict import FailureClass
+from eclose.diagnosis.diagnose import Evidence
+from eclose.metrics.rates import Metric
+
+METRIC_WORDS: dict[Metric, tuple[str, str]] = {
+    Metric.ACCURACY: ("accuracy", "The submitted answer is correct."),
+    Metric.LOCAL_SOUNDNESS_RATE: ("local soundness", "Every step holds, taken by itself."),
+    Metric.ALIGNMENT_RATE: ("alignment", "The reasoning pursues the question that was asked."),
+    Metric.CLOSURE_RATE: ("closure", "The reasoning establishes the answer that was submitted."),
+    Metric.COMPLETENESS_RATE: ("completeness", "The reasoning establishes the reference answer."),
+    Metric.GLOBAL_SUFFICIENCY_RATE: ("global sufficiency", "The whole holds: aligned and closed (A and C)."),
+    Metric.TRACE_RELIABILITY_RATE: ("reliability", "Every step holds, and so does the whole (L, A and C)."),
+    Metric.GAP_RATE: ("the local-global gap", "Every step holds, and the whole does not."),
+    Metric.GAP_SHARE: ("share of the gap", "Of the responses whose whole does not hold, those in the gap."),
+    Metric.GAP_RISK: (
+        "risk of the gap",
+        "Of the wrong answers, those in the gap: no check of single steps finds them.",
+    ),
+    Metric.GAP_AMONG_SOUND: (
+        "the gap among sound responses",
+        "Of the responses in which every step holds, those in the gap.",
+    ),
+}
+"""Name and meaning of each metric."""
+
+
+FAILURE_WORDS: dict[FailureClass, tuple[str, str]] = {
+    FailureClass.PATH_DEVIATION: ("path deviation", "pursue another question than the one asked"),
+    FailureClass.INCOMPLETE_REASONING: ("incomplete reasoning", "do not establish the reference answer"),
+    FailureClass.ANSWER_DECOUPLING: ("answer decoupling", "establish the reference answer, and submit another"),
+    FailureClass.CLOSURE_FAILURE: (
+        "closure failure",
+        "do not establish their answer; without a reference it is not known which of the two",
+    ),
+    FailureClass.UNDETERMINED: ("undetermined", "do not establish their answer; what they pursue was not judged"),
+}
+"""Name of each failure class, and what such responses do."""
+
+
+CODE_WORDS: dict[LocalFailure, tuple[str, str]] = {
+    LocalFailure.UNSUPPORTED_CONTENT: ("unsupported content", "The step states what no passage says."),
+    LocalFailure.INVALID_INFERENCE: ("invalid inference", "The step does not follow from what precedes it."),
+    LocalFailure.CONSTRAINT_OR_COMPUTATION: (
+        "constraint or computation",
+        "A condition, a comparison or a calculation is wrong.",
+    ),
+    LocalFailure.FALSE_COVERAGE: ("false coverage", "The step says the passages lack what they do tell."),
+    LocalFailure.OTHER: ("other", "The step does not hold for another reason."),
+}
+
+
+CRITERION_WORDS: dict[Criterion, str] = {
+    Criterion.LOCAL_SOUNDNESS: "every step holds",
+    Criterion.ALIGNMENT: "pursues the question",
+    Criterion.CLOSURE: "establishes the submitted answer",
+    Criterion.COMPLETENESS: "establishes the reference answer",
+    Criterion.CORRECTNESS: "the answer is correct",
+}
+
+
+LABEL_WORDS: dict[str, str] = {
+    **{criterion.value: words for criterion, words in CRITERION_WORDS.items()},
+    EVIDENCE: "the passages settle the question",
+}
+"""Meaning of each label of a judge, by its name in files."""
+
+
+EVIDENCE_WORDS: dict[Evidence, str] = {
+    Evidence.SUFFICIENT: "the passages settle the question",
+    Evidence.INSUFFICIENT: "the passages do not settle the question",
+    Evidence.UNJUDGED: "not judged whether they do",
+}
+
+
+REASON_WORDS = {
+    "invalid": "the reply does not have the requested form",
+    "refusal": "the judge refused to answer",
+    "length": "the reply was cut off at the token limit (--max-tokens)",
+    "empty": "the reply was empty",
+    "too_long": "the question does not fit into the judge's context",
+    "wrong step ids": "the reply is about other steps than those of the trace",
+    "quote not found": "a quote of the reply does not stand in its passage",
+    "no such passage": "the reply cites a passage that does not exist",
+}
+"""Explanation of each kind of reason for a missing label."""
+
+
+def reason_words(reason: str) -> str:
+    """Return the explanation of a missing label; a reason of another kind is returned as it is."""
+    return REASON_WORDS.get(reason, reason)
+
+
+def group_name(group: tuple[str, ...]) -> str:
+    """Return the name of a group of responses."""
+    return " · ".join(group) if group else "all responses"
