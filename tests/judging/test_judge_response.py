@@ -158,7 +158,12 @@ def test_what_cannot_be_judged_is_not_asked(instance, response, settings, unjudg
     script = Script()
     judgment = judged(script, instance, response, **settings)
     assert judgment.unjudged == unjudged
-    names = {"L": JudgeQuestion.SOUNDNESS, "A": JudgeQuestion.ALIGNMENT, "C": JudgeQuestion.CLOSURE, "K": JudgeQuestion.COMPLETENESS}
+    names = {
+        "L": JudgeQuestion.SOUNDNESS,
+        "A": JudgeQuestion.ALIGNMENT,
+        "C": JudgeQuestion.CLOSURE,
+        "K": JudgeQuestion.COMPLETENESS,
+    }
     names["Acc"] = JudgeQuestion.CORRECTNESS
     assert {request.schema.name for request in script.asked} == {
         JudgeQuestion.SUFFICIENCY, *(question for name, question in names.items() if name not in unjudged)

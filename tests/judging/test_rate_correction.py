@@ -12,7 +12,7 @@ from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
 from eclose.judging.rate_correction import MIN_LABELS, NO_LABEL, NO_VALIDATION, UNINFORMATIVE, correct_runs
 from eclose.judging.settings import JudgeSettings
-from eclose.judging.validate import validate_run, write
+from eclose.judging.validate import validate_run, write_validation
 from eclose.metrics.rates import Metric
 from eclose.store.records import jsonl
 from eclose.store.records.jsonl import ReadRecord
@@ -50,7 +50,7 @@ class Run:
     def validate(self, labels, path=None):
         rng = np.random.default_rng(1)
         known = validate_run(self.folder, [verdict(number) for number in range(labels)], rng=rng, resamples=20)
-        write(path or self.folder / "validation.json", known)
+        write_validation(path or self.folder / "validation.json", known)
 
     def correction(self, validation=None, runs=None, judgments=None):
         rng = np.random.default_rng(1)
@@ -106,7 +106,7 @@ def test_the_validation_of_one_run_is_not_taken_for_several_unless_it_is_named(r
 def test_a_judge_whose_labels_tell_nothing_corrects_no_other_run(run):
     """All labelled responses fail to people: how often the judge passes a good one is not known."""
     rows = [SettledVerdict(f"r{number}", f"q{number}", Verdict(True, True, False), "b") for number in range(40)]
-    write(run.folder / "v.json", validate_run(run.folder, rows, rng=np.random.default_rng(1), resamples=20))
+    write_validation(run.folder / "v.json", validate_run(run.folder, rows, rng=np.random.default_rng(1), resamples=20))
     found = run.correction(run.folder / "v.json", judgments=[judgment(number) for number in range(100, 180)])
     assert found.reasons[TRR] == UNINFORMATIVE
 

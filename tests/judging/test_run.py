@@ -19,8 +19,8 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.judging.inputs import Sources, find_sources
-from eclose.judging.run import Pairs, judge_responses, kin
+from eclose.judging.inputs import RunInputs, find_run_inputs
+from eclose.judging.run import JudgeTasks, find_same_family_models, judge_responses
 from eclose.store.records import jsonl
 from eclose.store.records.counts import Counts
 from eclose.store.runs.manifest import read_manifest
@@ -116,22 +116,22 @@ RAGAS = {
 def test_another_tools_file_is_taken_apart(tmp_path):
     given = tmp_path / "ragas.jsonl"
     given.write_text(json.dumps(RAGAS) + "\n")
-    sources = find_sources(given, tmp_path / "run")
-    (pair,) = (record.value for record in Pairs(sources))
+    sources = find_run_inputs(given, tmp_path / "run")
+    (pair,) = (record.value for record in JudgeTasks(sources))
     assert pair.instance.question == RAGAS["user_input"]
     assert pair.response.answer == "Arica"
-    assert find_sources(given, tmp_path / "run") == sources
+    assert find_run_inputs(given, tmp_path / "run") == sources
     assert [record.value for record in scan_instances(sources.instances)] == [pair.instance]
 
 
 def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
     with pytest.raises(SettingError, match="which questions"):
-        find_sources(run / "responses.jsonl", tmp_path)
-    found = find_sources(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
-    assert found == Sources(run / "instances.jsonl", run / "responses.jsonl")
+        find_run_inputs(run / "responses.jsonl", tmp_path)
+    found = find_run_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
+    assert found == RunInputs(run / "instances.jsonl", run / "responses.jsonl")
     (run / "instances.jsonl").unlink()
     with pytest.raises(UserError):
-        find_sources(run, tmp_path)
+        find_run_inputs(run, tmp_path)
 
 
 def test_generated_responses_are_judged_in_their_folder(tmp_path):
@@ -162,9 +162,9 @@ def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
     sources = [Source("openai/gpt-4o"), Source("qwen/qwen3-8b"), None]
     answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
     jsonl.write_records(tmp_path / "r.jsonl", answers)
-    given = Sources(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
-    assert kin(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
-    assert kin(given, "anthropic/claude-x") == []
+    given = RunInputs(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
+    assert find_same_family_models(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
+    assert find_same_family_models(given, "anthropic/claude-x") == []
 
 
 def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
@@ -173,7 +173,7 @@ def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
     )
     with ServerThread(build_world_registry()) as server:
         told = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
-    assert "is of the family of world-1, which it judges" in told.output
+    assert "is of the model family of world-1, which it judges" in told.output
 
 
 CAPITALS = [
@@ -190,7 +190,7 @@ def test_two_questions_with_one_id_are_refused_before_anything_is_asked(run, pla
     with ServerThread(build_world_registry()) as server:
         with pytest.raises(RecordError, match=r"the id '1' was used in line 5 for other content.*give every question"):
             asyncio.run(
-                judge_responses(find_sources(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
+                judge_responses(find_run_inputs(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
             )
         assert server.bill(keys=False)["totals"]["paid"] == 0
     assert not (run / "judgments.jsonl").exists()
@@ -237,7 +237,7 @@ def judged_while(run, change):
             return world.handler(schema_name)
 
     with ServerThread(Meanwhile()) as server:
-        sources = find_sources(run, run)
+        sources = find_run_inputs(run, run)
         return asyncio.run(judge_responses(sources, server.base_url, run, calls=CallSettings(unpriced=True)))
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from eclose.benchmarks.matched_questions import read_eligibility
 from eclose.cli.main import app
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
-from eclose.judging.screen import screen
+from eclose.judging.screen import screen_question
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
 from eclose.store.runs.runner import Rejection
@@ -45,18 +45,18 @@ INSTANCE = next(make_items("short-easy", 1)).instance
     ],
 )
 def test_what_a_judge_says_is_kept(told, found):
-    assert asyncio.run(screen(INSTANCE, Judge(**told))) == Screening(INSTANCE.id, "house/judge", *found)
+    assert asyncio.run(screen_question(INSTANCE, Judge(**told))) == Screening(INSTANCE.id, "house/judge", *found)
 
 
 @pytest.mark.parametrize("told", [{"eligible": True, "code": "N1"}, {"eligible": False, "code": None}])
 def test_what_contradicts_itself_is_no_label(told):
-    found = asyncio.run(screen(INSTANCE, Judge(**told)))
+    found = asyncio.run(screen_question(INSTANCE, Judge(**told)))
     assert (found.eligible, found.code) == (None, None)
     assert found.reason == "contradictory"
 
 
 def test_without_a_reference_there_is_nothing_to_screen():
-    assert asyncio.run(screen(replace(INSTANCE, reference_answer=None), Judge())) == Rejection(NO_REFERENCE)
+    assert asyncio.run(screen_question(replace(INSTANCE, reference_answer=None), Judge())) == Rejection(NO_REFERENCE)
 
 
 def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eclose.core.judgment import NO_TRACE, REFERENCE_FREE, Criterion, Judgment
-from eclose.judging.unjudged_labels import Missing, count_unjudged
+from eclose.judging.unjudged_labels import MissingLabels, count_unjudged
 
 L, K = Criterion.LOCAL_SOUNDNESS, Criterion.COMPLETENESS
 
@@ -27,10 +27,10 @@ def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
     )
     assert found.responses == 5
     assert found.missing == (
-        Missing("evidence", "no usable reply", 1, ""),
-        Missing("L", "invalid", 3, "two"),
-        Missing("L", NO_TRACE, 1, ""),
-        Missing("K", REFERENCE_FREE, 5, ""),
+        MissingLabels("evidence", "no usable reply", 1, ""),
+        MissingLabels("L", "invalid", 3, "two"),
+        MissingLabels("L", NO_TRACE, 1, ""),
+        MissingLabels("K", REFERENCE_FREE, 5, ""),
     )
     # K was not to be judged: nothing is missing.
     assert found.shares == {L: pytest.approx(0.8), **dict.fromkeys(list(Criterion)[1:], 0)}

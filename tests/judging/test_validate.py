@@ -18,7 +18,15 @@ from eclose.errors import RecordError, SettingError, UserError
 from eclose.judging import validate as validating
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.judging.validate import compare, correct, read, refuse_other_judge, run_identity, validate, write
+from eclose.judging.validate import (
+    build_validation,
+    compare_judge_runs,
+    correct_rates,
+    read_validation,
+    refuse_other_judge,
+    run_identity,
+    write_validation,
+)
 from eclose.metrics.judge_agreement import DIRECT_LABELS, LABEL_METRICS, JudgedLabel
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
@@ -56,7 +64,7 @@ RESPONSES = [response(f"r{i}", f"q{i // 2}") for i in range(12)]
 
 
 def validated(judgments=RUN, verdicts=TRUTH, responses=RESPONSES, seed=0, **settings):
-    return validate(judgments, verdicts, responses, settings=SETTINGS, rng=rng(seed), resamples=50, **settings)
+    return build_validation(judgments, verdicts, responses, settings=SETTINGS, rng=rng(seed), resamples=50, **settings)
 
 
 def test_judgments_and_verdicts_meet_by_response():
@@ -86,8 +94,8 @@ def test_the_unlabelled_responses_are_grouped_by_question_where_that_is_known():
 
 def test_a_validation_is_read_back_as_it_was_written(tmp_path):
     found = validated([*RUN[:11], replace(RUN[11], closed=None)])
-    write(tmp_path / "v.json", found)
-    assert read(tmp_path / "v.json") == found
+    write_validation(tmp_path / "v.json", found)
+    assert read_validation(tmp_path / "v.json") == found
     text = (tmp_path / "v.json").read_text()
     assert json.loads(text)["schema"] == 1
     assert "NaN" not in text
@@ -99,16 +107,16 @@ def test_a_validation_is_read_back_as_it_was_written(tmp_path):
     "spoil", [lambda v: v | {"schema": 2}, lambda v: v | {"extra": 1}, lambda v: v | {"judged": "12"}, lambda _: []]
 )
 def test_another_file_is_refused(tmp_path, spoil):
-    write(tmp_path / "v.json", validated())
+    write_validation(tmp_path / "v.json", validated())
     spoiled = spoil(json.loads((tmp_path / "v.json").read_text()))
     (tmp_path / "v.json").write_text(json.dumps(spoiled))
     with pytest.raises(UserError, match=r"v\.json: this is not a validation of ours"):
-        read(tmp_path / "v.json")
+        read_validation(tmp_path / "v.json")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UserError, match=r"none\.json"):
-        read(tmp_path / "none.json")
+        read_validation(tmp_path / "none.json")
 
 
 def test_the_same_judge_asked_the_same_way_is_accepted_and_no_other():
@@ -127,13 +135,13 @@ def test_the_same_judge_asked_the_same_way_is_accepted_and_no_other():
 
 
 def test_a_validation_read_back_still_fits_its_judge(tmp_path):
-    write(tmp_path / "v.json", validated())
-    refuse_other_judge(read(tmp_path / "v.json"), "house/judge", SETTINGS)
+    write_validation(tmp_path / "v.json", validated())
+    refuse_other_judge(read_validation(tmp_path / "v.json"), "house/judge", SETTINGS)
 
 
 def test_settings_without_guidelines_are_refused():
     with pytest.raises(SettingError, match="name the guideline of every criterion"):
-        validate(RUN, TRUTH, settings={"temperature": 0.0}, rng=rng())
+        build_validation(RUN, TRUTH, settings={"temperature": 0.0}, rng=rng())
 
 
 @pytest.mark.parametrize(
@@ -168,34 +176,34 @@ def test_strata_weigh_the_labelled_responses():
 
 def test_the_run_that_was_validated_has_its_own_rates_and_another_has_them_carried_over():
     found = validated()
-    own = correct(found, RUN[::-1], RESPONSES, settings=SETTINGS, rng=rng())
+    own = correct_rates(found, RUN[::-1], RESPONSES, settings=SETTINGS, rng=rng())
     assert (own.rates, own.carried_over) == (found.corrected, False)
     assert run_identity(RUN[::-1]) == found.run != run_identity(RUN[1:])
-    other = correct(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
+    other = correct_rates(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
     assert other.carried_over
     assert other.rates[JudgedLabel.LOCAL_SOUNDNESS].judged == 11
     with pytest.raises(SettingError, match="other/judge"):
-        correct(found, [judgment("r1", judge="other/judge")], settings=SETTINGS, rng=rng())
+        correct_rates(found, [judgment("r1", judge="other/judge")], settings=SETTINGS, rng=rng())
 
 
 def test_labels_drawn_by_what_the_judge_said_correct_their_own_run_alone():
     strata = {one.response_id: "all" for one in RUN}
     found = validated(strata=strata)
     assert (found.stratified, validated().stratified) == (True, False)
-    assert not correct(found, RUN, RESPONSES, settings=SETTINGS, rng=rng()).carried_over
+    assert not correct_rates(found, RUN, RESPONSES, settings=SETTINGS, rng=rng()).carried_over
     with pytest.raises(SettingError, match="label some of its own"):
-        correct(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
+        correct_rates(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
 
 
 def test_two_judges_are_compared_on_what_both_saw():
     better = [judgment(f"r{i}", sound=i != 1, judge="second") for i in range(3)]
-    compared = compare(RUN, better, TRUTH, rng=rng(), resamples=50)
+    compared = compare_judge_runs(RUN, better, TRUTH, rng=rng(), resamples=50)
     label = JudgedLabel.LOCAL_SOUNDNESS
     assert compared.n[label] == 3
     assert (compared.first[label].agreement.value, compared.second[label].agreement.value) == (1 / 3, 1)
     assert compared.difference[label].agreement.value == pytest.approx(-2 / 3)
     with pytest.raises(UserError, match="that both judges saw"):
-        compare(RUN, [judgment("x", judge="second")], TRUTH, rng=rng())
+        compare_judge_runs(RUN, [judgment("x", judge="second")], TRUTH, rng=rng())
 
 
 def test_files_are_read_as_records(tmp_path):
@@ -267,7 +275,7 @@ def truth(planted):
 
 
 def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_by, truth):
-    found = validate(judged_by(0), truth, settings=SETTINGS, rng=rng(), resamples=20)
+    found = build_validation(judged_by(0), truth, settings=SETTINGS, rng=rng(), resamples=20)
     assert len(truth) > 250
     for row in found.overall.rows.values():
         assert (row.n, row.misses, row.false_alarms) == (len(truth), 0, 0)
@@ -279,7 +287,7 @@ def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_b
 def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, truth, noise):
     held = []
     for seed in range(5):
-        found = validate(judged_by(noise, seed), truth, settings=SETTINGS, rng=rng(seed), resamples=5)
+        found = build_validation(judged_by(noise, seed), truth, settings=SETTINGS, rng=rng(seed), resamples=5)
         rows = [found.overall.rows[label] for label in DIRECT_LABELS]
         held += [row.disagreement.interval.low <= noise <= row.disagreement.interval.high for row in rows]
         assert abs(np.mean([row.disagreement.value for row in rows]) - noise) < 0.03
@@ -296,7 +304,7 @@ def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, t
         sample = [truth[index] for index in rng(seed).permutation(len(truth))[:100]]
         responses = [made.response for _, made in planted]
         judged = judged_by(noise, seed)
-        found = validate(judged, sample, responses, settings=SETTINGS, rng=rng(seed), resamples=5)
+        found = build_validation(judged, sample, responses, settings=SETTINGS, rng=rng(seed), resamples=5)
         assert found.labelled == 100
         held += [rate.interval.low <= real[label] <= rate.interval.high for label, rate in found.corrected.items()]
     assert sum(held) >= 0.92 * len(held)

@@ -1,6 +1,6 @@
-"""Where the questions and responses of a run come from: its folder, two files, or one that holds both side by side.
+"""The questions and responses to judge: those of a run's folder, of two files, or of one file that holds both.
 
-Calls no model, so that reading responses needs none of the packages that calling one does.
+The module imports no client packages, so responses can be read where none are installed.
 """
 
 from __future__ import annotations
@@ -19,47 +19,60 @@ from eclose.store.runs.step import RunStep
 
 
 @dataclass(frozen=True)
-class Sources:
-    """Where questions and responses lie."""
+class RunInputs:
+    """The files of questions and responses."""
 
     instances: Path
     responses: Path
     counts: Mapping[str, Counts] = field(default_factory=dict, compare=False)
-    """Where the records of another tool's file went, when questions and responses were taken from one."""
+    """Record counts of another tool's file, where both files were written from it."""
 
 
-def find_sources(given: Path, out: Path, instances: Path | None = None, layout: RecordLayout = RecordLayout.AUTO) -> Sources:
-    """Questions and responses of a run's folder, of two files, or taken apart out of one."""
-    if given.is_dir():
-        return _checked(Sources(instances or given / INSTANCES, given / RESPONSES))
-    require_file(given)
-    if not _holds_responses(given):
-        return _taken_apart(given, out, detect_layout(given) if layout is RecordLayout.AUTO else layout)
+def find_run_inputs(
+    path: Path, out: Path, instances: Path | None = None, layout: RecordLayout = RecordLayout.AUTO
+) -> RunInputs:
+    """Return the files of a run's folder, of a file of responses, or written from another tool's file.
+
+    Args:
+        path: A run's folder, a file of responses, or a file of another tool with questions and responses side by side.
+        out: Folder for the two files that are written from another tool's file.
+        instances: File of the questions; needed for a file of responses.
+        layout: Layout of another tool's file.
+
+    Raises:
+        SettingError: ``path`` is a file of responses, and ``instances`` is missing.
+    """
+    if path.is_dir():
+        return _require_files(RunInputs(instances or path / INSTANCES, path / RESPONSES))
+    require_file(path)
+    if not _holds_responses(path):
+        return _split_file(path, out, detect_layout(path) if layout is RecordLayout.AUTO else layout)
     if instances is None:
-        raise SettingError(f"{given}: which questions do these answer? Name their file with --instances.")
-    return _checked(Sources(instances, given))
+        raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
+    return _require_files(RunInputs(instances, path))
 
 
 def _holds_responses(path: Path) -> bool:
-    """Whether the first record that can be read is a response of ours."""
+    """Return whether the first readable record has the fields of a response."""
     first = next((raw.value for raw in read_objects(path) if raw.value is not None), {})
     return {"instance_id", "trace"} <= first.keys()
 
 
-def _checked(sources: Sources) -> Sources:
-    require_file(sources.instances)
-    require_file(sources.responses)
-    return sources
+def _require_files(inputs: RunInputs) -> RunInputs:
+    require_file(inputs.instances)
+    require_file(inputs.responses)
+    return inputs
 
 
-def _taken_apart(given: Path, out: Path, layout: RecordLayout) -> Sources:
-    """Write the questions and the responses of one file into two, and count where its records went."""
+def _split_file(path: Path, out: Path, layout: RecordLayout) -> RunInputs:
+    """Write the questions and the responses of one file into two, and count its records."""
     settings = {"format": layout.value}
-    questions = RunStep("judge instances", settings, (given,), out / INSTANCES)
-    responses = RunStep("judge responses", settings, (given,), out / RESPONSES)
-    known = questions.claim()
-    of_questions = known.counts if known else questions.write(scan_instances(given, layout=layout))
-    known = responses.claim()
-    of_responses = known.counts if known else responses.write(scan_responses(given, layout=layout))
-    counts = {f"questions in {given.name}": of_questions, f"responses in {given.name}": of_responses}
-    return Sources(questions.out, responses.out, counts)
+    questions = RunStep("judge instances", settings, (path,), out / INSTANCES)
+    responses = RunStep("judge responses", settings, (path,), out / RESPONSES)
+    # ``claim`` returns the manifest of an earlier run over the same file, and the step is then skipped.
+    manifest = questions.claim()
+    question_counts = manifest.counts if manifest else questions.write(scan_instances(path, layout=layout))
+    manifest = responses.claim()
+    response_counts = manifest.counts if manifest else responses.write(scan_responses(path, layout=layout))
+    counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
+    return RunInputs(questions.out, responses.out, counts)

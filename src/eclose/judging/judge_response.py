@@ -1,6 +1,6 @@
-"""One response before a judging model: one call for each question with its own disclosure, or all of them in one.
+"""Judge one response with a model: one call per question with restricted material, or one call for all questions.
 
-A criterion the model could not be brought to judge has no label and a reason; the others keep theirs.
+A criterion without a usable reply gets no label and a reason; the other criteria keep their labels.
 """
 
 from __future__ import annotations
@@ -14,67 +14,68 @@ from eclose.calls.structured import Answer, ask_structured, build_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, Judgment
 from eclose.core.response import Response
-from eclose.judging.majority import settle
+from eclose.judging.majority import take_majority
 from eclose.judging.settings import JudgeSettings
 from eclose.protocol import disclosure
-from eclose.protocol.judging import JOINT_PARTS, QUESTIONS, Question, asked, read_steps
+from eclose.protocol.judging import CRITERION_QUESTIONS, JOINT_PARTS, JudgeQuestion, build_judge_prompt, parse_steps
 from eclose.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from eclose.models.interface import ChatModel, Request
-    from eclose.protocol.disclosure import Disclosure, Whole
-    from eclose.protocol.structured import Asked
+    from eclose.protocol.structured import StructuredPrompt
 
 
 async def judge_response(
     instance: Instance, response: Response, model: ChatModel, settings: JudgeSettings | None = None, *, replica: int = 0
 ) -> Judgment:
-    """What the model says of a response, with a reason wherever it does not say anything."""
+    """Return the judgment of a response, with a reason for every missing label."""
     settings = settings or JudgeSettings()
-    case = _Case(instance, response, settings)
-    asking = case.jointly if settings.joint else case.separately
-    said = await _all(*(asking(model, replica + number) for number in range(settings.repeat)))
-    return settle([_judgment(case, model.name, answers) for answers in said])
+    subject = _Subject(instance, response, settings)
+    ask = subject.ask_jointly if settings.joint else subject.ask_separately
+    repetitions = await _gather(*(ask(model, replica + number) for number in range(settings.repeat)))
+    return take_majority([_build_judgment(subject, model.name, answers) for answers in repetitions])
 
 
-def requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
-    """Everything a judge is asked about a response, if it answers at the first attempt."""
-    case = _Case(instance, response, settings)
+def build_judge_requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
+    """Yield every request about a response, supposing that the first attempt of each succeeds."""
+    subject = _Subject(instance, response, settings)
     for replica in range(settings.repeat):
         if settings.joint:
-            yield build_request(asked(case.whole, case.questions), settings.decoding, replica)
+            yield build_request(build_judge_prompt(subject.material, subject.questions), settings.decoding, replica)
         else:
-            for question in case.questions:
-                yield build_request(asked(case.shown(question)), settings.decoding, replica)
+            for question in subject.questions:
+                yield build_request(build_judge_prompt(subject.disclose(question)), settings.decoding, replica)
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """A response before a judge."""
+class _Subject:
+    """A response to judge."""
 
     instance: Instance
     response: Response
     settings: JudgeSettings
 
     @property
-    def whole(self) -> Whole:
-        return disclosure.whole(self.instance, self.response, reference_free=self.settings.reference_free)
+    def material(self) -> disclosure.JointMaterial:
+        """Material of the joint question."""
+        return disclosure.disclose_jointly(self.instance, self.response, reference_free=self.settings.reference_free)
 
     @property
-    def questions(self) -> list[Question]:
-        """Those that can be asked at all."""
-        never = {QUESTIONS[criterion] for criterion in self.unasked}
-        return [question for question in JOINT_PARTS if question not in never]
+    def questions(self) -> list[JudgeQuestion]:
+        """Questions that can be asked about this response."""
+        excluded = {CRITERION_QUESTIONS[criterion] for criterion in self.unasked}
+        return [question for question in JOINT_PARTS if question not in excluded]
 
     @property
     def unasked(self) -> dict[Criterion, str]:
-        """Why a criterion cannot be judged whoever judges it."""
-        found = ((criterion, self._against(criterion)) for criterion in Criterion)
-        return {criterion: reason for criterion, reason in found if reason is not None}
+        """Criteria that no judge could decide, with the reason."""
+        reasons = ((criterion, self._explain_unasked(criterion)) for criterion in Criterion)
+        return {criterion: reason for criterion, reason in reasons if reason is not None}
 
-    def _against(self, criterion: Criterion) -> str | None:
+    def _explain_unasked(self, criterion: Criterion) -> str | None:
+        # Correctness compares answers alone, so it is judged without a trace as well.
         if criterion is not Criterion.CORRECTNESS and not self.response.trace.steps:
             return NO_TRACE
         if criterion in (Criterion.CLOSURE, Criterion.CORRECTNESS) and self.response.answer is None:
@@ -86,108 +87,114 @@ class _Case:
                 return NO_REFERENCE
         return None
 
-    def shown(self, question: Question) -> Disclosure:
-        """What a judge of one question sees."""
-        if question is Question.SUFFICIENCY:
-            return disclosure.sufficiency(self.instance)
-        shown = _DISCLOSED[question](self.instance, self.response)
-        assert shown is not None
-        return shown
+    def disclose(self, question: JudgeQuestion) -> disclosure.JudgeMaterial:
+        """Return the material of one question."""
+        if question is JudgeQuestion.SUFFICIENCY:
+            return disclosure.disclose_for_sufficiency(self.instance)
+        material = _DISCLOSURES[question](self.instance, self.response)
+        # ``questions`` excludes every question whose material would be None.
+        assert material is not None
+        return material
 
-    async def separately(self, model: ChatModel, replica: int) -> dict[Question, Answer]:
-        """One call for each question, which sees no more than it may."""
+    async def ask_separately(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, Answer]:
+        """Ask each question in a call with its own restricted material."""
         questions = self.questions
-        said = await _all(*(self._ask_one(question, model, replica) for question in questions))
-        return dict(zip(questions, said, strict=True))
+        answers = await _gather(*(self._ask_question(question, model, replica) for question in questions))
+        return dict(zip(questions, answers, strict=True))
 
-    async def _ask_one(self, question: Question, model: ChatModel, replica: int) -> Answer:
-        shown = self.shown(question)
-        read = partial(_read, question, shown)
-        return await self._ask(model, asked(shown), read, replica)
+    async def ask_jointly(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, Answer]:
+        """Ask all questions in one call; an unusable part triggers another attempt and finally stays open."""
+        questions, material = self.questions, self.material
+        # Filled by the parser, so that the usable parts of the last reply survive when all attempts fail.
+        latest: dict[JudgeQuestion, Answer] = {}
 
-    async def _ask(self, model: ChatModel, question: Asked, read: Callable[[Any], Any], replica: int) -> Answer:
-        settings = self.settings
-        return await ask_structured(model, question, read, decoding=settings.decoding, attempts=settings.attempts, replica=replica)
-
-    async def jointly(self, model: ChatModel, replica: int) -> dict[Question, Answer]:
-        """One call for all; a part that cannot be read makes the judge try again, and is left open in the end."""
-        questions, whole = self.questions, self.whole
-        latest: dict[Question, Answer] = {}
-
-        def read(told: Mapping[str, Any]) -> dict[Question, Answer]:
+        def parse(reply: Mapping[str, Any]) -> dict[JudgeQuestion, Answer]:
             for question in questions:
-                latest[question] = _part(question, whole, told[question.part])
-            if unread := next((said for said in latest.values() if said.reason is not None), None):
-                raise UnreadableReplyError(unread.reason or "", unread.problem)
+                latest[question] = _parse_part(question, material, reply[question.part])
+            if unusable := next((answer for answer in latest.values() if answer.reason is not None), None):
+                raise UnreadableReplyError(unusable.reason or "", unusable.problem)
             return latest
 
-        said = await self._ask(model, asked(whole, questions), read, replica)
-        return latest or dict.fromkeys(questions, said)
+        answer = await self._ask(model, build_judge_prompt(material, questions), parse, replica)
+        return latest or dict.fromkeys(questions, answer)
+
+    async def _ask_question(self, question: JudgeQuestion, model: ChatModel, replica: int) -> Answer:
+        material = self.disclose(question)
+        return await self._ask(model, build_judge_prompt(material), partial(_parse_reply, question, material), replica)
+
+    async def _ask(
+        self, model: ChatModel, prompt: StructuredPrompt, parse: Callable[[Any], Any], replica: int
+    ) -> Answer:
+        decoding, attempts = self.settings.decoding, self.settings.attempts
+        return await ask_structured(model, prompt, parse, decoding=decoding, attempts=attempts, replica=replica)
 
 
-_DISCLOSED: Mapping[Question, Callable[[Instance, Response], Disclosure | None]] = {
-    Question.SOUNDNESS: disclosure.soundness,
-    Question.ALIGNMENT: disclosure.alignment,
-    Question.CLOSURE: disclosure.closure,
-    Question.COMPLETENESS: disclosure.completeness,
-    Question.CORRECTNESS: disclosure.correctness,
+_DISCLOSURES: Mapping[JudgeQuestion, Callable[[Instance, Response], disclosure.JudgeMaterial | None]] = {
+    JudgeQuestion.SOUNDNESS: disclosure.disclose_for_soundness,
+    JudgeQuestion.ALIGNMENT: disclosure.disclose_for_alignment,
+    JudgeQuestion.CLOSURE: disclosure.disclose_for_closure,
+    JudgeQuestion.COMPLETENESS: disclosure.disclose_for_completeness,
+    JudgeQuestion.CORRECTNESS: disclosure.disclose_for_correctness,
 }
 
 
-def _part(question: Question, whole: Whole, told: Mapping[str, Any]) -> Answer:
+def _parse_part(question: JudgeQuestion, material: disclosure.JointMaterial, reply: Mapping[str, Any]) -> Answer:
     try:
-        return Answer(_read(question, whole, told))
+        return Answer(_parse_reply(question, material, reply))
     except UnreadableReplyError as error:
         return Answer(reason=error.kind, problem=str(error))
 
 
-def _read(question: Question, shown: Disclosure, told: Mapping[str, Any]) -> Any:
-    if question is not Question.SOUNDNESS:
-        return told
-    assert isinstance(shown, disclosure.Soundness | disclosure.Whole)
-    return read_steps(shown, told)
+def _parse_reply(question: JudgeQuestion, material: disclosure.JudgeMaterial, reply: Mapping[str, Any]) -> Any:
+    if question is not JudgeQuestion.SOUNDNESS:
+        return reply
+    assert isinstance(material, disclosure.SoundnessMaterial | disclosure.JointMaterial)
+    return parse_steps(material, reply)
 
 
-async def _all(*asking: Awaitable[Any]) -> list[Any]:
-    """Everything that was asked, once all have come back: what is under way may be paid for."""
-    found = await asyncio.gather(*asking, return_exceptions=True)
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return found
+async def _gather(*calls: Awaitable[Any]) -> list[Any]:
+    """Wait for all calls, then raise the first error or return all results."""
+    # A plain gather would return at the first error and leave paid calls under way without a reader.
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
 
 
-LONGEST_REASON = 300
-"""Characters of a reason: enough to act on, never a whole reply."""
+MAX_REASON_CHARS = 300
+"""Longest reason for a missing label, in characters."""
 
 
-def _reason(answer: Answer) -> str:
-    """``invalid: 'aligned' is a required property``: the kind, then what was wrong with the last reply."""
-    return f"{answer.reason}: {answer.problem}"[:LONGEST_REASON] if answer.problem else str(answer.reason)
+def _format_reason(answer: Answer) -> str:
+    """Return kind and problem of an unusable answer: ``invalid: 'aligned' is a required property``."""
+    return f"{answer.reason}: {answer.problem}"[:MAX_REASON_CHARS] if answer.problem else str(answer.reason)
 
 
-def _judgment(case: _Case, judge_name: str, said: Mapping[Question, Answer]) -> Judgment:
-    told = {question: one.value for question, one in said.items() if one.reason is None}
-    answers = {name: said[question] for name, question in QUESTIONS.items() if question in said}
-    failed = {name: _reason(answer) for name, answer in answers.items() if answer.reason is not None}
-    unjudged = case.unasked | failed
+def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQuestion, Answer]) -> Judgment:
+    values = {question: answer.value for question, answer in answers.items() if answer.reason is None}
+    by_criterion = {name: answers[question] for name, question in CRITERION_QUESTIONS.items() if question in answers}
+    failed = {name: _format_reason(answer) for name, answer in by_criterion.items() if answer.reason is not None}
+    unjudged = subject.unasked | failed
 
-    def label(question: Question, name: str) -> Any:
-        return told[question][name] if question in told else None
+    def value(question: JudgeQuestion, name: str) -> Any:
+        return values[question][name] if question in values else None
 
-    reasons = {name: label(question, "reason") for name, question in QUESTIONS.items() if name != "L"}
+    # Soundness has a reason per step, and none for the trace.
+    reasons = {name: value(question, "reason") for name, question in CRITERION_QUESTIONS.items() if name != "L"}
     return Judgment(
-        case.response.id,
+        subject.response.id,
         judge_name,
-        told.get(Question.SOUNDNESS, ()),
-        aligned=label(Question.ALIGNMENT, "aligned"),
-        closed=label(Question.CLOSURE, "closed"),
-        complete=label(Question.COMPLETENESS, "complete"),
-        correct=label(Question.CORRECTNESS, "correct"),
+        values.get(JudgeQuestion.SOUNDNESS, ()),
+        aligned=value(JudgeQuestion.ALIGNMENT, "aligned"),
+        closed=value(JudgeQuestion.CLOSURE, "closed"),
+        complete=value(JudgeQuestion.COMPLETENESS, "complete"),
+        correct=value(JudgeQuestion.CORRECTNESS, "correct"),
+        # In the order of the criteria, so that equal judgments are written as equal bytes.
         unjudged={criterion: unjudged[criterion] for criterion in Criterion if criterion in unjudged},
         reasons={criterion: reason for criterion, reason in reasons.items() if reason},
-        pursued=label(Question.ALIGNMENT, "pursued") or None,
-        established=label(Question.CLOSURE, "established") or None,
-        evidence_sufficient=label(Question.SUFFICIENCY, "sufficient"),
-        missing_evidence=label(Question.SUFFICIENCY, "missing"),
+        pursued=value(JudgeQuestion.ALIGNMENT, "pursued") or None,
+        established=value(JudgeQuestion.CLOSURE, "established") or None,
+        evidence_sufficient=value(JudgeQuestion.SUFFICIENCY, "sufficient"),
+        missing_evidence=value(JudgeQuestion.SUFFICIENCY, "missing"),
     )

@@ -1,4 +1,4 @@
-"""Several judgments of one response by the same judge -> the one that most of them support."""
+"""The majority of several judgments of one response by the same judge."""
 
 from __future__ import annotations
 
@@ -13,41 +13,44 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 
-def settle(judgments: Sequence[Judgment]) -> Judgment:
-    """The labels that most repetitions give, each with what the first of these says about it, and all votes.
+def take_majority(judgments: Sequence[Judgment]) -> Judgment:
+    """Return the majority label of every criterion, with the explanations of the first judgment that gives it.
 
-    Repetitions without a label do not vote. As many for as against leaves the label open.
+    Repetitions without a label do not vote. A tie leaves the label open.
     """
     if len(judgments) == 1:
         return judgments[0]
-    settled = {criterion: _majority(judgments, criterion) for criterion in (*Criterion, EVIDENCE)}
-    sound, aligned = settled[Criterion.LOCAL_SOUNDNESS], settled[Criterion.ALIGNMENT]
-    closed, evidence = settled[Criterion.CLOSURE], settled[EVIDENCE]
-    sayings = {criterion: found for criterion in Criterion if (found := settled[criterion]) is not None}
+    # One representative judgment per criterion: texts must come from a judgment that gave the winning label.
+    winners = {name: _find_winner(judgments, name) for name in (*Criterion, EVIDENCE)}
+    sound, aligned = winners[Criterion.LOCAL_SOUNDNESS], winners[Criterion.ALIGNMENT]
+    closed, evidence = winners[Criterion.CLOSURE], winners[EVIDENCE]
+    decided = {criterion: winner for criterion in Criterion if (winner := winners[criterion]) is not None}
     return replace(
         judgments[0],
         steps=() if sound is None else sound.steps,
         aligned=_label(aligned, Criterion.ALIGNMENT),
         closed=_label(closed, Criterion.CLOSURE),
-        complete=_label(settled[Criterion.COMPLETENESS], Criterion.COMPLETENESS),
-        correct=_label(settled[Criterion.CORRECTNESS], Criterion.CORRECTNESS),
-        unjudged={criterion: _why(judgments, criterion) for criterion in Criterion if settled[criterion] is None},
-        reasons={name: said.reasons[name] for name, said in sayings.items() if name in said.reasons},
+        complete=_label(winners[Criterion.COMPLETENESS], Criterion.COMPLETENESS),
+        correct=_label(winners[Criterion.CORRECTNESS], Criterion.CORRECTNESS),
+        unjudged={
+            criterion: _explain_missing(judgments, criterion) for criterion in Criterion if criterion not in decided
+        },
+        reasons={name: winner.reasons[name] for name, winner in decided.items() if name in winner.reasons},
         pursued=None if aligned is None else aligned.pursued,
         established=None if closed is None else closed.established,
         evidence_sufficient=_label(evidence, EVIDENCE),
         missing_evidence=None if evidence is None else evidence.missing_evidence,
-        votes={name: tuple(one.label(name) for one in judgments) for name in settled},
+        votes={name: tuple(judgment.label(name) for judgment in judgments) for name in winners},
     )
 
 
-def _majority(judgments: Sequence[Judgment], name: str) -> Judgment | None:
-    """The first judgment that says what most of them say; None where none does."""
+def _find_winner(judgments: Sequence[Judgment], name: str) -> Judgment | None:
+    """Return the first judgment with the majority label; None where there is no majority."""
     for label in (True, False):
-        saying = [one for one in judgments if one.label(name) is label]
-        against = [one for one in judgments if one.label(name) is (not label)]
-        if len(saying) > len(against):
-            return saying[0]
+        supporters = [judgment for judgment in judgments if judgment.label(name) is label]
+        opponents = [judgment for judgment in judgments if judgment.label(name) is (not label)]
+        if len(supporters) > len(opponents):
+            return supporters[0]
     return None
 
 
@@ -55,7 +58,7 @@ def _label(judgment: Judgment | None, name: str) -> Label:
     return None if judgment is None else judgment.label(name)
 
 
-def _why(judgments: Sequence[Judgment], criterion: Criterion) -> str:
-    """Why a criterion is left open: the judge's own reason, unless it did say something and then the contrary."""
-    reasons = [one.unjudged[criterion] for one in judgments if criterion in one.unjudged]
+def _explain_missing(judgments: Sequence[Judgment], criterion: Criterion) -> str:
+    """Return the reason of the judge where no repetition gave a label, else that the repetitions disagree."""
+    reasons = [judgment.unjudged[criterion] for judgment in judgments if criterion in judgment.unjudged]
     return reasons[0] if len(reasons) == len(judgments) else REPETITIONS_DISAGREE

@@ -1,4 +1,4 @@
-"""Find the validation of a judged run and correct the judge's rates by it.
+"""Correction of the rates of judged runs by the validation of their judge.
 
 ``diagnose``, ``report`` and ``gate`` share this lookup, so that all of them use the same corrected rates or give the
 same reason for having none.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eclose.judging.validate import Validation, correct, read, refuse_other_judge
+from eclose.judging.validate import Validation, correct_rates, read_validation, refuse_other_judge
 from eclose.metrics.judge_agreement import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
@@ -36,17 +36,17 @@ UNINFORMATIVE = "the labelled responses do not tell the judge's labels apart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
+class RateCorrection:
     """The corrected rates of judged runs; every metric is either in ``rates`` or in ``reasons``."""
 
     rates: Mapping[Metric, CorrectedRate] = field(default_factory=dict)
-    """Corrected rates with a value; ``labelled`` is how many labels each rests on, at least ``MIN_LABELS``."""
+    """Corrected rates with a value; each rests on ``labelled`` labels, at least ``MIN_LABELS``."""
     reasons: Mapping[Metric, str] = field(default_factory=dict)
-    """Why each of the other metrics has no corrected rate."""
+    """Reason for each metric without a corrected rate."""
     validation: Validation | None = None
-    """The validation in use; None where there is none."""
+    """Validation in use; None without one."""
     carried_over: bool = False
-    """Whether the validation was made on other responses: then the judge is supposed to err here as it did there."""
+    """Whether the validation was made on other responses, which supposes the same error rates of the judge here."""
 
     @property
     def enough(self) -> bool:
@@ -61,18 +61,18 @@ def correct_runs(
     validation: Path | None = None,
     *,
     rng: np.random.Generator,
-) -> Correction:
+) -> RateCorrection:
     """Return the corrected rates of judged runs, and for every metric without one the reason.
 
-    Without ``validation``, a single run is corrected by the ``validation.json`` in its folder. That file tells nothing
-    of other runs unless it is named.
+    Without ``validation``, a single run is corrected by the ``validation.json`` in its folder. Several runs are
+    corrected only by a file that is named.
 
     Args:
         runs: Folders of the judged runs.
         judgments: The judgments in use, of all runs together.
-        responses: The responses they are about; they tell which responses share a question.
+        responses: The judged responses, which tell what responses share a question.
         validation: A file that ``eclose judge validate`` wrote.
-        rng: Draws the intervals.
+        rng: Random generator of the intervals.
 
     Raises:
         SettingError: The validation is of another judge, of other settings or of other judgments.
@@ -81,23 +81,24 @@ def correct_runs(
     if path is None and len(runs) == 1 and (runs[0] / VALIDATION).exists():
         path = runs[0] / VALIDATION
     if path is None or not judgments:
-        return Correction(reasons=dict.fromkeys(Metric, NO_VALIDATION))
-    known = read(path)
+        return RateCorrection(reasons=dict.fromkeys(Metric, NO_VALIDATION))
+    judge_validation = read_validation(path)
+    # Every run is checked, because one of them may have been judged with other settings.
     for run in runs:
         settings = read_manifest(sibling_path(run / JUDGMENTS, "manifest.json")).settings
-        refuse_other_judge(known, judgments[0].judge, settings)
-    corrected = correct(known, judgments, responses, settings=settings, rng=rng)
+        refuse_other_judge(judge_validation, judgments[0].judge, settings)
+    corrected = correct_rates(judge_validation, judgments, responses, settings=settings, rng=rng)
     by_metric = {LABEL_METRICS[label]: rate for label, rate in corrected.rates.items()}
-    reasons = {metric: why_not(by_metric.get(metric)) for metric in Metric}
-    return Correction(
+    reasons = {metric: explain_missing_rate(by_metric.get(metric)) for metric in Metric}
+    return RateCorrection(
         rates={metric: rate for metric, rate in by_metric.items() if reasons[metric] is None},
         reasons={metric: reason for metric, reason in reasons.items() if reason is not None},
-        validation=known,
+        validation=judge_validation,
         carried_over=corrected.carried_over,
     )
 
 
-def why_not(rate: CorrectedRate | None) -> str | None:
+def explain_missing_rate(rate: CorrectedRate | None) -> str | None:
     """Return why a corrected rate cannot be used; None where it can."""
     if rate is None:
         return NO_LABEL

@@ -1,4 +1,4 @@
-"""How responses are judged."""
+"""Settings of a judge."""
 
 from __future__ import annotations
 
@@ -7,39 +7,49 @@ from typing import Any
 
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding
-from eclose.protocol.judging import JOINT_PARTS, Question, guideline_hash
+from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, guideline_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """All of it decides what is asked, so all of it belongs to a run's identity."""
+    """The settings of a judge; all of them influence its replies and belong to the identity of a run.
+
+    Raises:
+        SettingError: ``attempts``, ``max_tokens`` or ``repeat`` is less than 1.
+
+    >>> JudgeSettings(joint=True, repeat=3).decoding.max_tokens
+    4096
+    """
 
     reference_free: bool = False
-    """Whether the reference is left out: completeness and correctness are then not judged."""
+    """Whether the reference is withheld; completeness and correctness then get no label."""
     joint: bool = False
-    """Whether everything is asked in one call. Cheaper, and the judge sees what it should not use."""
+    """Whether one call asks all questions: cheaper, but the judge sees material that a question should not rest on."""
     repeat: int = 1
-    """How often every question is asked; the label is what most of the answers say."""
+    """Number of times that every question is asked; the majority gives the label."""
     effort: str | None = None
-    """How hard a judge that thinks shall think, in its provider's words: low, medium, high."""
+    """Reasoning effort of the judge in the provider's words, such as low, medium or high."""
     attempts: int = 2
-    """How often a judge is asked that answers in the wrong shape, about the wrong steps or with a false quote."""
+    """Largest number of attempts where a reply violates the schema, is about other steps, or misquotes a passage."""
     max_tokens: int = 4096
+    """Largest number of tokens of a reply."""
     temperature: float = 0.0
+    """Sampling temperature of the judge (0 = greedy)."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Raise SettingError for numbers below 1."""
         if min(self.attempts, self.max_tokens, self.repeat) < 1:
-            raise SettingError("a judge is asked at least once, for at least one token.")
+            raise SettingError("attempts, max_tokens and repeat of a judge must be at least 1.")
 
     @property
     def identity(self) -> dict[str, Any]:
-        """For manifests: the settings and what every question's guideline says."""
-        questions = (*JOINT_PARTS, *([Question.JOINT] if self.joint else []))
+        """The settings and the hashes of all guidelines, for the manifest of a run."""
+        questions = (*JOINT_PARTS, *([JudgeQuestion.JOINT] if self.joint else []))
         return asdict(self) | {"guidelines": {str(question): guideline_hash(question) for question in questions}}
 
     @property
     def decoding(self) -> Decoding:
-        """As the model is told. Repetitions have a seed, so that they are different draws to a server that draws."""
+        """Decoding parameters of every request."""
+        # With repetitions, a seed makes the draws of a sampling server different and reproducible.
         seed = 0 if self.repeat > 1 else None
         return Decoding(max_tokens=self.max_tokens, temperature=self.temperature, seed=seed, effort=self.effort)

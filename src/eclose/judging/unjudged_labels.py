@@ -1,4 +1,4 @@
-"""Count the labels that a judge did not give, by criterion and reason."""
+"""Counts of the labels that a judge did not give, by criterion and reason."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 NO_LABEL = "no usable reply"
-"""Why the question about the evidence has no label: judgments keep no other reason."""
+"""Reason for a missing label on the evidence; judgments record none for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """Missing labels of one criterion for one kind of reason."""
+class MissingLabels:
+    """The missing labels of one criterion for one kind of reason."""
 
     criterion: str
     """``L``, ``A``, ``C``, ``K``, ``Acc`` or ``evidence``."""
     kind: str
-    """The kind of reason, as judgments name it."""
+    """Kind of the reason, without its details."""
     responses: int
     example: str
-    """The details given most often; empty where there are none."""
+    """Most frequent details of the reason; empty where it has none."""
 
     @property
     def asked(self) -> bool:
-        """Whether the judge was asked, or could have been: a missing reference is nobody's failure."""
+        """Whether a label was requested; a question without a reference does not count against the judge."""
         return self.kind not in NEVER_ASKED
 
 
 @dataclass(frozen=True, slots=True)
 class UnjudgedLabels:
-    """All missing labels of a run."""
+    """The missing labels of a run."""
 
     responses: int
-    """Judged responses."""
-    missing: tuple[Missing, ...]
+    """Number of judged responses."""
+    missing: tuple[MissingLabels, ...]
 
     @property
     def shares(self) -> Mapping[Criterion, float]:
-        """The share of responses without a label, for each criterion that was asked."""
+        """Share of responses without a requested label, by criterion."""
         return {
             criterion: sum(row.responses for row in self.missing if row.criterion == criterion and row.asked)
             / max(self.responses, 1)
@@ -60,16 +60,17 @@ def count_unjudged(judgments: Iterable[Judgment]) -> UnjudgedLabels:
         reasons.update((str(criterion), reason) for criterion, reason in judgment.unjudged.items())
         if judgment.evidence_sufficient is None:
             reasons[EVIDENCE, NO_LABEL] += 1
-    return UnjudgedLabels(responses, tuple(_rows(reasons)))
+    return UnjudgedLabels(responses, tuple(_build_rows(reasons)))
 
 
-def _rows(reasons: Counter[tuple[str, str]]) -> list[Missing]:
+def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabels]:
     details: dict[tuple[str, str], Counter[str]] = {}
     for (criterion, reason), count in sorted(reasons.items()):
         kind = reason_kind(reason)
         details.setdefault((criterion, kind), Counter())[reason.removeprefix(kind).removeprefix(": ")] += count
+    # Evidence first, then the criteria in the order of the paper.
     order = [EVIDENCE, *map(str, Criterion)]
     return [
-        Missing(criterion, kind, counts.total(), counts.most_common(1)[0][0])
+        MissingLabels(criterion, kind, counts.total(), counts.most_common(1)[0][0])
         for (criterion, kind), counts in sorted(details.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
     ]

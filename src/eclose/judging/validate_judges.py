@@ -1,0 +1,113 @@
+"""Validation of a run's judge against people's verdicts, with the judges of other runs compared beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eclose.cases import run_names
+from eclose.judging.validate import (
+    Validation,
+    compare_judge_runs,
+    read_judgments,
+    read_verdicts,
+    validate_judgments_file,
+    validate_run,
+    write_validation,
+)
+from eclose.store.records.json_reader import require_file
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, VALIDATION
+from eclose.store.runs.provenance import check_result, check_verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from eclose.core.verdict import SettledVerdict
+    from eclose.metrics.judge_comparison import JudgeComparison
+
+
+class JudgeValidation(NamedTuple):
+    """The outcome of ``validate_judges``."""
+
+    path: Path
+    """The validation file that was written."""
+    validation: Validation
+    comparisons: Mapping[str, JudgeComparison]
+    """The judge of the run compared with that of each other run, by the name of that run."""
+    stale: tuple[str, ...]
+    """One sentence for each changed file; only with ``allow_stale``."""
+
+
+def validate_judges(
+    run: Path,
+    verdicts: Path,
+    *,
+    against: Sequence[Path] = (),
+    out: Path | None = None,
+    seed: int = 42,
+    resamples: int = 2_000,
+    allow_stale: bool = False,
+) -> JudgeValidation:
+    """Compare the judge of a run with people, and with the judges of other runs on the same responses.
+
+    Args:
+        run: Folder of a judged run.
+        verdicts: File of people's verdicts on a random sample of its responses.
+        against: Folders with judgments of the same responses by other judges.
+        out: File of the validation; ``validation.json`` in the run by default.
+        seed: Seed of the intervals.
+        resamples: Number of bootstrap resamples.
+        allow_stale: Go on although files have changed since they were judged or labelled.
+    """
+    rng = np.random.default_rng(seed)
+    labels = check_verdicts(verdicts, allow_stale=allow_stale)
+    people = read_verdicts(verdicts)
+    others = dict(zip(run_names([run, *against])[1:], against, strict=True))
+    # All refusals come before the bootstrap, which takes the longest.
+    stale = [sentence for folder in against for sentence in _check_same_responses(run, folder, allow_stale=allow_stale)]
+    validation = validate_run(run, people, rng=rng, resamples=resamples, allow_stale=allow_stale)
+    validated = {
+        name: validate_judgments_file(folder, people, rng=rng, resamples=resamples) for name, folder in others.items()
+    }
+    validation = replace(
+        validation,
+        stale=(*validation.stale, *labels.stale),
+        others={name: other.overall for name, other in validated.items()},
+    )
+    path = out or run / VALIDATION
+    write_validation(path, validation)
+    comparisons = {
+        name: compare_judge_runs(
+            read_judgments(run / JUDGMENTS), read_judgments(folder / JUDGMENTS), people, rng=rng, resamples=resamples
+        )
+        for name, folder in others.items()
+    }
+    return JudgeValidation(path, validation, comparisons, (*stale, *validation.stale))
+
+
+def validate_sample(
+    run: Path,
+    verdicts: Iterable[SettledVerdict],
+    strata: Mapping[str, str],
+    *,
+    seed: int,
+    allow_stale: bool = False,
+) -> Validation:
+    """Compare the judge of a run with a stratified sample of labels, and write ``validation.json`` into the run."""
+    rng = np.random.default_rng(seed)
+    validation = validate_run(run, verdicts, rng=rng, strata=strata, allow_stale=allow_stale)
+    write_validation(run / VALIDATION, validation)
+    return validation
+
+
+def _check_same_responses(run: Path, other: Path, *, allow_stale: bool) -> list[str]:
+    """Return the stale sentences of another judge's run; raise unless it judged the responses of this run."""
+    require_file(other / JUDGMENTS)
+    provenance = check_result(other / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
+    remedy = f"Let the other judge judge the responses of {run}"
+    return [
+        f"{other}: {sentence}" for sentence in provenance.refuse_stale(other, remedy, allow_stale=allow_stale).stale
+    ]
