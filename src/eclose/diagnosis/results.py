@@ -256,23 +256,26 @@ def diagnose(
             notices.append(sentence)
             notify(sentence)
 
-    read = read_runs(folders, allow_stale=allow_stale)
-    note(notices_of(read))
-    diagnosis = diagnose_cases(read.cases)
+    case_set = read_runs(folders, allow_stale=allow_stale)
+    note(notices_of(case_set))
+    diagnosis = diagnose_cases(case_set.cases)
     validation = None if validation is None else Path(validation)
     stale = _stale_validation(folders, validation)
     note(f"STALE: {sentence}" for sentence in stale)
     context = ReportContext(
-        left_out=read.left_out, stale=(*read.stale, *stale), rejected=read.rejected, checked=read.checked
+        left_out=case_set.left_out,
+        stale=(*case_set.stale, *stale),
+        rejected=case_set.rejected,
+        checked=case_set.checked,
     )
     if title is not None:
         context = replace(context, title=title)
     if against is not None:
         base = read_runs([Path(against)], allow_stale=allow_stale)
         note(notices_of(base))
-        context = _compared(context, read.cases, base, run_names([*folders, Path(against)])[-1], seed, resamples)
-    context = _corrected(context, folders, read.cases, validation, seed)
-    return Results(diagnosis, tuple(read.cases), context, tuple(notices), folders[0])
+        context = _compared(context, case_set.cases, base, run_names([*folders, Path(against)])[-1], seed, resamples)
+    context = _corrected(context, folders, case_set.cases, validation, seed)
+    return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
 
 
 def _ignore(_notice: str) -> None:
@@ -313,20 +316,20 @@ def default_report_folder(run: Path | str) -> Path:
     return Path(run) / REPORT
 
 
-def notices_of(read: CaseSet) -> Iterator[str]:
+def notices_of(case_set: CaseSet) -> Iterator[str]:
     """Yield the sentences on stale files first, marked as such, then the others."""
-    yield from (f"STALE: {sentence}" for sentence in read.stale)
-    yield from read.notices[len(read.stale) :]
+    yield from (f"STALE: {sentence}" for sentence in case_set.stale)
+    yield from case_set.notices[len(case_set.stale) :]
 
 
 def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[str, ...]:
     """Return what was stale when the judge was validated."""
-    from eclose.judging.validate import read  # noqa: PLC0415 - the judge's modules are slow to import
+    from eclose.judging.validate import read_validation  # noqa: PLC0415 - the judge's modules are slow to import
 
     path = validation or runs[0] / VALIDATION
     if validation is None and (len(runs) > 1 or not path.exists()):
         return ()
-    return tuple(f"{path.name}: {sentence}" for sentence in read(path).stale)
+    return tuple(f"{path.name}: {sentence}" for sentence in read_validation(path).stale)
 
 
 def _compared(

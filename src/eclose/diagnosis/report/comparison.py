@@ -154,6 +154,7 @@ def _undefined(difference: RateDifference) -> str:
 def _change_sentence(comparison: RunComparison) -> str:
     """Return the sentence on pairs that changed class."""
     pairs, reliable = comparison.pairs, TraceGroup.RELIABLE
+    # Transitions are keyed by (class in the base run, class in this run).
     stayed = sum(count for (old, new), count in comparison.transitions.items() if old == new)
     # A pair with an undecided side did not change: a label is missing.
     won = _count_transitions(comparison, lambda old, new: new is reliable and old not in (reliable, None))
@@ -226,6 +227,7 @@ def _difference_cell(difference: RateDifference) -> Cell:
 
 
 def _bounds(difference: RateDifference) -> str:
+    # Without unjudged responses the bounds equal the difference.
     if difference.bounds is None or not (difference.run.unjudged or difference.base.unjudged):
         return DASH
     return f"{signed(difference.bounds.low)} to {signed(difference.bounds.high)}"

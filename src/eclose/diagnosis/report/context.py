@@ -15,7 +15,7 @@ from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Case
-    from eclose.judging.rate_correction import Correction
+    from eclose.judging.rate_correction import RateCorrection
 
 NOT_VALIDATED = "This judge has not been validated against people on your data"
 
@@ -80,7 +80,7 @@ class ReportContext:
         return dict(sorted(Counter(reason for _, reason in self.left_out).items()))
 
 
-def add_correction(context: ReportContext, correction: Correction) -> ReportContext:
+def add_correction(context: ReportContext, correction: RateCorrection) -> ReportContext:
     """Return the context with corrected rates and a sentence on the labels behind them."""
     from eclose.judging.rate_correction import MIN_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
 

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
 from eclose.diagnosis.diagnose import broken_link
-from eclose.diagnosis.report.filters import (
-    OUTCOMES,
-    ResponseFacts,
-    derive_facts,
-    differing_votes,
-    facet_columns,
-    group_value,
-)
+from eclose.diagnosis.report import filters
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
@@ -70,7 +63,7 @@ def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None)
     return ExplorerPayload(
         pack(
             _index(
-                [derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases],
+                [filters.derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases],
                 question_numbers,
                 shared,
             )
@@ -104,20 +97,22 @@ class _Shared:
         return self.questions.setdefault(instance, len(self.questions))
 
 
-def _index(responses: Sequence[ResponseFacts], question_numbers: Sequence[int], shared: _Shared) -> dict[str, Any]:
+def _index(
+    responses: Sequence[filters.ResponseFacts], question_numbers: Sequence[int], shared: _Shared
+) -> dict[str, Any]:
     """Return the index: one column per property of the responses."""
     cases = [facts.case for facts in responses]
-    benchmarks, models = (_Names(group_value(case, by) for case in cases) for by in ("benchmark", "model"))
+    benchmarks, models = (_Names(filters.group_value(case, by) for case in cases) for by in ("benchmark", "model"))
     judges = _Names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
-    outcomes = list(OUTCOMES)
+    outcomes = list(filters.OUTCOMES)
     return {
         "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
         "ids": [case.response.id for case in cases],
         "answers": [case.response.answer for case in cases],
         "steps": [len(case.response.trace) for case in cases],
         "outcome": [outcomes.index(facts.outcome) for facts in responses],
-        "outcomes": list(OUTCOMES.items()),
+        "outcomes": list(filters.OUTCOMES.items()),
         "question": list(question_numbers),
         "questions": [_question(instance, shared) for instance in shared.questions],
         "benchmark": benchmarks.column,
@@ -126,7 +121,7 @@ def _index(responses: Sequence[ResponseFacts], question_numbers: Sequence[int], 
         "models": models.names,
         "judge": judges.column,
         "judges": judges.names,
-        "facets": facet_columns(responses),
+        "facets": filters.facet_columns(responses),
         "criteria": _criteria(),
         "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
     }
@@ -186,7 +181,7 @@ def _detail(case: Case) -> dict[str, Any]:
         "established": judgment.established,
         "missing": judgment.missing_evidence,
         "incomplete": response.incomplete and str(response.incomplete).replace("_", " "),
-        "votes": {name: [_number(vote) for vote in votes] for name, votes in differing_votes(judgment).items()},
+        "votes": {name: [_number(vote) for vote in votes] for name, votes in filters.differing_votes(judgment).items()},
         # The raw text matters where no single answer line was found.
         "raw": response.completion if response.answer is None or response.answer_lines > 1 else None,
     }

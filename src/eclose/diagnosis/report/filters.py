@@ -145,6 +145,7 @@ def _changed(facts: ResponseFacts) -> bool:
 
 
 def _disagrees(facts: ResponseFacts) -> bool:
+    # An unknown side is not a disagreement.
     both = facts.matched is not None and facts.verdict.correct is not None
     return both and facts.matched is not facts.verdict.correct
 

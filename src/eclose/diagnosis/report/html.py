@@ -8,22 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer_data import make_payload
 from eclose.diagnosis.report.headline import headline_items
 from eclose.diagnosis.report.html_template import page_text, source_hash, template
 from eclose.diagnosis.report.plots.layout import composition_bars, difference_plot, flow_rows, rate_plot
-from eclose.diagnosis.report.summary import (
-    EVIDENCE_NOTE,
-    agreement_figures,
-    agreement_sentences,
-    caution_sentences,
-    evidence_rates,
-    evidence_sentences,
-    flip_sentences,
-    flow_stages,
-)
 from eclose.diagnosis.report.table import all_tables, glossary
 
 if TYPE_CHECKING:
@@ -53,15 +44,15 @@ def render_page(
         validated=context.validated,
         not_validated=NOT_VALIDATED,
         headline=headline_items(diagnosis, context),
-        evidence=evidence_sentences(diagnosis),
-        evidence_rates=evidence_rates(diagnosis),
-        evidence_note=EVIDENCE_NOTE if context.corrected else "",
-        cautions=caution_sentences(diagnosis, context),
+        evidence=summary.evidence_sentences(diagnosis),
+        evidence_rates=summary.evidence_rates(diagnosis),
+        evidence_note=summary.EVIDENCE_NOTE if context.corrected else "",
+        cautions=summary.caution_sentences(diagnosis, context),
         # The second sentence lists all labels; the page has a table for these.
-        agreement=agreement_sentences(context)[:1],
-        agreements=agreement_figures(context),
-        flips=flip_sentences(diagnosis),
-        flow=flow_rows(flow_stages(diagnosis)),
+        agreement=summary.agreement_sentences(context)[:1],
+        agreements=summary.agreement_figures(context),
+        flips=summary.flip_sentences(diagnosis),
+        flow=flow_rows(summary.flow_stages(diagnosis)),
         rates=rate_plot(diagnosis, context),
         compositions=composition_bars(diagnosis),
         tables=all_tables(diagnosis, context),

@@ -12,25 +12,36 @@ from eclose.core.invisible_chars import reveal_invisible
 from eclose.diagnosis.report.format import unbroken
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from collections.abc import Callable
+
+    from jinja2 import Environment, Template
 
 
-@cache
-def template(name: str) -> Template:
-    """Return a template by file name. Its values cannot become markup."""
-    from jinja2 import DictLoader, Environment, StrictUndefined  # noqa: PLC0415 - only pages need it
+def build_environment(load: Callable[[str], str], clean: Callable[[str], str] = reveal_invisible) -> Environment:
+    """Return the Jinja environment of pages: values are escaped, and ``clean`` is applied to every string.
+
+    ``load`` returns the source of a template by its name.
+    """
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415 - only pages need it
 
     environment = Environment(
-        loader=DictLoader({name: page_text(name)}),
+        loader=FunctionLoader(load),
         autoescape=True,
         # A misspelt name in a template fails instead of printing nothing.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         # Jinja's Markup and numbers are left alone: only plain strings come from files.
-        finalize=lambda value: unbroken(reveal_invisible(value)) if type(value) is str else value,
+        finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters["thousands"] = "{:,}".format
+    return environment
+
+
+@cache
+def template(name: str) -> Template:
+    """Return a template by file name. Its values cannot become markup."""
+    environment = build_environment(page_text, lambda text: unbroken(reveal_invisible(text)))
     environment.filters["edges"] = _edges
     return environment.get_template(name)
 

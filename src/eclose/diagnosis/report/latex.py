@@ -48,6 +48,7 @@ _SPECIAL = {
     '"': r"\textquotedbl{}",
     "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
+    # In braces, so that two hyphens do not become a dash.
     "-": r"{-}",
     "⟨": r"\textless{}",
     "⟩": r"\textgreater{}",
@@ -191,6 +192,7 @@ def _codes(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _differences(base: BaseComparison) -> Iterator[str]:
+    # Counts have their own columns: LaTeX tables are read without the page's small print.
     heads = ["Rate", "This run", "$n$", "The other run", "$n$", "Difference", r"95\,\% interval"]
     yield from _opening("lrrrrrr", heads)
     overall = base.comparison.overall

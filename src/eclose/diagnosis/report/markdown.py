@@ -11,20 +11,12 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.diagnose import broken_link
+from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.filters import OUTCOMES, derive_facts
 from eclose.diagnosis.report.format import one_line, plural, unbroken
 from eclose.diagnosis.report.headline import headline_items
-from eclose.diagnosis.report.summary import (
-    EVIDENCE_NOTE,
-    agreement_sentences,
-    caution_sentences,
-    evidence_rates,
-    evidence_sentences,
-    flip_sentences,
-    flow_stages,
-)
 from eclose.diagnosis.report.table import Cell, Table, all_tables, glossary
 
 if TYPE_CHECKING:
@@ -33,7 +25,6 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Case, Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.headline import HeadlineItem
-    from eclose.diagnosis.report.summary import FlowStage
 
 MAX_EXAMPLES = 10
 """Number of failing responses listed one by one."""
@@ -72,25 +63,25 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext) 
     yield f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}, judged by {judges}."
     yield ""
     # Trust in the judge and cautions come before any figure.
-    yield f"> **Validation.** {' '.join(map(escape, (context.trust, *agreement_sentences(context))))}"
-    for sentence in flip_sentences(diagnosis):
+    yield f"> **Validation.** {' '.join(map(escape, (context.trust, *summary.agreement_sentences(context))))}"
+    for sentence in summary.flip_sentences(diagnosis):
         yield f">\n> {escape(sentence)}"
-    for sentence in caution_sentences(diagnosis, context):
+    for sentence in summary.caution_sentences(diagnosis, context):
         yield f">\n> {escape(sentence)}"
     yield "\n## First: is the evidence enough?\n"
-    yield " ".join(evidence_sentences(diagnosis))
+    yield " ".join(summary.evidence_sentences(diagnosis))
     yield ""
-    for kind, responses, reliable, gap in evidence_rates(diagnosis):
+    for kind, responses, reliable, gap in summary.evidence_rates(diagnosis):
         yield f"- {kind} ({responses}): reliable **{escape_own(reliable)}**, in the gap **{escape_own(gap)}**."
     if context.corrected:
-        yield f"\n{EVIDENCE_NOTE}"
+        yield f"\n{summary.EVIDENCE_NOTE}"
     yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
     for statement in headline_items(diagnosis, context):
         yield from _statement(statement)
     own_rates = " All other counts and rates are the judge's own." if context.corrected else ""
     yield f"\nBrackets are 95 % intervals; questions are resampled, not responses.{own_rates}"
     yield "\n## Where responses are lost\n"
-    for stage in flow_stages(diagnosis):
+    for stage in summary.flow_stages(diagnosis):
         yield _stage(stage)
     if context.base:
         yield from _comparison(context.base)
@@ -128,7 +119,7 @@ def _statement(statement: HeadlineItem) -> Iterator[str]:
         yield f"  - {statement.detail}"
 
 
-def _stage(stage: FlowStage) -> str:
+def _stage(stage: summary.FlowStage) -> str:
     lost = ", ".join(f"{part.count:,} {part.name}" for part in stage.lost) or "none lost"
     return f"- {stage.question} {stage.passed.count:,} of {stage.total:,} {stage.passed.name} ({lost})."
 

@@ -69,6 +69,7 @@ def evidence_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:
     """Return, for each kind of evidence and for all responses, their number and the judge's TRR and LGG."""
+    # With one kind of evidence the list would repeat the headline.
     if len(diagnosis.by_evidence) < 2:
         return ()
     groups = [(f"Where {_EVIDENCE_LEADS[kind]}", group) for kind, group in diagnosis.by_evidence.items()]

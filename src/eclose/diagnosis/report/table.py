@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
+from eclose.diagnosis.report import wording
 from eclose.diagnosis.report.format import (
     DASH,
     format_label,
@@ -15,15 +16,6 @@ from eclose.diagnosis.report.format import (
     plural,
 )
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status, widen_by_unjudged
-from eclose.diagnosis.report.wording import (
-    CODE_WORDS,
-    EVIDENCE_WORDS,
-    FAILURE_WORDS,
-    LABEL_WORDS,
-    METRIC_WORDS,
-    group_name,
-    reason_words,
-)
 from eclose.metrics.judge_agreement import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
@@ -156,7 +148,7 @@ def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tupl
 
 
 def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
-    return _summary_row(group_name(summary.group), summary)
+    return _summary_row(wording.group_name(summary.group), summary)
 
 
 def corrected_row(overall: GroupSummary, context: ReportContext) -> tuple[Cell, ...]:
@@ -181,19 +173,20 @@ def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
 
 def evidence_table(diagnosis: Diagnosis) -> Table:
     """Return the metrics separately for sufficient and insufficient evidence."""
-    rows = tuple(_summary_row(EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
+    rows = tuple(_summary_row(wording.EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
     return Table("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
 
 
 def _failure_table(diagnosis: Diagnosis) -> Table:
     parts = diagnosis.overall.composition
+    # Shares of two totals: all insufficient responses, and those in the gap.
     insufficient, gap = sum(parts.failures.values()), sum(parts.gap_failures.values())
     rows = tuple(
         (
-            Cell(FAILURE_WORDS[failure][0]),
+            Cell(wording.FAILURE_WORDS[failure][0]),
             _share(count, insufficient),
             _share(parts.gap_failures.get(failure, 0), gap),
-            Cell(FAILURE_WORDS[failure][1]),
+            Cell(wording.FAILURE_WORDS[failure][1]),
         )
         for failure, count in parts.failures.items()
     )
@@ -232,9 +225,10 @@ def _label_rank(label: Label) -> int:
 
 
 def _code_table(diagnosis: Diagnosis) -> Table:
+    # Steps, not responses: one response may have several unsound steps.
     total = sum(diagnosis.local_failures.values())
     rows = tuple(
-        (Cell(code.value), Cell(CODE_WORDS[code][0]), _share(count, total), Cell(CODE_WORDS[code][1]))
+        (Cell(code.value), Cell(wording.CODE_WORDS[code][0]), _share(count, total), Cell(wording.CODE_WORDS[code][1]))
         for code, count in diagnosis.local_failures.items()
     )
     return Table("codes", "Why steps are unsound", ("code", "reason", "unsound steps", "meaning"), rows)
@@ -261,7 +255,7 @@ def _answer_table(diagnosis: Diagnosis) -> Table:
 
 def _unjudged_table(diagnosis: Diagnosis) -> Table:
     rows = tuple(
-        (Cell(criterion.value), Cell(reason_words(reason)), Cell(f"{count:,}"))
+        (Cell(criterion.value), Cell(wording.reason_words(reason)), Cell(f"{count:,}"))
         for criterion, reasons in diagnosis.unjudged.items()
         for reason, count in reasons.items()
     )
@@ -273,7 +267,7 @@ def agreement_table(context: ReportContext) -> Table:
     rows = tuple(
         (
             Cell(row.label.value),
-            Cell(LABEL_WORDS.get(row.label) or METRIC_WORDS[LABEL_METRICS[row.label]][0]),
+            Cell(wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0]),
             Cell(f"{row.n:,}"),
             _estimate_cell(row.agreement),
             Cell(f"{row.misses:,}"),
@@ -300,7 +294,7 @@ def flips_table(diagnosis: Diagnosis) -> Table:
     rows = tuple(
         (
             Cell(name),
-            Cell(LABEL_WORDS[name]),
+            Cell(wording.LABEL_WORDS[name]),
             Cell(f"{counts.responses:,}"),
             Cell(f"{counts.flipped:,}"),
             _estimate_cell(Estimate(counts.rate, counts.interval)),
@@ -323,7 +317,7 @@ def _share(count: int, total: int) -> Cell:
 
 def glossary() -> Iterator[tuple[str, str, str]]:
     """Yield each metric and failure code with its name and meaning."""
-    for metric, (name, meaning) in METRIC_WORDS.items():
+    for metric, (name, meaning) in wording.METRIC_WORDS.items():
         yield metric.value, name, meaning
-    for code, (name, meaning) in CODE_WORDS.items():
+    for code, (name, meaning) in wording.CODE_WORDS.items():
         yield code.value, name, meaning

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 
 from eclose.core.edits import Replacement
 from eclose.core.gates import check_family
+from eclose.diagnosis.report import word_diff
 from eclose.diagnosis.report.families.findings import FindingDisplay, display_findings
-from eclose.diagnosis.report.word_diff import (
-    MarkedText,
-    diff_words,
-    is_changed,
-    mark_new,
-    mark_same,
-    match_counterparts,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +40,7 @@ class StepDisplay:
     """One step with its support."""
 
     number: int
-    words: MarkedText
+    words: word_diff.MarkedText
     counterpart: int | None
     """Number of the corresponding step of Gold; None for a new step."""
     passages: tuple[PassageReference, ...]
@@ -60,7 +53,7 @@ class StepDisplay:
     @property
     def unchanged(self) -> bool:
         """Whether it is the same as its counterpart, word for word."""
-        return self.counterpart is not None and not is_changed(self.words)
+        return self.counterpart is not None and not word_diff.is_changed(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +75,9 @@ class ViewDisplay:
     """One view."""
 
     name: str
-    question: MarkedText
+    question: word_diff.MarkedText
     steps: tuple[StepDisplay, ...]
-    answer: MarkedText
+    answer: word_diff.MarkedText
     support: tuple[PassageReference, ...]
     omitted_steps: tuple[int, ...] = ()
     """Numbers of the steps of Gold without a counterpart here."""
@@ -97,8 +90,8 @@ class PassageVersion:
     """A passage in one view, compared with Gold."""
 
     view: str
-    title: MarkedText
-    text: MarkedText
+    title: word_diff.MarkedText
+    text: word_diff.MarkedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +201,13 @@ def _view(
     """Return one view; ``gold`` is None for Gold itself, ``first`` the index of the first affected step."""
     texts, gold_texts = view.trace.texts, gold.trace.texts if gold else ()
     # Gold is its own counterpart.
-    pairs = match_counterparts(gold_texts, texts) if gold else list(range(len(texts)))
+    pairs = word_diff.match_counterparts(gold_texts, texts) if gold else list(range(len(texts)))
     steps = (_step(view, index, gold_texts, pair, first if gold else None) for index, pair in enumerate(pairs))
     return ViewDisplay(
         name,
-        diff_words(gold.question, view.question) if gold else mark_same(view.question),
+        word_diff.diff_words(gold.question, view.question) if gold else word_diff.mark_same(view.question),
         tuple(steps),
-        diff_words(gold.answer, view.answer) if gold else mark_same(view.answer),
+        word_diff.diff_words(gold.answer, view.answer) if gold else word_diff.mark_same(view.answer),
         _references(view.evidence, view.support_ids),
         tuple(number for number in range(1, len(gold_texts) + 1) if number - 1 not in pairs),
         change,
@@ -236,11 +229,11 @@ def _step(view: View, index: int, gold: Sequence[str], pair: int | None, first: 
     )
 
 
-def _compare_with_gold(gold: Sequence[str], text: str, pair: int | None) -> MarkedText:
+def _compare_with_gold(gold: Sequence[str], text: str, pair: int | None) -> word_diff.MarkedText:
     """Return the words of a step, with those that differ from its counterpart marked."""
     if pair is None:
-        return mark_new(text)
-    return diff_words(gold[pair], text) if gold else mark_same(text)
+        return word_diff.mark_new(text)
+    return word_diff.diff_words(gold[pair], text) if gold else word_diff.mark_same(text)
 
 
 def _evidence_change(edit: EvidenceEdit) -> ChangeDisplay:
@@ -279,8 +272,9 @@ def _passages(family: Family, names: Sequence[str]) -> Iterator[PassageDisplay]:
     gold_ids = {passage.id for passage in family.gold.evidence}
     for name, view in views[1:]:
         for index, passage in enumerate(view.evidence):
+            # A passage that an edit added.
             if passage.id not in gold_ids:
-                version = PassageVersion(name, mark_new(passage.title), mark_new(passage.text))
+                version = PassageVersion(name, word_diff.mark_new(passage.title), word_diff.mark_new(passage.text))
                 yield PassageDisplay(index, passage.title, passage.text, (f"only in {name}",), (version,))
 
 
@@ -291,9 +285,10 @@ def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) ->
         other = next((candidate for candidate in view.evidence if candidate.id == passage.id), None)
         if other is None:
             absent.append(name)
+        # Title and text are compared separately, so an unchanged title is printed plainly.
         elif other != passage:
-            title = diff_words(passage.title, other.title)
-            versions.append(PassageVersion(name, title, diff_words(passage.text, other.text)))
+            title = word_diff.diff_words(passage.title, other.title)
+            versions.append(PassageVersion(name, title, word_diff.diff_words(passage.text, other.text)))
     # Notes: who uses the passage, where it differs, where it is absent.
     supported = [name for name, view in views if passage.id in view.support_ids]
     everywhere = len(supported) == len(views)

@@ -12,14 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.report.format import one_line
-from eclose.diagnosis.report.plots.layout import (
-    PANEL_METRICS,
-    composition_bars,
-    difference_plot,
-    flow_rows,
-    metric_panels,
-    rate_plot,
-)
+from eclose.diagnosis.report.plots import layout
 from eclose.diagnosis.report.summary import flow_stages
 from eclose.diagnosis.report.table import CONDITIONAL
 
@@ -31,16 +24,6 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
-    from eclose.diagnosis.report.plots.layout import (
-        Axis,
-        BarChart,
-        BarSegment,
-        DifferencePlot,
-        Dot,
-        FlowRow,
-        Panel,
-        RatePlot,
-    )
 
 WIDTH = 7.0
 """Width of a figure in inches: the text width of a page."""
@@ -93,14 +76,14 @@ def explain_missing_figures() -> str | None:
 def draw_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[str, bytes]:
     """Return every figure in both formats, by file name; figures without data are left out."""
     drawn: dict[str, Callable[[], Figure]] = {
-        "rates": lambda: _rates(rate_plot(diagnosis, context)),
-        "metrics": lambda: _metrics(metric_panels(diagnosis)),
-        "flow": lambda: _flow(flow_rows(flow_stages(diagnosis))),
+        "rates": lambda: _rates(layout.rate_plot(diagnosis, context)),
+        "metrics": lambda: _metrics(layout.metric_panels(diagnosis)),
+        "flow": lambda: _flow(layout.flow_rows(flow_stages(diagnosis))),
     }
-    if compositions := composition_bars(diagnosis):
+    if compositions := layout.composition_bars(diagnosis):
         drawn["failures"] = lambda: _compositions(compositions)
     if (base := context.base) is not None:
-        drawn["differences"] = lambda: _differences(difference_plot(base.comparison), base.name)
+        drawn["differences"] = lambda: _differences(layout.difference_plot(base.comparison), base.name)
     return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _render(draw, context).items()}
 
 
@@ -134,7 +117,7 @@ def _figure(height: float, columns: int = 1, **options: Any) -> tuple[Figure, li
     return figure, list(axes[0])
 
 
-def _rates(plot: RatePlot) -> Figure:
+def _rates(plot: layout.RatePlot) -> Figure:
     """Draw dots, whiskers of intervals and bands of bounds; one row per group."""
     figure, columns = _figure(0.9 + 0.21 * len(plot.rows), len(plot.axes), sharey=True)
     for column, (axes, axis) in enumerate(zip(columns, plot.axes, strict=True)):
@@ -158,7 +141,7 @@ def _rates(plot: RatePlot) -> Figure:
     return figure
 
 
-def _scaled(axes: Axes, axis: Axis) -> None:
+def _scaled(axes: Axes, axis: layout.Axis) -> None:
     """Set title and scale of a column of rates."""
     end = 100 * axis.scale
     axes.set_title(f"{axis.letter}\n{axis.name}", fontsize=7.5, loc="left")
@@ -186,7 +169,7 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_ylim(len(labels) - 0.5, -0.5)
 
 
-def _dot(axes: Axes, row: int, dot: Dot, colour: str) -> None:
+def _dot(axes: Axes, row: int, dot: layout.Dot, colour: str) -> None:
     """Draw the band, the whisker and the dot of a rate."""
     if dot.band:
         axes.barh(row, dot.band[1] - dot.band[0], left=dot.band[0], height=0.5, color=_LINE, alpha=0.7)
@@ -201,7 +184,7 @@ _LABELLED_MODELS = 4
 """With more models, bars are too thin for a number above each."""
 
 
-def _metrics(panels: Sequence[Panel]) -> Figure:
+def _metrics(panels: Sequence[layout.Panel]) -> Figure:
     """Draw bars of every metric for each dataset and model, and a row pooled over datasets (Figure 2 of the paper)."""
     figure, rows = _figure_rows(0.75 + 1.25 * len(panels), len(panels))
     names = list(dict.fromkeys(model for panel in panels for model, _ in panel.models))
@@ -213,10 +196,10 @@ def _metrics(panels: Sequence[Panel]) -> Figure:
             for column, dot in enumerate(dots):
                 at = column + (number - (len(panel.models) - 1) / 2) * width
                 numbered = len(panel.models) <= _LABELLED_MODELS
-                _metric_bar(axes, at, width * 0.9, dot, colour, conditional=PANEL_METRICS[column] in CONDITIONAL,
+                _metric_bar(axes, at, width * 0.9, dot, colour, conditional=layout.PANEL_METRICS[column] in CONDITIONAL,
                             numbered=numbered)  # fmt: skip
         axes.set_title(_short(panel.name), fontsize=8, loc="left")
-        axes.set_xticks(range(len(PANEL_METRICS)), [metric.value for metric in PANEL_METRICS], fontsize=7)
+        axes.set_xticks(range(len(layout.PANEL_METRICS)), [metric.value for metric in layout.PANEL_METRICS], fontsize=7)
         axes.set_ylim(0, 125)
         axes.set_yticks([0, 50, 100])
         axes.tick_params(axis="y", labelsize=6.5)
@@ -247,7 +230,7 @@ def _patch(colour: str, label: str) -> Any:
 
 
 def _metric_bar(
-    axes: Axes, at: float, width: float, dot: Dot, colour: str, *, conditional: bool, numbered: bool
+    axes: Axes, at: float, width: float, dot: layout.Dot, colour: str, *, conditional: bool, numbered: bool
 ) -> None:
     """Draw one bar with its whisker; only the band of its bounds where the rate must not be given."""
     if dot.band:
@@ -264,7 +247,7 @@ def _metric_bar(
         axes.annotate(words, (at, max(ends)), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=5)
 
 
-def _flow(rows: Sequence[FlowRow]) -> Figure:
+def _flow(rows: Sequence[layout.FlowRow]) -> Figure:
     """Draw one bar per test of the chain; lost responses are named beside it."""
     figure, (axes,) = _figure(0.45 + 0.68 * (len(rows) + 1))
     _bar(axes, 0, "sound", 0, 100)
@@ -291,7 +274,7 @@ def _bar(axes: Axes, row: int, kind: str, start: float, width: float) -> None:
               linewidth=0.5, hatch=hatch)  # fmt: skip
 
 
-def _losses(axes: Axes, row: int, lost: Sequence[BarSegment]) -> None:
+def _losses(axes: Axes, row: int, lost: Sequence[layout.BarSegment]) -> None:
     """Write each loss beside a bar, with a patch of its colour."""
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
@@ -307,7 +290,7 @@ def _losses(axes: Axes, row: int, lost: Sequence[BarSegment]) -> None:
         axes.text(104.6, at, f"{part.name}: {part.count:,} ({part.share} %)", va="center", fontsize=7)
 
 
-def _compositions(compositions: Sequence[BarChart]) -> Figure:
+def _compositions(compositions: Sequence[layout.BarChart]) -> Figure:
     """Draw how failures are composed: failure classes within the gap, and codes of unsound steps."""
     most = max(len(chart.bars) for chart in compositions)
     figure, columns = _figure(0.6 + 0.26 * most, len(compositions))
@@ -329,7 +312,7 @@ def _compositions(compositions: Sequence[BarChart]) -> Figure:
     return figure
 
 
-def _differences(plot: DifferencePlot, name: str) -> Figure:
+def _differences(plot: layout.DifferencePlot, name: str) -> Figure:
     """Draw every difference from the base run with its whisker around zero."""
     figure, (axes,) = _figure(0.85 + 0.22 * len(plot.rows))
     axes.set_title(f"This run minus {_short(name)}", fontsize=8, loc="left")
