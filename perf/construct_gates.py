@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from eclose.construction import check_replies, roles, stages
-from eclose.construction.draft import Draft, GivenUp
+from eclose.construction.draft import FamilyDraft, FailedSource
 from eclose.construction.settings import ConstructSettings
-from eclose.construction.token_lengths import estimated
+from eclose.construction.token_lengths import estimate_lengths
 from eclose.core.family import Family, FamilyFinding
 from eclose.core.gates import MINIMUM_SUPPORT, Gate, check_family
 from eclose.core.instance import Instance
@@ -35,7 +35,7 @@ from eclose.core.response import Step, Trace
 from eclose.models.interface import FinishReason, Usage
 from eclose.models.interface import Reply as ChatReply
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.protocol.construction import Role
+from eclose.protocol.construction import ConstructionRole
 from eclose.world.faulty.bad_replies import REPLY_DEFECTS
 from eclose.world.faulty.bad_sources import BAD_SOURCE_KINDS, make_bad_source
 from eclose.world.make.instances import make_items
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SEED = 77_031
 PROFILES = ("2wiki", "hotpot", "musique")
-CHECKS = tuple(role for role in Role if not role.constructs)
+CHECKS = tuple(role for role in ConstructionRole if not role.constructs)
 
 
 class Direct:
@@ -103,19 +103,19 @@ class Ended:
 
 def build(case: Case) -> Ended:
     """One case through all parts, without the second check, which is the same once more."""
-    members = roles.Team(case.model, case.model, ConstructSettings(reverify=False))
+    members = roles.ModelTeam(case.model, case.model, ConstructSettings(reverify=False))
 
     async def run() -> Family | Rejection:
-        found: Any = await stages.screen(case.source, members, estimated())
+        found: Any = await stages.screen(case.source, members, estimate_lengths())
         for part in (stages.build_target, stages.build_evidence, stages.build_question):
-            if isinstance(found, Draft):
+            if isinstance(found, FamilyDraft):
                 found = await part(found, members)
-        return stages.pack(found, members, estimated()) if isinstance(found, Draft) else found
+        return stages.pack(found, members, estimate_lengths()) if isinstance(found, FamilyDraft) else found
 
     found = asyncio.run(run())
     if isinstance(found, Family):
         return Ended(None, family=found)
-    if not isinstance(found.value, GivenUp):
+    if not isinstance(found.value, FailedSource):
         return Ended(found.reason)
     last = found.value.setbacks[-1]
     role = last.stage in CHECKS
@@ -127,9 +127,9 @@ def without(catcher: str) -> Iterator[None]:
     """A pipeline in which a role always agrees, or a gate is never closed."""
     with ExitStack() as stack:
         if catcher in CHECKS:
-            find = check_replies.find
+            find = check_replies.parse_finding
 
-            def lenient(role: Role, *told: Any, **more: Any) -> Any:
+            def lenient(role: ConstructionRole, *told: Any, **more: Any) -> Any:
                 found = find(role, *told, **more)
                 return _agreeing(found) if role == catcher else found
 
@@ -184,7 +184,7 @@ def broken(family: Family) -> dict[Gate, Family]:
         return replace(family, question_edit=replace(asked, view=replace(asked.view, **more)))
 
     retitled = tuple(
-        replace(one, title=f"{one.title}s") if n == edit.place else one for n, one in enumerate(view.evidence)
+        replace(one, title=f"{one.title}s") if n == edit.passage_index else one for n, one in enumerate(view.evidence)
     )
     other = tuple(replace(one, text=f"{one.text} ") if n == 0 else one for n, one in enumerate(gold.evidence))
     support = tuple(one for one in gold.support_ids if one != edit.passage_id)

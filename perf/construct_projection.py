@@ -22,10 +22,10 @@ from pathlib import Path
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import estimate_expected_tokens
-from eclose.construction.run import cast, construct_families
-from eclose.construction.settings import Part
-from eclose.protocol.construction import Seed, asked
-from eclose.protocol.material_json import shown_passages
+from eclose.construction.run import resolve_models, construct_families
+from eclose.construction.settings import ConstructionStage
+from eclose.protocol.construction import SeedScreen, build_construction_prompt
+from eclose.protocol.material_json import disclose_passages
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
@@ -35,11 +35,11 @@ SEED = 20_268
 PRINTED = Path(__file__).parents[1] / "tests" / "fixtures" / "paper" / "tables.csv"
 NAMES = {"2wiki": "2WikiMultiHopQA", "musique": "MuSiQue", "hotpot": "HotpotQA"}
 ENTERING = {
-    Part.SCREEN: "Processed",
-    Part.TARGET: "Screened",
-    Part.EVIDENCE: "Target",
-    Part.QUESTION: "Evidence",
-    Part.REVERIFY: "Question",
+    ConstructionStage.SCREEN: "Processed",
+    ConstructionStage.TARGET: "Screened",
+    ConstructionStage.EVIDENCE: "Target",
+    ConstructionStage.QUESTION: "Evidence",
+    ConstructionStage.REVERIFY: "Question",
 }
 """The column of the paper's table that counts the sources which come to a part."""
 SECONDS_A_CALL = 10.0
@@ -61,7 +61,7 @@ class Took:
 class Measured:
     """By profile and part, and what a call takes here."""
 
-    parts: dict[tuple[str, Part], Took]
+    parts: dict[tuple[str, ConstructionStage], Took]
     cpu: float
     """Seconds of our processor for a call."""
     kept: float
@@ -76,16 +76,16 @@ async def measure(folder: Path, count: int) -> Measured:
     jsonl.write_records(folder / "sources.jsonl", sources)
     profile_of = {source.id: str(source.benchmark).removeprefix("world-") for source in sources}
     with serving("--latency", "0.02") as url:
-        models = await cast(url, url)
+        models = await resolve_models(url, url)
         start = time.process_time()
         done = await construct_families(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True))
         cpu = time.process_time() - start
     entered = {part: counts.received for part, counts in done.manifest.funnel.items()}
     print(f"{entered['screen']:,} sources, {done.manifest.counts.accepted:,} families, "
           f"{done.manifest.calls['replies']:,} calls")  # fmt: skip
-    async with Ledger.open(folder / "run" / "ledger.sqlite", run=done.stage.work) as ledger:
+    async with Ledger.open(folder / "run" / "ledger.sqlite", run=done.stage.work_id) as ledger:
         usage = await ledger.compute_usage_by(lambda stage, record_id: f"{profile_of[record_id]}/{stage}")
-        came: dict[tuple[str, Part], int] = {}
+        came: dict[tuple[str, ConstructionStage], int] = {}
         for part in ENTERING:
             async for outcome in ledger.read_outcomes(part):
                 key = profile_of[outcome.record_id], part
@@ -98,7 +98,7 @@ async def measure(folder: Path, count: int) -> Measured:
         )
     calls = done.manifest.calls["replies"]
     size = (folder / "run" / "ledger.sqlite").stat().st_size
-    texts = [asked(Seed(one.question, shown_passages(one.evidence), one.reference_answer or "")) for one in sources]
+    texts = [build_construction_prompt(SeedScreen(one.question, disclose_passages(one.evidence), one.reference_answer or "")) for one in sources]
     words = sum(len(message["content"].split()) for text in texts for message in text.messages)
     tokens = sum(estimate_expected_tokens(message["content"]) for text in texts for message in text.messages)
     return Measured(parts, cpu / calls, size / calls, tokens / words)

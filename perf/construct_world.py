@@ -25,9 +25,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.construction.draft import Draft
+from eclose.construction.draft import FamilyDraft
 from eclose.construction.funnel import PROCESSED
-from eclose.construction.settings import Part
+from eclose.construction.settings import ConstructionStage
 from eclose.core.family import Family
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
@@ -148,7 +148,7 @@ def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
     past = {family.source.id for family in jsonl.read_records(out / "families.jsonl", Family)}
     for line in (out / "families.jsonl.rejected.jsonl").read_text().splitlines():
         told = json.loads(line)
-        if told["stage"] not in (READ_STAGE, Part.SCREEN):
+        if told["stage"] not in (READ_STAGE, ConstructionStage.SCREEN):
             past.add(told["id"])
     return [name for name, kind in planted.items() if kind is not None and name in past]
 
@@ -171,17 +171,17 @@ def forecast_error(folder: Path, url: str, sources: Path, bill: Manifest) -> flo
 
 async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
     """For each part how many passed it, how many of these are wrong somewhere, and where."""
-    work = manifest_of(out).work
+    work = manifest_of(out).work_id
     found: dict[str, tuple[int, int, Counter[str]]] = {}
     async with Ledger.open(out / "ledger.sqlite", run=work) as ledger:
-        for part in Part:
+        for part in ConstructionStage:
             passed = wrong = 0
             where: Counter[str] = Counter()
             async for outcome in ledger.read_outcomes(part):
                 if outcome.kind != "accepted":
                     continue
-                packed = part in (Part.PACK, Part.REVERIFY)
-                value: Any = decode_outcome(Family if packed else Draft, outcome)
+                packed = part in (ConstructionStage.PACK, ConstructionStage.REVERIFY)
+                value: Any = decode_outcome(Family if packed else FamilyDraft, outcome)
                 places = list(wrong_places(value))
                 passed, wrong = passed + 1, wrong + bool(places)
                 where.update(places)
@@ -189,7 +189,7 @@ async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
     return found
 
 
-def wrong_places(value: Family | Draft) -> Iterator[str]:
+def wrong_places(value: Family | FamilyDraft) -> Iterator[str]:
     """Which parts of what is there so far are wrong by the oracle."""
     if any(find_source_defects(value.source)):
         yield "source"
@@ -218,7 +218,7 @@ def noisy(folder: Path, count: int) -> tuple[int, int]:
     for part, (passed, wrong, where) in found.items():
         told = ", ".join(f"{name} {times}" for name, times in sorted(where.items()))
         print(f"  {part:10} {passed:7,} {wrong:6,} ({100 * wrong / max(1, passed):.2f} %)  {told}", flush=True)
-    return found[Part.PACK][1], found[Part.REVERIFY][1]
+    return found[ConstructionStage.PACK][1], found[ConstructionStage.REVERIFY][1]
 
 
 def measure(folder: Path, given: argparse.Namespace) -> tuple[dict[str, Any], bool]:

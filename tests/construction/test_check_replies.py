@@ -6,30 +6,30 @@ from copy import deepcopy
 
 import pytest
 
-from eclose.construction.check_replies import find, objection
-from eclose.core.family import Finding
-from eclose.protocol.acceptance import WANTED
-from eclose.protocol.construction import SCHEMAS, Role
+from eclose.construction.check_replies import describe_objections, parse_finding
+from eclose.core.family import FamilyFinding
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
+from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole
 from eclose.protocol.structured import UnreadableReplyError
 
-JUDGING = [role for role in Role if not role.constructs]
-WITH_STEPS = {Role.VERIFY_TARGET, Role.VERIFY_EVIDENCE, Role.VERIFY_QUESTION}
+JUDGING = [role for role in ConstructionRole if not role.constructs]
+WITH_STEPS = {ConstructionRole.VERIFY_TARGET, ConstructionRole.VERIFY_EVIDENCE, ConstructionRole.VERIFY_QUESTION}
 
 
 def good(role):
     """A reply that lets everything pass."""
-    said = _empty(SCHEMAS[role])
-    for name, wanted in WANTED[role].items():
+    said = _empty(REPLY_SCHEMAS[role])
+    for name, wanted in ACCEPTANCE_CONDITIONS[role].items():
         _set(said, name, wanted)
     if role in WITH_STEPS:
         entry = said["soundness"]["steps"][0]
         said["soundness"]["steps"] = [{**entry, "id": number, "sound": True} for number in (2, 1)]
-        if role is Role.VERIFY_TARGET:
+        if role is ConstructionRole.VERIFY_TARGET:
             mapped(said, (), (1,), step=2)
             mapped(said, (3,), ())
-    if role is Role.SCREEN_SEED:
+    if role is ConstructionRole.SCREEN_SEED:
         said |= {"support": [0, 3], "defect": None}
-    if role is Role.VERIFY_TARGET:
+    if role is ConstructionRole.VERIFY_TARGET:
         said["grounding"]["outside"] = []
     return said
 
@@ -60,23 +60,25 @@ def _set(said, name, value):
 
 
 def found(role, said):
-    support = (0, 3) if role is Role.VERIFY_TARGET else ()
-    return find(role, "house/judge", said, steps=2 if role in WITH_STEPS else None, passages=5, support=support)
+    support = (0, 3) if role is ConstructionRole.VERIFY_TARGET else ()
+    return parse_finding(
+        role, "house/judge", said, steps=2 if role in WITH_STEPS else None, passages=5, support=support
+    )
 
 
 @pytest.mark.parametrize("role", JUDGING)
 def test_a_reply_without_objection_is_accepted(role):
     finding = found(role, good(role))
-    assert (finding.accepted, finding.objections, objection(finding)) == (True, (), "")
+    assert (finding.accepted, finding.objections, describe_objections(finding)) == (True, (), "")
 
 
-@pytest.mark.parametrize(("role", "name"), [(role, name) for role in JUDGING for name in WANTED[role]])
+@pytest.mark.parametrize(("role", "name"), [(role, name) for role in JUDGING for name in ACCEPTANCE_CONDITIONS[role]])
 def test_one_judgement_against_it_is_enough(role, name):
     said = good(role)
-    _set(said, name, not WANTED[role][name])
+    _set(said, name, not ACCEPTANCE_CONDITIONS[role][name])
     finding = found(role, said)
     assert (finding.accepted, finding.objections) == (False, (name,))
-    assert objection(finding) == f"{name}: because"
+    assert describe_objections(finding) == f"{name}: because"
 
 
 @pytest.mark.parametrize("role", sorted(WITH_STEPS))
@@ -84,81 +86,88 @@ def test_one_unsound_step_is_enough_and_is_named(role):
     said = good(role)
     said["soundness"]["steps"][0] |= {"sound": False, "reason": "not told"}
     finding = found(role, said)
-    assert (finding.objections, objection(finding)) == (("soundness",), "soundness: step 2: not told")
+    assert (finding.objections, describe_objections(finding)) == (("soundness",), "soundness: step 2: not told")
 
 
 @pytest.mark.parametrize("ids", [(1,), (1, 1), (1, 2, 3), (0, 1)])
 def test_steps_that_were_not_asked_about_make_no_finding(ids):
-    said = good(Role.VERIFY_QUESTION)
+    said = good(ConstructionRole.VERIFY_QUESTION)
     entry = said["soundness"]["steps"][0]
     said["soundness"]["steps"] = [{**entry, "id": number} for number in ids]
     with pytest.raises(UnreadableReplyError) as refused:
-        found(Role.VERIFY_QUESTION, said)
+        found(ConstructionRole.VERIFY_QUESTION, said)
     assert refused.value.kind == "wrong step ids"
 
 
 def test_a_defect_of_the_source_is_told_by_its_name():
-    finding = found(Role.SCREEN_SEED, good(Role.SCREEN_SEED) | {"defect": "broken_link"})
+    finding = found(ConstructionRole.SCREEN_SEED, good(ConstructionRole.SCREEN_SEED) | {"defect": "broken_link"})
     assert finding.objections == ("broken_link",)
 
 
 @pytest.mark.parametrize("support", [[], [4], [4, 4]])
 def test_one_passage_is_no_chain(support):
-    assert found(Role.SCREEN_SEED, good(Role.SCREEN_SEED) | {"support": support}).objections == ("support",)
+    assert found(
+        ConstructionRole.SCREEN_SEED, good(ConstructionRole.SCREEN_SEED) | {"support": support}
+    ).objections == ("support",)
 
 
 def test_a_verifier_that_contradicts_itself_is_asked_again():
-    said = good(Role.VERIFY_TARGET)
+    said = good(ConstructionRole.VERIFY_TARGET)
     said["grounding"]["outside"] = [2]
     with pytest.raises(UnreadableReplyError):
-        found(Role.VERIFY_TARGET, said)
+        found(ConstructionRole.VERIFY_TARGET, said)
     said["grounding"]["grounded"] = False
-    assert found(Role.VERIFY_TARGET, said).objections == ("grounding.grounded",)
+    assert found(ConstructionRole.VERIFY_TARGET, said).objections == ("grounding.grounded",)
 
 
 def test_a_step_that_rests_on_passages_outside_the_support_alone_is_refused():
     """Whatever the reply says of grounding as a whole: the map of steps to passages decides (R_E, appendix B.3)."""
-    finding = found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [4], []))
+    finding = found(ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [4], []))
     assert finding.said["grounding"] == {"reason": "because", "outside": [], "grounded": True}
     assert (finding.accepted, finding.objections) == (False, ("grounding.support_map",))
-    assert objection(finding, (0, 3)) == "grounding.support_map: step 1 rests on passages outside the support alone"
+    assert (
+        describe_objections(finding, (0, 3))
+        == "grounding.support_map: step 1 rests on passages outside the support alone"
+    )
     # A fact from elsewhere is not grounded by what an earlier step adds to it.
-    assert found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [4], [1], step=2)).objections
+    assert found(
+        ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [4], [1], step=2)
+    ).objections
     # A passage of the support that warrants it too is enough.
-    assert found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [4, 3], [])).accepted
+    assert found(ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [4, 3], [])).accepted
     # An edit of the evidence has a support of its own, so nothing is asked of its steps.
-    assert found(Role.VERIFY_EVIDENCE, good(Role.VERIFY_EVIDENCE)).accepted
+    assert found(ConstructionRole.VERIFY_EVIDENCE, good(ConstructionRole.VERIFY_EVIDENCE)).accepted
 
 
 def test_a_sound_step_that_rests_on_nothing_leaves_the_map_incomplete():
     with pytest.raises(UnreadableReplyError) as refused:
-        found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [], []))
+        found(ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [], []))
     assert refused.value.kind == "incomplete support map"
-    unsound = mapped(good(Role.VERIFY_TARGET), [], [])
+    unsound = mapped(good(ConstructionRole.VERIFY_TARGET), [], [])
     next(one for one in unsound["soundness"]["steps"] if one["id"] == 1)["sound"] = False
-    assert found(Role.VERIFY_TARGET, unsound).objections == ("soundness",)
+    assert found(ConstructionRole.VERIFY_TARGET, unsound).objections == ("soundness",)
 
 
 @pytest.mark.parametrize("premises", [[2], [3], [0], [-1]])
 def test_a_step_may_rest_on_earlier_steps_alone(premises):
     with pytest.raises(UnreadableReplyError) as refused:
-        found(Role.VERIFY_TARGET, mapped(good(Role.VERIFY_TARGET), [3], premises, step=2))
+        found(ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [3], premises, step=2))
     assert refused.value.kind == "wrong premises"
 
 
 def test_steps_outside_the_support_are_steps_that_were_shown():
-    said = good(Role.VERIFY_TARGET)
+    said = good(ConstructionRole.VERIFY_TARGET)
     said["grounding"] |= {"outside": [9], "grounded": False}
     with pytest.raises(UnreadableReplyError) as refused:
-        found(Role.VERIFY_TARGET, said)
+        found(ConstructionRole.VERIFY_TARGET, said)
     assert refused.value.kind == "wrong step ids"
 
 
 def test_what_is_wanted_is_in_the_shape_of_the_reply_and_nothing_of_it_is_left_out():
     """A judgement that is asked for and does not count would be a gate that is always open."""
     for role in JUDGING:
-        asked = {name for name in _booleans(SCHEMAS[role]) if not name.startswith("soundness.")}
-        assert asked == set(WANTED[role])
+        asked = {name for name in _booleans(REPLY_SCHEMAS[role]) if not name.startswith("soundness.")}
+        assert asked == set(ACCEPTANCE_CONDITIONS[role])
 
 
 def _booleans(schema, before=""):
@@ -169,12 +178,14 @@ def _booleans(schema, before=""):
 
 
 def test_a_finding_keeps_the_reply_as_it_came():
-    said = good(Role.SCREEN_QUESTION)
-    assert found(Role.SCREEN_QUESTION, said) == Finding(Role.SCREEN_QUESTION, "house/judge", deepcopy(said), ())
+    said = good(ConstructionRole.SCREEN_QUESTION)
+    assert found(ConstructionRole.SCREEN_QUESTION, said) == FamilyFinding(
+        ConstructionRole.SCREEN_QUESTION, "house/judge", deepcopy(said), ()
+    )
 
 
 def test_a_step_that_rests_on_no_passage_that_was_shown_is_no_reply():
-    said = good(Role.VERIFY_TARGET)
+    said = good(ConstructionRole.VERIFY_TARGET)
     said["soundness"]["steps"][0]["passages"] = [99]
     with pytest.raises(UnreadableReplyError, match=r"no passages \[99\] among 5"):
-        found(Role.VERIFY_TARGET, said)
+        found(ConstructionRole.VERIFY_TARGET, said)

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from eclose.construction.parse_candidates import Refused, evidence_edit, gold_view, question_edit, supported
+from eclose.construction.parse_candidates import (
+    UnusableCandidate,
+    find_support_ids,
+    parse_evidence_edit,
+    parse_gold_view,
+    parse_question_edit,
+)
 from eclose.core.edits import Replacement
 from eclose.core.family import Family, Intervention, ProofStep, ViewKind
 from eclose.core.gates import check_family
@@ -49,7 +55,7 @@ QUESTION = {
     "support": [2, 0, 0], "answer": "1994", "complete": True,
     "steps": [step("Ana Ruiz left Arica.", [2]), step("Her film Blue Harbour is of 1994.", [0], [1])],
 }  # fmt: skip
-GOLD = gold_view(SOURCE, supported(SOURCE, [2, 0, 2]), TARGET)
+GOLD = parse_gold_view(SOURCE, find_support_ids(SOURCE, [2, 0, 2]), TARGET)
 
 
 def test_what_the_constructor_wrote_becomes_a_view_with_its_proof():
@@ -60,15 +66,15 @@ def test_what_the_constructor_wrote_becomes_a_view_with_its_proof():
 
 def test_an_edit_that_leads_elsewhere_rests_on_other_passages():
     steps = [step("Ana Ruiz was born in Iquique.", [1]), step("So he was born in Iquique.", (), [2])]
-    assert evidence_edit(GOLD, VARIATION | {"steps": steps}).view.support_ids == ("a", "b")
+    assert parse_evidence_edit(GOLD, VARIATION | {"steps": steps}).view.support_ids == ("a", "b")
     unnamed = [step("Ana Ruiz was born in Iquique."), step("So he was born in Iquique.", (), [2])]
-    assert evidence_edit(GOLD, VARIATION | {"steps": unnamed}).view.support_ids == GOLD.support_ids
+    assert parse_evidence_edit(GOLD, VARIATION | {"steps": unnamed}).view.support_ids == GOLD.support_ids
     single = [step("Ana Ruiz was born in Iquique.", [1]), step("So he was born in Iquique.", (), [1])]
-    assert evidence_edit(GOLD, VARIATION | {"first": 1, "steps": single}).view.support_ids == ("a", "b", "c")
+    assert parse_evidence_edit(GOLD, VARIATION | {"first": 1, "steps": single}).view.support_ids == ("a", "b", "c")
 
 
 def test_a_variation_changes_the_named_words_and_nothing_else():
-    edit = evidence_edit(GOLD, VARIATION)
+    edit = parse_evidence_edit(GOLD, VARIATION)
     assert edit.view.evidence[2].text == "Ana Ruiz, born in Iquique, left Iquique early. The Arica Prize is hers."
     assert edit.view.evidence[:2] == SOURCE.evidence[:2]
     assert (edit.passage_id, edit.first_affected_step) == ("c", 1)
@@ -83,7 +89,7 @@ def test_a_variation_changes_the_named_words_and_nothing_else():
 
 
 def test_views_put_together_pass_the_gates_and_survive_being_written():
-    family = Family("f", SOURCE, GOLD, (evidence_edit(GOLD, VARIATION),), question_edit(GOLD, QUESTION))
+    family = Family("f", SOURCE, GOLD, (parse_evidence_edit(GOLD, VARIATION),), parse_question_edit(GOLD, QUESTION))
     assert check_family(family) == ()
     assert family.question_edit.component == "the relation"
     assert family.question_edit.view.support_ids == ("a", "c")
@@ -103,8 +109,8 @@ def test_views_put_together_pass_the_gates_and_survive_being_written():
     ],
 )
 def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reason):
-    found = evidence_edit(GOLD, VARIATION | change)
-    assert isinstance(found, Refused)
+    found = parse_evidence_edit(GOLD, VARIATION | change)
+    assert isinstance(found, UnusableCandidate)
     assert found.reason == reason
     assert found.detail
 
@@ -112,13 +118,13 @@ def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reas
 @pytest.mark.parametrize(
     ("made", "kind"),
     [
-        (lambda: supported(SOURCE, [3]), "no such passage"),
-        (lambda: supported(SOURCE, [-1]), "no such passage"),
-        (lambda: evidence_edit(GOLD, VARIATION | {"passage": 9}), "no such passage"),
-        (lambda: gold_view(SOURCE, (), TARGET | {"steps": [step("x", [7])]}), "no such passage"),
-        (lambda: gold_view(SOURCE, (), TARGET | {"steps": [step("x", (), [1])]}), "wrong premises"),
-        (lambda: gold_view(SOURCE, (), TARGET | {"steps": [step("x", (), [0])]}), "wrong premises"),
-        (lambda: evidence_edit(GOLD, VARIATION | {"steps": [step("x", (), [2])]}), "wrong premises"),
+        (lambda: find_support_ids(SOURCE, [3]), "no such passage"),
+        (lambda: find_support_ids(SOURCE, [-1]), "no such passage"),
+        (lambda: parse_evidence_edit(GOLD, VARIATION | {"passage": 9}), "no such passage"),
+        (lambda: parse_gold_view(SOURCE, (), TARGET | {"steps": [step("x", [7])]}), "no such passage"),
+        (lambda: parse_gold_view(SOURCE, (), TARGET | {"steps": [step("x", (), [1])]}), "wrong premises"),
+        (lambda: parse_gold_view(SOURCE, (), TARGET | {"steps": [step("x", (), [0])]}), "wrong premises"),
+        (lambda: parse_evidence_edit(GOLD, VARIATION | {"steps": [step("x", (), [2])]}), "wrong premises"),
     ],
 )
 def test_what_names_nothing_is_no_reply(made, kind):
@@ -128,5 +134,5 @@ def test_what_names_nothing_is_no_reply(made, kind):
 
 
 def test_a_rebuilt_step_may_rest_on_one_that_was_kept():
-    edit = evidence_edit(GOLD, VARIATION | {"steps": [step("x", (), [1])]})
+    edit = parse_evidence_edit(GOLD, VARIATION | {"steps": [step("x", (), [1])]})
     assert edit.view.proof[1] == ProofStep((), (0,))

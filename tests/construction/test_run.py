@@ -12,9 +12,17 @@ from pathlib import Path
 import pytest
 
 from eclose.calls.client import CallSettings
-from eclose.construction.forecast import GUESS, forecast
-from eclose.construction.funnel import processed_of
-from eclose.construction.run import DUPLICATE, Cast, Plan, Sources, cast, construct_families
+from eclose.calls.run import RunOptions
+from eclose.construction.forecast import GUESS, forecast_construction
+from eclose.construction.funnel import count_processed
+from eclose.construction.run import (
+    DUPLICATE,
+    ConstructionModels,
+    ConstructionRun,
+    ConstructionSources,
+    construct_families,
+    resolve_models,
+)
 from eclose.construction.settings import ConstructSettings
 from eclose.core.family import Family
 from eclose.core.instance import Instance
@@ -51,11 +59,11 @@ def server():
 
 def models(server):
     world = find_model("world", base_url=server.base_url, environ={})
-    return asyncio.run(cast(world, world))
+    return asyncio.run(resolve_models(world, world))
 
 
 def built(sources, server, out, settings=None, **more):
-    return asyncio.run(construct_families(sources, models(server), out, settings, FREE, **more))
+    return asyncio.run(construct_families(sources, models(server), out, settings, FREE, RunOptions(**more)))
 
 
 @pytest.fixture(scope="module")
@@ -151,39 +159,41 @@ def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
     jsonl.write_records(tmp_path / "all.jsonl", made)
     jsonl.write_records(tmp_path / "some.jsonl", [*made[:6], *made[16:22]])
     built(tmp_path / "some.jsonl", server, tmp_path / "pilot")
-    plan = Plan.of(tmp_path / "all.jsonl", models(server), tmp_path / "run", ConstructSettings())
-    expected = forecast(plan, {}, tmp_path / "pilot")
+    plan = ConstructionRun.of(tmp_path / "all.jsonl", models(server), tmp_path / "run", ConstructSettings())
+    expected = forecast_construction(plan, {}, tmp_path / "pilot")
     calls = built(tmp_path / "all.jsonl", server, tmp_path / "run").manifest.calls
     assert expected.calls == pytest.approx(calls["replies"], rel=0.15)
     assert expected.prompt_tokens == pytest.approx(calls["prompt_tokens"], rel=0.15)
 
 
 def test_without_a_pilot_it_is_a_guess_that_says_so(sources, server, tmp_path):
-    plan = Plan.of(sources, models(server), tmp_path / "run", ConstructSettings())
-    found = forecast(plan, {})
+    plan = ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings())
+    found = forecast_construction(plan, {})
     assert (found.sources, found.basis, found.cost) == (8, GUESS, None)
     assert 8 < found.calls < 8 * 16
-    more = forecast(Plan.of(sources, models(server), tmp_path / "run", ConstructSettings(edits=4)), {})
+    more = forecast_construction(
+        ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings(edits=4)), {}
+    )
     assert more.calls > found.calls
 
 
 def test_a_pilot_of_something_else_is_no_pilot(sources, server, tmp_path):
     built(sources, server, tmp_path / "pilot", limit=2)
-    other = Plan.of(sources, models(server), tmp_path / "run", ConstructSettings(edits=1))
+    other = ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings(edits=1))
     with pytest.raises(SettingError, match=r"other settings \(edits\)"):
-        forecast(other, {}, tmp_path / "pilot")
-    same = Plan.of(sources, models(server), tmp_path / "run", ConstructSettings())
+        forecast_construction(other, {}, tmp_path / "pilot")
+    same = ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings())
     with pytest.raises(SettingError, match="no sources of"):
-        forecast(same, {}, tmp_path / "pilot")
+        forecast_construction(same, {}, tmp_path / "pilot")
 
 
 def test_kin_among_the_models_are_told():
     def named(name):
         return find_model(name, base_url="http://127.0.0.1:9/v1", environ={})
 
-    alike = asyncio.run(cast(named("gpt-5"), named("gpt-5-mini"), named("claude-x")))
-    assert alike.kin == (alike.verifier.name,)
-    assert asyncio.run(cast(named("gpt-5"), named("claude-x"))).kin == ()
+    alike = asyncio.run(resolve_models(named("gpt-5"), named("gpt-5-mini"), named("claude-x")))
+    assert alike.same_family_checkers == (alike.verifier.name,)
+    assert asyncio.run(resolve_models(named("gpt-5"), named("claude-x"))).same_family_checkers == ()
 
 
 def test_what_follows_from_the_families_follows_them_after_a_retry_and_a_kill(sources, server, run):
@@ -205,7 +215,7 @@ def test_nothing_of_anybody_elses_is_overwritten_and_that_is_known_before_anybod
         folder = tmp_path / name
         folder.mkdir()
         (folder / name).write_text("mine")
-        with pytest.raises(UserError, match="is not of this run"):
+        with pytest.raises(UserError, match="was not written by this run"):
             built(sources, server, folder)
         assert (folder / name).read_text() == "mine"
     (tmp_path / "own").mkdir()
@@ -226,7 +236,15 @@ def test_questions_in_any_script_are_told_apart():
     asked = ["Кто написал роман?", "Кто снял фильм?", "谁写了这本书?", "Who  wrote IT?", "who wrote it?"]
     asked += ["Caf\u00e9?", "Cafe\u0301?"]
     spool = [ReadRecord(str(place), value=Instance(str(place), one, ())) for place, one in enumerate(asked)]
-    assert [record.rejected for record in Sources(spool)] == [None, None, None, None, DUPLICATE, None, DUPLICATE]
+    assert [record.rejected for record in ConstructionSources(spool)] == [
+        None,
+        None,
+        None,
+        None,
+        DUPLICATE,
+        None,
+        DUPLICATE,
+    ]
 
 
 def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
@@ -236,13 +254,15 @@ def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
     items = [item.instance for item in islice(make_items("short-easy", 3), 12)]
     jsonl.write_records(tmp_path / "a.jsonl", items)
     model = find_model("world", base_url="http://127.0.0.1:9/v1", environ={})
-    plan = Plan.of(tmp_path / "a.jsonl", Cast(model, model, model), tmp_path / "out", ConstructSettings(), limit=4)
-    with plan.sources() as sources:
+    plan = ConstructionRun.of(
+        tmp_path / "a.jsonl", ConstructionModels(model, model, model), tmp_path / "out", ConstructSettings(), limit=4
+    )
+    with plan.open_records() as sources:
         drawn = [record.value.id for record in sources]
     assert drawn == sorted(item.id for item in sample_instances(items, 4))
     assert drawn != sorted(item.id for item in items)[:4]
 
 
 def test_a_pilot_from_before_the_columns_of_the_paper_still_counts():
-    assert processed_of({"Sources": 12, "Screened": 4}) == processed_of({"Sampled": 20, "Processed": 12}) == 12
-    assert processed_of({"Sampled": 20, "Processed": 0}) == processed_of({}) == 0
+    assert count_processed({"Sources": 12, "Screened": 4}) == count_processed({"Sampled": 20, "Processed": 12}) == 12
+    assert count_processed({"Sampled": 20, "Processed": 0}) == count_processed({}) == 0

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from eclose.construction.split import dataset_of, development_ids, split_families
+from eclose.construction.split import dataset_name, select_development_ids, split_families
 from eclose.core.family import Family
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import read_manifest
@@ -23,12 +23,12 @@ def named(dataset, count):
     ("count", "held_out"), [(0, 0), (4, 0), (5, 1), (14, 1), (15, 2), (1276, 128), (559, 56), (1017, 102)]
 )
 def test_a_tenth_of_each_dataset_rounded_to_the_nearest(count, held_out):
-    assert len(development_ids(named("a", count))) == held_out
+    assert len(select_development_ids(named("a", count))) == held_out
 
 
 def test_the_papers_sizes_come_out():
     sizes = {"2wiki": 1276, "musique": 559, "hotpotqa": 1017}
-    chosen = development_ids([pair for dataset, count in sizes.items() for pair in named(dataset, count)])
+    chosen = select_development_ids([pair for dataset, count in sizes.items() for pair in named(dataset, count)])
     assert (sum(sizes.values()) - len(chosen), len(chosen)) == (2566, 286)
 
 
@@ -36,11 +36,11 @@ def test_neither_order_nor_other_datasets_matter():
     ours, others = named("a", 200), named("b", 70)
     mixed = [*ours, *others]
     random.Random(1).shuffle(mixed)
-    assert development_ids(mixed) == development_ids(ours) | development_ids(others)
+    assert select_development_ids(mixed) == select_development_ids(ours) | select_development_ids(others)
 
 
 def test_a_family_more_moves_at_most_one_to_the_other_side():
-    before, after = development_ids(named("a", 204)), development_ids(named("a", 205))
+    before, after = select_development_ids(named("a", 204)), select_development_ids(named("a", 205))
     assert len(before ^ after) <= 2
 
 
@@ -61,7 +61,7 @@ def test_two_files_hold_every_family_once_byte_for_byte(run):
     assert [len(part) for part in parts] == [22, 2]
     assert sorted(parts[0] + parts[1]) == sorted((run / "families.jsonl").read_bytes().splitlines())
     held_out = list(jsonl.read_records(run / "development.jsonl", Family))
-    assert sorted(dataset_of(family.source.benchmark) for family in held_out) == ["one", "unknown"]
+    assert sorted(dataset_name(family.source.benchmark) for family in held_out) == ["one", "unknown"]
     manifest = read_manifest(run / "train.jsonl.manifest.json")
     assert (manifest.counts.received, manifest.counts.accepted) == (24, 22)
 

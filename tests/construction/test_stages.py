@@ -11,8 +11,8 @@ import pytest
 from tests.construction.test_check_replies import good, mapped
 from tests.construction.test_parse_candidates import QUESTION, SOURCE, TARGET, VARIATION, step
 
-from eclose.construction.draft import Draft, GivenUp
-from eclose.construction.roles import Team
+from eclose.construction.draft import FailedSource, FamilyDraft
+from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (
     INCOMPARABLE,
@@ -23,15 +23,15 @@ from eclose.construction.stages import (
     reverify,
     screen,
 )
-from eclose.construction.token_lengths import estimated
+from eclose.construction.token_lengths import estimate_lengths
 from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE
 from eclose.errors import SettingError
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.protocol.construction import MATERIAL, Role
-from eclose.protocol.material_json import read_material
+from eclose.protocol.construction import MATERIAL_TYPES, ConstructionRole
+from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import decode, encode
 from eclose.store.runs.runner import Rejection
 
@@ -40,7 +40,7 @@ def sound(role, steps):
     said = good(role)
     entry = said["soundness"]["steps"][0]
     said["soundness"]["steps"] = [{**entry, "id": number + 1, "sound": True} for number in range(steps)]
-    if role is Role.VERIFY_TARGET:
+    if role is ConstructionRole.VERIFY_TARGET:
         for number, (passages, premises) in enumerate((((0,), ()), ((2,), ()), ((), (1, 2))), start=1):
             mapped(said, passages, premises, step=number)
     return said
@@ -52,15 +52,15 @@ ANOTHER = deepcopy(VARIATION) | {
     "steps": [step("Blue Harbour was directed by Bo Lund.", [0]), step("So it is Chile.", (), [1])],
 }  # fmt: skip
 REPLIES = {
-    Role.SCREEN_SEED: good(Role.SCREEN_SEED) | {"support": [2, 0]},
-    Role.CONSTRUCT_TARGET: TARGET,
-    Role.VERIFY_TARGET: sound(Role.VERIFY_TARGET, 3),
-    Role.CONSTRUCT_EVIDENCE: {"plan": "", "variations": [VARIATION], "complete": True},
-    Role.SCREEN_EVIDENCE: good(Role.SCREEN_EVIDENCE),
-    Role.VERIFY_EVIDENCE: sound(Role.VERIFY_EVIDENCE, 3),
-    Role.CONSTRUCT_QUESTION: QUESTION,
-    Role.SCREEN_QUESTION: good(Role.SCREEN_QUESTION),
-    Role.VERIFY_QUESTION: sound(Role.VERIFY_QUESTION, 2),
+    ConstructionRole.SCREEN_SEED: good(ConstructionRole.SCREEN_SEED) | {"support": [2, 0]},
+    ConstructionRole.CONSTRUCT_TARGET: TARGET,
+    ConstructionRole.VERIFY_TARGET: sound(ConstructionRole.VERIFY_TARGET, 3),
+    ConstructionRole.CONSTRUCT_EVIDENCE: {"plan": "", "variations": [VARIATION], "complete": True},
+    ConstructionRole.SCREEN_EVIDENCE: good(ConstructionRole.SCREEN_EVIDENCE),
+    ConstructionRole.VERIFY_EVIDENCE: sound(ConstructionRole.VERIFY_EVIDENCE, 3),
+    ConstructionRole.CONSTRUCT_QUESTION: QUESTION,
+    ConstructionRole.SCREEN_QUESTION: good(ConstructionRole.SCREEN_QUESTION),
+    ConstructionRole.VERIFY_QUESTION: sound(ConstructionRole.VERIFY_QUESTION, 2),
 }
 
 
@@ -70,12 +70,12 @@ class Script:
     def __init__(self, name, **replies):
         self.name = name
         self.replies = {role: [said] for role, said in REPLIES.items()} | {
-            Role[role]: said for role, said in replies.items()
+            ConstructionRole[role]: said for role, said in replies.items()
         }
         self.asked = []
 
     async def complete(self, request):
-        role = Role(request.schema.name)
+        role = ConstructionRole(request.schema.name)
         said = self.replies[role][min(len(self.shown(role)), len(self.replies[role]) - 1)]
         self.asked.append(request)
         if isinstance(said, Exception):
@@ -85,18 +85,18 @@ class Script:
     def shown(self, role):
         """What a role was shown, each time."""
         asked = [request for request in self.asked if request.schema.name == role]
-        return [read_material(MATERIAL[role], request.messages[-1]["content"]) for request in asked]
+        return [parse_material(MATERIAL_TYPES[role], request.messages[-1]["content"]) for request in asked]
 
 
 def built(source=SOURCE, settings=None, **replies):
     """The draft as far as it gets, and the script."""
     script = Script("house/model", **replies)
-    team = Team(script, script, settings or ConstructSettings())
+    team = ModelTeam(script, script, settings or ConstructSettings())
 
     async def run():
-        draft = await screen(source, team, estimated())
+        draft = await screen(source, team, estimate_lengths())
         for part in (build_target, build_evidence, build_question):
-            if isinstance(draft, Draft):
+            if isinstance(draft, FamilyDraft):
                 draft = await part(draft, team)
         return draft
 
@@ -104,11 +104,11 @@ def built(source=SOURCE, settings=None, **replies):
 
 
 def packed(draft, script, settings=None):
-    return pack(draft, Team(script, script, settings or ConstructSettings()), estimated())
+    return pack(draft, ModelTeam(script, script, settings or ConstructSettings()), estimate_lengths())
 
 
 def checked_again(family, script, **more):
-    team = Team(script, script, ConstructSettings(), **more)
+    team = ModelTeam(script, script, ConstructSettings(), **more)
     return asyncio.run(reverify(family, team))
 
 
@@ -123,13 +123,13 @@ def test_a_source_becomes_a_family_with_all_that_was_said_of_it():
     family = packed(draft, script)
     assert isinstance(family, Family)
     assert [finding.role for finding in family.findings] == [
-        Role.SCREEN_SEED, Role.VERIFY_TARGET, Role.SCREEN_EVIDENCE, Role.VERIFY_EVIDENCE, Role.SCREEN_QUESTION,
-        Role.VERIFY_QUESTION,
+        ConstructionRole.SCREEN_SEED, ConstructionRole.VERIFY_TARGET, ConstructionRole.SCREEN_EVIDENCE, ConstructionRole.VERIFY_EVIDENCE, ConstructionRole.SCREEN_QUESTION,
+        ConstructionRole.VERIFY_QUESTION,
     ]  # fmt: skip
     assert {finding.judge for finding in family.findings} == {"house/model"}
     assert draft.attempts == {"target": 1, "evidence": 1, "question": 1}
-    assert [request.schema.name for request in script.asked] == list(Role)
-    assert decode(Draft, json.loads(encode(draft))) == draft
+    assert [request.schema.name for request in script.asked] == list(ConstructionRole)
+    assert decode(FamilyDraft, json.loads(encode(draft))) == draft
     assert family.provenance.attempts == draft.attempts
     assert (family.provenance.constructor, family.provenance.reverifier) == ("house/model", None)
     assert decode(Family, json.loads(encode(family))) == family
@@ -137,22 +137,22 @@ def test_a_source_becomes_a_family_with_all_that_was_said_of_it():
 
 def test_each_is_shown_what_came_before_it():
     _, script = built()
-    (check,) = script.shown(Role.VERIFY_EVIDENCE)
+    (check,) = script.shown(ConstructionRole.VERIFY_EVIDENCE)
     assert (check.first, check.edited.index, check.edited_answer) == (2, 2, "Iquique")
     assert [one.text for one in check.edited_steps][:1] == [one.text for one in check.steps][:1]
-    (brief,) = script.shown(Role.CONSTRUCT_EVIDENCE)
+    (brief,) = script.shown(ConstructionRole.CONSTRUCT_EVIDENCE)
     assert (brief.wanted, brief.support, brief.objection) == (2, (0, 2), None)
 
 
-VERDICTS = [Role.SCREEN_SEED, Role.VERIFY_TARGET, Role.SCREEN_EVIDENCE, Role.VERIFY_EVIDENCE, Role.SCREEN_QUESTION,
-            Role.VERIFY_QUESTION]  # fmt: skip
+VERDICTS = [ConstructionRole.SCREEN_SEED, ConstructionRole.VERIFY_TARGET, ConstructionRole.SCREEN_EVIDENCE, ConstructionRole.VERIFY_EVIDENCE, ConstructionRole.SCREEN_QUESTION,
+            ConstructionRole.VERIFY_QUESTION]  # fmt: skip
 AGAINST = {
-    Role.SCREEN_SEED: {"unique": False},
-    Role.VERIFY_TARGET: {"closure": {"reason": "gap", "closed": False}},
-    Role.SCREEN_EVIDENCE: {"original_after": True},
-    Role.VERIFY_EVIDENCE: {"alignment": {"reason": "elsewhere", "aligned": False}},
-    Role.SCREEN_QUESTION: {"degenerate": True},
-    Role.VERIFY_QUESTION: {"closure": {"reason": "gap", "closed": False}},
+    ConstructionRole.SCREEN_SEED: {"unique": False},
+    ConstructionRole.VERIFY_TARGET: {"closure": {"reason": "gap", "closed": False}},
+    ConstructionRole.SCREEN_EVIDENCE: {"original_after": True},
+    ConstructionRole.VERIFY_EVIDENCE: {"alignment": {"reason": "elsewhere", "aligned": False}},
+    ConstructionRole.SCREEN_QUESTION: {"degenerate": True},
+    ConstructionRole.VERIFY_QUESTION: {"closure": {"reason": "gap", "closed": False}},
 }
 
 
@@ -165,7 +165,7 @@ def test_whoever_objects_ends_it_with_stage_reason_and_what_was_said(role):
     (setback,) = found.value.setbacks
     assert (setback.stage, setback.finding.said) == (role, said)
     assert script.asked[-1].schema.name == role
-    assert decode(GivenUp, json.loads(encode(found.value))) == found.value
+    assert decode(FailedSource, json.loads(encode(found.value))) == found.value
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_whoever_objects_ends_it_with_stage_reason_and_what_was_said(role):
 def test_code_refuses_what_needs_no_judge_and_asks_nobody_about_it(replies, reason):
     found, script = refused(**replies)
     assert found.reason == reason
-    assert Role(script.asked[-1].schema.name).constructs
+    assert ConstructionRole(script.asked[-1].schema.name).constructs
 
 
 def test_a_source_without_an_answer_is_not_asked_about():
@@ -214,12 +214,12 @@ def test_no_more_variations_than_wanted_and_none_twice():
     three = {"plan": "", "variations": [VARIATION, VARIATION, ANOTHER], "complete": True}
     draft, script = built(CONSTRUCT_EVIDENCE=[three])
     assert len(draft.evidence_edits) == 1
-    assert len(script.shown(Role.SCREEN_EVIDENCE)) == 1
+    assert len(script.shown(ConstructionRole.SCREEN_EVIDENCE)) == 1
 
 
 def test_two_good_variations_are_both_kept():
     both = {"plan": "", "variations": [VARIATION, ANOTHER], "complete": True}
-    verified = [sound(Role.VERIFY_EVIDENCE, 3), sound(Role.VERIFY_EVIDENCE, 2)]
+    verified = [sound(ConstructionRole.VERIFY_EVIDENCE, 3), sound(ConstructionRole.VERIFY_EVIDENCE, 2)]
     draft, script = built(CONSTRUCT_EVIDENCE=[both], VERIFY_EVIDENCE=verified)
     assert [edit.passage_id for edit in draft.evidence_edits] == ["c", "a"]
     assert len(draft.findings) == 1 + 1 + 2 * 2 + 2
@@ -227,26 +227,28 @@ def test_two_good_variations_are_both_kept():
 
 
 def test_a_second_attempt_is_told_what_was_said_against_the_first():
-    objecting = REPLIES[Role.VERIFY_TARGET] | AGAINST[Role.VERIFY_TARGET]
+    objecting = REPLIES[ConstructionRole.VERIFY_TARGET] | AGAINST[ConstructionRole.VERIFY_TARGET]
     twice = ConstructSettings(attempts=2)
-    draft, script = built(settings=twice, VERIFY_TARGET=[objecting, REPLIES[Role.VERIFY_TARGET]])
-    assert isinstance(draft, Draft)
+    draft, script = built(settings=twice, VERIFY_TARGET=[objecting, REPLIES[ConstructionRole.VERIFY_TARGET]])
+    assert isinstance(draft, FamilyDraft)
     assert draft.attempts["target"] == 2
-    first, second = script.shown(Role.CONSTRUCT_TARGET)
+    first, second = script.shown(ConstructionRole.CONSTRUCT_TARGET)
     assert first.objection is None
     assert "gap" in second.objection
     found, script = refused(settings=twice, VERIFY_TARGET=[objecting])
     assert len(found.value.setbacks) == 2
-    assert {request.replica for request in script.asked if request.schema.name == Role.CONSTRUCT_TARGET} == {0, 1}
+    assert {
+        request.replica for request in script.asked if request.schema.name == ConstructionRole.CONSTRUCT_TARGET
+    } == {0, 1}
 
 
 def test_a_reply_that_is_none_is_asked_for_again_and_then_told():
     nowhere = TARGET | {"steps": [step("x", [9])]}
     draft, _ = built(CONSTRUCT_TARGET=[nowhere, TARGET])
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, FamilyDraft)
     found, _ = refused(CONSTRUCT_TARGET=[nowhere])
     assert found.reason == "construct_target: no such passage"
-    found, script = refused(SCREEN_SEED=[REPLIES[Role.SCREEN_SEED] | {"support": [0, 99]}])
+    found, script = refused(SCREEN_SEED=[REPLIES[ConstructionRole.SCREEN_SEED] | {"support": [0, 99]}])
     assert (found.reason, len(script.asked)) == ("screen_seed: no such passage", 2)
     found, _ = refused(SCREEN_QUESTION=[CallFailure(FailureKind.REFUSAL, "no")])
     assert found.reason == "screen_question: refusal"
@@ -261,7 +263,7 @@ def test_settings_that_cannot_work_are_refused(wrong):
 
 
 def test_a_run_is_known_by_its_settings_and_texts():
-    assert ConstructSettings().identity["guidelines"].keys() == set(Role)
+    assert ConstructSettings().identity["guidelines"].keys() == set(ConstructionRole)
     assert ConstructSettings(edits=3).identity != ConstructSettings().identity
 
 
@@ -270,7 +272,7 @@ def test_what_is_longer_than_a_path_may_be_is_left_out_before_anybody_is_paid_an
     found, script = refused(settings=short)
     assert (found.reason, script.asked) == ("length: too long", [])
     draft, script = built()
-    longest = estimated().of_family(draft.family(None))
+    longest = estimate_lengths().count_family(draft.family(None))
     assert isinstance(packed(draft, script, ConstructSettings(max_length=longest)), Family)
     found = packed(draft, script, ConstructSettings(max_length=longest - 1))
     assert found.reason == "length: too long"
@@ -307,17 +309,19 @@ def test_whoever_objects_the_second_time_is_heard(role):
 
 def test_an_edit_that_does_not_hold_the_second_time_is_left_out_alone():
     both = {"plan": "", "variations": [VARIATION, ANOTHER], "complete": True}
-    verified = [sound(Role.VERIFY_EVIDENCE, 3), sound(Role.VERIFY_EVIDENCE, 2)]
+    verified = [sound(ConstructionRole.VERIFY_EVIDENCE, 3), sound(ConstructionRole.VERIFY_EVIDENCE, 2)]
     draft, script = built(CONSTRUCT_EVIDENCE=[both], VERIFY_EVIDENCE=verified)
     family = packed(draft, script)
-    good_one = REPLIES[Role.SCREEN_EVIDENCE]
+    good_one = REPLIES[ConstructionRole.SCREEN_EVIDENCE]
     objecting = Script(
-        "m", SCREEN_EVIDENCE=[good_one | AGAINST[Role.SCREEN_EVIDENCE], good_one], VERIFY_EVIDENCE=verified[1:]
+        "m",
+        SCREEN_EVIDENCE=[good_one | AGAINST[ConstructionRole.SCREEN_EVIDENCE], good_one],
+        VERIFY_EVIDENCE=verified[1:],
     )
     again = checked_again(family, objecting)
     assert [edit.view.answer for edit in again.evidence_edits] == ["Chile"]
-    assert [one.edit for one in again.findings if one.role == Role.VERIFY_EVIDENCE] == [0, 0]
-    assert len([one for one in again.findings if one.role == Role.SCREEN_EVIDENCE]) == 2
+    assert [one.edit for one in again.findings if one.role == ConstructionRole.VERIFY_EVIDENCE] == [0, 0]
+    assert len([one for one in again.findings if one.role == ConstructionRole.SCREEN_EVIDENCE]) == 2
     assert any("original_after" in one for one in again.provenance.setbacks)
 
 
@@ -326,7 +330,7 @@ def test_a_target_with_a_step_outside_the_support_is_not_accepted():
     steps = [step("Blue Harbour was directed by Ana Ruiz.", [0]), step("Arica is a port.", [1]), *TARGET["steps"][1:2]]
     found, script = refused(CONSTRUCT_TARGET=[TARGET | {"steps": steps}])
     assert found.reason == "gates: identifier_membership"
-    assert not script.shown(Role.VERIFY_TARGET)
-    said = mapped(deepcopy(REPLIES[Role.VERIFY_TARGET]), [1], [], step=2)
+    assert not script.shown(ConstructionRole.VERIFY_TARGET)
+    said = mapped(deepcopy(REPLIES[ConstructionRole.VERIFY_TARGET]), [1], [], step=2)
     found, _ = refused(VERIFY_TARGET=[said])
     assert found.reason == "verify_target: grounding.support_map"

@@ -7,7 +7,7 @@ from itertools import islice, product
 import pytest
 from tests.tiny_models import tokenizer
 
-from eclose.construction.token_lengths import estimated, length_for, tokenized
+from eclose.construction.token_lengths import count_lengths, estimate_lengths, make_path_length
 from eclose.likelihood.render import Renderer
 from eclose.world.make.families import make_families
 
@@ -25,18 +25,18 @@ def longest(family):
 
 
 def test_with_the_tokenizer_it_is_what_training_counts(families):
-    length = tokenized(tokenizer())
+    length = count_lengths(tokenizer())
     for family in families:
-        assert longest(family) <= length.of_family(family) <= longest(family) + 4
+        assert longest(family) <= length.count_family(family) <= longest(family) + 4
 
 
 def test_without_one_it_is_more_but_not_twice_as_much(families):
-    length = length_for(None)
+    length = make_path_length(None)
     for family in families:
-        assert longest(family) <= length.of_family(family) <= 2 * longest(family)
+        assert longest(family) <= length.count_family(family) <= 2 * longest(family)
 
 
 def test_a_prompt_alone_is_less_than_any_path_under_it(families):
     for family in families:
         gold = family.gold
-        assert estimated().of_prompt(gold.question, gold.evidence) < estimated().of_family(family)
+        assert estimate_lengths().count_prompt(gold.question, gold.evidence) < estimate_lengths().count_family(family)

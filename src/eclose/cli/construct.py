@@ -1,4 +1,4 @@
-"""``eclose construct``: counterfactual families from questions with passages and answers."""
+"""``eclose construct``: build counterfactual families from questions with passages and reference answers."""
 
 from __future__ import annotations
 
@@ -11,57 +11,65 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    Asking,
     Engine,
     EngineName,
+    ModelOptions,
     RayAddress,
     Workers,
-    asks_a_model,
     env_option,
     run_on_workers,
+    takes_model_options,
 )
-from eclose.cli.shared.output import QUARANTINED, plural, print_table, say
-from eclose.cli.shared.run_summary import say_run
+from eclose.cli.shared.output import QUARANTINED, plural, print_run_summary, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eclose.calls.run import RunResult
-    from eclose.construction.run import Cast, Plan
+    from eclose.construction.run import ConstructionModels, ConstructionRun
     from eclose.construction.settings import ConstructSettings
 
 
-@asks_a_model
+@takes_model_options
 def construct(
     instances: Annotated[
-        Path, typer.Argument(help="Questions with passages and reference answers.", show_default=False)
+        Path, typer.Argument(help="File of questions with passages and reference answers.", show_default=False)
     ],
     *,
-    constructor: Annotated[str, env_option("--constructor", "Who writes: provider/model or a base URL.")],
-    verifier: Annotated[str, env_option("--verifier", "Who checks; better not of the constructor's family.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The folder of the run.", file_okay=False, show_default=False)
+    constructor: Annotated[
+        str, env_option("--constructor", "Model that writes the parts: provider/model or a base URL.")
     ],
+    verifier: Annotated[
+        str, env_option("--verifier", "Model that checks the parts, best of another model family than the constructor.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
     reverifier: Annotated[
-        str | None, env_option("--reverifier", "Who checks what is finished.  [default: the verifier, asked anew]")
+        str | None,
+        env_option("--reverifier", "Model that checks finished families.  [default: the verifier, in new calls]"),
     ] = None,
     reverify: Annotated[
-        bool, typer.Option("--reverify/--no-reverify", help="Check finished families once more.")
+        bool,
+        typer.Option("--reverify/--no-reverify", help="Check finished families once more before they are accepted."),
     ] = True,
-    edits: Annotated[int, typer.Option(min=1, help="Edits of the evidence at most; one is enough.")] = 2,
+    edits: Annotated[int, typer.Option(min=1, help="Most evidence edits of a family; at least one must succeed.")] = 2,
     attempts: Annotated[
-        int, typer.Option(min=1, max=3, help="Times a part is built, each told what was said against the one before.")
+        int,
+        typer.Option(
+            min=1, max=3, help="How often to build a part; each new attempt is shown the objections to the last."
+        ),
     ] = 1,
-    replies: Annotated[int, typer.Option(min=1, help="Times a model is asked that answers in no usable form.")] = 2,
+    replies: Annotated[
+        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
+    ] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4_096,
-    temperature: Annotated[float, typer.Option(min=0, help="Of the replies.")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the replies.")] = 42,
+    temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature of all models (0 = greedy).")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Sampling seed sent with every call.")] = 42,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="Folder or name of the model to be trained, to count its tokens.  [default: estimated]"),
+        typer.Option(help="Folder or name of the model to train, to count tokens exactly.  [default: estimate]"),
     ] = None,
     max_length: Annotated[
-        int, typer.Option(min=1, help="Longest path in tokens; what does not fit is left out.")
+        int, typer.Option(min=1, help="Longest training path in tokens; longer families are rejected.")
     ] = 8_192,
     limit: Annotated[
         int | None,
@@ -69,27 +77,29 @@ def construct(
     ] = None,
     pilot: Annotated[
         Path | None,
-        typer.Option(help="With --dry-run: a run on some of the sources, to be scaled up.", show_default=False),
+        typer.Option(
+            help="With --dry-run: folder of a finished run on some sources, whose usage is scaled up.",
+            show_default=False,
+        ),
     ] = None,
-    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     engine: EngineName = Engine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
-    asking: Asking,
+    options: ModelOptions,
 ) -> None:
-    """Build counterfactual families to train on: a verified response to each question, what it becomes when one claim
-    of the evidence is changed, and what it becomes when something else is asked.
+    """Build counterfactual families for training: a verified response to each question, its counterpart after one claim
+    of the evidence is changed, and its counterpart for another question.
 
-    Every part is written by the constructor, put together and held against the gates by code, and judged by the
-    verifier, who sees no more than it needs. Whatever is refused is counted and kept with the reason. Writes
-    families.jsonl, train.jsonl and development.jsonl (a tenth of each dataset), and a data card, README.md. Stop it at
-    any moment, and run the same command again: it goes on, and nothing that was answered is asked or paid twice.
+    The constructor writes each part, code assembles it and checks it against the gates, and the verifier judges it from
+    no more than it needs to see. Rejected sources are counted and kept with the reason. Writes families.jsonl,
+    train.jsonl, development.jsonl (a tenth of each dataset), and a data card, README.md. After a stop, the same command
+    continues the run; no reply is requested or paid for twice.
 
-    Run it on a few hundred sources first, drawn by eclose data sample: then --dry-run --pilot RUN tells what all of
-    them will cost.
+    Run it on a few hundred sources first, drawn by eclose data sample: --dry-run --pilot RUN then estimates the cost of
+    all of them.
     """
-    from eclose.construction.run import Plan, cast, make_inquiry
-    from eclose.construction.run import construct_families as run
+    from eclose.construction.run import ConstructionRun, resolve_models, construct_families, build_construction_run
     from eclose.construction.settings import ConstructSettings
     from eclose.errors import SettingError
 
@@ -104,64 +114,69 @@ def construct(
         max_length=max_length,
         tokenizer=tokenizer,
     )
-    if pilot is not None and not asking.dry_run:
-        raise SettingError("--pilot: is for --dry-run. What a pilot has paid for is taken along with --ledger.")
+    if pilot is not None and not options.dry_run:
+        raise SettingError(
+            "--pilot: is for --dry-run. To reuse the replies a pilot has paid for, pass its ledger with --ledger."
+        )
     if reverifier is not None and not reverify:
         raise SettingError("--reverifier and --no-reverify: leave one of them out.")
-    again = None if reverifier is None else asking.model(reverifier)
-    named = cast(asking.model(constructor), asking.model(verifier), again, deadline=asking.calls.deadline)
-    models = asyncio.run(named)
-    _warn(models, settings, again=reverifier is not None)
-    if asking.dry_run:
-        _say_forecast(Plan.of(instances, models, out, settings, layout, limit), asking, pilot)
+    third = None if reverifier is None else options.model(reverifier)
+    resolving = resolve_models(options.model(constructor), options.model(verifier), third, deadline=options.calls.deadline)
+    models = asyncio.run(resolving)
+    _print_warnings(models, settings, has_reverifier=reverifier is not None)
+    if options.dry_run:
+        _print_forecast(ConstructionRun.of(instances, models, out, settings, layout, limit), options, pilot)
         return
     if engine is Engine.RAY:
-        if asking.replay:
-            raise SettingError("--engine ray asks models that are served: no --replay.")
-        where = (instances, (constructor, verifier, reverifier), asking.base_url, out, settings, asking.calls.deadline)
-        made = partial(make_inquiry, *where, layout=layout, limit=limit, force=asking.force)
-        done = run_on_workers(made, asking.calls, asking, workers, ray_address)
+        if options.replay:
+            raise SettingError("--engine ray calls served models: leave --replay out.")
+        names = (constructor, verifier, reverifier)
+        where = (instances, names, options.base_url, out, settings, options.calls.deadline)
+        make_run = partial(build_construction_run, *where, layout=layout, limit=limit)
+        result = run_on_workers(make_run, options.calls, options, workers, ray_address)
     else:
-        running = run(instances, models, out, settings, asking.calls, layout=layout, limit=limit, **asking.flags)
-        done = asyncio.run(running)
-    _say_funnel(done)
-    say_run(done)
-    if not done.manifest.counts.accepted:
-        say("  no family was built: the rejected ones above say where the sources were lost")
-    raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
+        arguments = (instances, models, out, settings, options.calls, options.run_options)
+        result = asyncio.run(construct_families(*arguments, layout=layout, limit=limit))
+    _print_funnel(result)
+    print_run_summary(result)
+    if not result.manifest.counts.accepted:
+        say("  no family was built: the counts of rejected sources above say at which part")
+    raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
 
 
-def _warn(models: Cast, settings: ConstructSettings, *, again: bool) -> None:
-    for name in models.kin:
-        say(f"warning: {name} checks what a model of its own family writes, and may pass it for that.")
-    if settings.reverify and not again:
-        say("note: the verifier itself checks finished families again. Another model sees other things: --reverifier.")
+def _print_warnings(models: ConstructionModels, settings: ConstructSettings, *, has_reverifier: bool) -> None:
+    for name in models.same_family_checkers:
+        say(f"warning: {name} checks what a model of its own family writes, and may be too lenient.")
+    if settings.reverify and not has_reverifier:
+        say("note: the verifier checks finished families again. Another model is more independent: --reverifier.")
     if settings.attempts > 1:
-        say("note: parts are tried again until they pass, which selects for what verifiers let pass. The card says so.")
+        say(
+            "note: parts are built again until they pass, which favours what verifiers accept. The data card says so."
+        )
 
 
-def _say_forecast(plan: Plan, asking: Asking, pilot: Path | None) -> None:
+def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | None) -> None:
     from eclose.calls.prices import format_money
     from eclose.calls.run import find_model_price
-    from eclose.construction.forecast import forecast
+    from eclose.construction.forecast import forecast_construction
 
-    prices = {model.name: find_model_price(model, asking.calls) for model in plan.models.all}
-    found = forecast(plan, prices, pilot)
-    cost = "cost unknown" if found.cost is None else f"about {format_money(round(found.cost), asking.calls.currency)}"
-    families = plural(round(found.families), "family", "families")
+    prices = {model.name: find_model_price(model, options.calls) for model in plan.models.all}
+    usage = forecast_construction(plan, prices, pilot)
+    cost = "cost unknown" if usage.cost is None else f"about {format_money(round(usage.cost), options.calls.currency)}"
+    families = plural(round(usage.families), "family", "families")
     say(
-        f"{plural(found.sources, 'source')}: about {found.calls:,.0f} calls, {found.prompt_tokens:,.0f} tokens read "
-        f"and {found.completion_tokens:,.0f} written, {cost}, for about {families}"
+        f"{plural(usage.sources, 'source')}: about {usage.calls:,.0f} calls, {usage.prompt_tokens:,.0f} tokens read "
+        f"and {usage.completion_tokens:,.0f} written, {cost}, for about {families}"
     )
-    say(f"  by {found.basis}")
+    say(f"  by {usage.basis}")
 
 
-def _say_funnel(done: RunResult) -> None:
-    """The paper's table of construction for this run."""
-    from eclose.construction.funnel import total
+def _print_funnel(result: RunResult) -> None:
+    """Print the paper's table of construction: sources that passed each part, by dataset."""
+    from eclose.construction.funnel import sum_funnel
 
-    funnel: Mapping[str, Mapping[str, int]] = done.manifest.calls["funnel"]
-    together = total(funnel)
-    counted = [*funnel.items(), *([("all", together)] if len(funnel) > 1 else [])]
-    rows = [(name, *(f"{count:,}" for count in row.values())) for name, row in counted]
-    print_table("Sources that passed each part", ("dataset", *together), rows)
+    funnel: Mapping[str, Mapping[str, int]] = result.manifest.calls["funnel"]
+    totals = sum_funnel(funnel)
+    datasets = [*funnel.items(), *([("all", totals)] if len(funnel) > 1 else [])]
+    rows = [(name, *(f"{count:,}" for count in counts.values())) for name, counts in datasets]
+    print_table("Sources that passed each part", ("dataset", *totals), rows)

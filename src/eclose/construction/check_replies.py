@@ -1,8 +1,8 @@
-"""Read the reply of a screen or verifier: is the candidate accepted, and if not, which judgements object?
+"""Parsing of the replies of screens and verifiers: whether a candidate is accepted, and which judgements object.
 
-``protocol.acceptance`` lists what each judgement must say. Every judgement counts by itself. For a target response the
-map of steps to passages is checked here as well (R_E, appendix B.3): it must be complete, and every step must rest on
-the support, whatever the reply says of grounding as a whole.
+``protocol.acceptance`` lists the value each judgement must have. Every judgement counts by itself. For a target
+response the map of steps to passages is checked as well (R_E, appendix B.3): it must be complete, and every step must
+rest on the support, even where the reply calls the response grounded.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.family import Finding
+from eclose.core.family import FamilyFinding
 from eclose.core.gates import MINIMUM_SUPPORT
-from eclose.protocol.acceptance import SOUNDNESS, unwanted
-from eclose.protocol.construction import Role
+from eclose.protocol.acceptance import SOUNDNESS, find_objections
+from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 SUPPORT_MAP = "grounding.support_map"
-"""The objection to steps that rest on passages outside the support alone."""
+"""Objection to steps that rest only on passages outside the support."""
 
 
-def find(
-    role: Role,
+def parse_finding(
+    role: ConstructionRole,
     judge: str,
     reply: Mapping[str, Any],
     *,
@@ -32,17 +32,17 @@ def find(
     steps: int | None = None,
     support: Sequence[int] = (),
     again: bool = False,
-) -> Finding:
-    """Return the finding of one reply.
+) -> FamilyFinding:
+    """Return the finding of a reply.
 
     Args:
-        role: Who replied.
+        role: Role of the model that replied.
         judge: Name of the model that replied.
         reply: The reply, in the shape of the role's schema.
-        passages: How many passages were shown.
-        steps: How many steps were shown; None for a role that sees none.
+        passages: Number of passages in the prompt.
+        steps: Number of steps in the prompt; None for a role that sees none.
         support: Indices of the supporting passages E, for the verifier of a target.
-        again: Whether the finished family was checked once more.
+        again: Whether this is the second check of a finished family.
 
     Raises:
         UnreadableReplyError: The reply names passages or steps that were not shown, contradicts itself, or leaves the
@@ -50,16 +50,16 @@ def find(
     """
     if wrong := [index for index in _named_passages(reply) if not 0 <= index < passages]:
         raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
-    objections = [*_unsound(reply, steps), *unwanted(role, reply), *_unfit(role, reply)]
-    if role is Role.VERIFY_TARGET:
+    objections = [*_unsound(reply, steps), *find_objections(role, reply), *_unfit(role, reply)]
+    if role is ConstructionRole.VERIFY_TARGET:
         _refuse_contradiction(reply)
         _refuse_incomplete_map(reply)
         if any(_outside_support(reply, support)):
             objections.append(SUPPORT_MAP)
-    return Finding(role, judge, reply, tuple(objections), again)
+    return FamilyFinding(role, judge, reply, tuple(objections), again)
 
 
-def objection(finding: Finding, support: Sequence[int] = ()) -> str:
+def describe_objections(finding: FamilyFinding, support: Sequence[int] = ()) -> str:
     """Return the judgements that object, each with its reason, for the constructor's next attempt."""
     reasons = ((name, _reason(finding.said, name, support)) for name in finding.objections)
     return "; ".join(f"{name}: {reason}" if reason else name for name, reason in reasons)
@@ -77,9 +77,9 @@ def _steps(reply: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return entries
 
 
-def _unfit(role: Role, reply: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a source itself, and a support of fewer than two passages."""
-    if role is Role.SCREEN_SEED:
+def _unfit(role: ConstructionRole, reply: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the defect of a source, and ``support`` where fewer than two passages support it."""
+    if role is ConstructionRole.SCREEN_SEED:
         if reply["defect"] is not None:
             yield str(reply["defect"])
         if len(set(reply["support"])) < MINIMUM_SUPPORT:
@@ -96,7 +96,7 @@ def _unsound(reply: Mapping[str, Any], steps: int | None) -> Iterator[str]:
         yield SOUNDNESS
 
 
-# The map of a target's steps to passages and earlier steps.
+# The map of a target's steps to passages and earlier steps (R_E, appendix B.3).
 
 
 def _refuse_contradiction(reply: Mapping[str, Any]) -> None:
@@ -127,7 +127,7 @@ def _outside_support(reply: Mapping[str, Any], support: Sequence[int]) -> list[i
 
 
 def _reason(reply: Mapping[str, Any], name: str, support: Sequence[int]) -> str:
-    """Return the reason that goes with a judgement: its part's own, or that of the whole."""
+    """Return the reason given for a judgement: that of its section of the reply, or that of the reply."""
     if name == SOUNDNESS:
         broken = (entry for entry in _steps(reply) if not entry["sound"])
         return ", ".join(f"step {entry['id']}: {entry['reason']}" for entry in broken)
@@ -135,5 +135,5 @@ def _reason(reply: Mapping[str, Any], name: str, support: Sequence[int]) -> str:
         return ", ".join(
             f"step {number} rests on passages outside the support alone" for number in _outside_support(reply, support)
         )
-    part = reply.get(name.partition(".")[0])
-    return str((part if isinstance(part, Mapping) else reply).get("reason", ""))
+    section = reply.get(name.partition(".")[0])
+    return str((section if isinstance(section, Mapping) else reply).get("reason", ""))

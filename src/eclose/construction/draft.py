@@ -1,4 +1,4 @@
-"""A family in the making, and where one that was given up got to."""
+"""A family under construction, and the record of a source for which construction failed."""
 
 from __future__ import annotations
 
@@ -6,58 +6,59 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eclose.core.family import EvidenceEdit, Family, Finding, Provenance, QuestionEdit, View
+from eclose.core.family import EvidenceEdit, Family, FamilyFinding, FamilyProvenance, QuestionEdit, View
 from eclose.core.instance import Instance
 
 if TYPE_CHECKING:
-    from eclose.construction.settings import Part
+    from eclose.construction.settings import ConstructionStage
+
+# All three classes are stored in the ledger of a run: field names are part of its format.
 
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """Why one candidate was not accepted."""
+    """Reason why a candidate was not accepted."""
 
     stage: str
-    """Who refused it: a role, ``code`` or ``gates``."""
+    """Origin of the refusal: a role, ``code``, ``gates`` or ``length``."""
     reason: str
-    """One of a few, counted."""
+    """Short reason from a fixed set, by which rejections are counted."""
     detail: str
-    finding: Finding | None = None
-    """What was said of it, where somebody judged it."""
+    finding: FamilyFinding | None = None
+    """Judgement behind the refusal, where a model gave one."""
 
     def __str__(self) -> str:
-        """As it is counted."""
+        """Return stage and reason, as rejections are counted."""
         return f"{self.stage}: {self.reason}"
 
     @property
-    def told(self) -> str:
-        """As it is kept with a family."""
+    def text(self) -> str:
+        """Stage, reason and detail, as written to the provenance of a family."""
         return f"{self}: {self.detail}" if self.detail else str(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What there is of a family so far. Everything in it was accepted."""
+class FamilyDraft:
+    """The accepted parts of a family so far."""
 
     source: Instance
     support_ids: tuple[str, ...] = ()
     gold: View | None = None
     evidence_edits: tuple[EvidenceEdit, ...] = ()
     question_edit: QuestionEdit | None = None
-    findings: tuple[Finding, ...] = ()
-    """Of what was accepted, in order."""
+    findings: tuple[FamilyFinding, ...] = ()
+    """Findings on the accepted parts, in order."""
     attempts: Mapping[str, int] = field(default_factory=dict)
-    """How often each part was tried; a part that took several was chosen among them."""
+    """Number of attempts by stage; a part that took several is a selection among them."""
     setbacks: tuple[Setback, ...] = ()
-    """What was said against candidates that were left out on the way."""
+    """Setbacks of candidates that were dropped on the way."""
 
-    def tried(self, part: Part, attempts: int, setbacks: tuple[Setback, ...] = ()) -> Draft:
-        """The same, knowing how often a part was tried, and what was left out."""
-        kept = (*self.setbacks, *setbacks)
-        return replace(self, attempts={**self.attempts, part: attempts}, setbacks=kept)
+    def add_attempts(self, stage: ConstructionStage, attempts: int, setbacks: tuple[Setback, ...] = ()) -> FamilyDraft:
+        """Return the draft with the number of attempts of a stage, and the setbacks of its dropped candidates."""
+        return replace(self, attempts={**self.attempts, stage: attempts}, setbacks=(*self.setbacks, *setbacks))
 
-    def family(self, provenance: Provenance) -> Family:
-        """All of it together."""
+    def family(self, provenance: FamilyProvenance) -> Family:
+        """Return the complete family."""
         assert self.gold is not None
         assert self.question_edit is not None
         return Family(
@@ -72,8 +73,8 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
-    """A source without a family: every candidate of a part, and why it was not accepted."""
+class FailedSource:
+    """A source without a family: every candidate of the failed stage, with the reason why it was not accepted."""
 
     source_id: str
     setbacks: tuple[Setback, ...]

@@ -1,8 +1,8 @@
-"""Count the sources of each dataset that passed each part: the columns of the paper's table of construction.
+"""Counts of the sources of each dataset that passed each stage: the columns of the paper's table of construction.
 
 =========  ================================================================================
 Sampled    sources in the input file, each id once
-Processed  those that entered construction: within ``--limit``, and not asking the same as another
+Processed  those that entered construction: within ``--limit``, and not repeating another's question
 Screened   passed the seed screen
 y*         have a verified original response
 Evidence   have a verified evidence intervention as well
@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from eclose.construction.settings import Part
-from eclose.construction.split import UNKNOWN, dataset_of
+from eclose.construction.settings import ConstructionStage
+from eclose.construction.split import UNKNOWN, dataset_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,25 +28,27 @@ if TYPE_CHECKING:
 
 SAMPLED, PROCESSED, PACKED = "Sampled", "Processed", "Packed"
 _FORMERLY_PROCESSED = "Sources"
-COLUMNS: Mapping[Part, str] = {
-    Part.SCREEN: "Screened",
-    Part.TARGET: "y*",
-    Part.EVIDENCE: "Evidence",
-    Part.QUESTION: "Question",
+COLUMNS: Mapping[ConstructionStage, str] = {
+    ConstructionStage.SCREEN: "Screened",
+    ConstructionStage.TARGET: "y*",
+    ConstructionStage.EVIDENCE: "Evidence",
+    ConstructionStage.QUESTION: "Question",
 }
-"""What a part is called once it is passed. The last part of a run, whichever it is, gives ``Packed``."""
+"""Column of a stage. The last stage of a run gives ``Packed``, with or without re-verification."""
 
 
-async def by_dataset(
+async def count_by_dataset(
     ledger: Ledger,
     sampled: Iterable[ReadRecord[Instance]],
     processed: Iterable[ReadRecord[Instance]],
-    parts: Sequence[Part],
+    parts: Sequence[ConstructionStage],
 ) -> dict[str, dict[str, Any]]:
-    """Return for each dataset the funnel, and the calls and tokens that it took."""
-    names = Counter(dataset_of(source.benchmark) for record in sampled if (source := record.value) is not None)
-    dataset = {source.id: dataset_of(source.benchmark) for record in processed if (source := record.value) is not None}
-    usage = await ledger.usage_by(lambda _, record_id: dataset.get(record_id, UNKNOWN))
+    """Return the funnel, and the calls and tokens, of each dataset."""
+    names = Counter(dataset_name(source.benchmark) for record in sampled if (source := record.value) is not None)
+    dataset = {
+        source.id: dataset_name(source.benchmark) for record in processed if (source := record.value) is not None
+    }
+    usage = await ledger.compute_usage_by(lambda _, record_id: dataset.get(record_id, UNKNOWN))
     return {
         "funnel": await _funnel(ledger, names, dataset, parts),
         "usage": {name: usage[name]._asdict() for name in sorted(usage)},
@@ -54,24 +56,28 @@ async def by_dataset(
 
 
 async def _funnel(
-    ledger: Ledger, sampled: Counter[str], dataset: Mapping[str, str], parts: Sequence[Part]
+    ledger: Ledger, sampled: Counter[str], dataset: Mapping[str, str], parts: Sequence[ConstructionStage]
 ) -> dict[str, dict[str, int]]:
     counts = {SAMPLED: sampled, PROCESSED: Counter(dataset.values())}
     for part in parts:
         column = PACKED if part is parts[-1] else COLUMNS.get(part)
         if column is not None:
             counts[column] = Counter(
-                [dataset[outcome.record_id] async for outcome in ledger.outcomes(part) if outcome.kind == "accepted"]
+                [
+                    dataset[outcome.record_id]
+                    async for outcome in ledger.read_outcomes(part)
+                    if outcome.kind == "accepted"
+                ]
             )
-    return {name: {column: found[name] for column, found in counts.items()} for name in sorted(sampled)}
+    return {name: {column: datasets[name] for column, datasets in counts.items()} for name in sorted(sampled)}
 
 
-def processed_of(counts: Mapping[str, int]) -> int:
-    """Return how many sources entered construction, also from manifests with the former name of the column."""
+def count_processed(counts: Mapping[str, int]) -> int:
+    """Return the number of sources that entered construction, also from manifests with the former column name."""
     return counts.get(PROCESSED, counts.get(_FORMERLY_PROCESSED, 0))
 
 
-def total(funnel: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Return the counts of all datasets together."""
+def sum_funnel(funnel: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return the counts of a funnel over all datasets."""
     columns = next(iter(funnel.values()), {})
     return {column: sum(counts[column] for counts in funnel.values()) for column in columns}

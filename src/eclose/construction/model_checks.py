@@ -1,6 +1,6 @@
-"""What screens and verifiers are shown of each part, and what they say of it.
+"""Checks of each part by models: the material that screens and verifiers see, and their findings.
 
-The same for a candidate on its way and for the finished family: nothing here knows which of the two it looks at.
+Candidates under construction and finished families are checked by the same functions.
 """
 
 from __future__ import annotations
@@ -8,85 +8,86 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.construction.draft import Setback
-from eclose.protocol import construction as shown
-from eclose.protocol.construction import Role
-from eclose.protocol.material_json import shown_passages, shown_steps
+from eclose.protocol import construction as material
+from eclose.protocol.construction import ConstructionRole
+from eclose.protocol.material_json import disclose_passages, disclose_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias
 
-    from eclose.construction.roles import Team
-    from eclose.core.family import EvidenceEdit, Finding, QuestionEdit, View
+    from eclose.construction.roles import ModelTeam
+    from eclose.core.family import EvidenceEdit, FamilyFinding, QuestionEdit, View
     from eclose.core.instance import Instance, Passage
 
-    Checked: TypeAlias = "tuple[Finding, ...] | Setback"
-    """What was said of a part that nobody objects to, or the first objection."""
+    CheckResult: TypeAlias = "tuple[FamilyFinding, ...] | Setback"
+    """Findings on an accepted part, or the first objection."""
 
 
-async def check_source(source: Instance, reference: str, team: Team) -> Checked:
-    """Whether a source can be built on. Nobody has reasoned about it yet."""
-    seed = shown.Seed(source.question, shown_passages(source.evidence), reference, source.aliases)
-    found = await team.judge(Role.SCREEN_SEED, seed)
-    return found if isinstance(found, Setback) else (found,)
+async def check_source(source: Instance, reference: str, team: ModelTeam) -> CheckResult:
+    """Check whether a family can be built from a source (seed screen)."""
+    seed = material.SeedScreen(source.question, disclose_passages(source.evidence), reference, source.aliases)
+    finding = await team.judge(ConstructionRole.SCREEN_SEED, seed)
+    return finding if isinstance(finding, Setback) else (finding,)
 
 
-async def check_target(gold: View, team: Team) -> Checked:
-    """Whether the original response is sound, aligned, closed and grounded, without the reference."""
-    check = shown.TargetCheck(
+async def check_target(gold: View, team: ModelTeam) -> CheckResult:
+    """Check whether the original response is sound, aligned, closed and grounded; the reference is withheld."""
+    check = material.TargetCheck(
         gold.question,
-        shown_passages(gold.evidence),
-        places(gold.evidence, gold.support_ids),
-        shown_steps(gold.trace),
+        disclose_passages(gold.evidence),
+        find_passage_indices(gold.evidence, gold.support_ids),
+        disclose_steps(gold.trace),
         gold.answer,
     )
-    found = await team.judge(Role.VERIFY_TARGET, check, steps=len(gold.trace))
-    return found if isinstance(found, Setback) else (found,)
+    finding = await team.judge(ConstructionRole.VERIFY_TARGET, check, steps=len(gold.trace))
+    return finding if isinstance(finding, Setback) else (finding,)
 
 
-async def check_evidence(gold: View, edit: EvidenceEdit, team: Team) -> Checked:
-    """Whether an edit of the evidence switches one step and the answer, and nothing else."""
-    view, edited = edit.view, shown_passages(edit.view.evidence)[edit.place]
-    question, evidence = gold.question, shown_passages(gold.evidence)
-    seen = shown.EvidenceScreen(question, evidence, edited, gold.answer, view.answer)
-    screened = await team.judge(Role.SCREEN_EVIDENCE, seen)
+async def check_evidence(gold: View, edit: EvidenceEdit, team: ModelTeam) -> CheckResult:
+    """Check whether an evidence edit switches one step and the answer, and nothing else."""
+    view, edited = edit.view, disclose_passages(edit.view.evidence)[edit.passage_index]
+    question, evidence = gold.question, disclose_passages(gold.evidence)
+    # The screen sees no trace, so it is the cheaper call and comes first.
+    screen = material.EvidenceScreen(question, evidence, edited, gold.answer, view.answer)
+    screened = await team.judge(ConstructionRole.SCREEN_EVIDENCE, screen)
     if isinstance(screened, Setback):
         return screened
-    check = shown.EvidenceCheck(
+    check = material.EvidenceCheck(
         question,
         evidence,
         edited,
-        shown_steps(gold.trace),
+        disclose_steps(gold.trace),
         gold.answer,
-        shown_steps(view.trace),
+        disclose_steps(view.trace),
         view.answer,
         edit.first_affected_step + 1,
     )
-    verified = await team.judge(Role.VERIFY_EVIDENCE, check, steps=len(view.trace))
+    verified = await team.judge(ConstructionRole.VERIFY_EVIDENCE, check, steps=len(view.trace))
     return verified if isinstance(verified, Setback) else (screened, verified)
 
 
-async def check_question(gold: View, edit: QuestionEdit, team: Team) -> Checked:
-    """Whether another question switches the trace."""
-    evidence, view = shown_passages(gold.evidence), edit.view
-    seen = shown.QuestionScreen(gold.question, view.question, evidence, gold.answer, view.answer)
-    screened = await team.judge(Role.SCREEN_QUESTION, seen)
+async def check_question(gold: View, edit: QuestionEdit, team: ModelTeam) -> CheckResult:
+    """Check whether another question to the same evidence switches the trace."""
+    evidence, view = disclose_passages(gold.evidence), edit.view
+    screen = material.QuestionScreen(gold.question, view.question, evidence, gold.answer, view.answer)
+    screened = await team.judge(ConstructionRole.SCREEN_QUESTION, screen)
     if isinstance(screened, Setback):
         return screened
-    check = shown.QuestionCheck(
+    check = material.QuestionCheck(
         gold.question,
         view.question,
         evidence,
-        shown_steps(gold.trace),
+        disclose_steps(gold.trace),
         gold.answer,
-        shown_steps(view.trace),
+        disclose_steps(view.trace),
         view.answer,
     )
-    verified = await team.judge(Role.VERIFY_QUESTION, check, steps=len(view.trace))
+    verified = await team.judge(ConstructionRole.VERIFY_QUESTION, check, steps=len(view.trace))
     return verified if isinstance(verified, Setback) else (screened, verified)
 
 
-def places(evidence: tuple[Passage, ...], ids: tuple[str, ...]) -> tuple[int, ...]:
-    """Where passages stand, by their ids."""
-    place: Mapping[str, int] = {passage.id: index for index, passage in enumerate(evidence)}
-    return tuple(place[one] for one in ids)
+def find_passage_indices(evidence: tuple[Passage, ...], ids: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the indices of passages in the evidence, by their ids."""
+    index_of: Mapping[str, int] = {passage.id: index for index, passage in enumerate(evidence)}
+    return tuple(index_of[passage_id] for passage_id in ids)

@@ -1,4 +1,4 @@
-"""Who builds and who checks: models, asked under the locked texts."""
+"""Models in their roles: a constructor writes candidates, a verifier checks them, both under the locked guidelines."""
 
 from __future__ import annotations
 
@@ -7,78 +7,91 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.structured import ask_structured
-from eclose.construction.check_replies import find, objection
+from eclose.construction.check_replies import describe_objections, parse_finding
 from eclose.construction.draft import Setback
 from eclose.construction.settings import ConstructSettings
 from eclose.models.interface import ChatModel
-from eclose.protocol.construction import TargetCheck, asked
+from eclose.protocol.construction import TargetCheck, build_construction_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from eclose.core.family import FamilyFinding
-    from eclose.protocol.construction import Role, Shown
+    from eclose.protocol.construction import ConstructionMaterial, ConstructionRole
 
 INCOMPLETE = "incomplete"
-"""The constructor says that it cannot be done with this material."""
+"""Reason of a setback where the constructor reports that this material allows no candidate."""
 
 
 @dataclass(frozen=True)
-class Team:
-    """A constructor and a verifier, better not of one family, and whoever checks what is finished."""
+class ModelTeam:
+    """The models of a run with its settings; constructor and verifier are best of different model families."""
 
     constructor: ChatModel
     verifier: ChatModel
     settings: ConstructSettings
     reverifier: ChatModel | None = None
-    """The verifier, unless somebody else is named."""
-    again: bool = False
-    """Whether they are asked once more."""
+    """Model of the second check; the verifier by default."""
+    second_check: bool = False
+    """Whether findings belong to the second check of a finished family."""
 
     @property
-    def second(self) -> Team:
-        """The same for the second check. What was said before is not looked up: the reply is drawn anew."""
-        return replace(self, verifier=self.reverifier or self.verifier, again=True)
+    def for_second_check(self) -> ModelTeam:
+        """The team for the second check: its replies are drawn again instead of read from the cache."""
+        return replace(self, verifier=self.reverifier or self.verifier, second_check=True)
 
-    async def construct(self, shown: Shown, read: Callable[[Mapping[str, Any]], Any], attempt: int) -> Any:
-        """What the constructor made, as ``read`` understands it; a setback where it made nothing."""
-        question = asked(shown)
+    async def construct(
+        self, material: ConstructionMaterial, parse: Callable[[Mapping[str, Any]], Any], attempt: int
+    ) -> Any:
+        """Ask the constructor for a candidate.
 
-        def complete(told: Mapping[str, Any]) -> Any:
-            return read(told) if told["complete"] else Setback(question.name, INCOMPLETE, told["plan"])
+        Args:
+            material: Material of the prompt.
+            parse: Parses the reply into the candidate.
+            attempt: Number of the attempt; each draws a reply of its own.
 
-        said = await ask_structured(
+        Returns:
+            The parsed candidate, or a setback where the constructor wrote none.
+        """
+        prompt = build_construction_prompt(material)
+
+        def parse_complete(reply: Mapping[str, Any]) -> Any:
+            return parse(reply) if reply["complete"] else Setback(prompt.name, INCOMPLETE, reply["plan"])
+
+        answer = await ask_structured(
             self.constructor,
-            question,
-            complete,
+            prompt,
+            parse_complete,
             decoding=self.settings.decoding,
             attempts=self.settings.replies,
             replica=attempt,
         )
-        return said.value if said.reason is None else Setback(question.name, said.reason, "no usable reply")
+        return answer.value if answer.reason is None else Setback(prompt.name, answer.reason, "no usable reply")
 
-    async def judge(self, role: Role, shown: Shown, *, steps: int | None = None) -> FamilyFinding | Setback:
-        """Return the verifier's finding if nothing objects, a setback otherwise."""
-        support = shown.support if isinstance(shown, TargetCheck) else ()
-        said = await ask_structured(
+    async def judge(
+        self, role: ConstructionRole, material: ConstructionMaterial, *, steps: int | None = None
+    ) -> FamilyFinding | Setback:
+        """Return the verifier's finding if no judgement objects, a setback otherwise."""
+        support = material.support if isinstance(material, TargetCheck) else ()
+        answer = await ask_structured(
             self.verifier,
-            asked(shown),
+            build_construction_prompt(material),
             partial(
-                find,
+                parse_finding,
                 role,
                 self.verifier.name,
-                passages=len(shown.evidence),
+                passages=len(material.evidence),
                 steps=steps,
                 support=support,
-                again=self.again,
+                again=self.second_check,
             ),
-            decoding=self.settings.second_decoding if self.again else self.settings.decoding,
+            decoding=self.settings.second_decoding if self.second_check else self.settings.decoding,
             attempts=self.settings.replies,
-            replica=int(self.again),
+            replica=int(self.second_check),
         )
-        if said.reason is not None:
-            return Setback(role, said.reason, "no usable reply")
-        finding: FamilyFinding = said.value
+        if answer.reason is not None:
+            return Setback(role, answer.reason, "no usable reply")
+        finding: FamilyFinding = answer.value
         if finding.accepted:
             return finding
-        return Setback(role, finding.objections[0], objection(finding, support), finding)
+        return Setback(role, finding.objections[0], describe_objections(finding, support), finding)

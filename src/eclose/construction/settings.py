@@ -1,4 +1,4 @@
-"""How families are built."""
+"""Settings of construction, and the stages a source goes through."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.identity import content_hash
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding
-from eclose.protocol.acceptance import WANTED
-from eclose.protocol.construction import SCHEMAS, Role, guideline_hash
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
+from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, guideline_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_ATTEMPTS = 3
-"""Trying again until somebody says yes selects for what verifiers let pass, so it ends soon."""
+"""Largest number of attempts: repeating until a verifier accepts selects for errors that verifiers miss."""
 
 
-class Part(StrEnum):
-    """What is built, one after the other; also the jobs of a run."""
+class ConstructionStage(StrEnum):
+    """Stages of construction in their order; also the names of a run's jobs in the ledger."""
 
     SCREEN = "screen"
     TARGET = "target"
@@ -33,56 +33,60 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstructSettings:
-    """All of it decides what is asked, so all of it belongs to a run's identity."""
+    """Settings of a construction run; all of them determine requests, so all belong to the run's identity."""
 
     edits: int = 2
-    """Edits of the evidence at most; one is enough for a family."""
+    """Most evidence edits of a family; one is enough."""
     attempts: int = 1
-    """How often a part is built; every one after the first is told what was said against the one before."""
+    """Most attempts at a part; each after the first is shown the objections to the one before."""
     replies: int = 2
-    """How often the same is asked of a model that answers in no usable form."""
+    """How often a model is asked until its reply matches the schema."""
     max_tokens: int = 4096
+    """Longest reply in tokens."""
     temperature: float = 0.0
     seed: int = 42
-    """Sent along, so that whoever is asked once more draws anew."""
+    """Sampling seed sent with requests, so that a repeated request draws another reply."""
     reverify: bool = True
-    """Whether a finished family is held against every check once more, by a reply drawn anew."""
+    """Whether every check of a finished family is repeated with a newly drawn reply."""
     reverify_temperature: float = 0.7
-    """Of the second check: without any, the same model would only say the same again."""
+    """Temperature of the second check; at zero the same model would only repeat its reply."""
     max_length: int = 8_192
-    """Longest path in tokens, prompt and response. Nothing is cut to fit."""
+    """Longest path in tokens, prompt and response. No path is truncated."""
     tokenizer: str | None = None
-    """Whose tokens are counted: a model's folder or name. None estimates, rather high than low."""
+    """Folder or name of the model whose tokens are counted; None for an estimate that errs on the high side."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Check the bounds of every setting."""
         if min(self.edits, self.attempts, self.replies, self.max_tokens, self.max_length) < 1:
-            raise SettingError("edits, attempts, replies, max_tokens and max_length are at least one.")
+            raise SettingError("edits, attempts, replies, max_tokens and max_length must be at least one.")
         if self.attempts > MOST_ATTEMPTS:
             raise SettingError(f"attempts: at most {MOST_ATTEMPTS}; every further one selects for lenient checks.")
 
     @property
     def decoding(self) -> Decoding:
-        """As the models are told."""
+        """Decoding of construction and of the first check."""
         return Decoding(max_tokens=self.max_tokens, temperature=self.temperature, seed=self.seed)
 
     @property
     def second_decoding(self) -> Decoding:
-        """As whoever checks once more is told."""
+        """Decoding of the second check."""
         return replace(self.decoding, temperature=self.reverify_temperature)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """What a source goes through."""
-        return tuple(part for part in Part if self.reverify or part is not Part.REVERIFY)
+    def stages(self) -> tuple[ConstructionStage, ...]:
+        """Stages of a run with these settings."""
+        return tuple(stage for stage in ConstructionStage if self.reverify or stage is not ConstructionStage.REVERIFY)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """For manifests: the settings and what every role is told."""
-        return asdict(self) | {"guidelines": dict(guidelines())}
+        """Settings and hashes of the guidelines, for manifests."""
+        return asdict(self) | {"guidelines": dict(hash_guidelines())}
 
 
 @cache
-def guidelines() -> Mapping[str, str]:
-    """What every role is told, how it must reply and what is wanted of it, by hash."""
-    return {str(role): content_hash([guideline_hash(role), SCHEMAS[role], WANTED.get(role)]) for role in Role}
+def hash_guidelines() -> Mapping[str, str]:
+    """Return for every role a hash of its guideline, reply schema and acceptance conditions."""
+    return {
+        str(role): content_hash([guideline_hash(role), REPLY_SCHEMAS[role], ACCEPTANCE_CONDITIONS.get(role)])
+        for role in ConstructionRole
+    }

@@ -1,7 +1,7 @@
-"""Which families are for training and which for development: by their names alone, so that it never changes.
+"""Split of families into training and development, by ids alone, so that it never changes.
 
 Within each dataset families are ranked by a hash of the dataset and the source's id; the first tenth is for
-development. A source and all its views stay together, for they are one family.
+development. All views of a source belong to one family and stay together.
 """
 
 from __future__ import annotations
@@ -24,54 +24,59 @@ if TYPE_CHECKING:
 
 STAGE = "families split"
 UNKNOWN = "unknown"
+"""Dataset name of families without a benchmark."""
 ELSEWHERE = "in the other part"
+"""Reason recorded for families of the other split."""
 
 
-def dataset_of(benchmark: str | None) -> str:
-    """What families are counted under."""
+def dataset_name(benchmark: str | None) -> str:
+    """Return the dataset under which families of a benchmark are counted."""
     return benchmark or UNKNOWN
 
 
-def development_ids(sources: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """The source ids for development, out of pairs of dataset and source id."""
-    split = hash_split(sources, stratum=lambda one: one[0], identity=lambda one: one[1])
+def select_development_ids(sources: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return the source ids for development, from pairs of dataset and source id."""
+    split = hash_split(sources, stratum=lambda source: source[0], identity=lambda source: source[1])
     return frozenset(source_id for _, source_id in split.development)
 
 
 def split_families(folder: Path) -> None:
-    """Write ``train.jsonl`` and ``development.jsonl`` beside ``families.jsonl``; nothing where they are there.
+    """Write ``train.jsonl`` and ``development.jsonl`` beside ``families.jsonl``, unless they are up to date.
 
-    They follow from the families, so what an earlier end of the run left of them is replaced.
+    Both are derived from the families, so files of an earlier state are replaced.
     """
-    families, told = folder / FAMILIES, {"salt": SPLIT_SALT}
-    stages = [RunStep(f"{STAGE} {name}", told, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
-    if all(_done(stage) for stage in stages):
+    families, settings = folder / FAMILIES, {"salt": SPLIT_SALT}
+    steps = [RunStep(f"{STAGE} {name}", settings, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
+    if all(_is_finished(step) for step in steps):
         return
-    chosen = development_ids(
-        (dataset_of(one.value.source.benchmark), one.value.source.id)
-        for one in scan_families(families)
-        if one.value is not None
+    development = select_development_ids(
+        (dataset_name(record.value.source.benchmark), record.value.source.id)
+        for record in scan_families(families)
+        if record.value is not None
     )
-    write_steps(stages, _rows(families, chosen))
+    write_steps(steps, _split_records(families, development))
 
 
-def _done(stage: RunStep) -> bool:
+def _is_finished(step: RunStep) -> bool:
     try:
-        return stage.claim() is not None
+        return step.claim() is not None
     except UserError:
-        return False  # of other families, or broken off while it was written
+        return False  # written for other families, or interrupted
 
 
-def is_part(path: Path) -> bool:
-    """Whether a file is one of the parts that are written here, and not somebody's own."""
+def is_split_file(path: Path) -> bool:
+    """Return whether a file was written by ``split_families``."""
     manifest = sibling_path(path, "manifest.json")
     return manifest.is_file() and read_manifest(manifest).stage.startswith(STAGE)
 
 
-def _rows(families: Path, chosen: frozenset[str]) -> Iterator[tuple[ReadRecord[Family], ReadRecord[Family]]]:
+def _split_records(
+    families: Path, development: frozenset[str]
+) -> Iterator[tuple[ReadRecord[Family], ReadRecord[Family]]]:
+    """Yield every record for training and for development, rejected in the split it does not belong to."""
     for record in scan_families(families):
         other: ReadRecord[Family] = ReadRecord(record.where, rejected=ELSEWHERE)
-        held_out = record.value is not None and record.value.source.id in chosen
+        held_out = record.value is not None and record.value.source.id in development
         if record.value is None:
             yield record, record
         else:

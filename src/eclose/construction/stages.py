@@ -1,7 +1,7 @@
-"""One source to its family, part by part: each is built, held against the gates, screened and verified.
+"""Stages of construction from a source to its family: each part is built, checked by the gates, screened and verified.
 
-A part takes a draft and returns it with one thing more, or rejects the source with everything that was said against
-its candidates. ``B = V and Q and H``: the checks by models, the constructor's own word that it is done, and the gates.
+A stage takes a draft and returns it with another part, or rejects the source with the setbacks of all its candidates.
+``B = V and Q and H`` (appendix B): the checks by models, the constructor's report that it is done, and the gates.
 """
 
 from __future__ import annotations
@@ -9,246 +9,271 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.construction.draft import Draft, GivenUp, Setback
-from eclose.construction.model_checks import check_evidence, check_question, check_source, check_target, places
-from eclose.construction.parse_candidates import Refused, evidence_edit, gold_view, question_edit, supported
-from eclose.construction.settings import Part, guidelines
-from eclose.core.answers import normalize
-from eclose.core.family import Provenance
+from eclose.construction.draft import FailedSource, FamilyDraft, Setback
+from eclose.construction.model_checks import (
+    check_evidence,
+    check_question,
+    check_source,
+    check_target,
+    find_passage_indices,
+)
+from eclose.construction.parse_candidates import (
+    UnusableCandidate,
+    find_support_ids,
+    parse_evidence_edit,
+    parse_gold_view,
+    parse_question_edit,
+)
+from eclose.construction.settings import ConstructionStage, hash_guidelines
+from eclose.core.answers import normalize_answer
+from eclose.core.family import FamilyProvenance
 from eclose.core.gates import check_evidence_edit, check_family, check_gold, check_question_edit
 from eclose.core.identity import content_hash
 from eclose.core.judgment import NO_REFERENCE
-from eclose.protocol import construction as shown
-from eclose.protocol.material_json import shown_passages, shown_steps
+from eclose.protocol import construction as material
+from eclose.protocol.material_json import disclose_passages, disclose_steps
 from eclose.protocol.structured import UnreadableReplyError
-from eclose.store.runs.runner import Rejected
+from eclose.store.runs.runner import Rejection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from eclose.construction.model_checks import Checked
-    from eclose.construction.roles import Team
-    from eclose.construction.token_lengths import Length
-    from eclose.core.family import EvidenceEdit, Family, Finding, View
+    from eclose.construction.model_checks import CheckResult
+    from eclose.construction.roles import ModelTeam
+    from eclose.construction.token_lengths import PathLength
+    from eclose.core.family import EvidenceEdit, Family, FamilyFinding, View
     from eclose.core.gates import GateFailure
     from eclose.core.instance import Instance
 
 GATES, CODE, LENGTH = "gates", "code", "length"
 INCOMPARABLE = "no letter of the reference answer can be compared"
-"""Answers are compared as the paper does it, by Latin letters and digits; a target for this one could never match."""
+"""Rejection reason: answers are compared by Latin letters and digits, as in the paper, and this one has none."""
 
-Built: TypeAlias = "Draft | tuple[Setback, ...]"
-"""A draft with one thing more, or why each candidate was not accepted."""
+AttemptResult: TypeAlias = "FamilyDraft | tuple[Setback, ...]"
+"""A draft with another part, or the setback of every candidate."""
+
+# Reasons and details of setbacks reach the constructor as objections and are counted in the ledger: their wording is
+# part of prompts and records.
 
 
-async def screen(source: Instance, team: Team, length: Length) -> Draft | Rejected:
-    """Whether a source can be built on, and on which passages."""
+async def screen(source: Instance, team: ModelTeam, length: PathLength) -> FamilyDraft | Rejection:
+    """Screen a source, and return a draft with its supporting passages."""
     if source.reference_answer is None:
-        return Rejected(NO_REFERENCE)
-    if not normalize(source.reference_answer):
-        return Rejected(INCOMPARABLE)
-    if setback := _too_long(length.of_prompt(source.question, source.evidence), team):
-        return _given_up(source, (setback,))  # before anybody is paid for it
-    found = await check_source(source, source.reference_answer, team)
-    if isinstance(found, Setback):
-        return _given_up(source, (found,))
-    return Draft(source, supported(source, found[0].said["support"]), findings=found)
+        return Rejection(NO_REFERENCE)
+    if not normalize_answer(source.reference_answer):
+        return Rejection(INCOMPARABLE)
+    if setback := _too_long(length.count_prompt(source.question, source.evidence), team):
+        return _reject(source, (setback,))  # before any call is paid for
+    checked = await check_source(source, source.reference_answer, team)
+    if isinstance(checked, Setback):
+        return _reject(source, (checked,))
+    return FamilyDraft(source, find_support_ids(source, checked[0].said["support"]), findings=checked)
 
 
-async def build_target(draft: Draft, team: Team) -> Draft | Rejected:
-    """The original response, verified without the reference."""
+async def build_target(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+    """Add the original response, verified without the reference."""
     source, reference = draft.source, draft.source.reference_answer
     assert reference is not None
-    support = places(source.evidence, draft.support_ids)
+    support = find_passage_indices(source.evidence, draft.support_ids)
 
-    async def attempt(number: int, objection: str | None) -> Built:
-        brief = shown.TargetBrief(source.question, shown_passages(source.evidence), support, reference, objection)
-        made = await team.construct(brief, lambda told: gold_view(source, draft.support_ids, told), number)
-        if isinstance(made, Setback):
-            return (made,)
-        if setback := _gated(check_gold(source, made)):
+    async def attempt(number: int, objection: str | None) -> AttemptResult:
+        brief = material.TargetBrief(source.question, disclose_passages(source.evidence), support, reference, objection)
+        gold = await team.construct(brief, lambda reply: parse_gold_view(source, draft.support_ids, reply), number)
+        if isinstance(gold, Setback):
+            return (gold,)
+        # Gates before models: they cost nothing.
+        if setback := _first_failure(check_gold(source, gold)):
             return (setback,)
-        found = await check_target(made, team)
-        return (found,) if isinstance(found, Setback) else _with(draft, found, gold=made)
+        checked = await check_target(gold, team)
+        return (checked,) if isinstance(checked, Setback) else _extend(draft, checked, gold=gold)
 
-    return await _tried(draft, team, Part.TARGET, attempt)
+    return await _repeat(draft, team, ConstructionStage.TARGET, attempt)
 
 
-async def build_evidence(draft: Draft, team: Team) -> Draft | Rejected:
-    """Edits of the evidence, each with the response that follows from it; one is enough."""
+async def build_evidence(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+    """Add evidence edits, each with the response that follows from it; one accepted edit is enough."""
     gold = _gold(draft)
 
-    async def attempt(number: int, objection: str | None) -> Built:
-        brief = shown.EvidenceBrief(**_given(gold), wanted=team.settings.edits, objection=objection)
-        made = await team.construct(brief, lambda told: [_edit(gold, one) for one in told["variations"]], number)
-        if isinstance(made, Setback):
-            return (made,)
-        if not made:
+    async def attempt(number: int, objection: str | None) -> AttemptResult:
+        brief = material.EvidenceBrief(**_brief(gold), wanted=team.settings.edits, objection=objection)
+        candidates = await team.construct(
+            brief, lambda reply: [_parse_edit(gold, variation) for variation in reply["variations"]], number
+        )
+        if isinstance(candidates, Setback):
+            return (candidates,)
+        if not candidates:
             return (Setback(CODE, "no variation", "the constructor says it is done, and made none."),)
         edits: list[EvidenceEdit] = []
-        findings: list[Finding] = []
+        findings: list[FamilyFinding] = []
         setbacks: list[Setback] = []
-        for one in made[: team.settings.edits]:
-            checked = await _checked_edit(draft, gold, one, team, edits)
+        for candidate in candidates[: team.settings.edits]:
+            checked = await _check_edit(draft, gold, candidate, team, edits)
             if isinstance(checked, Setback):
                 setbacks.append(checked)
             else:
-                findings += _of_edit(checked, len(edits))
-                edits.append(one)
+                findings += _number_edit(checked, len(edits))
+                edits.append(candidate)
         if not edits:
             return tuple(setbacks)
-        kept = (*draft.setbacks, *setbacks)
-        return _with(draft, tuple(findings), evidence_edits=tuple(edits), setbacks=kept)
+        setbacks = [*draft.setbacks, *setbacks]
+        return _extend(draft, tuple(findings), evidence_edits=tuple(edits), setbacks=tuple(setbacks))
 
-    return await _tried(draft, team, Part.EVIDENCE, attempt)
+    return await _repeat(draft, team, ConstructionStage.EVIDENCE, attempt)
 
 
-def _edit(gold: View, told: Mapping[str, Any]) -> EvidenceEdit | Refused:
-    """One variation; what cannot be read of it spoils none of the others."""
+def _parse_edit(gold: View, variation: Mapping[str, Any]) -> EvidenceEdit | UnusableCandidate:
+    """Parse a variation; an unreadable one does not affect the others of the reply."""
     try:
-        return evidence_edit(gold, told)
+        return parse_evidence_edit(gold, variation)
     except UnreadableReplyError as error:
-        return Refused(error.kind, str(error))
+        return UnusableCandidate(error.kind, str(error))
 
 
-def _of_edit(findings: Iterable[Finding], place: int) -> list[Finding]:
-    return [replace(finding, edit=place) for finding in findings]
+def _number_edit(findings: Iterable[FamilyFinding], index: int) -> list[FamilyFinding]:
+    return [replace(finding, edit=index) for finding in findings]
 
 
-async def _checked_edit(
-    draft: Draft, gold: View, edit: EvidenceEdit | Refused, team: Team, before: list[EvidenceEdit]
-) -> Checked:
-    """One candidate through code, gates, screen and verifier."""
-    if isinstance(edit, Refused):
+async def _check_edit(
+    draft: FamilyDraft, gold: View, edit: EvidenceEdit | UnusableCandidate, team: ModelTeam, before: list[EvidenceEdit]
+) -> CheckResult:
+    """Check a candidate by code, gates, screen and verifier, in the order of their cost."""
+    if isinstance(edit, UnusableCandidate):
         return Setback(CODE, edit.reason, edit.detail)
     if any(edit.view.evidence == other.view.evidence for other in before):
         return Setback(CODE, "same edit twice", "an earlier variation changed the passage in the same way.")
-    return _gated(check_evidence_edit(draft.source, gold, edit)) or await check_evidence(gold, edit, team)
+    return _first_failure(check_evidence_edit(draft.source, gold, edit)) or await check_evidence(gold, edit, team)
 
 
-async def build_question(draft: Draft, team: Team) -> Draft | Rejected:
-    """Another question to the same evidence, with its response."""
+async def build_question(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+    """Add another question to the same evidence, with its response."""
     gold = _gold(draft)
 
-    async def attempt(number: int, objection: str | None) -> Built:
-        brief = shown.QuestionBrief(**_given(gold), objection=objection)
-        made = await team.construct(brief, lambda told: question_edit(gold, told), number)
-        if isinstance(made, Setback):
-            return (made,)
-        if setback := _gated(check_question_edit(draft.source, gold, made)):
+    async def attempt(number: int, objection: str | None) -> AttemptResult:
+        brief = material.QuestionBrief(**_brief(gold), objection=objection)
+        edit = await team.construct(brief, lambda reply: parse_question_edit(gold, reply), number)
+        if isinstance(edit, Setback):
+            return (edit,)
+        if setback := _first_failure(check_question_edit(draft.source, gold, edit)):
             return (setback,)
-        found = await check_question(gold, made, team)
-        return (found,) if isinstance(found, Setback) else _with(draft, found, question_edit=made)
+        checked = await check_question(gold, edit, team)
+        return (checked,) if isinstance(checked, Setback) else _extend(draft, checked, question_edit=edit)
 
-    return await _tried(draft, team, Part.QUESTION, attempt)
-
-
-def pack(draft: Draft, team: Team, length: Length) -> Family | Rejected:
-    """The family, held against every gate once more, now that its parts are together."""
-    told = content_hash(dict(guidelines()))
-    setbacks = tuple(one.told for one in draft.setbacks)
-    made = Provenance(team.constructor.name, team.verifier.name, told, draft.attempts, setbacks=setbacks)
-    family = draft.family(made)
-    setback = _gated(check_family(family)) or _too_long(length.of_family(family), team)
-    return _given_up(draft.source, (setback,)) if setback else family
+    return await _repeat(draft, team, ConstructionStage.QUESTION, attempt)
 
 
-async def reverify(family: Family, team: Team) -> Family | Rejected:
-    """The finished family before every screen and verifier once more. What they object to now is left out.
+def pack(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Family | Rejection:
+    """Assemble the family, and check all gates again on the complete family."""
+    guideline = content_hash(dict(hash_guidelines()))
+    setbacks = tuple(setback.text for setback in draft.setbacks)
+    models = team.constructor.name, team.verifier.name
+    family = draft.family(FamilyProvenance(*models, guideline, draft.attempts, setbacks=setbacks))
+    setback = _first_failure(check_family(family)) or _too_long(length.count_family(family), team)
+    return _reject(draft.source, (setback,)) if setback else family
 
-    One edit of the evidence that holds is enough; everything else must hold.
+
+async def reverify(family: Family, team: ModelTeam) -> Family | Rejection:
+    """Repeat every check by models on the finished family, and drop evidence edits that now meet an objection.
+
+    One evidence edit that holds is enough; all other parts must hold.
     """
-    source, gold, second = family.source, family.gold, team.second
+    source, gold, second = family.source, family.gold, team.for_second_check
     assert source.reference_answer is not None
-    findings: list[Finding] = []
+    findings: list[FamilyFinding] = []
     for checked in (await check_source(source, source.reference_answer, second), await check_target(gold, second)):
         if isinstance(checked, Setback):
-            return _given_up(source, (checked,))
+            return _reject(source, (checked,))
         findings += checked
-    kept: dict[int, tuple[Finding, ...]] = {}
+    accepted: dict[int, tuple[FamilyFinding, ...]] = {}
     setbacks: list[Setback] = []
-    for place, edit in enumerate(family.evidence_edits):
+    for index, edit in enumerate(family.evidence_edits):
         checked = await check_evidence(gold, edit, second)
         if isinstance(checked, Setback):
             setbacks.append(checked)
         else:
-            kept[place] = checked
-    if not kept:
-        return _given_up(source, tuple(setbacks))
+            accepted[index] = checked
+    if not accepted:
+        return _reject(source, tuple(setbacks))
     checked = await check_question(gold, family.question_edit, second)
     if isinstance(checked, Setback):
-        return _given_up(source, (*setbacks, checked))
-    for number, found in enumerate(kept.values()):
-        findings += _of_edit(found, number)
-    return _with_second_check(family, second, list(kept), [*findings, *checked], setbacks)
+        return _reject(source, (*setbacks, checked))
+    # Edits are numbered again without the dropped ones.
+    for number, edit_findings in enumerate(accepted.values()):
+        findings += _number_edit(edit_findings, number)
+    return _add_second_check(family, second, list(accepted), [*findings, *checked], setbacks)
 
 
-def _with_second_check(
-    family: Family, second: Team, kept: list[int], findings: list[Finding], setbacks: list[Setback]
+def _add_second_check(
+    family: Family, second: ModelTeam, indices: list[int], findings: list[FamilyFinding], setbacks: list[Setback]
 ) -> Family:
-    """The family with the edits that held, and with what was said of them and of nothing else."""
-    before = [
-        one if one.edit is None else replace(one, edit=kept.index(one.edit))
-        for one in family.findings
-        if one.edit is None or one.edit in kept
+    """Return the family with the evidence edits of the indices, and only the findings that concern them."""
+    first_findings = [
+        finding if finding.edit is None else replace(finding, edit=indices.index(finding.edit))
+        for finding in family.findings
+        if finding.edit is None or finding.edit in indices
     ]
-    made = family.provenance
-    assert made is not None
+    provenance = family.provenance
+    assert provenance is not None
     return replace(
         family,
-        evidence_edits=tuple(family.evidence_edits[place] for place in kept),
-        findings=(*before, *findings),
+        evidence_edits=tuple(family.evidence_edits[index] for index in indices),
+        findings=(*first_findings, *findings),
         provenance=replace(
-            made, reverifier=second.verifier.name, setbacks=(*made.setbacks, *(one.told for one in setbacks))
+            provenance,
+            reverifier=second.verifier.name,
+            setbacks=(*provenance.setbacks, *(setback.text for setback in setbacks)),
         ),
     )
 
 
-async def _tried(
-    draft: Draft, team: Team, part: Part, attempt: Callable[[int, str | None], Awaitable[Built]]
-) -> Draft | Rejected:
-    """As often as allowed, each time with what was said against the time before."""
+async def _repeat(
+    draft: FamilyDraft,
+    team: ModelTeam,
+    stage: ConstructionStage,
+    attempt: Callable[[int, str | None], Awaitable[AttemptResult]],
+) -> FamilyDraft | Rejection:
+    """Attempt a stage as often as the settings allow, each time with the objections to the attempt before."""
     objection: str | None = None
     setbacks: list[Setback] = []
     for number in range(team.settings.attempts):
-        built = await attempt(number, objection)
-        if isinstance(built, Draft):
-            return built.tried(part, number + 1, tuple(setbacks))
-        setbacks += built
-        objection = " ".join(f"{one.reason}: {one.detail}" for one in built)
-    return _given_up(draft.source, tuple(setbacks))
+        result = await attempt(number, objection)
+        if isinstance(result, FamilyDraft):
+            return result.add_attempts(stage, number + 1, tuple(setbacks))
+        setbacks += result
+        objection = " ".join(f"{setback.reason}: {setback.detail}" for setback in result)
+    return _reject(draft.source, tuple(setbacks))
 
 
-def _given_up(source: Instance, setbacks: tuple[Setback, ...]) -> Rejected:
-    """Counted by what stood against the last candidate; all of them are kept."""
-    return Rejected(str(setbacks[-1]), GivenUp(source.id, setbacks))
+def _reject(source: Instance, setbacks: tuple[Setback, ...]) -> Rejection:
+    """Reject a source, counted under its last setback and recorded with all of them."""
+    return Rejection(str(setbacks[-1]), FailedSource(source.id, setbacks))
 
 
-def _gated(failures: Iterable[GateFailure]) -> Setback | None:
-    found = list(failures)
-    return Setback(GATES, found[0].gate.value, "; ".join(map(str, found))) if found else None
+def _first_failure(failures: Iterable[GateFailure]) -> Setback | None:
+    """Return a setback under the first failed gate, with all failures as its detail."""
+    failed = list(failures)
+    return Setback(GATES, failed[0].gate.value, "; ".join(map(str, failed))) if failed else None
 
 
-def _too_long(tokens: int, team: Team) -> Setback | None:
+def _too_long(tokens: int, team: ModelTeam) -> Setback | None:
     limit = team.settings.max_length
     return Setback(LENGTH, "too long", f"{tokens:,} tokens are more than {limit:,}.") if tokens > limit else None
 
 
-def _with(draft: Draft, findings: tuple[Finding, ...], **more: Any) -> Draft:
-    return replace(draft, findings=(*draft.findings, *findings), **more)
+def _extend(draft: FamilyDraft, findings: tuple[FamilyFinding, ...], **parts: Any) -> FamilyDraft:
+    return replace(draft, findings=(*draft.findings, *findings), **parts)
 
 
-def _gold(draft: Draft) -> View:
+def _gold(draft: FamilyDraft) -> View:
     assert draft.gold is not None
     return draft.gold
 
 
-def _given(gold: View) -> dict[str, Any]:
-    """What both who edit are shown."""
+def _brief(gold: View) -> dict[str, Any]:
+    """Return the material that the constructors of both edits see."""
     return {
         "question": gold.question,
-        "evidence": shown_passages(gold.evidence),
-        "support": places(gold.evidence, gold.support_ids),
-        "steps": shown_steps(gold.trace),
+        "evidence": disclose_passages(gold.evidence),
+        "support": find_passage_indices(gold.evidence, gold.support_ids),
+        "steps": disclose_steps(gold.trace),
         "answer": gold.answer,
     }

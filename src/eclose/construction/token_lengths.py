@@ -1,7 +1,7 @@
-"""How long a family's paths are, before anybody trains on them: prompt and response in tokens.
+"""Lengths of a family's paths, prompt and response, in tokens, to reject families too long for training.
 
-With the tokenizer of the model to be trained the count is the one that training makes. Without it the count is an
-estimate, rather high than low, so that what is kept here seldom turns out to be too long there.
+With the tokenizer of the model to be trained, counts equal those of training. Without it, counts are estimates that err
+on the high side, so that an accepted family is seldom too long in training.
 """
 
 from __future__ import annotations
@@ -15,49 +15,50 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.identity import content_hash
 from eclose.models.token_counts import estimate_tokens
 from eclose.protocol.prompts import Message
-from eclose.protocol.response_prompt import ResponsePrompt, completion_text
+from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 from eclose.store.runs.manifest import hash_files
 
 if TYPE_CHECKING:
     from eclose.core.family import Family
     from eclose.core.instance import Passage
 
-_A_MESSAGE = 16
-"""Tokens a chat template may add to a turn."""
-_OF_TOKENIZERS = ("tokenizer", "vocab", "merges", "special_tokens", "chat_template", "added_tokens")
+_MESSAGE_TOKENS = 16
+"""Tokens that a chat template may add to a message."""
+_TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "chat_template", "added_tokens")
+"""How the names of files begin that determine a tokenizer."""
 
 
 @dataclass(frozen=True)
-class Length:
-    """Counts the tokens of paths under one prompt."""
+class PathLength:
+    """Counter of the tokens of paths under a prompt."""
 
     conversation: Callable[[Sequence[Message]], int]
-    """Of everything up to the reply."""
+    """Counts the tokens of messages up to the reply."""
     reply: Callable[[str], int]
-    """Of a reply, with the end of its turn."""
+    """Counts the tokens of a reply, with the end of its turn."""
     prompt: ResponsePrompt = field(default_factory=ResponsePrompt)
 
-    def of_prompt(self, question: str, evidence: Sequence[Passage]) -> int:
-        """What every path of a view begins with."""
+    def count_prompt(self, question: str, evidence: Sequence[Passage]) -> int:
+        """Count the tokens of the prompt with which every path of a view begins."""
         return self.conversation(self.prompt.messages(question, evidence))
 
-    def of_family(self, family: Family) -> int:
-        """At least the longest path: the longest trace with the longest answer under the longest prompt."""
+    def count_family(self, family: Family) -> int:
+        """Return an upper bound of the longest path: the longest trace and answer after the longest prompt."""
         pairs = product(family.views, family.views)
-        response = max(self.reply(completion_text(one.trace, other.answer)) for one, other in pairs)
-        return response + max(self.of_prompt(view.question, view.evidence) for view in family.views)
+        response = max(self.reply(format_completion(view.trace, other.answer)) for view, other in pairs)
+        return response + max(self.count_prompt(view.question, view.evidence) for view in family.views)
 
 
-def estimated() -> Length:
-    """By the letters, for whoever will train some model."""
-    return Length(
-        lambda messages: sum(estimate_tokens(message["content"]) + _A_MESSAGE for message in messages),
+def estimate_lengths() -> PathLength:
+    """Return a counter that estimates tokens from characters."""
+    return PathLength(
+        lambda messages: sum(estimate_tokens(message["content"]) + _MESSAGE_TOKENS for message in messages),
         lambda text: estimate_tokens(text) + 1,
     )
 
 
-def tokenized(tokenizer: Any) -> Length:
-    """By the tokenizer of the model that is to be trained."""
+def count_lengths(tokenizer: Any) -> PathLength:
+    """Return a counter that uses the tokenizer of the model to be trained."""
     from eclose.models.weights import render_conversation  # noqa: PLC0415 - heavy
 
     def count(text: str) -> int:
@@ -66,21 +67,21 @@ def tokenized(tokenizer: Any) -> Length:
     def conversation(messages: Sequence[Message]) -> int:
         return count(render_conversation(tokenizer, messages))
 
-    return Length(conversation, lambda text: count(text) + 1)
+    return PathLength(conversation, lambda text: count(text) + 1)
 
 
-def length_for(tokenizer: str | None) -> Length:
-    """For a tokenizer by its name, or for none."""
+def make_path_length(tokenizer: str | None) -> PathLength:
+    """Return the counter for a tokenizer by folder or name; an estimate for None."""
     if tokenizer is None:
-        return estimated()
+        return estimate_lengths()
     from eclose.models.weights import load_tokenizer  # noqa: PLC0415 - heavy
 
-    return tokenized(load_tokenizer(tokenizer))
+    return count_lengths(load_tokenizer(tokenizer))
 
 
-def tokenizer_identity(tokenizer: str | None) -> str | None:
-    """What a tokenizer is known by: its name, and its content where it lies in a folder, wherever that is."""
+def identify_tokenizer(tokenizer: str | None) -> str | None:
+    """Return the identity of a tokenizer: its name, with a hash of its files where it is a local folder."""
     if tokenizer is None or not Path(tokenizer).is_dir():
         return tokenizer
-    files = sorted(path for path in Path(tokenizer).iterdir() if path.name.startswith(_OF_TOKENIZERS))
+    files = sorted(path for path in Path(tokenizer).iterdir() if path.name.startswith(_TOKENIZER_FILES))
     return f"{Path(tokenizer).name}@{content_hash(hash_files(files)).removeprefix('sha256:')[:12]}"

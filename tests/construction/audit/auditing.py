@@ -5,11 +5,11 @@ from dataclasses import asdict, replace
 from functools import cache
 from itertools import islice
 
-from eclose.construction.audit.file_names import Layout
-from eclose.construction.audit.forms import write_forms
+from eclose.construction.audit.file_names import FormFormat
+from eclose.construction.audit.forms import encode_forms
 from eclose.construction.audit.sample import DEVELOPMENT, TRAINING
 from eclose.core.edits import Replacement
-from eclose.core.family import Finding, Intervention
+from eclose.core.family import FamilyFinding, Intervention
 from eclose.protocol.auditing import MARKS
 from eclose.store.records.jsonl import ReadRecord
 from eclose.world.make.families import make_families
@@ -33,7 +33,7 @@ def family(name, dataset, number=0):
             for edit in made.evidence_edits
         ),
         question_edit=replace(made.question_edit, component="SECRET-COMPONENT"),
-        findings=(Finding("SECRET-ROLE", "SECRET-JUDGE", said, ("SECRET-OBJECTION",)),),
+        findings=(FamilyFinding("SECRET-ROLE", "SECRET-JUDGE", said, ("SECRET-OBJECTION",)),),
     )
 
 
@@ -61,6 +61,6 @@ def fill(path, forms, failing=None):
     return path
 
 
-def blank(path, forms, layout=Layout.JSONL):
-    path.write_bytes(write_forms(forms, layout))
+def blank(path, forms, layout=FormFormat.JSONL):
+    path.write_bytes(encode_forms(forms, layout))
     return path

@@ -8,35 +8,35 @@ from dataclasses import asdict, replace
 import pytest
 from tests.construction.audit.auditing import blank, corpus, family, filled
 
-from eclose.construction.audit.file_names import Layout
-from eclose.construction.audit.forms import CELL_LIMIT, Filled, read_forms, write_forms
-from eclose.construction.audit.sample import draw
+from eclose.construction.audit.file_names import FormFormat
+from eclose.construction.audit.forms import CELL_LIMIT, FilledForm, encode_forms, read_forms
+from eclose.construction.audit.sample import draw_sample
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
-from eclose.protocol.auditing import MARKS, Form, ShownFamily
+from eclose.protocol.auditing import MARKS, AuditForm, DisclosedFamily
 from eclose.protocol.prompts import load_text
 
 NAMES = tuple(name for names in MARKS.values() for name in names)
 
 
 def forms(count=6):
-    return draw(corpus({"DATASET-A": (count, 0)}), n=10 * count, seed=1, annotators=2).sheet(1)
+    return draw_sample(corpus({"DATASET-A": (count, 0)}), n=10 * count, seed=1, annotators=2).sheet(1)
 
 
 def rows(data):
     return list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", FormFormat)
 def test_nothing_that_must_not_be_seen_is_in_a_form(layout):
-    data = write_forms(forms(), layout).decode()
+    data = encode_forms(forms(), layout).decode()
     for hidden in ("SECRET", "DATASET", "training", "development", "SOURCE"):
         assert hidden not in data
 
 
 def test_what_is_in_a_form_and_nothing_else():
     """Written out, so that nobody adds to it without noticing."""
-    form = json.loads(write_forms(forms(1), Layout.JSONL))
+    form = json.loads(encode_forms(forms(1), FormFormat.JSONL))
     assert list(form) == ["id", "shown", "gold", "evidence", "question", "note"]
     assert set(form["shown"]) == {
         "question", "reference", "aliases", "passages", "steps", "answer", "edited_passage", "evidence_steps",
@@ -57,15 +57,17 @@ def test_the_guideline_defines_all_that_is_asked():
 def test_a_view_passes_when_all_of_its_answers_are_yes():
     yes = dict.fromkeys(NAMES, True)
     for kind, names in MARKS.items():
-        assert Filled("", "", "", yes).passes(kind) is True
+        assert FilledForm("", "", "", yes).passes(kind) is True
         for name in names:
-            assert Filled("", "", "", yes | {name: False}).passes(kind) is False
-            assert Filled("", "", "", yes | {name: None}).passes(kind) is None
-            others = {other: Filled("", "", "", yes | {name: False}).passes(other) for other in MARKS if other != kind}
+            assert FilledForm("", "", "", yes | {name: False}).passes(kind) is False
+            assert FilledForm("", "", "", yes | {name: None}).passes(kind) is None
+            others = {
+                other: FilledForm("", "", "", yes | {name: False}).passes(other) for other in MARKS if other != kind
+            }
             assert set(others.values()) == {True}
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", FormFormat)
 def test_a_blank_form_comes_back_blank(tmp_path, layout):
     made = forms()
     read = read_forms(blank(tmp_path / f"f.{layout}", made, layout))
@@ -99,7 +101,7 @@ def test_what_is_neither_true_nor_false_is_refused(tmp_path, wrong):
 
 def table(path, made, answers=None, delimiter=",", encoding="utf-8-sig", **changed):
     """A table as it comes out of a spreadsheet."""
-    told = [row | (answers or {}) | changed for row in rows(write_forms(made, Layout.CSV))]
+    told = [row | (answers or {}) | changed for row in rows(encode_forms(made, FormFormat.CSV))]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(told[0]), delimiter=delimiter)
     writer.writeheader()
@@ -134,7 +136,7 @@ def test_what_is_no_table_of_forms(tmp_path):
     path.write_bytes(table(path, forms(1), note="caf\u00e9").read_bytes().replace("\u00e9".encode(), b"\xe9"))
     with pytest.raises(UserError, match="Save the table as CSV UTF-8"):
         read_forms(path)
-    path.write_bytes(write_forms(forms(1), Layout.CSV).splitlines()[0])
+    path.write_bytes(encode_forms(forms(1), FormFormat.CSV).splitlines()[0])
     with pytest.raises(UserError, match="holds no form"):
         read_forms(path)
 
@@ -145,25 +147,25 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\uff
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_text_is_a_formula_in_a_table(tmp_path, text):
     made = family("x", "A")
-    shown = ShownFamily.of(made, made.evidence_edits[0])
+    shown = DisclosedFamily.of(made, made.evidence_edits[0])
     shown = replace(
         shown, question=text, reference=text, aliases=(text,), answer=text, evidence_answer=text, edited_question=text,
         question_answer=text, passages=tuple(replace(one, title=text, text=text) for one in shown.passages),
         edited_passage=replace(shown.edited_passage, title=text), steps=(),
     )  # fmt: skip
-    form = Form("f-1", shown)
-    (row,) = rows(write_forms([form], Layout.CSV))
+    form = AuditForm("f-1", shown)
+    (row,) = rows(encode_forms([form], FormFormat.CSV))
     assert row["question asked"] == row["answer"] == row["changed question"] == row["reference"] == f"'{text}"
     for cell in row.values():
         assert not cell.startswith(("\t", "\r", "\n"))
         assert not cell.lstrip().startswith(tuple("=+-@\uff1d\uff0b\uff0d\uff20"))
     # JSON Lines keep every text as it is.
-    assert json.loads(write_forms([form], Layout.JSONL))["shown"]["question"] == text
+    assert json.loads(encode_forms([form], FormFormat.JSONL))["shown"]["question"] == text
 
 
 def test_ordinary_text_stays_as_it_is():
     form = forms(1)[0]
-    (row,) = rows(write_forms([form], Layout.CSV))
+    (row,) = rows(encode_forms([form], FormFormat.CSV))
     assert row["question asked"] == form.shown.question
     last = form.shown.passages[-1]
     assert row[f"passage {last.index}"] == f"[{last.index}] {last.title}\n{last.text}"
@@ -171,10 +173,10 @@ def test_ordinary_text_stays_as_it_is():
 
 def test_a_text_too_long_for_a_cell_is_refused_and_not_cut():
     form = forms(1)[0]
-    long = Form("f-1", replace(form.shown, answer="x" * CELL_LIMIT))
+    long = AuditForm("f-1", replace(form.shown, answer="x" * CELL_LIMIT))
     with pytest.raises(UserError, match="--format jsonl"):
-        write_forms([long], Layout.CSV)
-    assert write_forms([long], Layout.JSONL)
+        encode_forms([long], FormFormat.CSV)
+    assert encode_forms([long], FormFormat.JSONL)
 
 
 def test_no_id_looks_like_a_number_to_a_spreadsheet():

@@ -11,8 +11,8 @@ import pytest
 from tests.construction.audit.auditing import blank, corpus, fill, filled
 
 from eclose.construction.audit.forms import read_forms
-from eclose.construction.audit.report import COLUMNS, report, settle, sheet_of
-from eclose.construction.audit.sample import Key, Stratum, draw
+from eclose.construction.audit.report import COLUMNS, build_audit_report, match_forms, settle_families
+from eclose.construction.audit.sample import AuditKey, AuditStratum, draw_sample
 from eclose.core.family import ViewKind
 from eclose.errors import SettingError, UserError
 
@@ -24,7 +24,7 @@ SMALL = {"A": (18, 2), "B": (9, 1)}
 @pytest.fixture(scope="module")
 def key():
     """Twenty families of A, ten of B, all looked at."""
-    return draw(corpus(SMALL), n=60, seed=42, annotators=2)
+    return draw_sample(corpus(SMALL), n=60, seed=42, annotators=2)
 
 
 def given(key, path, annotator, failing=None, only=None):
@@ -32,7 +32,7 @@ def given(key, path, annotator, failing=None, only=None):
     marks = {item.forms[annotator - 1]: (failing or {}).get(item.family_id, ()) for item in key.items}
     wanted = {item.forms[annotator - 1] for item in key.items if only is None or item.family_id in only}
     forms = [form for form in key.sheet(annotator) if form.id in wanted]
-    return sheet_of(key, path, read_forms(fill(path / f"forms-{annotator}.jsonl", forms, marks)))
+    return match_forms(key, path, read_forms(fill(path / f"forms-{annotator}.jsonl", forms, marks)))
 
 
 def ids(key, dataset):
@@ -68,11 +68,11 @@ def failures(dataset, names):
 def audited(tmp_path_factory):
     """A hundred of each dataset; eight disputed, which a third person settles against the family."""
     path = tmp_path_factory.mktemp("paper")
-    drawn = draw(corpus(dict.fromkeys(DATASETS, (90, 10))), n=300, seed=42, annotators=2)
+    drawn = draw_sample(corpus(dict.fromkeys(DATASETS, (90, 10))), n=300, seed=42, annotators=2)
     # As many families as the paper has: the corpus counts only by its size.
     packed = {name: int(FLOW[name, "Packed"]) for name in DATASETS}
-    strata = tuple(Stratum(name, "all", size, 100, 100) for name, size in packed.items())
-    key: Key = replace(drawn, strata=strata)
+    strata = tuple(AuditStratum(name, "all", size, 100, 100) for name, size in packed.items())
+    key: AuditKey = replace(drawn, strata=strata)
     failing = {}
     for dataset in DATASETS:
         failing |= failures(dataset, ids(key, dataset))
@@ -80,7 +80,7 @@ def audited(tmp_path_factory):
     both = dict(list(failing.items())[:2])
     first, second = given(key, path, 1, failing), given(key, path, 2, both)
     third = given(key, path, 3, failing, only=failing.keys() - both.keys())
-    return report(key, [first, second], third)
+    return build_audit_report(key, [first, second], third)
 
 
 @pytest.mark.parametrize("what", COLUMNS)
@@ -118,10 +118,10 @@ def test_agreement_and_the_unweighted_rate_as_printed(audited):
 
 def test_the_corpus_counts_by_its_size(key, tmp_path):
     """Half of A's 20 fail and none of B's 10. With 900 and 100 families: 0.9 * 1/2 + 0.1 * 1 = 0.55; unweighted 2/3."""
-    strata = (Stratum("A", "all", 900, 20, 20), Stratum("B", "all", 100, 10, 10))
+    strata = (AuditStratum("A", "all", 900, 20, 20), AuditStratum("B", "all", 100, 10, 10))
     sized = replace(key, strata=strata)
     failing = dict.fromkeys(ids(key, "A")[:10], (GOLD,))
-    found = report(sized, [given(sized, tmp_path, n, failing) for n in (1, 2)])
+    found = build_audit_report(sized, [given(sized, tmp_path, n, failing) for n in (1, 2)])
     assert found.weighted["Gold"].value == pytest.approx(0.55, abs=1e-12)
     assert found.weighted["Family"].value == pytest.approx(0.55, abs=1e-12)
     assert found.unweighted["Gold"].value == pytest.approx(2 / 3)
@@ -133,7 +133,7 @@ def test_the_corpus_counts_by_its_size(key, tmp_path):
 def test_families_are_resampled_within_datasets_with_their_labels_together(key, tmp_path):
     """A plain loop over resamples agrees, and gold and family, failing together, have one interval."""
     failing = dict.fromkeys(ids(key, "A")[:5] + ids(key, "B")[:2], (GOLD,))
-    found = report(key, [given(key, tmp_path, n, failing) for n in (1, 2)], resamples=4000)
+    found = build_audit_report(key, [given(key, tmp_path, n, failing) for n in (1, 2)], resamples=4000)
     assert found.weighted["Gold"] == found.weighted["Family"]
     rng = np.random.default_rng(1)
     passed = {"A": np.array([0] * 5 + [1] * 15), "B": np.array([0] * 2 + [1] * 8)}
@@ -146,7 +146,7 @@ def test_families_are_resampled_within_datasets_with_their_labels_together(key, 
 
 def test_no_resample_mixes_datasets(key, tmp_path):
     """All of A fail and none of B: within datasets every resample says 1/3, across them it would not. No certainty."""
-    found = report(key, [given(key, tmp_path, n, dict.fromkeys(ids(key, "A"), (GOLD,))) for n in (1, 2)])
+    found = build_audit_report(key, [given(key, tmp_path, n, dict.fromkeys(ids(key, "A"), (GOLD,))) for n in (1, 2)])
     row = found.weighted["Gold"]
     assert (row.value, *row.interval) == pytest.approx((1 / 3,) * 3, abs=1e-12)
     assert row.constant
@@ -155,8 +155,8 @@ def test_no_resample_mixes_datasets(key, tmp_path):
 def test_the_same_seed_the_same_report(key, tmp_path):
     failing = dict.fromkeys(ids(key, "A")[:5], (GOLD,))
     sheets = [given(key, tmp_path, n, failing) for n in (1, 2)]
-    assert report(key, sheets) == report(key, sheets[::-1])
-    assert report(key, sheets, seed=1).weighted["Gold"] != report(key, sheets).weighted["Gold"]
+    assert build_audit_report(key, sheets) == build_audit_report(key, sheets[::-1])
+    assert build_audit_report(key, sheets, seed=1).weighted["Gold"] != build_audit_report(key, sheets).weighted["Gold"]
 
 
 # Who says what.
@@ -165,7 +165,7 @@ def test_the_same_seed_the_same_report(key, tmp_path):
 def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
     name, other = ids(key, "A")[:2]
     one, two = given(key, tmp_path, 1, {name: (GOLD,), other: (EVIDENCE,)}), given(key, tmp_path, 2, {})
-    found = report(key, [one, two])
+    found = build_audit_report(key, [one, two])
     assert set(found.disputed) == set(found.unresolved) == set(found.open) == {name, other}
     row = found.datasets["A"]["Family"]
     # 18 of 20 pass for certain, two may.
@@ -177,7 +177,7 @@ def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
     # A has 20 of 30 families: 2/3 * 18/20 + 1/3.
     assert tuple(weighted.bounds) == pytest.approx((2 / 3 * 0.9 + 1 / 3, 1))
     third = given(key, tmp_path, 3, {name: (GOLD,)}, only={name, other})
-    settled = report(key, [one, two], third)
+    settled = build_audit_report(key, [one, two], third)
     assert (settled.unresolved, settled.open, settled.failing) == ((), (), {name: ("Gold",)})
     assert settled.datasets["A"]["Family"].value == 19 / 20
     assert settled.agreement == found.agreement, "agreement is that before anybody settled anything"
@@ -189,9 +189,9 @@ def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path)
     one = given(key, tmp_path, 1, {name: (GOLD,)})
     two = given(key, tmp_path, 2, {})
     third = given(key, tmp_path, 3, {quiet: (GOLD,), name: (QUESTION,)}, only={name, quiet})
-    (outcome,) = (one for one in settle(key, [one, two], third) if one.item.family_id == name)
+    (outcome,) = (one for one in settle_families(key, [one, two], third) if one.item.family_id == name)
     assert (outcome.labels, outcome.disputed) == ((True, True, True, True), (ViewKind.GOLD,))
-    found = report(key, [one, two], third)
+    found = build_audit_report(key, [one, two], third)
     assert quiet not in found.failing
     assert [len(handed.surplus) for handed in found.handed] == [0, 0, 1]
 
@@ -199,7 +199,7 @@ def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path)
 def test_different_reasons_for_the_same_verdict_are_no_dispute(key, tmp_path):
     name = ids(key, "A")[0]
     sheets = [given(key, tmp_path, n, {name: (mark,)}) for n, mark in ((1, "gold.aligned"), (2, "gold.closed"))]
-    found = report(key, sheets)
+    found = build_audit_report(key, sheets)
     assert (found.disputed, found.failing) == ((), {name: ("Gold",)})
 
 
@@ -210,13 +210,13 @@ def test_views_may_be_disputed_where_the_family_is_not(key, tmp_path):
     """
     name = ids(key, "A")[0]
     sheets = [given(key, tmp_path, n, {name: (mark,)}) for n, mark in ((1, GOLD), (2, EVIDENCE))]
-    found = report(key, sheets)
+    found = build_audit_report(key, sheets)
     assert (found.disputed, found.unresolved) == ((), ())
     assert (found.open, found.failing) == ((name,), {name: ("Family",)})
     assert found.datasets["A"]["Family"].value == 19 / 20
     assert found.datasets["A"]["Gold"].open == 1
     third = given(key, tmp_path, 3, {}, only={name})
-    settled = report(key, sheets, third)
+    settled = build_audit_report(key, sheets, third)
     assert settled.datasets == found.datasets
     assert [len(handed.surplus) for handed in settled.handed] == [0, 0, 1]
     family, gold = (next(one for one in found.agreement if one.what == what) for what in ("Family", "Gold"))
@@ -232,7 +232,7 @@ def test_what_was_not_answered_is_open_and_named(key, tmp_path):
     empty = blank(tmp_path / "blank.jsonl", [forms[names[1]]]).read_text()
     path = tmp_path / "forms-1.jsonl"
     path.write_text("\n".join([*lines, json.dumps(half), empty]))
-    found = report(key, [sheet_of(key, path, read_forms(path)), given(key, tmp_path, 2)])
+    found = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
     told = found.handed[0]
     assert (told.expected, told.complete) == (30, 27)
     assert [told.half_filled, told.blank, told.missing] == [(forms[name].id,) for name in names[:3]]
@@ -244,23 +244,23 @@ def test_what_was_not_answered_is_open_and_named(key, tmp_path):
 
 
 def test_one_annotator_agrees_with_nobody(tmp_path):
-    key = draw(corpus({"A": (4, 0)}), n=40, seed=1, annotators=1)
-    found = report(key, [given(key, tmp_path, 1)])
+    key = draw_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=1)
+    found = build_audit_report(key, [given(key, tmp_path, 1)])
     assert (found.agreement, found.datasets["A"]["Family"].value) == ((), 1)
 
 
 def test_three_annotators_in_pairs(tmp_path):
-    key = draw(corpus({"A": (4, 0)}), n=40, seed=1, annotators=3)
+    key = draw_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=3)
     name = ids(key, "A")[0]
-    found = report(key, [given(key, tmp_path, n, {name: (GOLD,)} if n == 3 else {}) for n in (1, 2, 3)])
+    found = build_audit_report(key, [given(key, tmp_path, n, {name: (GOLD,)} if n == 3 else {}) for n in (1, 2, 3)])
     agreed = {one.annotators: one.agreed for one in found.agreement if one.what == "Gold"}
     assert agreed == {(1, 2): 4, (1, 3): 3, (2, 3): 3}
     assert found.unresolved == (name,)
 
 
 def test_a_dataset_nobody_looked_at_leaves_the_corpus_undefined(key, tmp_path):
-    sized = replace(key, strata=(*key.strata, Stratum("C", "all", 5, 0, 0)))
-    found = report(sized, [given(sized, tmp_path, n) for n in (1, 2)])
+    sized = replace(key, strata=(*key.strata, AuditStratum("C", "all", 5, 0, 0)))
+    found = build_audit_report(sized, [given(sized, tmp_path, n) for n in (1, 2)])
     assert {(row.value, row.interval, row.bounds) for row in found.weighted.values()} == {(None, None, None)}
     assert found.datasets["C"]["Gold"].value is None
     assert found.unweighted["Gold"].value == 1
@@ -270,7 +270,7 @@ def test_notes_are_kept(key, tmp_path):
     item = key.items[3]
     path = tmp_path / "forms-1.jsonl"
     path.write_text(filled(item.form(1), note="the date is odd"))
-    found = report(key, [sheet_of(key, path, read_forms(path)), given(key, tmp_path, 2)])
+    found = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
     assert found.notes == ((item.family_id, 1, "the date is odd"),)
 
 
@@ -284,7 +284,7 @@ def test_unknown_repeated_and_moved_forms_are_refused_all_at_once(key, tmp_path)
     path = tmp_path / "f.jsonl"
     path.write_text("\n".join(map(filled, [first, replace(second, id="f-0"), first, moved])))
     with pytest.raises(UserError) as refused:
-        sheet_of(key, path, read_forms(path))
+        match_forms(key, path, read_forms(path))
     message = str(refused.value)
     assert "line 2: the id 'f-0' is of no form of this audit" in message
     assert f"line 3: the form {first.id!r} is there twice" in message
@@ -296,19 +296,19 @@ def test_a_question_may_lose_its_accents_in_a_spreadsheet_and_no_words(key, tmp_
     path = tmp_path / "f.jsonl"
     worn = replace(form, shown=replace(form.shown, question=f"'  {form.shown.question} \u2019\r\n"))
     path.write_text(filled(worn))
-    assert len(sheet_of(key, path, read_forms(path)).forms) == 1
+    assert len(match_forms(key, path, read_forms(path)).forms) == 1
 
 
 def test_the_forms_of_two_people_in_one_file(key, tmp_path):
     path = fill(tmp_path / "f.jsonl", [key.sheet(1)[0], key.sheet(2)[0], key.sheet(2)[1]])
     with pytest.raises(UserError, match="several people: 1, 2"):
-        sheet_of(key, path, read_forms(path))
+        match_forms(key, path, read_forms(path))
 
 
 def test_the_same_forms_twice_are_no_agreement(key, tmp_path):
     one, two, three = (given(key, tmp_path, n) for n in (1, 2, 3))
     for sheets in ([one, one], [one], [one, two, two], [one, three]):
         with pytest.raises(SettingError, match="annotators 1, 2 are needed"):
-            report(key, sheets)
+            build_audit_report(key, sheets)
     with pytest.raises(SettingError, match="--adjudicated: these are the forms of annotator 2"):
-        report(key, [one, two], two)
+        build_audit_report(key, [one, two], two)

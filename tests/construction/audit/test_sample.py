@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 from tests.construction.audit.auditing import corpus, family
 
-from eclose.construction.audit.file_names import Layout
+from eclose.construction.audit.file_names import FormFormat
 from eclose.construction.audit.sample import (
     ALL,
     DEVELOPMENT,
     TRAINING,
-    draw,
-    key_bytes,
+    draw_sample,
+    encode_key,
     read_corpus,
     read_key,
     write_audit,
@@ -25,7 +25,7 @@ SIZES = {"A": (50, 6), "B": (40, 5), "C": (60, 9)}
 
 
 def drawn(sizes=SIZES, n=30, seed=42, annotators=2):
-    return draw(corpus(sizes), n=n, seed=seed, annotators=annotators)
+    return draw_sample(corpus(sizes), n=n, seed=seed, annotators=annotators)
 
 
 def test_as_many_of_every_dataset_and_a_tenth_for_development():
@@ -55,8 +55,8 @@ def test_fewer_where_there_are_fewer():
 
 def test_the_order_of_the_families_does_not_matter_and_the_seed_does():
     forwards = list(corpus(SIZES))
-    again = draw(reversed(forwards), n=30, seed=42, annotators=2)
-    assert key_bytes(again) == key_bytes(drawn())
+    again = draw_sample(reversed(forwards), n=30, seed=42, annotators=2)
+    assert encode_key(again) == encode_key(drawn())
     assert {item.family_id for item in drawn(seed=43).items} != {item.family_id for item in again.items}
 
 
@@ -70,7 +70,7 @@ def test_every_family_is_as_likely_as_another():
     times, edits = Counter(), Counter()
     families = list(corpus({"A": (20, 0)}))
     for seed in range(100):
-        for item in draw(families, n=11, seed=seed, annotators=1).items:  # one for development is not to be had
+        for item in draw_sample(families, n=11, seed=seed, annotators=1).items:  # one for development is not to be had
             times[item.family_id] += 1
             edits[item.family_id, item.edit] += 1
     # Binomial(100, 1/2): mean 50, deviation 5; four deviations either side.
@@ -115,7 +115,7 @@ def test_what_cannot_be_drawn(n, annotators):
 def test_a_family_in_both_parts_is_refused():
     twice = ReadRecord("line 1", value=family("x", "A"))
     with pytest.raises(UserError, match="in training and in development"):
-        draw([(TRAINING, twice), (DEVELOPMENT, twice)], n=2, seed=1, annotators=2)
+        draw_sample([(TRAINING, twice), (DEVELOPMENT, twice)], n=2, seed=1, annotators=2)
 
 
 def test_nothing_is_left_out_in_silence():
@@ -124,15 +124,17 @@ def test_nothing_is_left_out_in_silence():
         (TRAINING, ReadRecord("line 9", rejected="duplicate")),
         (TRAINING, ReadRecord("line 10", rejected="duplicate")),
     ]
-    assert draw(records, n=3, seed=1, annotators=1).set_aside == {"training: duplicate": 2}
+    assert draw_sample(records, n=3, seed=1, annotators=1).set_aside == {"training: duplicate": 2}
     with pytest.raises(RecordError, match="broken"):
-        draw([*records, (TRAINING, ReadRecord("line 11", error=RecordError("broken")))], n=3, seed=1, annotators=1)
+        draw_sample(
+            [*records, (TRAINING, ReadRecord("line 11", error=RecordError("broken")))], n=3, seed=1, annotators=1
+        )
     with pytest.raises(UserError, match="no family"):
-        draw([], n=3, seed=1, annotators=1)
+        draw_sample([], n=3, seed=1, annotators=1)
 
 
 def test_a_source_without_a_dataset_counts_as_unknown():
-    key = draw(corpus({None: (5, 1)}), n=4, seed=1, annotators=1)
+    key = draw_sample(corpus({None: (5, 1)}), n=4, seed=1, annotators=1)
     assert key.sizes == {"unknown": 6}
 
 
@@ -150,7 +152,7 @@ def test_a_run_has_two_parts_and_a_file_one(tmp_path):
 
 def test_the_folder(tmp_path):
     key = drawn()
-    written = write_audit(tmp_path, key, Layout.JSONL)
+    written = write_audit(tmp_path, key, FormFormat.JSONL)
     assert {path.name: new for path, new in written.items()} == dict.fromkeys(
         ["audit_family.md", "forms-1.jsonl", "forms-2.jsonl", "audit.json"], True
     )
@@ -162,24 +164,24 @@ def test_the_folder(tmp_path):
 
 
 def test_what_people_have_filled_in_is_never_overwritten(tmp_path):
-    write_audit(tmp_path, drawn(), Layout.JSONL)
+    write_audit(tmp_path, drawn(), FormFormat.JSONL)
     (tmp_path / "forms-1.jsonl").write_text("filled in")
-    assert not any(write_audit(tmp_path, drawn(), Layout.JSONL).values())
+    assert not any(write_audit(tmp_path, drawn(), FormFormat.JSONL).values())
     with pytest.raises(UserError, match="another draw"):
-        write_audit(tmp_path, drawn(seed=7), Layout.JSONL)
+        write_audit(tmp_path, drawn(seed=7), FormFormat.JSONL)
     assert (tmp_path / "forms-1.jsonl").read_text() == "filled in"
     # Without its key nobody knows what the file is.
     (tmp_path / "audit.json").unlink()
     with pytest.raises(UserError, match=r"forms-1\.jsonl: was changed"):
-        write_audit(tmp_path, drawn(), Layout.JSONL)
+        write_audit(tmp_path, drawn(), FormFormat.JSONL)
     assert not (tmp_path / "audit.json").exists()
 
 
 def test_a_changed_guideline_is_noticed(tmp_path):
-    write_audit(tmp_path, drawn(), Layout.JSONL)
+    write_audit(tmp_path, drawn(), FormFormat.JSONL)
     (tmp_path / "audit_family.md").write_text("Say yes.")
     with pytest.raises(UserError, match=r"audit_family\.md: was changed"):
-        write_audit(tmp_path, drawn(), Layout.JSONL)
+        write_audit(tmp_path, drawn(), FormFormat.JSONL)
 
 
 def test_what_is_no_key(tmp_path):

@@ -9,9 +9,15 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from eclose.construction.publishing.dataset_card import FIELDS, card, escape, size_category, write_card
-from eclose.construction.publishing.dataset_facts import Audit, CardFacts
-from eclose.construction.publishing.licences import KNOWN, licence_of
+from eclose.construction.publishing.dataset_card import (
+    FIELDS,
+    escape_markdown,
+    name_size_category,
+    render_card,
+    write_card,
+)
+from eclose.construction.publishing.dataset_facts import AuditSummary, CardFacts
+from eclose.construction.publishing.licences import LICENCES, find_licence
 from eclose.core.family import Family
 
 FACTS = CardFacts(
@@ -31,13 +37,13 @@ FACTS = CardFacts(
     token_limit=8_192,
     settings={"edits": 2, "limit": None},
     inputs={"instances.jsonl": "sha256:cd"},
-    licences={name: licence_of(name) for name in ("HotpotQA", "MuSiQue")},
+    licences={name: find_licence(name) for name in ("HotpotQA", "MuSiQue")},
     version="9.9.9",
 )
 
 
 def front(facts):
-    return yaml.safe_load(card(facts).split("---\n")[1])
+    return yaml.safe_load(render_card(facts).split("---\n")[1])
 
 
 def tables(text):
@@ -57,12 +63,12 @@ def tables(text):
 
 
 def table(facts, *head):
-    (rows,) = (rows for rows in tables(card(facts)) if rows[0][: len(head)] == list(head))
+    (rows,) = (rows for rows in tables(render_card(facts)) if rows[0][: len(head)] == list(head))
     return rows[1:]
 
 
 def prose(facts):
-    return " ".join(card(facts).split())
+    return " ".join(render_card(facts).split())
 
 
 def test_the_front_matter_is_what_a_hub_reads():
@@ -89,12 +95,12 @@ def test_the_front_matter_is_what_a_hub_reads():
     ("families", "named"), [(0, "n<1K"), (999, "n<1K"), (1_000, "1K<n<10K"), (10**6, "1M<n<10M"), (10**7, "n>10M")]
 )
 def test_sizes(families, named):
-    assert size_category(families) == named
+    assert name_size_category(families) == named
 
 
 def test_an_unknown_source_has_no_licence_and_no_language():
     facts = replace(
-        FACTS, counts={**FACTS.counts, "ours": {"train": 1}}, licences={**FACTS.licences, "ours": licence_of("ours")}
+        FACTS, counts={**FACTS.counts, "ours": {"train": 1}}, licences={**FACTS.licences, "ours": find_licence("ours")}
     )
     assert front(facts)["license"] == ["cc-by-4.0", "cc-by-sa-4.0", "unknown"]
     assert "language" not in front(facts)
@@ -102,15 +108,15 @@ def test_an_unknown_source_has_no_licence_and_no_language():
 
 
 def test_only_profiles_of_the_world_are_ours():
-    assert licence_of("world-2wiki").id == "apache-2.0"
-    assert licence_of("world-news").id == "unknown"
-    assert {name for name in KNOWN if not name.startswith("world-")} == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"}
+    assert find_licence("world-2wiki").id == "apache-2.0"
+    assert find_licence("world-news").id == "unknown"
+    assert {name for name in LICENCES if not name.startswith("world-")} == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"}
 
 
 def test_share_alike_is_said_where_it_binds():
     told = "passed on under the same licence"
-    assert told in card(FACTS)
-    assert told not in card(replace(FACTS, counts={"MuSiQue": {"train": 1}}))
+    assert told in render_card(FACTS)
+    assert told not in render_card(replace(FACTS, counts={"MuSiQue": {"train": 1}}))
 
 
 def test_counts_and_funnel_with_their_sums():
@@ -145,17 +151,17 @@ def test_who_wrote_and_who_checked():
         ["screened and verified", "anthropic/claude-5"],
         ["verified the finished families", "openai/gpt-5.6-sol"],
     ]
-    assert "the constructor's own family (openai/gpt-5.6-sol)" in card(FACTS)
+    assert "the constructor's own family (openai/gpt-5.6-sol)" in render_card(FACTS)
     alone = replace(FACTS, reverifier=None)
     assert table(alone, "", "model")[-1] == ["verified the finished families", "–"]
-    assert "own family" not in card(alone)
-    assert "Nobody checked the finished families once more." in card(alone)
+    assert "own family" not in render_card(alone)
+    assert "Nobody checked the finished families once more." in render_card(alone)
 
 
 def test_trying_again_is_a_limit():
-    assert "Every part was tried once." in card(FACTS)
-    assert "tried up to 3 times" in card(replace(FACTS, attempts=3))
-    assert "not recorded how often parts were tried" in card(replace(FACTS, attempts=None))
+    assert "Every part was tried once." in render_card(FACTS)
+    assert "tried up to 3 times" in render_card(replace(FACTS, attempts=3))
+    assert "not recorded how often parts were tried" in render_card(replace(FACTS, attempts=None))
 
 
 def test_how_tokens_were_counted():
@@ -165,16 +171,16 @@ def test_how_tokens_were_counted():
 
 
 def test_an_audit_is_told_of_only_where_there_was_one():
-    assert "- Not audited" in card(FACTS)
-    told = prose(replace(FACTS, audit=Audit("audit-report.json", 300, 0)))
+    assert "- Not audited" in render_card(FACTS)
+    told = prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 0)))
     assert "asked to look at 300 of these families; audit-report.json of the run has what they found." in told
     assert "Not audited" not in told
-    assert "of which 7 are not settled;" in prose(replace(FACTS, audit=Audit("audit-report.json", 300, 7)))
+    assert "of which 7 are not settled;" in prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 7)))
 
 
 def test_what_nobody_recorded_is_said_to_be_unknown():
     facts = CardFacts(counts={"ours": {"train": 2}})
-    told = card(facts)
+    told = render_card(facts)
     for sentence in (
         "It is not recorded how these families were made.",
         "It is not recorded who did.",
@@ -203,41 +209,41 @@ def test_names_from_outside_are_only_text():
         inputs={NASTY: NASTY},
         settings={NASTY: NASTY},
         guidelines={NASTY: NASTY},
-        licences={NASTY: licence_of(NASTY)},
+        licences={NASTY: find_licence(NASTY)},
     )
     seen = NASTY.replace("\n", "\\n").replace("\u202e", "\\u202e")
     assert table(facts, "dataset", "train") == [[seen, "1", "1"]]
     assert table(facts, "part", "reason") == [[seen, seen, "1"]]
-    tokens = MarkdownIt("commonmark").enable("table").parse(card(facts).split("---\n", 2)[2])
+    tokens = MarkdownIt("commonmark").enable("table").parse(render_card(facts).split("---\n", 2)[2])
     kinds = {child.type for token in tokens if token.type == "inline" for child in token.children}
     # Our own text has code spans; none of what came from outside is markup.
     assert kinds <= {"text", "text_special", "softbreak", "code_inline"}
-    assert card(facts).count("\n## ") == card(FACTS).count("\n## ")
+    assert render_card(facts).count("\n## ") == render_card(FACTS).count("\n## ")
     assert front(facts)["pretty_name"] == "Counterfactual families"
 
 
 def test_plain_words_stay_as_they_are():
-    assert escape("Qwen/Qwen3-8B: 1.5 of 2 (a, b)") == "Qwen/Qwen3-8B: 1.5 of 2 (a, b)"
+    assert escape_markdown("Qwen/Qwen3-8B: 1.5 of 2 (a, b)") == "Qwen/Qwen3-8B: 1.5 of 2 (a, b)"
 
 
 def test_sections_stand_apart():
     """A heading or a table that follows a paragraph without a blank line would be read as part of it."""
     for facts in (FACTS, replace(FACTS, maker="world"), replace(FACTS, maker=None), replace(FACTS, tokenizer="t")):
-        lines = card(facts).split("---\n", 2)[2].splitlines()
+        lines = render_card(facts).split("---\n", 2)[2].splitlines()
         for before, line in pairwise(lines):
             if line.startswith("## ") or (line.startswith("|") and not before.startswith("|")):
                 assert before == "", line
-        assert "\n\n\n" not in card(facts)
+        assert "\n\n\n" not in render_card(facts)
 
 
 def test_training_is_told_with_the_files_that_are_there():
-    assert "eclose train train.jsonl --development development.jsonl --out" in card(FACTS)
+    assert "eclose train train.jsonl --development development.jsonl --out" in render_card(FACTS)
     whole = replace(FACTS, files={"train": "data/train-*.parquet"})
-    assert 'load_dataset("path/to/this/folder")' in card(whole)
-    assert 'Path("data").glob("train-*.parquet")' in card(whole)
-    assert "eclose train train.jsonl --out" in card(whole)
+    assert 'load_dataset("path/to/this/folder")' in render_card(whole)
+    assert 'Path("data").glob("train-*.parquet")' in render_card(whole)
+    assert "eclose train train.jsonl --out" in render_card(whole)
 
 
 def test_it_is_written_under_the_name_a_hub_shows(tmp_path):
     write_card(tmp_path, FACTS)
-    assert (tmp_path / "README.md").read_text() == card(FACTS)
+    assert (tmp_path / "README.md").read_text() == render_card(FACTS)

@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from eclose.construction.audit.sample import draw, read_corpus
-from eclose.construction.publishing.dataset_facts import Audit, facts_of_run, made_from
-from eclose.construction.publishing.licences import licence_of
-from eclose.construction.settings import ConstructSettings, guidelines
+from eclose.construction.audit.sample import draw_sample, read_corpus
+from eclose.construction.publishing.dataset_facts import AuditSummary, find_origin_manifest, read_run_facts
+from eclose.construction.publishing.licences import find_licence
+from eclose.construction.settings import ConstructSettings, hash_guidelines
 from eclose.construction.split import split_families
 from eclose.errors import RecordError
 from eclose.store.records.counts import Counts
@@ -51,7 +51,7 @@ def run(tmp_path, families):
 
 
 def test_what_a_run_tells(run):
-    facts = facts_of_run(run)
+    facts = read_run_facts(run)
     assert facts.counts == {
         "unknown": {"train": 9, "validation": 1},
         "world-short-easy": {"train": 9, "validation": 1},
@@ -60,7 +60,7 @@ def test_what_a_run_tells(run):
     assert (facts.maker, facts.funnel) == ("models", FUNNEL)
     assert facts.rejected == {"screen": {"unique": 4, "no reply": 1}}
     assert (facts.constructor, facts.verifier, facts.reverifier, facts.attempts) == ("a/x", "b/y", None, 2)
-    assert (facts.guidelines, facts.inputs) == (guidelines(), {"instances.jsonl": "sha256:cd"})
+    assert (facts.guidelines, facts.inputs) == (hash_guidelines(), {"instances.jsonl": "sha256:cd"})
     assert (facts.token_limit, facts.tokenizer, facts.version, facts.audit) == (8_192, None, "9.9.9", None)
     assert set(facts.settings) == {
         "attempts",
@@ -73,58 +73,58 @@ def test_what_a_run_tells(run):
         "seed",
         "temperature",
     }
-    assert facts.licences == {name: licence_of(name) for name in facts.counts}
+    assert facts.licences == {name: find_licence(name) for name in facts.counts}
 
 
 def test_reasons_by_part_where_the_run_noted_them(run):
     noted = {"target": {"soundness": 5}, "question": {}}
     manifest(run, rejected=noted).write(run / "families.jsonl.manifest.json")
-    assert facts_of_run(run).rejected == {"target": {"soundness": 5}}
+    assert read_run_facts(run).rejected == {"target": {"soundness": 5}}
 
 
 def test_where_a_tokenizer_lies_is_not_told(run):
     for name, told in (("/home/somebody/models/tiny", "tiny"), ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B")):
         manifest(run, ConstructSettings(tokenizer=name)).write(run / "families.jsonl.manifest.json")
-        assert facts_of_run(run).tokenizer == told
+        assert read_run_facts(run).tokenizer == told
 
 
 def test_without_a_manifest_only_the_families_are_known(run):
     (run / "families.jsonl.manifest.json").unlink()
-    facts = facts_of_run(run)
+    facts = read_run_facts(run)
     assert sum(facts.counts["unknown"].values()) == 10
     assert (facts.maker, facts.constructor, facts.version, facts.attempts) == (None, None, None, None)
 
 
 def test_a_split_without_families_is_no_file_to_load(run):
     (run / "development.jsonl").write_text("")
-    assert facts_of_run(run).files == {"train": "train.jsonl"}
-    assert facts_of_run(run).counts["unknown"] == {"train": 9, "validation": 0}
+    assert read_run_facts(run).files == {"train": "train.jsonl"}
+    assert read_run_facts(run).counts["unknown"] == {"train": 9, "validation": 0}
 
 
 def test_a_line_that_cannot_be_read_is_not_passed_over(run):
     with (run / "train.jsonl").open("a") as file:
         file.write("{\n")
     with pytest.raises(RecordError, match="line 19"):
-        facts_of_run(run)
+        read_run_facts(run)
 
 
 def test_a_part_is_made_by_whoever_made_the_whole(run):
-    assert made_from(run / "train.jsonl") == made_from(run / "families.jsonl")
-    assert made_from(run / "elsewhere.jsonl") is None
+    assert find_origin_manifest(run / "train.jsonl") == find_origin_manifest(run / "families.jsonl")
+    assert find_origin_manifest(run / "elsewhere.jsonl") is None
 
 
 def test_a_part_of_families_that_were_made_anew_is_not_known(run, families):
     write_records(run / "families.jsonl", families[:5])
     manifest(run).write(run / "families.jsonl.manifest.json")
-    assert made_from(run / "families.jsonl") is not None
-    assert made_from(run / "train.jsonl") is None
+    assert find_origin_manifest(run / "families.jsonl") is not None
+    assert find_origin_manifest(run / "train.jsonl") is None
 
 
 def test_families_of_the_world(tmp_path, families):
     write_records(tmp_path / "families.jsonl", families)
     counts = Counts(21, 20, {"no question edit": 1})
     Manifest("world families", {"seed": 7}, {}, {}, counts).write(tmp_path / "families.jsonl.manifest.json")
-    facts = facts_of_run(tmp_path)
+    facts = read_run_facts(tmp_path)
     assert (facts.maker, facts.settings) == ("world", {"seed": 7})
     assert facts.rejected == {"world families": {"no question edit": 1}}
 
@@ -132,12 +132,12 @@ def test_families_of_the_world(tmp_path, families):
 @pytest.mark.parametrize("name", ["audit-report.json", "audit/audit-report.json"])
 def test_an_audit_of_these_families(run, name):
     (run / name).parent.mkdir(exist_ok=True)
-    key = draw(read_corpus(run), n=4, seed=1, annotators=2)
+    key = draw_sample(read_corpus(run), n=4, seed=1, annotators=2)
     told = {"corpus": key.corpus, "audited": {"unknown": 2, "world-short-easy": 3}, "open": ["f-1"]}
     (run / name).write_text(json.dumps(told))
-    assert facts_of_run(run).audit == Audit(name, 5, 1)
+    assert read_run_facts(run).audit == AuditSummary(name, 5, 1)
     lines = (run / "train.jsonl").read_text().splitlines(keepends=True)
     (run / "train.jsonl").write_text("".join(reversed(lines)))
-    assert facts_of_run(run).audit == Audit(name, 5, 1)
+    assert read_run_facts(run).audit == AuditSummary(name, 5, 1)
     (run / "train.jsonl").write_text("".join(lines[1:]))
-    assert facts_of_run(run).audit is None
+    assert read_run_facts(run).audit is None

@@ -8,7 +8,7 @@ REPORT = "audit-report.json"
 """What people found."""
 
 
-class Layout(StrEnum):
+class FormFormat(StrEnum):
     """A line of JSON a form, or a table for spreadsheets."""
 
     JSONL = "jsonl"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from eclose.construction.audit.file_names import Layout
+from eclose.construction.audit.file_names import FormFormat
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, conjunction
 from eclose.errors import RecordError, UserError
@@ -28,7 +28,7 @@ CELL_LIMIT = 32_767
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledForm:
     """What somebody wrote on a form."""
 
     where: str
@@ -53,14 +53,14 @@ class Filled:
         return self.unanswered == len(self.marks)
 
 
-def write_forms(forms: Sequence[AuditForm], layout: Layout) -> bytes:
+def encode_forms(forms: Sequence[AuditForm], layout: FormFormat) -> bytes:
     """The bytes of a file of forms."""
-    if layout is Layout.CSV:
+    if layout is FormFormat.CSV:
         return _table(forms)
     return b"".join(json.dumps(asdict(form), ensure_ascii=False).encode() + b"\n" for form in forms)
 
 
-def read_forms(path: Path) -> list[Filled]:
+def read_forms(path: Path) -> list[FilledForm]:
     """Every form of a file, JSON Lines or table by its name; all that cannot be read is told at once."""
     require_file(path)
     filled, problems = [], []
@@ -75,7 +75,7 @@ def read_forms(path: Path) -> list[Filled]:
     return filled
 
 
-def _lines(path: Path) -> Iterator[Filled | RecordError]:
+def _lines(path: Path) -> Iterator[FilledForm | RecordError]:
     for record in scan_records(path, AuditForm):
         if record.value is None:
             assert record.error is not None  # reading a form sets nothing aside
@@ -87,7 +87,7 @@ def _lines(path: Path) -> Iterator[Filled | RecordError]:
                 for part, _ in PARTS.values()
                 for name, mark in asdict(getattr(form, part)).items()
             }
-            yield Filled(record.where, form.id, form.shown.question, marks, form.note)
+            yield FilledForm(record.where, form.id, form.shown.question, marks, form.note)
 
 
 # Tables.
@@ -141,7 +141,7 @@ def _passage(passage: DisclosedPassage) -> str:
     return f"[{passage.index}] {passage.title}\n{passage.text}"
 
 
-def _rows(path: Path) -> Iterator[Filled | RecordError]:
+def _rows(path: Path) -> Iterator[FilledForm | RecordError]:
     header, rows = read_csv(path)
     _check_header(path, header)
     for where, cells in rows:
@@ -155,7 +155,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         raise UserError(f"{path}: needs each of these columns once: {', '.join(wrong)}. Is this a table of forms?")
 
 
-def _row(path: Path, where: str, cells: Mapping[str, str]) -> Filled | RecordError:
+def _row(path: Path, where: str, cells: Mapping[str, str]) -> FilledForm | RecordError:
     marks: dict[str, Label] = {}
     problems = [] if cells.get("id", "").strip() else ["id: is empty"]
     for name in (name for names in MARKS.values() for name in names):
@@ -166,4 +166,4 @@ def _row(path: Path, where: str, cells: Mapping[str, str]) -> Filled | RecordErr
             problems.append(f"{name}: {word!r} is no answer; write yes or no")
     if problems:
         return RecordError("; ".join(problems), path=path, record=where)
-    return Filled(where, cells["id"].strip(), cells.get(_QUESTION, ""), marks, cells.get(_NOTE, "").strip())
+    return FilledForm(where, cells["id"].strip(), cells.get(_QUESTION, ""), marks, cells.get(_NOTE, "").strip())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.construction.audit.forms import Filled
+from eclose.construction.audit.forms import FilledForm
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, conjunction
 from eclose.errors import SettingError
@@ -31,7 +31,7 @@ from eclose.store.records.json_reader import raise_problems
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.construction.audit.sample import Item, Key
+    from eclose.construction.audit.sample import AuditItem, AuditKey
 
 FAMILY = "Family"
 COLUMNS = (*map(str, ViewKind), FAMILY)
@@ -41,12 +41,12 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class AnnotatorForms:
     """One person's forms, by family."""
 
     annotator: int
     """From 1; one more than there are annotators is whoever settles disagreements."""
-    forms: Mapping[str, Filled]
+    forms: Mapping[str, FilledForm]
 
     def labels(self, family_id: str) -> tuple[Label, ...]:
         """Whether the three views and the family pass; open where there is no form."""
@@ -55,10 +55,10 @@ class Sheet:
         return (*views, conjunction(views))
 
 
-def sheet_of(key: Key, path: Path, forms: Sequence[Filled]) -> Sheet:
+def match_forms(key: AuditKey, path: Path, forms: Sequence[FilledForm]) -> AnnotatorForms:
     """Forms under the families they are of. What is unknown, repeated or somebody else's is refused, all at once."""
     owners = {one: (number, item) for item in key.items for number, one in enumerate(item.forms, start=1)}
-    found: dict[str, Filled] = {}
+    found: dict[str, FilledForm] = {}
     problems = []
     for form in forms:
         if form.id not in owners:
@@ -76,25 +76,27 @@ def sheet_of(key: Key, path: Path, forms: Sequence[Filled]) -> Sheet:
     if len(people) > 1:
         problems.append(f"the forms are those of several people: {', '.join(map(str, sorted(people)))}")
     raise_problems(path, problems)
-    return Sheet(people.pop(), found)
+    return AnnotatorForms(people.pop(), found)
 
 
-class Outcome(NamedTuple):
+class FamilyOutcome(NamedTuple):
     """One audited family."""
 
-    item: Item
+    item: AuditItem
     labels: tuple[Label, ...]
     """The three views and the family, as far as they are settled."""
     disputed: tuple[ViewKind, ...]
     """Where people disagree on the family: the views of which one says that they pass and another that they do not."""
 
 
-def settle(key: Key, sheets: Sequence[Sheet], third: Sheet | None = None) -> list[Outcome]:
+def settle_families(
+    key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None = None
+) -> list[FamilyOutcome]:
     """Every audited family. The third person's word counts where the others disagree, and nowhere else."""
     return [_outcome(item, sheets, third) for item in key.items]
 
 
-def _outcome(item: Item, sheets: Sequence[Sheet], third: Sheet | None) -> Outcome:
+def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> FamilyOutcome:
     answers = [sheet.labels(item.family_id) for sheet in sheets]
     decisions = {labels[-1] for labels in answers}
     views: list[Label] = []
@@ -107,11 +109,11 @@ def _outcome(item: Item, sheets: Sequence[Sheet], third: Sheet | None) -> Outcom
         else:
             views.append(labels.pop() if len(labels) == 1 else None)
     family = False if decisions == {False} else conjunction(views)
-    return Outcome(item, (*views, family), tuple(disputed))
+    return FamilyOutcome(item, (*views, family), tuple(disputed))
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class ReturnedForms:
     """What came back from one person: returned + missing = what was to come back."""
 
     annotator: int
@@ -126,7 +128,7 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class PairAgreement:
     """How far two people agree before anybody settles anything."""
 
     annotators: tuple[int, int]
@@ -139,7 +141,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class PassRate:
     """How many pass. Without a value there are bounds: what could still come out."""
 
     passed: int
@@ -151,7 +153,7 @@ class Passing:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class WeightedPassRate:
     """A pass rate of the whole corpus."""
 
     value: float | None
@@ -162,7 +164,7 @@ class Weighted:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AuditReport:
     """All of it, as it is written."""
 
     guideline: str
@@ -171,15 +173,15 @@ class Report:
     resamples: int
     sizes: Mapping[str, int]
     audited: Mapping[str, int]
-    handed: tuple[Handed, ...]
-    agreement: tuple[Agreement, ...]
+    handed: tuple[ReturnedForms, ...]
+    agreement: tuple[PairAgreement, ...]
     disputed: tuple[str, ...]
     """Ids of families, as all the following."""
     unresolved: tuple[str, ...]
     """Of the disputed: those nobody has settled."""
-    datasets: Mapping[str, Mapping[str, Passing]]
-    unweighted: Mapping[str, Passing]
-    weighted: Mapping[str, Weighted]
+    datasets: Mapping[str, Mapping[str, PassRate]]
+    unweighted: Mapping[str, PassRate]
+    weighted: Mapping[str, WeightedPassRate]
     failing: Mapping[str, tuple[str, ...]]
     """Families with the views that do not pass."""
     open: tuple[str, ...]
@@ -187,13 +189,18 @@ class Report:
     """Family, person and what was noted."""
 
 
-def report(
-    key: Key, sheets: Sequence[Sheet], third: Sheet | None = None, *, seed: int = 42, resamples: int = 2_000
-) -> Report:
+def build_audit_report(
+    key: AuditKey,
+    sheets: Sequence[AnnotatorForms],
+    third: AnnotatorForms | None = None,
+    *,
+    seed: int = 42,
+    resamples: int = 2_000,
+) -> AuditReport:
     """The report of an audit from what everybody wrote."""
     _refuse_other_people(key, sheets, third)
     sheets = sorted(sheets, key=lambda sheet: sheet.annotator)
-    outcomes = settle(key, sheets, third)
+    outcomes = settle_families(key, sheets, third)
     groups = {name: [one for one in outcomes if one.item.dataset == name] for name in key.sizes}
     passing = {name: _passing(group) for name, group in groups.items()}
     disputed = [one for one in outcomes if one.disputed]
@@ -201,7 +208,7 @@ def report(
     if third is not None:
         handed.append(_handed([one.item for one in disputed], third))
     everybody = (*sheets, *([third] if third else []))
-    return Report(
+    return AuditReport(
         key.guideline,
         key.corpus,
         seed,
@@ -221,7 +228,7 @@ def report(
     )
 
 
-def _refuse_other_people(key: Key, sheets: Sequence[Sheet], third: Sheet | None) -> None:
+def _refuse_other_people(key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> None:
     given, wanted = sorted(sheet.annotator for sheet in sheets), list(range(1, key.annotators + 1))
     if given != wanted:
         raise SettingError(
@@ -235,7 +242,7 @@ def _refuse_other_people(key: Key, sheets: Sequence[Sheet], third: Sheet | None)
         )
 
 
-def _handed(items: Sequence[Item], sheet: Sheet) -> Handed:
+def _handed(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedForms:
     wanted = {item.family_id: item.forms[sheet.annotator - 1] for item in items}
     there = {form.id: form for family, form in sheet.forms.items() if family in wanted}
     blank = tuple(one for one, form in there.items() if form.blank)
@@ -243,10 +250,10 @@ def _handed(items: Sequence[Item], sheet: Sheet) -> Handed:
     missing = tuple(one for one in wanted.values() if one not in there)
     surplus = tuple(form.id for family, form in sheet.forms.items() if family not in wanted)
     complete = len(there) - len(blank) - len(half)
-    return Handed(sheet.annotator, len(wanted), complete, half, blank, missing, surplus)
+    return ReturnedForms(sheet.annotator, len(wanted), complete, half, blank, missing, surplus)
 
 
-def _agreements(key: Key, sheets: Sequence[Sheet]) -> list[Agreement]:
+def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[PairAgreement]:
     found = []
     for first, second in combinations(sheets, 2):
         one, other = (
@@ -258,17 +265,17 @@ def _agreements(key: Key, sheets: Sequence[Sheet]) -> list[Agreement]:
             table = pair_tables(one[:, place], other[:, place], 2).sum(axis=0)
             n, agreed = int(table.sum()), int(np.trace(table))
             pair = (first.annotator, second.annotator)
-            found.append(Agreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
+            found.append(PairAgreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
     return found
 
 
-def _passing(outcomes: Sequence[Outcome], *, interval: bool = True) -> dict[str, Passing]:
+def _passing(outcomes: Sequence[FamilyOutcome], *, interval: bool = True) -> dict[str, PassRate]:
     """Pass rates of some families. Without an interval where they are a mixture of strata."""
     passing = {}
     for place, what in enumerate(COLUMNS):
         rate = Rate.of(one.labels[place] for one in outcomes)
         known = not rate.unjudged
-        passing[what] = Passing(
+        passing[what] = PassRate(
             rate.hits,
             rate.n,
             rate.unjudged,
@@ -281,16 +288,16 @@ def _passing(outcomes: Sequence[Outcome], *, interval: bool = True) -> dict[str,
 
 def _weighted(
     sizes: Mapping[str, int],
-    groups: Mapping[str, Sequence[Outcome]],
-    passing: Mapping[str, Mapping[str, Passing]],
+    groups: Mapping[str, Sequence[FamilyOutcome]],
+    passing: Mapping[str, Mapping[str, PassRate]],
     *,
     seed: int,
     resamples: int,
-) -> dict[str, Weighted]:
+) -> dict[str, WeightedPassRate]:
     """Pass rates by each dataset's share of the corpus; families resampled within datasets, with all their labels."""
     if not groups or not all(groups.values()):
         # Of a dataset of which no family was looked at, nothing is known.
-        return dict.fromkeys(COLUMNS, Weighted(None, None, None))
+        return dict.fromkeys(COLUMNS, WeightedPassRate(None, None, None))
     outcomes = [one for group in groups.values() for one in group]
     stratum, order = codes([one.item.dataset for one in outcomes])
     shares = np.array([sizes[name] for name in order], float) / sum(sizes.values())
@@ -304,24 +311,24 @@ def _weighted(
         bounds = Interval(*map(float, shares @ ends))
         value, interval, _ = replicates.estimate(place)
         constant = all(len({one.labels[place] for one in group}) == 1 for group in groups.values())
-        known = Weighted(value, interval, bounds, constant)
-        found[what] = Weighted(None, None, bounds) if None in labels else known
+        known = WeightedPassRate(value, interval, bounds, constant)
+        found[what] = WeightedPassRate(None, None, bounds) if None in labels else known
     return found
 
 
-def _unresolved(outcome: Outcome) -> bool:
+def _unresolved(outcome: FamilyOutcome) -> bool:
     return any(
         label is None and kind in outcome.disputed for kind, label in zip(ViewKind, outcome.labels, strict=False)
     )
 
 
-def _failed(outcome: Outcome) -> tuple[str, ...]:
+def _failed(outcome: FamilyOutcome) -> tuple[str, ...]:
     """Return the views that fail; the family itself where people agree on it and on no single view."""
     views = tuple(str(kind) for kind, label in zip(ViewKind, outcome.labels, strict=False) if label is False)
     return views or ((FAMILY,) if outcome.labels[-1] is False else ())
 
 
-def _notes(items: Sequence[Item], sheets: Sequence[Sheet]) -> list[tuple[str, int, str]]:
+def _notes(items: Sequence[AuditItem], sheets: Sequence[AnnotatorForms]) -> list[tuple[str, int, str]]:
     return [
         (item.family_id, sheet.annotator, form.note)
         for item in items

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from eclose.construction.audit.forms import write_forms
-from eclose.construction.split import dataset_of
-from eclose.core.edit_selection import drawn_edit
+from eclose.construction.audit.forms import encode_forms
+from eclose.construction.split import dataset_name
+from eclose.core.edit_selection import draw_edit
 from eclose.core.identity import content_hash, hash_rank
 from eclose.errors import SettingError, UserError
-from eclose.protocol.auditing import GUIDELINE, Form, ShownFamily
+from eclose.protocol.auditing import GUIDELINE, AuditForm, DisclosedFamily
 from eclose.protocol.prompts import load_text
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import scan_families
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from eclose.construction.audit.file_names import Layout
+    from eclose.construction.audit.file_names import FormFormat
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
 
@@ -41,7 +41,7 @@ ALL, TRAINING, DEVELOPMENT = "all", "training", "development"
 
 
 @dataclass(frozen=True, slots=True)
-class Stratum:
+class AuditStratum:
     """Families of one dataset in one part of the split, and how many of them are looked at."""
 
     dataset: str
@@ -53,7 +53,7 @@ class Stratum:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class AuditItem:
     """A family that is looked at."""
 
     family_id: str
@@ -63,15 +63,15 @@ class Item:
     """Which of its evidence edits, counted from zero."""
     forms: tuple[str, ...]
     """The ids of its forms, one for each annotator, and the last for whoever settles disagreements."""
-    shown: ShownFamily
+    shown: DisclosedFamily
 
-    def form(self, annotator: int) -> Form:
+    def form(self, annotator: int) -> AuditForm:
         """The blank form for one annotator, numbered from 1."""
-        return Form(self.forms[annotator - 1], self.shown)
+        return AuditForm(self.forms[annotator - 1], self.shown)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class AuditKey:
     """What was drawn, and which form is whose."""
 
     seed: int
@@ -80,8 +80,8 @@ class Key:
     """Hash of the text people decide by."""
     corpus: str
     """Hash of all families, in whatever order they lay."""
-    strata: tuple[Stratum, ...]
-    items: tuple[Item, ...]
+    strata: tuple[AuditStratum, ...]
+    items: tuple[AuditItem, ...]
     set_aside: Mapping[str, int] = field(default_factory=dict)
     """Records of the corpus that are no families of it, by reason."""
 
@@ -93,7 +93,7 @@ class Key:
             sizes[stratum.dataset] += stratum.families
         return dict(sizes)
 
-    def sheet(self, annotator: int) -> list[Form]:
+    def sheet(self, annotator: int) -> list[AuditForm]:
         """The blank forms for one annotator, in an order of their own."""
         return sorted((item.form(annotator) for item in self.items), key=lambda form: form.id)
 
@@ -104,7 +104,7 @@ def read_corpus(run: Path) -> Iterator[tuple[str, ReadRecord[Family]]]:
         yield from ((split, record) for record in scan_families(path))
 
 
-def corpus_hash(run: Path) -> str:
+def hash_corpus(run: Path) -> str:
     """The hash of all families of a run as they lie there, as a key has it of those that were drawn from."""
     hashes = []
     for split, path in _parts(run).items():
@@ -120,7 +120,7 @@ def _parts(run: Path) -> dict[str, Path]:
     return parts
 
 
-def draw(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int, annotators: int) -> Key:
+def draw_sample(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int, annotators: int) -> AuditKey:
     """As many families of every dataset, of each nine for training to one for development, one edit of each."""
     if min(n, annotators) < 1:
         raise SettingError("n and annotators are at least one.")
@@ -136,10 +136,10 @@ def draw(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int
         for split, asked in zip(splits, _by_split(share, splits), strict=True):
             pool = pools.get((dataset, split), _Pool(n))
             drawn = pool.first(asked)
-            strata.append(Stratum(dataset, split, pool.families, asked, len(drawn)))
+            strata.append(AuditStratum(dataset, split, pool.families, asked, len(drawn)))
             items += [_item(family, dataset, split, seed, annotators) for family in drawn]
     items.sort(key=lambda item: (item.dataset, item.family_id))
-    return Key(
+    return AuditKey(
         seed,
         annotators,
         load_text(GUIDELINE).hash,
@@ -186,7 +186,7 @@ def _pooled(
         family = record.value
         if (first := split_of.setdefault(family.id, split)) != split:
             raise UserError(f"the family {family.id!r} is in {first} and in {split}. Split the families again.")
-        dataset = dataset_of(family.source.benchmark)
+        dataset = dataset_name(family.source.benchmark)
         place = int(hash_rank("audit", seed, dataset, family.id), 16)
         pools.setdefault((dataset, split), _Pool(n)).add(family, place)
         hashes.append(hash_rank(split, encode(family).decode()))
@@ -206,10 +206,12 @@ def _by_split(share: int, splits: tuple[str, ...]) -> tuple[int, ...]:
     return (share,) if splits == (ALL,) else (share - development, development)
 
 
-def _item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> Item:
-    edit = drawn_edit(family, seed, epoch=0)
+def _item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> AuditItem:
+    edit = draw_edit(family, seed, epoch=0)
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
-    return Item(family.id, dataset, split, family.evidence_edits.index(edit), forms, ShownFamily.of(family, edit))
+    return AuditItem(
+        family.id, dataset, split, family.evidence_edits.index(edit), forms, DisclosedFamily.of(family, edit)
+    )
 
 
 def _form_id(seed: int, annotator: int, family_id: str) -> str:
@@ -217,17 +219,17 @@ def _form_id(seed: int, annotator: int, family_id: str) -> str:
     return "f-" + hash_rank("audit form", seed, annotator, family_id)[:16]
 
 
-def write_audit(folder: Path, key: Key, layout: Layout) -> dict[Path, bool]:
+def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, bool]:
     """Forms and guideline, and the key last; for each file whether it was written now.
 
     A file of this draw that is there already stays as it is: somebody may have filled it in. Another draw is refused.
     """
     sheets = {
-        folder / f"forms-{annotator}.{layout}": write_forms(key.sheet(annotator), layout)
+        folder / f"forms-{annotator}.{layout}": encode_forms(key.sheet(annotator), layout)
         for annotator in range(1, key.annotators + 1)
     }
     guideline = {folder / GUIDELINE: load_text(GUIDELINE).text.encode()}
-    place, content = folder / KEY, key_bytes(key)
+    place, content = folder / KEY, encode_key(key)
     known = place.exists() and place.read_bytes() == content
     for path, data in {place: content, **guideline, **({} if known else sheets)}.items():
         if path.exists() and path.read_bytes() != data:
@@ -243,17 +245,17 @@ def write_audit(folder: Path, key: Key, layout: Layout) -> dict[Path, bool]:
     return written
 
 
-def key_bytes(key: Key) -> bytes:
+def encode_key(key: AuditKey) -> bytes:
     """The key as it is written."""
     return json.dumps(asdict(key), indent=1, ensure_ascii=False).encode() + b"\n"
 
 
-def read_key(folder: Path) -> Key:
+def read_key(folder: Path) -> AuditKey:
     """The key of an audit's folder."""
     path = folder / KEY
     require_file(path)
     try:
-        return TypeAdapter(Key).validate_json(path.read_bytes(), strict=True, extra="forbid")
+        return TypeAdapter(AuditKey).validate_json(path.read_bytes(), strict=True, extra="forbid")
     except ValidationError as invalid:
         raise UserError(
             f"{path}: this is not the key of an audit, or it was changed ({invalid.error_count()} errors). "

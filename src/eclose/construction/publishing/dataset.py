@@ -14,9 +14,9 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from eclose.construction.publishing.dataset_card import write_card
-from eclose.construction.publishing.dataset_facts import SPLITS, audit_reports, facts_of, made_from
+from eclose.construction.publishing.dataset_facts import SPLITS, collect_facts, find_audit_reports, find_origin_manifest
 from eclose.construction.publishing.parquet import write_families_parquet
-from eclose.construction.split import dataset_of
+from eclose.construction.split import dataset_name
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
@@ -40,7 +40,7 @@ _MAKING = ".making."
 
 
 @dataclass(frozen=True)
-class Exported:
+class DatasetExport:
     """What lies in the folder."""
 
     manifest: Manifest
@@ -48,7 +48,7 @@ class Exported:
     """Whether it lay there before."""
 
 
-def export_dataset(given: Path, out: Path, *, force: bool = False) -> Exported:
+def export_dataset(given: Path, out: Path, *, force: bool = False) -> DatasetExport:
     """Write the families of a run's folder, or of one file, as a dataset."""
     splits = find_splits(given)
     home = given if given.is_dir() else given.parent
@@ -58,17 +58,17 @@ def export_dataset(given: Path, out: Path, *, force: bool = False) -> Exported:
         )
     origin = home / FAMILIES if given.is_dir() else given
     told = sibling_path(origin, "manifest.json")
-    inputs = hash_files([*splits.values(), *([told] if told.is_file() else []), *audit_reports(home)])
+    inputs = hash_files([*splits.values(), *([told] if told.is_file() else []), *find_audit_reports(home)])
     if not force and (done := _finished(out, hash_work(STAGE, SETTINGS, inputs))) is not None:
-        return Exported(done, again=True)
+        return DatasetExport(done, again=True)
     tables = _Tables(out)
     tables.write(splits)
     files = {split: f"{DATA}/{split}-*.parquet" for split, found in tables.counts.items() if found}
-    write_card(out, facts_of(made_from(origin), tables.counts, files, home))
+    write_card(out, collect_facts(find_origin_manifest(origin), tables.counts, files, home))
     outputs = [*tables.written, out / CARD]
     manifest = Manifest(STAGE, SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
     manifest.write(out / MANIFEST)
-    return Exported(manifest, again=False)
+    return DatasetExport(manifest, again=False)
 
 
 def find_splits(given: Path) -> dict[str, Path]:
@@ -94,7 +94,7 @@ def _finished(out: Path, work: str) -> Manifest | None:
     if not (out / MANIFEST).is_file():
         raise UserError(f"{out}: is not empty and has no manifest, so it is not known whose it is. {refusal}")
     manifest = read_manifest(out / MANIFEST)
-    if manifest.work != work:
+    if manifest.work_id != work:
         raise UserError(f"{out}: was made from other families or by another command. {refusal}")
     lying = {path.name: path for path in (*(out / DATA).glob("*.parquet"), out / CARD, out / QUARANTINE)}
     for name, known in manifest.outputs.items():
@@ -142,7 +142,7 @@ class _Tables:
             if record.error is not None:
                 self._explain({"where": f"{path.name}, {record.where}", "error": str(record.error)})
             elif record.value is not None:
-                self.counts[split][dataset_of(record.value.source.benchmark)] += 1
+                self.counts[split][dataset_name(record.value.source.benchmark)] += 1
                 yield record.value
 
     def _explain(self, told: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.construction.publishing.dataset_facts import CardFacts, facts_of_run
+from eclose.construction.publishing.dataset_facts import CardFacts, read_run_facts
 from eclose.core.family import Family
 from eclose.core.identity import content_hash
 from eclose.core.model_family import same_family
@@ -55,7 +55,7 @@ class _Own(str):
     __slots__ = ()
 
 
-class Rows(NamedTuple):
+class CardTable(NamedTuple):
     """A table before it is written."""
 
     columns: Sequence[str]
@@ -66,7 +66,7 @@ class Rows(NamedTuple):
 
 def write_card(folder: Path | str, facts: CardFacts | None = None) -> None:
     """Write a card into a folder: of the run that lies there, unless other facts are given."""
-    text = card(facts or facts_of_run(folder))
+    text = render_card(facts or read_run_facts(folder))
     with AtomicFile(Path(folder) / CARD) as file:
         file.write(text.encode())
 
@@ -82,7 +82,7 @@ class CardState(StrEnum):
     FOREIGN = "foreign"
 
 
-def card_state(folder: Path) -> CardState:
+def find_card_state(folder: Path) -> CardState:
     """Whose card it is."""
     path = folder / CARD
     if not path.exists():
@@ -93,7 +93,7 @@ def card_state(folder: Path) -> CardState:
     return CardState.OURS if mark == _mark(body) else CardState.EDITED
 
 
-def card(facts: CardFacts) -> str:
+def render_card(facts: CardFacts) -> str:
     """The card as Markdown, with the front matter that a hub of datasets reads."""
     text = _template().render(_context(facts)).rstrip("\n") + "\n"
     return text + (_MARK + _mark(text.encode())).decode()
@@ -104,13 +104,13 @@ def _mark(body: bytes) -> bytes:
     return f"{content_hash(body.decode('utf-8', 'replace'))} -->\n".encode()
 
 
-def escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text as it is, on one line, whatever it says."""
     shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
     return _SPECIAL.sub(r"\\\g<0>", shown)
 
 
-def size_category(families: int) -> str:
+def name_size_category(families: int) -> str:
     """As a hub of datasets names sizes."""
     return next((name for most, name in _SIZES if families < most), "n>10M")
 
@@ -126,7 +126,7 @@ def _context(facts: CardFacts) -> dict[str, Any]:
         "tables": tables,
         "licence_ids": sorted({licence.id for licence in licences.values()}) or ["unknown"],
         "language": languages[0] if len(set(languages)) == 1 and len(licences) == len(facts.counts) else None,
-        "size": _Own(size_category(total)),
+        "size": _Own(name_size_category(total)),
         "files": {split: _quoted(path) for split, path in facts.files.items()},
         "counts": _by_dataset(facts.counts, across=True),
         "funnel": _by_dataset(facts.funnel) if facts.funnel else None,
@@ -134,18 +134,18 @@ def _context(facts: CardFacts) -> dict[str, Any]:
         "rejected": _rejected(facts.rejected) if facts.rejected else None,
         "models": _models(facts),
         "kin": ", ".join(_kin(facts)),
-        "guidelines": Rows(["role", "hash"], sorted(facts.guidelines.items())) if facts.guidelines else None,
+        "guidelines": CardTable(["role", "hash"], sorted(facts.guidelines.items())) if facts.guidelines else None,
         "settings": _settings(facts.settings) if facts.settings else None,
-        "inputs": Rows(["file", "hash"], sorted(facts.inputs.items())) if facts.inputs else None,
-        "fields": Rows(["field", "what it is"], [(field.name, FIELDS[field.name]) for field in fields(Family)]),
-        "licences": Rows(["source", "licence"], [(name, licence.told) for name, licence in licences.items()]),
+        "inputs": CardTable(["file", "hash"], sorted(facts.inputs.items())) if facts.inputs else None,
+        "fields": CardTable(["field", "what it is"], [(field.name, FIELDS[field.name]) for field in fields(Family)]),
+        "licences": CardTable(["source", "licence"], [(name, licence.told) for name, licence in licences.items()]),
         "share_alike": any(licence.share_alike for licence in licences.values()),
         **(names := _training(facts, tables)),
         "first_file": _quoted(names["train_file"]),
     }
 
 
-def _by_dataset(counts: ByDataset, *, across: bool = False) -> Rows:
+def _by_dataset(counts: ByDataset, *, across: bool = False) -> CardTable:
     """A row for each dataset and one for all of them; a dash for what was not counted."""
     columns = list(dict.fromkeys(column for found in counts.values() for column in found))
     rows = [[name, *(found.get(column) for column in columns)] for name, found in counts.items()]
@@ -153,8 +153,8 @@ def _by_dataset(counts: ByDataset, *, across: bool = False) -> Rows:
         rows.append([TOTAL, *(_sum([found.get(column) for found in counts.values()]) for column in columns)])
     if across:
         rows = [[*row, _sum(row[1:])] for row in rows]
-        return Rows(["dataset", *columns, TOTAL], rows, len(columns) + 1)
-    return Rows(["dataset", *columns], rows, len(columns))
+        return CardTable(["dataset", *columns, TOTAL], rows, len(columns) + 1)
+    return CardTable(["dataset", *columns], rows, len(columns))
 
 
 def _sum(counts: Sequence[Any]) -> int | None:
@@ -167,22 +167,22 @@ def _lost(facts: CardFacts, total: int) -> tuple[int, int] | None:
     return None if not ends or sum(ends) == total else (sum(ends), total)
 
 
-def _rejected(rejected: Mapping[str, Mapping[str, int]]) -> Rows:
+def _rejected(rejected: Mapping[str, Mapping[str, int]]) -> CardTable:
     rows = [
         (part, reason, count)
         for part, reasons in rejected.items()
         for reason, count in sorted(reasons.items(), key=lambda told: (-told[1], told[0]))
     ]
-    return Rows(["part", "reason", "sources"], rows, 1)
+    return CardTable(["part", "reason", "sources"], rows, 1)
 
 
-def _models(facts: CardFacts) -> Rows:
+def _models(facts: CardFacts) -> CardTable:
     told = {
         "wrote responses and edits": facts.constructor,
         "screened and verified": facts.verifier,
         "verified the finished families": facts.reverifier,
     }
-    return Rows(["", "model"], list(told.items()))
+    return CardTable(["", "model"], list(told.items()))
 
 
 def _kin(facts: CardFacts) -> list[str]:
@@ -190,11 +190,11 @@ def _kin(facts: CardFacts) -> list[str]:
     return [name for name in checks if facts.constructor is not None and same_family(name, facts.constructor)]
 
 
-def _settings(settings: Mapping[str, Any]) -> Rows:
+def _settings(settings: Mapping[str, Any]) -> CardTable:
     def told(value: Any) -> str:
         return value if isinstance(value, str) else "none" if value is None else json.dumps(value, ensure_ascii=False)
 
-    return Rows(["setting", "value"], [(name, told(value)) for name, value in settings.items()])
+    return CardTable(["setting", "value"], [(name, told(value)) for name, value in settings.items()])
 
 
 def _training(facts: CardFacts, tables: bool) -> dict[str, str]:
@@ -208,8 +208,8 @@ def _quoted(text: str) -> _Own:
     return _Own(json.dumps(text, ensure_ascii=False))
 
 
-def _table(told: Rows) -> _Own:
-    head = f"| {' | '.join(map(escape, told.columns))} |"
+def _table(told: CardTable) -> _Own:
+    head = f"| {' | '.join(map(escape_markdown, told.columns))} |"
     texts = len(told.columns) - told.numbers
     rule = "|" + "---|" * texts + "---:|" * told.numbers
     return _Own("\n".join([head, rule, *(f"| {' | '.join(map(_cell, row))} |" for row in told.rows)]))
@@ -218,7 +218,7 @@ def _table(told: Rows) -> _Own:
 def _cell(value: object) -> str:
     if value is None:
         return DASH
-    return f"{value:,}" if isinstance(value, int) else escape(str(value))
+    return f"{value:,}" if isinstance(value, int) else escape_markdown(str(value))
 
 
 def _times(count: int) -> str:
@@ -234,7 +234,7 @@ def _template() -> Template:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: escape(value) if type(value) is str else value,
+        finalize=lambda value: escape_markdown(value) if type(value) is str else value,
     )
     environment.filters["thousands"] = "{:,}".format
     environment.filters["times"] = _times

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from eclose.construction.audit.file_names import REPORT
-from eclose.construction.audit.sample import corpus_hash
-from eclose.construction.publishing.licences import Licence, licence_of
-from eclose.construction.split import STAGE, dataset_of
+from eclose.construction.audit.sample import hash_corpus
+from eclose.construction.publishing.licences import Licence, find_licence
+from eclose.construction.split import STAGE, dataset_name
 from eclose.store.records.json_reader import parse_object, read_objects
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclose.store.runs.manifest import Manifest, read_manifest
@@ -35,7 +35,7 @@ _MAKERS: Mapping[str, Maker] = {"construct": "models", "world families": "world"
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditSummary:
     """That people looked at a sample of these families."""
 
     report: str
@@ -77,31 +77,31 @@ class CardFacts:
     """By dataset."""
     version: str | None = None
     """Of eclose."""
-    audit: Audit | None = None
+    audit: AuditSummary | None = None
 
 
-def facts_of_run(folder: Path | str) -> CardFacts:
+def read_run_facts(folder: Path | str) -> CardFacts:
     """What the files of a run's folder tell."""
     folder = Path(folder)
     found = {split: folder / name for split, name in SPLITS.items() if (folder / name).is_file()}
     counts = {split: count_datasets(path) for split, path in found.items()}
     files = {split: found[split].name for split, datasets in counts.items() if datasets}
-    return facts_of(made_from(folder / FAMILIES), counts, files, folder)
+    return collect_facts(find_origin_manifest(folder / FAMILIES), counts, files, folder)
 
 
-def facts_of(
+def collect_facts(
     manifest: Manifest | None, counts: Mapping[str, Mapping[str, int]], files: Mapping[str, str], folder: Path
 ) -> CardFacts:
     """What a manifest tells, with families counted by split and dataset. ``folder`` is where an audit would lie."""
     datasets = sorted({dataset for found in counts.values() for dataset in found})
     by_dataset = {name: {split: found.get(name, 0) for split, found in counts.items()} for name in datasets}
     audit = _audit(folder)
-    licences = {dataset: licence_of(dataset) for dataset in datasets}
+    licences = {dataset: find_licence(dataset) for dataset in datasets}
     told = {} if manifest is None else _told(manifest)
     return CardFacts(counts=by_dataset, files=files, licences=licences, audit=audit, **told)
 
 
-def made_from(families: Path) -> Manifest | None:
+def find_origin_manifest(families: Path) -> Manifest | None:
     """The manifest of whoever made a file of families, or of the families it is a part of; None where there is none."""
     path = sibling_path(families, "manifest.json")
     if not path.is_file():
@@ -109,7 +109,7 @@ def made_from(families: Path) -> Manifest | None:
     manifest = read_manifest(path)
     if not manifest.stage.startswith(STAGE):
         return manifest
-    whole = made_from(families.with_name(FAMILIES))
+    whole = find_origin_manifest(families.with_name(FAMILIES))
     # A part of families that were made anew since tells nothing of how these were made.
     same = whole is not None and whole.outputs.get(FAMILIES) == manifest.inputs.get(FAMILIES)
     return whole if same else None
@@ -117,7 +117,7 @@ def made_from(families: Path) -> Manifest | None:
 
 def count_datasets(path: Path) -> Counter[str]:
     """How many families each dataset has in a file of JSON Lines."""
-    return Counter(dataset_of(source.get("benchmark")) for source in _sources(path))
+    return Counter(dataset_name(source.get("benchmark")) for source in _sources(path))
 
 
 def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -127,17 +127,17 @@ def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
         yield (raw.value or {}).get("source") or {}
 
 
-def audit_reports(folder: Path) -> list[Path]:
+def find_audit_reports(folder: Path) -> list[Path]:
     """Where people's report on a run's families may lie: in the run's folder, or in ``audit`` within it."""
     return [path for path in (folder / REPORT, folder / "audit" / REPORT) if path.is_file()]
 
 
-def _audit(folder: Path) -> Audit | None:
+def _audit(folder: Path) -> AuditSummary | None:
     """The report of an audit that lies there, if it is about the families that do."""
-    for path in audit_reports(folder):
+    for path in find_audit_reports(folder):
         told = parse_object(path.read_bytes())
-        if told.get("corpus") == corpus_hash(folder):
-            return Audit(str(path.relative_to(folder)), sum(told["audited"].values()), len(told["open"]))
+        if told.get("corpus") == hash_corpus(folder):
+            return AuditSummary(str(path.relative_to(folder)), sum(told["audited"].values()), len(told["open"]))
     return None
 
 

@@ -31,7 +31,7 @@ class Licence:
         return "-sa-" in self.id
 
 
-KNOWN: Mapping[str, Licence] = {
+LICENCES: Mapping[str, Licence] = {
     hotpot.BENCHMARK: Licence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
     musique.BENCHMARK: Licence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
     two_wiki.BENCHMARK: Licence(
@@ -48,6 +48,6 @@ KNOWN: Mapping[str, Licence] = {
 """By the name that our readers give a benchmark."""
 
 
-def licence_of(dataset: str) -> Licence:
+def find_licence(dataset: str) -> Licence:
     """What is known of a dataset's licence."""
-    return KNOWN.get(dataset) or Licence(UNKNOWN, "unknown: look it up where the sources come from")
+    return LICENCES.get(dataset) or Licence(UNKNOWN, "unknown: look it up where the sources come from")
