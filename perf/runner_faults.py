@@ -96,7 +96,7 @@ def jobs(model: Any) -> list[Job[Draft, Draft]]:
 
 async def run(rig: Rig) -> None:
     """The run as a command does it: go on where it was, then export."""
-    async with Ledger.open(where(rig.ledger), run=rig.stage.work) as ledger:
+    async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
         settings = CallSettings(concurrency=CONCURRENCY, unpriced=True)
         async with open_connection(f"{rig.base_url}", ledger, settings) as connection:
             runner: Runner[Draft] = Runner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
@@ -266,7 +266,7 @@ def wait(pid: int, seconds: float | None) -> int:
 
 async def orphans(rig: Rig) -> Counter[str]:
     """The sends that may have been billed without anybody knowing, by the key they have on the server's bill."""
-    async with Ledger.open(where(rig.ledger), run=rig.stage.work) as ledger:
+    async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
         problems = [problem async for problem in ledger.verify()]
         assert not problems, problems
         return Counter(bill_key(intent.request) for intent in await ledger.list_orphans())

@@ -60,7 +60,7 @@ class Echo:
 async def run(folder: Path) -> int:
     """One run over the records of the folder."""
     stage = RunStep("memory", {}, (folder / "in.jsonl",), folder / "out.jsonl")
-    async with Ledger.open(folder / "ledger.db", run=stage.work) as ledger:
+    async with Ledger.open(folder / "ledger.db", run=stage.work_id) as ledger:
         settings = CallSettings(unpriced=True, slow_start=False)
         model = (await connect_model(Echo(), ledger, settings)).model
 

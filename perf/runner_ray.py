@@ -97,7 +97,7 @@ async def work_on(work: Work, shard: RecordShard) -> tuple[float, float]:
             return Answer((await connection.model.complete(Request(({"role": "user", "content": item.text},)))).text)
 
         jobs = [Job("ask", ask, Answer)]
-        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=settings.workers, mine=shard.contains)
+        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=settings.workers, in_shard=shard.contains)
         if work.alone:
             await runner.run(scan_records(work.items, Item))
         else:

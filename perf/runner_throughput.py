@@ -89,7 +89,7 @@ async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
 async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> int:
     """The same through ledger, limits, runner and exports."""
     stage = RunStep("throughput", {}, (source,), folder / "out.jsonl")
-    async with Ledger.open(folder / "ledger.db", run=stage.work) as ledger:
+    async with Ledger.open(folder / "ledger.db", run=stage.work_id) as ledger:
         settings = CallSettings(concurrency=concurrency, unpriced=True, slow_start=False)
         async with open_connection(base_url, ledger, settings) as connection:
             work = jobs(connection.model)

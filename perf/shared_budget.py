@@ -106,7 +106,7 @@ class Rig:
         return asyncio.run(look())
 
     def work(self, out: str) -> str:
-        return read_manifest(self.folder / out / "responses.jsonl.manifest.json").work
+        return read_manifest(self.folder / out / "responses.jsonl.manifest.json").work_id
 
     def result(self, out: str) -> bytes:
         return (self.folder / out / "responses.jsonl").read_bytes()

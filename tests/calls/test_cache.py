@@ -26,7 +26,7 @@ from eclose.calls.retry import ServiceDown
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.runs.runner import working_on
+from eclose.store.runs.runner import current_job
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
 SAID = Reply("Jewison", FinishReason.STOP, Usage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
@@ -172,7 +172,7 @@ def test_what_was_surely_not_billed_is_released_and_the_rest_stays_listed(where,
 
 def test_a_send_says_on_whose_behalf_it_is(where):
     async def work(model):
-        working_on.set(("judge", "r7"))
+        current_job.set(("judge", "r7"))
         return await asyncio.gather(model.complete(ASKED), return_exceptions=True)
 
     orphans = using(where, work, failure(FailureKind.TIMEOUT))[3]

@@ -56,7 +56,7 @@ async def go(base_url, path, records, workers=32, **settings):
                 await runner.run(records)
             finally:
                 told = {reason: count for (_, reason), count in (await ledger.count_outcomes("ask")).items()}
-            return runner.progress.done, told, connection
+            return runner.progress.finished, told, connection
 
 
 def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path):

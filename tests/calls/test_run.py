@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.store.postgres import fresh_database
@@ -14,7 +14,7 @@ from tests.world.serving import registry
 
 from eclose.calls.budget import BudgetSpent
 from eclose.calls.client import CallSettings
-from eclose.calls.run import ModelRun, run_models
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, run_models
 from eclose.core.instance import Instance
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, Request
@@ -22,7 +22,7 @@ from eclose.models.openai.endpoint import ServerAddress, server_name
 from eclose.models.resolve import find_model
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.runner import Job, RunStoppedError
+from eclose.store.runs.runner import RunStoppedError
 from eclose.store.runs.step import RunStep
 from eclose.world.server.app import ServerThread
 from eclose.world.server.faults import ServerBehaviour
@@ -30,25 +30,37 @@ from eclose.world.server.faults import ServerBehaviour
 RECORDS = [Instance(f"q{number}", f"Question {number}?", ()) for number in range(8)]
 
 
-def inquiry(folder, seen, out="out.jsonl"):
-    source = folder / "in.jsonl"
-    source.write_text("")
+@dataclass(frozen=True)
+class PairRun(ModelRun):
+    """Asks two models about every record."""
 
-    def jobs(writer, checker):
-        async def work(record):
-            for model in (writer, checker):
-                request = Request(({"role": "user", "content": record.question},), Decoding(max_tokens=50))
-                await model.complete(request)
-                seen.append((model.name, record.id))
-            return record
+    models: list
+    seen: list
 
-        return [Job("both", work, Instance)]
+    @property
+    def model_refs(self):
+        return self.models
+
+    @property
+    def jobs(self):
+        return [ModelJob("both", self.ask, Instance)]
+
+    async def ask(self, record, writer, checker):
+        for model in (writer, checker):
+            request = Request(({"role": "user", "content": record.question},), Decoding(max_tokens=50))
+            await model.complete(request)
+            self.seen.append((model.name, record.id))
+        return record
 
     @contextmanager
-    def records():
+    def open_records(self):
         yield [ReadRecord(record.id, value=record) for record in RECORDS]
 
-    return ModelRun(RunStep("both", {}, (source,), folder / out), records, lambda record: record.id, jobs)
+
+def pair_run(folder, models, seen, out="out.jsonl"):
+    source = folder / "in.jsonl"
+    source.write_text("")
+    return PairRun(RunStep("both", {}, (source,), folder / out), models, seen)
 
 
 def ask(folder, seen, names, calls, **flags):
@@ -60,7 +72,9 @@ def ask(folder, seen, names, calls, **flags):
         yield
         told.extend(connections)
 
-    done = asyncio.run(run_models(inquiry(folder, seen), models, calls, watch=watch, replay=flags.get("replay", False)))
+    done = asyncio.run(
+        run_models(pair_run(folder, models, seen), calls, RunOptions(watch=watch, replay=flags.get("replay", False)))
+    )
     return done, told
 
 
@@ -108,16 +122,17 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
         named = [find_model("world", base_url=server.base_url)] * 2
         paid = []
 
-        def beforehand():
-            paid.append(server.bill(keys=False)["totals"]["paid"])
-            copy.touch()
+        class CopyingRun(PairRun):
+            def write_inputs(self, *, force):  # noqa: ARG002
+                paid.append(server.bill(keys=False)["totals"]["paid"])
+                copy.touch()
 
-        run = replace(inquiry(tmp_path, []), beforehand=beforehand)
+        run = CopyingRun(pair_run(tmp_path, [], []).stage, named, [])
         calls = CallSettings(unpriced=True)
-        asyncio.run(run_models(run, named, calls))
+        asyncio.run(run_models(run, calls))
         assert (paid, copy.exists()) == ([0], True)
         copy.unlink()
-        assert asyncio.run(run_models(run, named, calls)).again
+        assert asyncio.run(run_models(run, calls)).again
     assert copy.exists()
 
 
@@ -126,7 +141,7 @@ def test_two_servers_are_two_models(tmp_path, monkeypatch):
     seen = []
     with ServerThread(registry()) as one, ServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
-        asyncio.run(run_models(inquiry(tmp_path, seen), named, CallSettings(unpriced=True)))
+        asyncio.run(run_models(pair_run(tmp_path, named, seen), CallSettings(unpriced=True)))
         assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
     assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
 
@@ -136,17 +151,16 @@ def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name
     calls = CallSettings(unpriced=True, concurrency=1)
 
     def go(model, *, stop=False, force=False):
-        asked = inquiry(tmp_path, [])
-        stage = replace(asked.stage, settings=model.identity)
+        run = pair_run(tmp_path, [model] * 2, [])
+        run = replace(run, stage=replace(run.stage, settings=model.identity))
 
         @contextmanager
         def watch(runner, _connections, _total):
             if stop:
-                runner.progress.done = Stopping(runner)
+                runner.progress.finished = Stopping(runner)
             yield
 
-        asked = replace(asked, stage=stage)
-        return asyncio.run(run_models(asked, [model] * 2, calls, force=force, watch=watch))
+        return asyncio.run(run_models(run, calls, RunOptions(force=force, watch=watch)))
 
     with ServerThread(registry()) as first, ServerThread(registry()) as second:
         named = [find_model("world", base_url=server.base_url) for server in (first, second)]
@@ -184,15 +198,15 @@ def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_
     with ServerThread(registry()) as one, ServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
         with pytest.raises(SettingError, match="two different servers have this name"):
-            asyncio.run(run_models(inquiry(tmp_path, []), named, CallSettings(unpriced=True)))
+            asyncio.run(run_models(pair_run(tmp_path, named, []), CallSettings(unpriced=True)))
         assert one.bill(keys=False)["totals"]["paid"] == 0
 
 
 async def three_at_once(folder, url, base_url, calls):
     """The same work by three openings of one ledger, each with a file of its own; how each ended."""
     models = [find_model(name, base_url=base_url) for name in ("world/a", "world/b")]
-    asked = [inquiry(folder, [], out=f"{number}.jsonl") for number in range(3)]
-    runs = [run_models(each, models, calls, ledger=url) for each in asked]
+    options = RunOptions(ledger=url)
+    runs = [run_models(pair_run(folder, models, [], f"{number}.jsonl"), calls, options) for number in range(3)]
     return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 120)
 
 
@@ -218,7 +232,7 @@ def test_processes_on_one_ledger_keep_one_budget(tmp_path):
     assert 10 < billed <= 60
 
     async def look():
-        async with Ledger.open(url, run=inquiry(tmp_path, []).stage.work_id) as ledger:
+        async with Ledger.open(url, run=pair_run(tmp_path, [], []).stage.work_id) as ledger:
             return await ledger.compute_account()
 
     assert asyncio.run(look()) == (billed, 0, 0)
@@ -229,6 +243,6 @@ def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
     with ServerThread(registry()) as server:
         models = [find_model(name, base_url=server.base_url) for name in ("world/a", "world/b")]
         for out in ("first.jsonl", "second.jsonl"):
-            asyncio.run(run_models(inquiry(tmp_path, [], out=out), models, calls, ledger=url))
+            asyncio.run(run_models(pair_run(tmp_path, models, [], out), calls, RunOptions(ledger=url)))
             assert server.bill(keys=False)["totals"]["paid"] == 16
     assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()

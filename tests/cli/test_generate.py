@@ -341,8 +341,8 @@ def test_a_line_says_how_far_a_run_is():
     progress = RunProgress()
     meter = Meter(progress, [], 1_300, clock=lambda: now[0])
     assert meter.line() == "0/1,300 (0 %), 0 accepted, 0 rejected, 0 quarantined"
-    progress.before = 200
-    progress.done.update({"accepted": 300, "rejected": 20, "quarantined": 5})
+    progress.finished_before = 200
+    progress.finished.update({"accepted": 300, "rejected": 20, "quarantined": 5})
     now[0] += 50
     # 125 in 50 s are 2.5 a second; 975 are left.
     assert meter.line() == "325/1,300 (25 %), 2.5/s, 6:30 left, 300 accepted, 20 rejected, 5 quarantined"
@@ -375,7 +375,7 @@ def test_a_line_says_what_was_spent_apart_from_what_may_be_billed():
 @pytest.mark.parametrize("scale", [1, 100, 10_000, 1_000_000])
 def test_a_line_fits_a_terminal(scale):
     progress = RunProgress()
-    progress.done.update({"accepted": 12 * scale, "rejected": 3 * scale, "quarantined": scale})
+    progress.finished.update({"accepted": 12 * scale, "rejected": 3 * scale, "quarantined": scale})
     now = iter([0.0, 35_999.0])
     amounts = {"cap": 10**9 * scale, "spent": 10**8 * scale, "reserved": 10**8, "assumed": 10**7}
     line = Meter(progress, [connection(failed=scale, **amounts)], 20 * scale, clock=lambda: next(now)).line()

@@ -22,7 +22,7 @@ from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKin
 from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
 from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CapExceededError, Ledger, LedgerReply
 from eclose.store.records.jsonl import encode, parse_record
-from eclose.store.runs.runner import working_on
+from eclose.store.runs.runner import current_job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -175,7 +175,7 @@ class JournalingModel(ModelWrapper):
 
     async def _write_intent(self, keyed: _Keyed, worst: int) -> None:
         """Write the intent once the budget covers it and no other process has the same call in flight."""
-        stage, record_id = working_on.get()
+        stage, record_id = current_job.get()
         intent = CallIntent(keyed.key, keyed.identity, stage, record_id, worst, keyed.canonical)
         ledger, budget = self._accounts.ledger, self._accounts.budget
         while True:

@@ -1,19 +1,20 @@
-"""Models asked about every record of a file: what all commands that do so have in common.
+"""Run models over all records of a file: resume, replay, retry, and write the result with its manifest.
 
-Finished work is not done again, work that broke off goes on, a replay asks nobody, and whoever else writes to the same
-run is kept out. What is asked, and what is made of the replies, is for the command.
+A finished run is not repeated, an interrupted run continues, a replay sends nothing, and one process at a time writes
+to an output file. A subclass of ``ModelRun`` says what is asked about a record and what becomes of the replies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from eclose.calls.cache import replay_model as replayed
+from eclose.calls.cache import replay_model
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
-from eclose.calls.prices import USD
 from eclose.models.adapter_check import refuse_idle_adapter
 from eclose.models.interface import ChatModel, ModelWrapper, Reply, Request
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_by_name
@@ -25,219 +26,234 @@ from eclose.store.runs.folder import LEDGER
 from eclose.store.runs.manifest import Manifest
 from eclose.store.runs.runner import Job, Runner
 from eclose.store.runs.step import RunStep
-from eclose.store.runs.unfinished import remove_start_note, write_start_note
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from eclose.calls.budget import Budget
     from eclose.calls.prices import Price
     from eclose.store.records.jsonl import ReadRecord
 
 T = TypeVar("T")
 
 RunObserver: TypeAlias = Callable[[Runner[Any], Sequence[ModelConnection], int], AbstractContextManager[None]]
-"""Entered while a run is under way; told of the runner, the connections (none for a replay) and how many records."""
-
-
-class Records(Protocol[T]):
-    """Records that can be counted before they are gone through."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-        ...
-
-    def __iter__(self) -> Iterator[ReadRecord[T]]:
-        """Each of them."""
-        ...
+"""A context that is entered for the length of a run, with the runner, the connections (none for a replay) and the
+number of records; a progress display, for example."""
 
 
 def observe_nothing(
     _runner: Runner[Any], _connections: Sequence[ModelConnection], _total: int
 ) -> AbstractContextManager[None]:
-    """Nobody looks."""
+    """Return an empty context."""
     return nullcontext()
 
 
-async def _nothing(_: Ledger) -> Mapping[str, Any]:
-    return {}
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is executed. The options do not change the results."""
+
+    ledger: Path | str | None = None
+    """Ledger file or ``postgresql://`` URL; None for ``ledger.sqlite`` beside the result."""
+    retry: bool = False
+    """Whether to process quarantined records again."""
+    replay: bool = False
+    """Whether to answer from the ledger alone and send nothing."""
+    force: bool = False
+    """Whether to replace files that another run has written."""
+    watch: RunObserver = observe_nothing
+    """Observer of the run."""
+
+
+class Records(Protocol[T]):
+    """Records of a run, in order and with a known number."""
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        ...
+
+    def __iter__(self) -> Iterator[ReadRecord[T]]:
+        """Yield each record."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelJob:
+    """One job of a run: its name, its work and the type of its result."""
+
+    name: str
+    work: Callable[..., Awaitable[Any]]
+    """Coroutine function of the record and the models of the run, in their order."""
+    kind: type
+    """Type of the result, which is read back when a run continues in the middle of a record."""
 
 
 @dataclass(frozen=True)
 class ModelRun(Generic[T]):
-    """What is asked, of what, and where the answers go."""
+    """Models asked about every record of a file, with the result written to ``stage.out``."""
 
     stage: RunStep
-    records: Callable[[], AbstractContextManager[Records[T]]]
-    """The records, opened when they are needed."""
-    id_of: Callable[[T], str]
-    jobs: Callable[..., Sequence[Job[Any, Any]]]
-    """Made with the models that are asked, one argument each."""
-    notes: Callable[[Ledger], Awaitable[Mapping[str, Any]]] = _nothing
-    """What else the manifest should tell, found in the ledger when all is done."""
-    beforehand: Callable[[], None] = lambda: None
-    """Writes other files beside the result before a model is called; does nothing where that is done."""
-    afterwards: Callable[[], None] = lambda: None
-    """Writes what follows from the result beside it; does nothing where that is done."""
-    sources: Mapping[str, Counts] = field(default_factory=dict)
-    """Where the records of files that are read beside the main one went; filled when ``records`` is opened."""
+    source_counts: dict[str, Counts] = field(default_factory=dict, init=False)
+    """Counts of further input files; filled by ``open_records``."""
 
-    def job_names(self, models: Sequence[ModelRef], ledger: Ledger) -> list[str]:
-        """What the jobs are called, for whoever asks nothing."""
-        return [job.name for job in self.jobs(*(replayed(model.name, ledger) for model in models))]
+    @property
+    def model_refs(self) -> Sequence[ModelRef]:
+        """The models, in the order in which jobs receive them."""
+        raise NotImplementedError
+
+    @property
+    def jobs(self) -> Sequence[ModelJob]:
+        """The jobs of every record, in order."""
+        raise NotImplementedError
+
+    def open_records(self) -> AbstractContextManager[Records[T]]:
+        """Open the records of the input files."""
+        raise NotImplementedError
+
+    def record_id(self, record: Any) -> str:
+        """Return the id of a record, or of the result of any job on it."""
+        return str(record.id)
+
+    def check_output(self, *, force: bool) -> None:
+        """Raise where files beside the result are in the way; called before anything is sent."""
+
+    def write_inputs(self, *, force: bool) -> None:
+        """Write files beside the result before a model is called; do nothing where they exist."""
+
+    def write_derived(self, *, force: bool) -> None:
+        """Write files that follow from the finished result; do nothing where they exist."""
+
+    async def collect_notes(self, _ledger: Ledger) -> Mapping[str, Any]:
+        """Return further facts for the manifest, from the ledger of the finished run."""
+        return {}
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run that came to its end."""
+    """A finished run with its manifest."""
 
     stage: RunStep
     manifest: Manifest
     again: bool
-    """Whether it was finished before, so that there was nothing to do."""
+    """Whether the run was finished before, so that nothing was sent."""
 
 
 async def run_models(
-    inquiry: ModelRun[T],
-    models: Sequence[ModelRef],
-    calls: CallSettings,
-    *,
-    ledger: Path | str | None = None,
-    retry: bool = False,
-    replay: bool = False,
-    force: bool = False,
-    watch: RunObserver = observe_nothing,
+    run: ModelRun[Any], calls: CallSettings | None = None, options: RunOptions | None = None
 ) -> RunResult:
-    """Ask, and write what came of it, with its manifest and what was set aside.
-
-    ``ledger`` is a file or a ``postgresql://`` URL, ``ledger.sqlite`` beside the result by default. ``retry`` tries
-    again what was quarantined. ``replay`` answers out of the ledger alone. ``force`` replaces what other work wrote.
-    """
-    stage = inquiry.stage
-    if (done := find_finished_run(stage, retry=retry, force=force)) is not None:
-        inquiry.beforehand()
-        inquiry.afterwards()  # an earlier run may have ended before it came to that
-        return done
-    where = ledger or stage.out.with_name(LEDGER)
+    """Process every record of a run, and write the result, its manifest and the records that were set aside."""
+    calls, options, stage = calls or CallSettings(), options or RunOptions(), run.stage
+    if (result := find_finished_run(run, options)) is not None:
+        return result
+    where = options.ledger or stage.out.with_name(LEDGER)
     async with AsyncExitStack() as stack:
         if is_url(where):
+            # A ledger file admits one writer. A database is shared, so the output file is locked instead.
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
-        books = await stack.enter_async_context(Ledger.open(where, run=stage.work_id))
-        await begin_run(inquiry, models, books, retry=retry, force=force)
-        run = _Run(inquiry, models, calls, books, watch)
-        manifest = await (run.replayed() if replay else run.asked())
+        ledger = await stack.enter_async_context(Ledger.open(where, run=stage.work_id))
+        await begin_run(run, ledger, options)
+        connections = {} if options.replay else await _connect_models(run, calls, ledger, stack)
+        models = [
+            replay_model(ref.name, ledger) if options.replay else connections[ref.name].model for ref in run.model_refs
+        ]
+        with run.open_records() as records:
+            stage.refuse_changed_inputs()
+            runner: Runner[Any] = Runner(ledger, bind_jobs(run, models), run.record_id, workers=calls.workers)
+            with options.watch(runner, list(connections.values()), len(records)):
+                await runner.run(records)
+        manifest = await finish_run(run, ledger, runner.progress.received, calls.currency, force=options.force)
     return RunResult(stage, manifest, again=False)
 
 
-def find_finished_run(stage: RunStep, *, retry: bool, force: bool) -> RunResult | None:
-    """The same work, finished earlier; None when there is something to do, or it broke off while it was written."""
-    if _broken_off(stage, force=force):
+def bind_jobs(run: ModelRun[Any], models: Sequence[ChatModel]) -> list[Job[Any, Any]]:
+    """Return the jobs of a run with the models they call."""
+
+    async def work_on(job: ModelJob, record: Any) -> Any:
+        return await job.work(record, *models)
+
+    return [Job(job.name, partial(work_on, job), job.kind) for job in run.jobs]
+
+
+def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | None:
+    """Return the result of the same run if it is finished; None where there is something to do."""
+    run.check_output(force=options.force)
+    if _is_interrupted(run.stage, force=options.force):
         return None
-    done = stage.claim(force=force)
-    return None if done is None or (retry and done.counts.quarantined) else RunResult(stage, done, again=True)
+    manifest = run.stage.claim(force=options.force)
+    if manifest is None or (options.retry and manifest.counts.quarantined):
+        return None
+    # The earlier process may have been killed after the manifest and before these files.
+    run.write_inputs(force=options.force)
+    run.write_derived(force=options.force)
+    return RunResult(run.stage, manifest, again=True)
 
 
-def _broken_off(stage: RunStep, *, force: bool) -> bool:
-    """Whether there is a result without its manifest, which is written last."""
+def _is_interrupted(stage: RunStep, *, force: bool) -> bool:
+    """Return whether there is a result without its manifest, which is written last."""
     return stage.out.exists() and not stage.manifest_path.exists() and not force
 
 
-async def begin_run(
-    inquiry: ModelRun[Any], models: Sequence[ModelRef], books: Ledger, *, retry: bool, force: bool
-) -> None:
-    """Refuse to go on with somebody else's file; open again what is to be tried again."""
-    stage, names = inquiry.stage, inquiry.job_names(models, books)
-    if _broken_off(stage, force=force) and not any([await books.count_outcomes(name) for name in names]):
-        stage.claim()  # not this run's: refused
-    write_start_note(stage, force=force)
-    inquiry.beforehand()
-    if retry:
-        # From here on the run is not finished any more, and whoever stops it now goes on without being told to.
+async def begin_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> None:
+    """Refuse an output file of another run, write the start note, and reopen quarantined records for a retry."""
+    stage, names = run.stage, [job.name for job in run.jobs]
+    if _is_interrupted(stage, force=options.force) and not any([await ledger.count_outcomes(name) for name in names]):
+        stage.claim()  # raises: the file is not of this run
+    stage.note_start(force=options.force)
+    run.write_inputs(force=options.force)
+    if options.retry:
+        # Without its manifest the run counts as unfinished: if it is stopped now, it continues without --retry.
         stage.manifest_path.unlink(missing_ok=True)
         for name in names:
-            await books.reopen_quarantined(name)
+            await ledger.reopen_quarantined(name)
 
 
 async def finish_run(
-    inquiry: ModelRun[Any], models: Sequence[ModelRef], books: Ledger, received: int, currency: str = USD
+    run: ModelRun[Any], ledger: Ledger, received: int, currency: str, *, force: bool = False
 ) -> Manifest:
-    """Write what came of every record."""
-    notes = {**(await books.compute_usage())._asdict(), "currency": currency, **await inquiry.notes(books)}
-    names = inquiry.job_names(models, books)
-    manifest = await export_run(books, inquiry.stage, names, received, notes, inquiry.sources)
-    inquiry.afterwards()
-    remove_start_note(inquiry.stage)
+    """Write the outcome of every record, the manifest and the derived files."""
+    notes = {**(await ledger.compute_usage())._asdict(), "currency": currency, **await run.collect_notes(ledger)}
+    names = [job.name for job in run.jobs]
+    manifest = await export_run(ledger, run.stage, names, received, notes, run.source_counts)
+    run.write_derived(force=force)
+    run.stage.remove_start_note()
     return manifest
 
 
-@dataclass(frozen=True)
-class _Run(Generic[T]):
-    """A run under way."""
-
-    inquiry: ModelRun[T]
-    models: Sequence[ModelRef]
-    calls: CallSettings
-    ledger: Ledger
-    watch: RunObserver
-
-    async def replayed(self) -> Manifest:
-        """Out of the ledger alone."""
-        return await self._through([replayed(model.name, self.ledger) for model in self.models], [])
-
-    async def asked(self) -> Manifest:
-        """By the models themselves. One that is named twice is reached once."""
-        different = index_by_name(self.models)
-        async with AsyncExitStack() as stack:
-            senders = {name: await self._reached(model, stack) for name, model in different.items()}
-            budget = await load_budget(self.ledger, self.calls)
-            connections = {
-                name: await self._connected(model, senders[name], budget) for name, model in different.items()
-            }
-            asked = [connections[model.name].model for model in self.models]
-            return await self._through(asked, list(connections.values()))
-
-    async def _reached(self, model: ModelRef, stack: AsyncExitStack) -> ChatModel:
-        sender = await stack.enter_async_context(self._opened(model))
-        if isinstance(model, ServedModelRef) and model.base is not None:
-            base = await stack.enter_async_context(self._opened(model.base_ref()))
-            await refuse_idle_adapter(_Single(sender, model, self), _Single(base, model, self))
-        return sender
-
-    def _opened(self, model: ModelRef) -> AbstractAsyncContextManager[ChatModel]:
-        return model.open(deadline=self.calls.deadline, concurrency=self.calls.concurrency)
-
-    async def _connected(self, model: ModelRef, sender: ChatModel, budget: Budget) -> ModelConnection:
-        price = find_model_price(model, self.calls)
-        return await connect_model(sender, self.ledger, self.calls, price=price, budget=budget)
-
-    async def single(self, model: ModelRef, sender: ChatModel) -> ChatModel:
-        """For one call before the run, with what is left of the budget by then."""
-        return (await self._connected(model, sender, await load_budget(self.ledger, self.calls))).model
-
-    async def _through(self, models: Sequence[ChatModel], connections: Sequence[ModelConnection]) -> Manifest:
-        """Every record to its end, and everything written."""
-        jobs = self.inquiry.jobs(*models)
-        with self.inquiry.records() as records:
-            self.inquiry.stage.refuse_changed_inputs()
-            runner: Runner[T] = Runner(self.ledger, jobs, self.inquiry.id_of, workers=self.calls.workers)
-            with self.watch(runner, connections, len(records)):
-                await runner.run(records)
-        return await finish_run(self.inquiry, self.models, self.ledger, runner.progress.received, self.calls.currency)
+async def _connect_models(
+    run: ModelRun[Any], calls: CallSettings, ledger: Ledger, stack: AsyncExitStack
+) -> dict[str, ModelConnection]:
+    """Connect each different model of a run once, all within one budget."""
+    refs = index_by_name(run.model_refs)
+    senders = {name: await _open_model(ref, calls, ledger, stack) for name, ref in refs.items()}
+    budget = await load_budget(ledger, calls)  # after the adapter checks, which may have spent a part of it
+    return {
+        name: await connect_model(senders[name], ledger, calls, price=find_model_price(ref, calls), budget=budget)
+        for name, ref in refs.items()
+    }
 
 
-class _Single(ModelWrapper):
-    """A ``ChatModel`` for a few calls before a run, each within what the calls before it left of the budget."""
+async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack: AsyncExitStack) -> ChatModel:
+    """Open a model; raise where it is a served adapter that the server does not apply."""
+    limits = {"deadline": calls.deadline, "concurrency": calls.concurrency}
+    sender = await stack.enter_async_context(ref.open(**limits))
+    if isinstance(ref, ServedModelRef) and ref.base is not None:
+        base = await stack.enter_async_context(ref.base_ref().open(**limits))
+        price = find_model_price(ref, calls)
+        await refuse_idle_adapter(*(_ProbeModel(model, ledger, calls, price) for model in (sender, base)))
+    return sender
 
-    def __init__(self, sender: ChatModel, model: ModelRef, run: _Run[Any]) -> None:
-        super().__init__(sender)
-        self._named = model
-        self._run = run
+
+class _ProbeModel(ModelWrapper):
+    """A ``ChatModel`` for single calls before a run, each within the budget that the calls before it have left."""
+
+    def __init__(self, model: ChatModel, ledger: Ledger, calls: CallSettings, price: Price | None) -> None:
+        super().__init__(model)
+        self._ledger = ledger
+        self._calls = calls
+        self._price = price
 
     async def complete(self, request: Request) -> Reply:
-        return await (await self._run.single(self._named, self._model)).complete(request)
+        connection = await connect_model(self._model, self._ledger, self._calls, price=self._price)
+        return await connection.model.complete(request)
 
 
 def find_model_price(model: ModelRef, calls: CallSettings) -> Price | None:
-    """None for weights of one's own, which cost nothing by the token."""
+    """Return the price of a model; None for local weights, which have no price per token."""
     return None if isinstance(model, LocalModelRef) else find_price(model.name, calls)

@@ -83,11 +83,11 @@ async def run_shard(asking: Asking, shard: RecordShard) -> dict[str, Any]:
         share_limit(connection.model.limiter, total, asking.ledger, **lease),  # type: ignore[arg-type]
     ):
         jobs = [Job("ask", partial(ask, asking, connection), Answer)]
-        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=asking.calls.workers, mine=shard.contains)
+        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=asking.calls.workers, in_shard=shard.contains)
         when_stopped(runner.stop)
         await runner.run(scan_records(asking.items, Item))
     note.unlink()
-    return {"received": runner.progress.received, "before": runner.progress.before, "pid": os.getpid()}
+    return {"received": runner.progress.received, "before": runner.progress.finished_before, "pid": os.getpid()}
 
 
 def drive(asking: Asking) -> int:

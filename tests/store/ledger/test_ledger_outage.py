@@ -67,7 +67,7 @@ async def go(url, model, trouble, *, records=RECORDS):
             await asyncio.sleep(0.01)
         await trouble(runner)
         await running
-        return runner.progress.done, await ledger.compute_account(), await ledger.list_orphans()
+        return runner.progress.finished, await ledger.compute_account(), await ledger.list_orphans()
 
 
 def check(model, done, account, orphans):

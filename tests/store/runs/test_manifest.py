@@ -36,7 +36,7 @@ def test_a_manifest_is_json_or_nothing(tmp_path):
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"stage": 3}'])
 def test_something_else_is_no_manifest(tmp_path, text):
     (tmp_path / "m.json").write_text(text)
-    with pytest.raises(UserError, match="not a manifest of ours"):
+    with pytest.raises(UserError, match="not a manifest of eclose"):
         read_manifest(tmp_path / "m.json")
 
 
@@ -55,7 +55,7 @@ def test_a_tally_puts_every_record_somewhere():
 
 def test_the_same_work_is_known_by_content_and_settings():
     work = hash_work("stage", {"n": 1}, {"in": "sha256:1"})
-    assert MANIFEST.work == work == hash_work("stage", {"n": 1}, {"renamed": "sha256:1"})
+    assert MANIFEST.work_id == work == hash_work("stage", {"n": 1}, {"renamed": "sha256:1"})
     assert hash_work("stage", {"n": 2}, {"in": "sha256:1"}) != work
     assert hash_work("stage", {"n": 1}, {"in": "sha256:9"}) != work
     assert hash_work("other", {"n": 1}, {"in": "sha256:1"}) != work

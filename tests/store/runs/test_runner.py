@@ -24,7 +24,7 @@ from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.export import count_funnel, export_run, sum_funnel
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.runner import READ_STAGE, Job, Rejection, Runner, RunStoppedError, working_on
+from eclose.store.runs.runner import READ_STAGE, Job, Rejection, Runner, RunStoppedError, current_job
 from eclose.store.runs.step import RunStep
 
 
@@ -59,7 +59,7 @@ class Work:
         return await self.do("add", number, number.value + 1)
 
     async def do(self, stage, number, value):
-        assert working_on.get() == (stage, number.id)
+        assert current_job.get() == (stage, number.id)
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
         try:
@@ -101,7 +101,7 @@ def test_every_record_goes_through_every_job(where):
     assert sorted(work.done) == sorted((stage, f"n{n:04}") for stage in ("double", "add") for n in range(50))
     assert work.peak == 8
     assert runner.progress.received == 50
-    assert runner.progress.done == {"accepted": 50}
+    assert runner.progress.finished == {"accepted": 50}
     assert runner.counts["double"] == Counts(50, 50)
 
 
@@ -139,7 +139,7 @@ def test_what_is_rejected_or_fails_is_set_aside_with_its_reason_and_the_rest_goe
     }
     unread = ReadRecord("line 9", error=RecordError("no JSON"), error_kind="not JSON")
     runner = asyncio.run(go(where, Work(fail=fail), [*numbers(6), unread, ReadRecord("line 10", rejected="duplicate")]))
-    assert runner.progress.done == {"accepted": 2, "rejected": 2, "quarantined": 4}
+    assert runner.progress.finished == {"accepted": 2, "rejected": 2, "quarantined": 4}
     assert runner.counts == {
         READ_STAGE: Counts(8, 6, {"duplicate": 1}, {"not JSON": 1}),
         "double": Counts(6, 4, {"too small": 1}, {"RecordError": 1}),
@@ -163,7 +163,7 @@ def test_a_run_goes_on_where_it_was(where):
     assert sorted(before + again.done) == sorted(
         [("add", "n0010"), *((stage, f"n{n:04}") for stage in ("double", "add") for n in range(30))]
     )
-    assert runner.progress.before == sum(stage == "add" for stage, _ in before) - 1
+    assert runner.progress.finished_before == sum(stage == "add" for stage, _ in before) - 1
     third = Work()
     asyncio.run(go(where, third, numbers(30)))
     assert third.done == []
@@ -226,7 +226,7 @@ def test_shards_share_the_records_out(where):
     async def shard(index):
         async with Ledger.open(where, run="a") as ledger:
             mine = lambda record_id: sum(record_id.encode()) % 2 == index  # noqa: E731
-            await Runner(ledger, works[index].jobs, lambda number: number.id, mine=mine).run(
+            await Runner(ledger, works[index].jobs, lambda number: number.id, in_shard=mine).run(
                 [*numbers(20), ReadRecord("line 99", rejected="duplicate")]
             )
             return await count_funnel(ledger, ["double", "add"], 21)
@@ -335,8 +335,8 @@ def test_the_records_of_a_killed_process_are_taken_over_when_its_lease_is_over()
             return await running
 
         runner = asyncio.run(asyncio.wait_for(main(), 120))
-    assert runner.progress.done == {"accepted": 20}
-    assert runner.progress.before == 4  # done by the other one before it was killed
+    assert runner.progress.finished == {"accepted": 20}
+    assert runner.progress.finished_before == 4  # done by the other one before it was killed
     assert Counter(work.done) == Counter((stage, f"n{n:04}") for stage in ("double", "add") for n in range(4, 20))
     assert {record_id for _, record_id in work.done[-4:]} == set(held)
     assert time.monotonic() - began > 5
@@ -349,10 +349,10 @@ def test_processes_at_one_run_share_the_records_and_all_see_everything_done():
         return await asyncio.gather(*(go(where, work, numbers(60), workers=4) for work in works))
 
     runners = asyncio.run(asyncio.wait_for(main(), 120))
-    assert [runner.progress.done for runner in runners] == [{"accepted": 60}] * 3
+    assert [runner.progress.finished for runner in runners] == [{"accepted": 60}] * 3
     done = Counter(step for work in works for step in work.done)
     assert done == Counter((stage, f"n{n:04}") for stage in ("double", "add") for n in range(60))
-    assert sum(runner.progress.before for runner in runners) == 2 * 60
+    assert sum(runner.progress.finished_before for runner in runners) == 2 * 60
 
 
 def test_a_run_that_is_stopped_gives_its_records_back_at_once():
@@ -361,5 +361,5 @@ def test_a_run_that_is_stopped_gives_its_records_back_at_once():
     with pytest.raises(Resumable, match="down"):
         asyncio.run(go(where, broken, numbers(10), workers=2))
     began = time.monotonic()
-    assert asyncio.run(go(where, Work(), numbers(10))).progress.done == {"accepted": 10}
+    assert asyncio.run(go(where, Work(), numbers(10))).progress.finished == {"accepted": 10}
     assert time.monotonic() - began < 10

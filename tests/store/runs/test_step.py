@@ -172,10 +172,10 @@ def test_a_strangers_manifest_is_left_alone(stage):
     other = RunStep("test", {}, (), stage.out.with_name("other.jsonl"))
     other.write([GOOD])
     stage.manifest_path.write_bytes(other.manifest_path.read_bytes())
-    with pytest.raises(UserError, match=r"out\.jsonl\.manifest\.json: exists and tells of another file"):
+    with pytest.raises(UserError, match=r"out\.jsonl\.manifest\.json: exists and is the manifest of another file"):
         stage.claim()
     stage.manifest_path.write_text("mine")
-    with pytest.raises(UserError, match="not a manifest of ours"):
+    with pytest.raises(UserError, match="not a manifest of eclose"):
         stage.claim()
     assert stage.claim(force=True) is None
     stage.quarantine_path.write_text("mine too")
@@ -212,3 +212,36 @@ def test_two_stages_of_one_command_do_not_share_files(stage, tmp_path, name):
     with pytest.raises(SettingError, match="both would write"):
         refuse_shared_files([stage, RunStep("other", {}, (), tmp_path / name.format(tmp_path.name))])
     refuse_shared_files([stage, RunStep("other", {}, (), tmp_path / "out.jsonl.gz")])
+
+
+def started_step(folder, **settings):
+    source = folder / "in.jsonl"
+    source.touch()
+    return RunStep("ask", settings, (source,), folder / "out.jsonl")
+
+
+def test_other_settings_are_refused_by_name_until_the_result_is_written(tmp_path):
+    started_step(tmp_path, model="a:1/m", order="x").note_start()
+    started_step(tmp_path, model="a:1/m", order="x").note_start()
+    with pytest.raises(UserError, match=r"model: 'a:1/m' then, 'a:2/m' now\).*--force.*--server-name"):
+        started_step(tmp_path, model="a:2/m", order="x").note_start()
+    with pytest.raises(UserError, match="limit: None then, 3 now"):
+        started_step(tmp_path, model="a:1/m", order="x", limit=3).note_start()
+    started_step(tmp_path, model="a:1/m", order="x").remove_start_note()
+    started_step(tmp_path, model="a:2/m", order="x").note_start()
+
+
+def test_other_inputs_are_refused_and_force_begins_anew(tmp_path):
+    started_step(tmp_path, model="m").note_start()
+    (tmp_path / "in.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match="other inputs"):
+        started_step(tmp_path, model="m").note_start()
+    started_step(tmp_path, model="m").note_start(force=True)
+    started_step(tmp_path, model="m").note_start()
+
+
+def test_a_file_that_is_no_note_is_none(tmp_path):
+    (tmp_path / "out.jsonl.begun.json").write_text("[]")
+    started_step(tmp_path, model="m").note_start()
+    (tmp_path / "out.jsonl.begun.json").write_text("{")
+    started_step(tmp_path, model="m").note_start()

@@ -66,17 +66,17 @@ class Meter:
 
     def _pace(self) -> Iterator[tuple[int, str]]:
         progress = self._progress
-        finished = sum(progress.done.values())
+        finished = sum(progress.finished.values())
         yield 0, f"{finished:,}/{self._total:,} ({100 * finished // max(1, self._total)} %)"
         # The rate rests on the records of this process: those of an earlier one say nothing about its speed.
-        if (new := finished - progress.before) > 0 and (seconds := self._clock() - self._start) > 0:
+        if (new := finished - progress.finished_before) > 0 and (seconds := self._clock() - self._start) > 0:
             rate = new / seconds
             yield 7, f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
             yield 4, f"{_format_time((self._total - finished) / rate)} left"
 
     def _records(self) -> Iterator[tuple[int, str]]:
         for kind in _KINDS:
-            count = self._progress.done[kind]  # type: ignore[index]
+            count = self._progress.finished[kind]  # type: ignore[index]
             yield 3 if count else 6, f"{count:,} {kind}"
 
     def _calls(self) -> Iterator[tuple[int, str]]:

@@ -1,7 +1,7 @@
-"""What a finished run leaves behind, written out of its ledger: results in the order of their ids, what was set aside
-and why, and the manifest.
+"""Export of a finished run from its ledger: results in the order of their ids, rejected and quarantined records,
+and the manifest.
 
-Every file is the same whatever order the work was done in and however often it was interrupted.
+The files do not depend on the order of the work, nor on how often it was interrupted.
 """
 
 from __future__ import annotations
@@ -25,70 +25,78 @@ if TYPE_CHECKING:
 
 
 async def count_funnel(ledger: Ledger, stages: Sequence[str], received: int) -> dict[str, Counts]:
-    """Where every record went in every stage: what one accepts the next receives."""
+    """Return the counts of every stage, in order: a stage receives the records that the one before accepted."""
     counts: dict[str, Counts] = {}
     for stage in (READ_STAGE, *stages):
-        tally = await ledger.count_outcomes(stage)
-        rejected = {str(reason): count for (kind, reason), count in tally.items() if kind == "rejected"}
-        quarantined = {str(reason): count for (kind, reason), count in tally.items() if kind == "quarantined"}
-        lost = sum(rejected.values()) + sum(quarantined.values())
-        # Reading accepts whatever it does not set aside, and there is no row for that.
-        accepted = received - lost if stage == READ_STAGE else tally.get(("accepted", None), 0)
+        outcomes = await ledger.count_outcomes(stage)
+        rejected = {str(reason): count for (kind, reason), count in outcomes.items() if kind == "rejected"}
+        quarantined = {str(reason): count for (kind, reason), count in outcomes.items() if kind == "quarantined"}
+        set_aside = sum(rejected.values()) + sum(quarantined.values())
+        # The reading stage writes no rows for the records that it accepts.
+        accepted = received - set_aside if stage == READ_STAGE else outcomes.get(("accepted", None), 0)
         counts[stage] = Counts(received, accepted, rejected, quarantined)
         received = accepted
     return counts
 
 
 def sum_funnel(stage_counts: Mapping[str, Counts]) -> Counts:
-    """The whole run: what went in at the first stage, and what came out of the last."""
+    """Return the counts of the whole run: received by the first stage, accepted by the last."""
     stages = list(stage_counts.values())
-    gone: dict[str, dict[str, int]] = {"rejected": {}, "quarantined": {}}
+    set_aside: dict[str, dict[str, int]] = {"rejected": {}, "quarantined": {}}
     for name, counts in stage_counts.items():
-        for kind, reasons in gone.items():
+        for kind, reasons in set_aside.items():
             reasons.update({f"{name}: {reason}": count for reason, count in getattr(counts, kind).items()})
-    return Counts(stages[0].received, stages[-1].accepted, **gone)
+    return Counts(stages[0].received, stages[-1].accepted, **set_aside)
 
 
 async def export_run(
     ledger: Ledger,
-    stage: RunStep,
+    step: RunStep,
     jobs: Sequence[str],
     received: int,
     calls: Mapping[str, Any] | None = None,
     sources: Mapping[str, Counts] | None = None,
 ) -> Manifest:
-    """Write everything, the manifest last: where that stands, the run is finished.
+    """Write all files of a run, the manifest last: it marks the run as finished.
 
-    ``sources`` counts the records of files that were read beside the one whose records are exported. Raises, and writes
-    nothing, where an input was changed since the start of the run.
+    Args:
+        ledger: The ledger of the run.
+        step: The step whose files are written.
+        jobs: Names of the jobs, in order; the results are those of the last.
+        received: Number of records taken from the input.
+        calls: Numbers of calls, tokens and cost for the manifest.
+        sources: Counts of the records of other files that were read for this run.
+
+    Raises:
+        UserError: An input was changed since the start of the run; nothing is written.
     """
-    stage.refuse_changed_inputs()
+    step.refuse_changed_inputs()
     counts = await count_funnel(ledger, jobs, received)
-    told = {**(sources or {}), **counts}
-    manifest = Manifest(stage.name, stage.settings, stage.input_hashes, {}, sum_funnel(counts), told, calls or {})
+    funnel = {**(sources or {}), **counts}
+    manifest = Manifest(step.name, step.settings, step.input_hashes, {}, sum_funnel(counts), funnel, calls or {})
+    # Before any file is touched: a run that lost a record must not replace an earlier result.
     manifest.refuse_losses()
     with ExitStack() as stack:
-        files = _Files(stack)
-        out = files.open(stage.out)
+        files = _LazyFiles(stack)
+        out = files.open(step.out)
         for name in (READ_STAGE, *jobs):
             async for outcome in ledger.read_outcomes(name):
                 if outcome.kind != "accepted":
-                    files.open(stage.rejected_path if outcome.kind == "rejected" else stage.quarantine_path).write(
-                        _explained(outcome)
-                    )
+                    path = step.rejected_path if outcome.kind == "rejected" else step.quarantine_path
+                    files.open(path).write(_explain(outcome))
                 elif name == jobs[-1]:
                     out.write((outcome.body or b"null") + b"\n")
-    for path in (stage.rejected_path, stage.quarantine_path):
+    for path in (step.rejected_path, step.quarantine_path):
         if path not in files.written:
-            # Left by an earlier end of this run, before its quarantined records were tried again.
+            # Written by an earlier export of this run, before its quarantined records were retried.
             path.unlink(missing_ok=True)
     manifest = manifest.with_outputs(hash_files(files.written))
-    manifest.write(stage.manifest_path)
+    manifest.write(step.manifest_path)
     return manifest
 
 
-class _Files:
-    """Files that are made when the first line comes."""
+class _LazyFiles:
+    """Atomic files that are created with their first line."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.written: dict[Path, AtomicFile] = {}
@@ -100,11 +108,11 @@ class _Files:
         return self.written[path]
 
 
-def _explained(outcome: RecordOutcome) -> bytes:
-    told: dict[str, Any] = {"id": outcome.record_id, "stage": outcome.stage, "reason": outcome.reason}
+def _explain(outcome: RecordOutcome) -> bytes:
+    line: dict[str, Any] = {"id": outcome.record_id, "stage": outcome.stage, "reason": outcome.reason}
     if outcome.body is not None:
         value: Any = None
         with suppress(ValueError):
             value = json.loads(outcome.body)
-        told |= value if outcome.kind == "quarantined" and isinstance(value, dict) else {"value": value}
-    return canonical_json(told).encode("utf-8", "backslashreplace") + b"\n"
+        line |= value if outcome.kind == "quarantined" and isinstance(value, dict) else {"value": value}
+    return canonical_json(line).encode("utf-8", "backslashreplace") + b"\n"

@@ -1,7 +1,7 @@
-"""The record of one stage: what went in, what came out, by which code and settings.
+"""Manifests: the record of a step's inputs, outputs, settings, counts and program versions.
 
-A manifest lets a table be traced back to a benchmark file, says whether a command was already run, and refuses
-to be written when records are unaccounted for.
+A manifest traces a result back to its input files and shows whether a command was already run. It cannot be written
+while records are unaccounted for.
 """
 
 from __future__ import annotations
@@ -31,49 +31,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The record of one stage."""
+    """The record of one step, written as JSON beside its output."""
 
     stage: str
     settings: Mapping[str, Any]
     inputs: Mapping[str, str]
-    """File name to content hash."""
+    """Content hash of each input, by file name."""
     outputs: Mapping[str, str]
+    """Content hash of each output, by file name."""
     counts: Counts
     funnel: Mapping[str, Counts] = field(default_factory=dict)
-    """The counts of every stage a record goes through, in order, where there are several."""
+    """Counts of every stage that records pass through, in order; empty where there is one."""
     calls: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked of models: calls, tokens, cost."""
+    """Model calls: their number, tokens and cost."""
     run: Mapping[str, Any] = field(default_factory=dict)
-    """What the work took, where it is kept: seconds of wall-clock time over all sessions, processes, device."""
+    """Resources used, where recorded: seconds of wall-clock time over all sessions, processes, device."""
     version: str = field(default_factory=lambda: eclose.__version__)
     python: str = field(default_factory=platform.python_version)
     written_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
-    def work(self) -> str:
-        """What was asked for: equal for two runs of the same command on the same input."""
+    def work_id(self) -> str:
+        """Hash of step, settings and inputs: equal for two runs of the same command on the same input."""
         return hash_work(self.stage, self.settings, self.inputs)
 
     def with_outputs(self, outputs: Mapping[str, str]) -> Manifest:
-        """The same, once it is known what was written."""
+        """Return the manifest with the hashes of its outputs."""
         return replace(self, outputs=outputs)
 
     def refuse_losses(self) -> None:
-        """Raise when the counts do not add up."""
+        """Raise where the counts of a stage do not add up."""
         for stage, counts in {self.stage: self.counts, **self.funnel}.items():
             if not counts.conserved:
                 raise AssertionError(f"{stage}: records are unaccounted for: {counts}")
 
     def write(self, path: Path | str) -> None:
-        """Write the manifest; refuses when the counts do not add up."""
+        """Write the manifest; raise where its counts do not add up."""
         self.refuse_losses()
         with AtomicFile(path) as file:
-            # NaN would be written, and then be no JSON to whoever reads it.
+            # NaN is not JSON: other programs could not read the file.
             file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
 
 def hash_work(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """The identity of a piece of work, known before it is done. Where the inputs lie does not matter."""
+    """Return the identity of a piece of work, which can be computed before the work is done."""
+    # Hashes without names: the same input in another folder is the same work.
     return content_hash([stage, dict(settings), sorted(inputs.values())])
 
 
@@ -84,18 +86,19 @@ def read_manifest(path: Path | str) -> Manifest:
         return TypeAdapter(Manifest).validate_json(Path(path).read_bytes(), strict=True, extra="forbid")
     except ValidationError as invalid:
         raise UserError(
-            f"{path}: this is not a manifest of ours ({invalid.error_count()} errors). Move it away or write elsewhere."
+            f"{path}: this is not a manifest of eclose ({invalid.error_count()} errors). "
+            "Move it away, or write to another file."
         ) from invalid
 
 
 def hash_file(path: Path | str) -> str:
-    """Tagged hash of a file's bytes."""
+    """Return the hash of a file's bytes, as ``sha256:...``."""
     with Path(path).open("rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_files(paths: Iterable[Path]) -> dict[str, str]:
-    """File names with the hashes of their bytes; whole paths where two files share a name."""
+    """Return the hashes of files by name; by path where two files share a name."""
     paths = list(paths)
     names = Counter(path.name for path in paths)
     return {path.name if names[path.name] == 1 else path.as_posix(): hash_file(path) for path in paths}

@@ -1,4 +1,4 @@
-"""Provenance of files: whether a result still belongs to the files it was made from, by the hashes of its manifest."""
+"""Provenance of results: comparison of a result and its inputs with the hashes of its manifest."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ALLOW_STALE = "--allow-stale"
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceCheck:
-    """The result of a check against manifests."""
+    """The result of comparing files with their manifests."""
 
     checked: bool
-    """False where no manifest names the result: labels from elsewhere, or a run put together by hand."""
+    """False where no manifest lists the result, as with imported labels or a folder assembled by hand."""
     stale: tuple[str, ...] = ()
-    """One sentence for each file that changed; empty where everything belongs together."""
+    """One sentence for each file that changed; empty where all files belong together."""
 
     def refuse_stale(self, path: Path, remedy: str, *, allow_stale: bool) -> ProvenanceCheck:
-        """Return the provenance; raise where something is stale and that is not allowed."""
+        """Return the check itself; raise where a file is stale, unless ``allow_stale``."""
         if self.stale and not allow_stale:
             raise UserError(
                 f"{path}: {' '.join(self.stale)} {remedy}, put the old files back, or pass {ALLOW_STALE}"
@@ -38,28 +38,29 @@ class ProvenanceCheck:
 
 
 def find_manifest(path: Path) -> Manifest | None:
-    """Return the manifest of a file: the one beside it, or its folder's; None where neither names the file."""
-    if (own := sibling_path(path, "manifest.json")).is_file():
-        return read_manifest(own)
-    if (shared := path.parent / FOLDER_MANIFEST).is_file():
-        with suppress(UserError):  # a common name: the file may belong to another program
-            manifest = read_manifest(shared)
+    """Return the manifest of a file: the one beside it, or its folder's; None where neither lists the file."""
+    if (file_manifest := sibling_path(path, "manifest.json")).is_file():
+        return read_manifest(file_manifest)
+    if (folder_manifest := path.parent / FOLDER_MANIFEST).is_file():
+        # manifest.json is a common name: the file may belong to another program.
+        with suppress(UserError):
+            manifest = read_manifest(folder_manifest)
             return manifest if path.name in manifest.outputs else None
     return None
 
 
 def check_result(path: Path, sources: Sequence[Path] = ()) -> ProvenanceCheck:
-    """Compare a result and the files beside it, from which it was made, with the hashes of its manifest."""
+    """Compare a result and the files it was made from with the hashes of its manifest."""
     manifest = find_manifest(path)
     if manifest is None:
         return ProvenanceCheck(checked=False)
-    return ProvenanceCheck(checked=True, stale=tuple(_stale(path, sources, manifest)))
+    return ProvenanceCheck(checked=True, stale=tuple(_describe_changes(path, sources, manifest)))
 
 
 def check_verdicts(path: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
-    """Compare a file of verdicts with its manifest, and with those of its inputs that lie beside it or one folder up.
+    """Compare a file of verdicts, and its inputs in the same folder or the one above, with the manifest.
 
-    Raises where one of them changed, unless ``allow_stale``.
+    Raises where a file changed, unless ``allow_stale``.
     """
     manifest = find_manifest(path)
     candidates = [
@@ -70,32 +71,32 @@ def check_verdicts(path: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
     return provenance.refuse_stale(path, "Write the verdicts again", allow_stale=allow_stale)
 
 
-def _stale(path: Path, sources: Sequence[Path], manifest: Manifest) -> Iterator[str]:
-    written, now = manifest.outputs.get(path.name), hash_file(path)
-    if written != now:
-        yield f"{path.name} was changed after it was written ({_short(written)} then, {_short(now)} now)."
+def _describe_changes(path: Path, sources: Sequence[Path], manifest: Manifest) -> Iterator[str]:
+    then, now = manifest.outputs.get(path.name), hash_file(path)
+    if then != now:
+        yield f"{path.name} was changed after it was written ({_short(then)} then, {_short(now)} now)."
     for source in sources:
         now = hash_file(source)
-        if now not in _known(source, manifest):
+        if now not in _accepted_hashes(source, manifest):
             then = manifest.inputs.get(source.name) or manifest.outputs.get(source.name)
-            listed = ", ".join(f"{name} {_short(known)}" for name, known in manifest.inputs.items())
+            listed = ", ".join(f"{name} {_short(digest)}" for name, digest in manifest.inputs.items())
             was = f"{_short(then)} then" if then else f"its inputs: {listed or 'none named'}"
             yield f"{source.name} is not the file that {path.name} was made from ({was}, {_short(now)} now)."
 
 
-def _known(source: Path, manifest: Manifest) -> set[str]:
-    """Return the hashes under which a source belongs to the result.
+def _accepted_hashes(source: Path, manifest: Manifest) -> set[str]:
+    """Return the hashes with which a source belongs to the result.
 
-    These are the result's inputs, what was written in the same step (an export of annotations), and what another step
-    made of the same inputs (questions, responses and judgments out of one log).
+    These are the result's inputs, the outputs of the same step (an export of annotations), and the outputs of another
+    step on the same inputs (questions, responses and judgments from one log).
     """
-    known = {*manifest.inputs.values()}
+    accepted = {*manifest.inputs.values()}
     if source.name in manifest.outputs:
-        known.add(manifest.outputs[source.name])
-    twin = find_manifest(source)
-    if twin is not None and manifest.inputs and twin.inputs == manifest.inputs and source.name in twin.outputs:
-        known.add(twin.outputs[source.name])
-    return known
+        accepted.add(manifest.outputs[source.name])
+    other = find_manifest(source)
+    if other is not None and manifest.inputs and other.inputs == manifest.inputs and source.name in other.outputs:
+        accepted.add(other.outputs[source.name])
+    return accepted
 
 
 def _short(digest: str | None) -> str:

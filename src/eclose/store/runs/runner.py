@@ -1,8 +1,8 @@
-"""A resumable map of jobs over records: nothing is lost, nothing is done twice, and it may be killed at any moment.
+"""A resumable runner of jobs over records: no record is lost or processed twice, and a kill at any moment is safe.
 
-A record goes through the jobs one after the other, without waiting for its neighbours. Where it went in each of them
-is noted in the ledger before it goes on, so the same command takes a run up where it was. Processes that share a ledger
-share the records of a run: each is worked on by one of them, and all see what became of it. Knows nothing of models.
+A record passes through the jobs one after the other, independently of other records. Its outcome in each job is in the
+ledger before the next job starts, so the same command resumes a run. Processes that share a ledger share the records
+of a run: every record is processed by one of them, and all of them see its outcome.
 """
 
 from __future__ import annotations
@@ -33,59 +33,60 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 READ_STAGE = "read"
-"""The stage in which a record that never got to a job is accounted for."""
-WORKERS = 128
-LOOK_SECONDS = 1.0
-"""Between two looks at the records that other processes work on."""
-_LOOKS = 256
-"""Records that are looked at together."""
+"""The stage that accounts for records that reach no job, being unreadable or rejected when read."""
+DEFAULT_WORKERS = 128
+"""Records that are processed at the same time."""
+POLL_SECONDS = 1.0
+"""Pause between two checks of the records that other processes work on."""
+_POLL_RECORDS = 256
+"""Records per check, which bounds the queries in flight."""
 
-working_on: ContextVar[tuple[str, str]] = ContextVar("working_on", default=("", ""))
-"""The job and the record this task is at, for whoever has to say on whose behalf something was done."""
+current_job: ContextVar[tuple[str, str]] = ContextVar("working_on", default=("", ""))
+"""Job and record id of the current task; the call ledger records them with every model call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A record that is set aside on purpose."""
+    """The result of a job that sets a record aside on purpose."""
 
     reason: str
-    """Counted, so one of a few."""
+    """The reason under which the record is counted; one of a few texts."""
     value: object | None = None
-    """What there is to show for it."""
+    """Details for the file of rejected records."""
 
 
 Result: TypeAlias = "U | Rejection"
-Bring: TypeAlias = "Callable[[ReadRecord[T]], Awaitable[None]]"
+ProcessRecord: TypeAlias = "Callable[[ReadRecord[T]], Awaitable[None]]"
 
 
 @dataclass(frozen=True)
 class Job(Generic[T, U]):
-    """One stage: what is made of a record, or why it is set aside. An error quarantines the record."""
+    """One stage of a run: a function that returns a record's result or a rejection; an error quarantines the record."""
 
     name: str
     work: Callable[[T], Awaitable[Result[U]]]
     kind: type[U]
-    """What is made: it is read back when a run goes on in the middle of a record."""
+    """Type of the result, which is decoded from the ledger when a run resumes between two jobs of a record."""
 
 
 class RunStoppedError(Resumable):
-    """Somebody asked the run to stop."""
+    """The run was asked to stop."""
 
 
 @dataclass(slots=True)
 class RunProgress:
-    """How far a run is."""
+    """Progress of a run, in records."""
 
     received: int = 0
     """Records taken from the input."""
-    before: int = 0
-    """Of these, done by an earlier run of the same command, or by another process."""
-    done: Counter[OutcomeKind] = field(default_factory=Counter)
-    """Records that got to their end, by where they went."""
+    finished_before: int = 0
+    """Of these, finished by an earlier run of the same command, or by another process."""
+    finished: Counter[OutcomeKind] = field(default_factory=Counter)
+    """Finished records by outcome, with those finished before."""
 
 
 class Runner(Generic[T]):
-    """Runs jobs over records, many at a time. One for each run."""
+    """Runs jobs over records, many at a time. Used for one run."""
 
     def __init__(
         self,
@@ -93,8 +94,8 @@ class Runner(Generic[T]):
         jobs: Sequence[Job[Any, Any]],
         id_of: Callable[[T], str],
         *,
-        workers: int = WORKERS,
-        mine: Callable[[str], bool] = lambda _: True,
+        workers: int = DEFAULT_WORKERS,
+        in_shard: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.progress = RunProgress()
         self._ledger = ledger
@@ -102,182 +103,187 @@ class Runner(Generic[T]):
         self._names = [job.name for job in jobs]
         self._id_of = id_of
         self._workers = workers
-        self._mine = mine
-        """Whether a record with this id is ours; the others are for other runners on the same ledger."""
+        self._in_shard = in_shard
+        """Whether a record with this id belongs to this runner; the others belong to other runners on the ledger."""
         self._stop: Exception | None = None
+        """Why no further record is started; None while the run goes on."""
         self._resumes = False
-        self._elsewhere: dict[str, ReadRecord[T] | None] = {}
-        """Records that other processes work on; None for one that can be read again."""
+        """Whether the ledger holds outcomes of this run from before."""
+        self._claimed_elsewhere: dict[str, ReadRecord[T] | None] = {}
+        """Records that other processes work on; None where the record can be read again from the input."""
         self._rereads = True
+        """Whether the input can be iterated again."""
         self._claims = RecordClaims(ledger)
 
     def stop(self) -> None:
-        """Take no further record; what is under way is finished."""
+        """Start no further record; records in progress are finished."""
         self._ledger.shorten_waits()
         self._stop_for(RunStoppedError("stopped. What is done is kept: run the same command again to go on."))
 
     async def run(self, records: Iterable[ReadRecord[T]]) -> None:
-        """Bring every record to its end; raises what stopped it before."""
+        """Process every record; raise the error that stopped the run."""
         self._resumes = any([await self._ledger.count_outcomes(stage) for stage in (READ_STAGE, *self._names)])
         remaining = iter(records)
-        self._rereads = remaining is not records
+        self._rereads = remaining is not records  # an iterator returns itself, and is consumed once
         async with hold_claims(self._ledger) as self._claims:
-            await self._take_all(remaining, self._bring)
-            while self._elsewhere and self._stop is None:
+            await self._process_all(remaining, self._start_record)
+            while self._claimed_elsewhere and self._stop is None:
                 try:
-                    await self._look_elsewhere(records)
+                    await self._poll_elsewhere(records)
                 except Exception as error:
                     self._stop_for(error)
         if self._stop is not None:
             raise self._stop
 
-    async def _take_all(self, records: Iterator[ReadRecord[T]], bring: Bring[T]) -> None:
+    async def _process_all(self, records: Iterator[ReadRecord[T]], process: ProcessRecord[T]) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
-                group.create_task(self._take(records, bring))
+                group.create_task(self._process_next(records, process))
 
-    async def _look_elsewhere(self, records: Iterable[ReadRecord[T]]) -> None:
-        """Count what other processes have finished, and take over what none of them works on any more."""
-        ids = list(self._elsewhere)
-        for start in range(0, len(ids), _LOOKS):
-            some = ids[start : start + _LOOKS]
-            done = await asyncio.gather(*map(self._is_done, some))
-            for record_id in [record_id for record_id, is_done in zip(some, done, strict=True) if is_done]:
-                del self._elsewhere[record_id]
-        ours = await self._claims.take_all(self._elsewhere)
-        if not ours:
-            await asyncio.sleep(LOOK_SECONDS)
+    async def _process_next(self, records: Iterator[ReadRecord[T]], process: ProcessRecord[T]) -> None:
+        try:
+            # All workers draw from one iterator, so a slow record delays no other.
+            while self._stop is None and (record := next(records, None)) is not None:
+                await process(record)
+        except Exception as error:
+            # Other workers finish their current records, whose calls may be paid, and then stop as well.
+            self._stop_for(error)
+
+    async def _poll_elsewhere(self, records: Iterable[ReadRecord[T]]) -> None:
+        """Count the records that other processes finished, and process those whose claims ran out."""
+        ids = list(self._claimed_elsewhere)
+        for start in range(0, len(ids), _POLL_RECORDS):
+            batch = ids[start : start + _POLL_RECORDS]
+            states = await asyncio.gather(*map(self._is_finished, batch))
+            for record_id in [record_id for record_id, is_finished in zip(batch, states, strict=True) if is_finished]:
+                del self._claimed_elsewhere[record_id]
+        claimed = await self._claims.claim_all(self._claimed_elsewhere)
+        if not claimed:
+            await asyncio.sleep(POLL_SECONDS)
             return
-        stored = {record_id: self._elsewhere.pop(record_id) for record_id in ours}
+        stored = {record_id: self._claimed_elsewhere.pop(record_id) for record_id in claimed}
         if self._rereads:
-            again = (record for record in records if record.value is not None and self._id_of(record.value) in ours)
+            again = (record for record in records if record.value is not None and self._id_of(record.value) in claimed)
         else:
             again = (record for record in stored.values() if record is not None)
-        await self._take_all(again, self._work_on)
-
-    async def _take(self, records: Iterator[ReadRecord[T]], bring: Bring[T]) -> None:
-        try:
-            # A worker that is free takes the next: a slow record holds up no other.
-            while self._stop is None and (record := next(records, None)) is not None:
-                await bring(record)
-        except Exception as error:
-            # The others finish what they have under way, for it may be paid, and then learn of it.
-            self._stop_for(error)
+        await self._process_all(again, self._process_claimed)
 
     def _stop_for(self, error: Exception) -> None:
         self._stop = self._stop or error
 
-    async def _bring(self, record: ReadRecord[T]) -> None:
-        """Bring a record of the input to its end, unless another process does."""
+    async def _start_record(self, record: ReadRecord[T]) -> None:
+        """Process a record of the input, unless it is finished or another process works on it."""
         if record.value is None:
             await self._set_aside(record)
             return
         record_id = self._id_of(record.value)
-        if not self._mine(record_id):
+        if not self._in_shard(record_id):
             return
         self.progress.received += 1
-        if self._resumes and await self._is_done(record_id):
+        if self._resumes and await self._is_finished(record_id):
             return
-        if await self._claims.take(record_id):
-            await self._work_on(record)
+        if await self._claims.claim(record_id):
+            await self._process_claimed(record)
         else:
-            self._elsewhere[record_id] = None if self._rereads else record
+            self._claimed_elsewhere[record_id] = None if self._rereads else record
 
-    async def _work_on(self, record: ReadRecord[T]) -> None:
-        """Bring a record that is ours to its end."""
+    async def _process_claimed(self, record: ReadRecord[T]) -> None:
+        """Run the remaining jobs on a record that this process has claimed."""
         value: Any = record.value
         record_id = self._id_of(value)
         try:
-            # Another process may have finished it before this one claimed it.
-            reads = self._resumes or self._ledger.shared
-            reached = await self._ledger.find_last_outcome(self._names, record_id) if reads else None
-            if reached is not None and self._ended(reached):
-                self._count_as_done(reached)
+            # Another process may have finished the record before this one claimed it.
+            may_have_outcome = self._resumes or self._ledger.shared
+            outcome = await self._ledger.find_last_outcome(self._names, record_id) if may_have_outcome else None
+            if outcome is not None and self._is_final(outcome):
+                self._count_finished_before(outcome)
                 return
             first = 0
-            if reached is not None:
-                first = self._names.index(reached.stage) + 1
-                value = decode_outcome(self._jobs[first - 1].kind, reached)
-            await self._go_through(self._jobs[first:], record_id, value)
+            if outcome is not None:
+                # Resume after the last job whose result is in the ledger, with that result.
+                first = self._names.index(outcome.stage) + 1
+                value = decode_outcome(self._jobs[first - 1].kind, outcome)
+            await self._run_jobs(self._jobs[first:], record_id, value)
         finally:
-            self._claims.finish(record_id)
+            self._claims.mark_finished(record_id)
 
-    async def _is_done(self, record_id: str) -> bool:
-        """Return whether a record has reached its end, and count it if so."""
-        reached = await self._ledger.find_last_outcome(self._names, record_id)
-        if reached is None or not self._ended(reached):
+    async def _is_finished(self, record_id: str) -> bool:
+        """Return whether a record is finished, and count it if so."""
+        outcome = await self._ledger.find_last_outcome(self._names, record_id)
+        if outcome is None or not self._is_final(outcome):
             return False
-        self._count_as_done(reached)
+        self._count_finished_before(outcome)
         return True
 
-    def _count_as_done(self, outcome: RecordOutcome) -> None:
-        self.progress.before += 1
-        self.progress.done[outcome.kind] += 1
+    def _count_finished_before(self, outcome: RecordOutcome) -> None:
+        self.progress.finished_before += 1
+        self.progress.finished[outcome.kind] += 1
 
-    async def _go_through(self, jobs: Sequence[Job[Any, Any]], record_id: str, value: Any) -> None:
+    async def _run_jobs(self, jobs: Sequence[Job[Any, Any]], record_id: str, value: Any) -> None:
         for job in jobs:
             if self._stop is not None:
                 return
-            outcome, value = await self._attempt(job, record_id, value)
+            outcome, value = await self._run_job(job, record_id, value)
             await self._ledger.conclude(outcome)
-            if self._ended(outcome):
-                self.progress.done[outcome.kind] += 1
+            if self._is_final(outcome):
+                self.progress.finished[outcome.kind] += 1
                 return
 
-    async def _attempt(self, job: Job[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
-        working_on.set((job.name, record_id))
+    async def _run_job(self, job: Job[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
+        current_job.set((job.name, record_id))
         try:
             result = await job.work(value)
         except RecordError as error:
-            return _quarantined(job.name, record_id, error), None
+            return _quarantine(job.name, record_id, error), None
         except UserError:
-            raise  # not this record's fault: the service is down, the budget spent, the disk full
+            raise  # not the record's fault: the service is down, the budget is spent, the disk is full
         except Exception as error:
-            return _quarantined(job.name, record_id, error), None
+            # A bug that one record triggers must not stop the others.
+            return _quarantine(job.name, record_id, error), None
         if isinstance(result, Rejection):
             body = None if result.value is None else encode(result.value)
             return RecordOutcome(job.name, record_id, "rejected", result.reason, body), None
         return RecordOutcome(job.name, record_id, "accepted", None, encode(result)), result
 
     async def _set_aside(self, record: ReadRecord[T]) -> None:
-        """What could not be read, or was not wanted, is known by where it stands."""
-        if not self._mine(record.where):
+        """Record the outcome of a record that was unreadable or rejected when read; its location is its id."""
+        if not self._in_shard(record.where):
             return
         self.progress.received += 1
         kind: OutcomeKind = "quarantined" if record.error is not None else "rejected"
-        self.progress.done[kind] += 1
-        known = await self._ledger.find_last_outcome([READ_STAGE], record.where) if self._resumes else None
-        if known is not None and known.kind == kind:
-            # Noted by an earlier run, which may have had the input under another path, or said it in other words.
+        self.progress.finished[kind] += 1
+        earlier = await self._ledger.find_last_outcome([READ_STAGE], record.where) if self._resumes else None
+        if earlier is not None and earlier.kind == kind:
+            # An earlier run may have had the input under another path, and so another text of the error.
             return
         reason = record.error_kind if record.error is not None else record.rejected
         body = None if record.error is None else _explanation(_without_folder(record.error))
         await self._ledger.conclude(RecordOutcome(READ_STAGE, record.where, kind, reason, body))
 
-    def _ended(self, outcome: RecordOutcome) -> bool:
+    def _is_final(self, outcome: RecordOutcome) -> bool:
         return outcome.kind != "accepted" or outcome.stage == self._names[-1]
 
 
 def _without_folder(error: RecordError) -> RecordError:
-    """Return the error with the name of its file alone: a result must not depend on where its input lies."""
+    """Return the error with the name of its file alone: a result must not depend on the folder of its input."""
     if error.path is None:
         return error
     return RecordError(error.problem, path=PurePath(error.path).name, record=error.record)
 
 
 def decode_outcome(kind: type[U], outcome: RecordOutcome) -> U:
-    """What a job made of a record."""
+    """Return the result of a job from its outcome."""
     return decode(kind, json.loads(outcome.body or b"null"))
 
 
-def _quarantined(stage: str, record_id: str, error: Exception) -> RecordOutcome:
+def _quarantine(stage: str, record_id: str, error: Exception) -> RecordOutcome:
     reason = str(getattr(error, "kind", type(error).__name__))
     return RecordOutcome(stage, record_id, "quarantined", reason, _explanation(error))
 
 
 def _explanation(error: Exception) -> bytes:
-    told: dict[str, Any] = {"error": str(error)}
+    details: dict[str, Any] = {"error": str(error)}
     if not isinstance(error, EcloseError):
-        # A fault of the program: where it happened is what somebody will want to know.
-        told["traceback"] = traceback.format_exception(error)
-    return json.dumps(told).encode()
+        # A bug of the program: a report of it needs the traceback.
+        details["traceback"] = traceback.format_exception(error)
+    return json.dumps(details).encode()

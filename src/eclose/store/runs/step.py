@@ -1,18 +1,20 @@
-"""A stage that writes one JSON Lines file, with what it could not use and its manifest beside it.
+"""A step of a pipeline that writes one JSON Lines file, with its rejected records and its manifest beside it.
 
-Running a finished stage again does nothing, an input is never touched, and what other work has written is never
-overwritten unasked. Knows nothing of what the records mean.
+Repeating a finished step does nothing, inputs are never changed, and results of other work are replaced only with
+``--force``. A step that was started with other settings and not finished is refused as well: it would pay for
+everything again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
@@ -23,7 +25,6 @@ from eclose.store.records.jsonl import encode
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunStep:
-    """A piece of work with a file as its result."""
+    """One step of a pipeline: its name, settings, input files and output file."""
 
     name: str
     settings: Mapping[str, Any]
@@ -42,42 +43,42 @@ class RunStep:
 
     @property
     def manifest_path(self) -> Path:
-        """``out/a.jsonl.manifest.json`` for ``out/a.jsonl``."""
+        """Path of the manifest: ``out/a.jsonl.manifest.json`` for ``out/a.jsonl``."""
         return sibling_path(self.out, "manifest.json")
 
     @property
     def quarantine_path(self) -> Path:
-        """Where the records that could not be read are explained."""
+        """Path of the file that explains the records that could not be processed."""
         return sibling_path(self.out, "quarantined.jsonl")
 
     @property
     def rejected_path(self) -> Path:
-        """Where a run of jobs lists the records that were set aside on purpose."""
+        """Path of the file with the records that jobs set aside on purpose."""
         return sibling_path(self.out, "rejected.jsonl")
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every file the stage may write."""
+        """Every file that the step may write."""
         return self.out, self.quarantine_path, self.rejected_path, self.manifest_path
 
     @cached_property
     def input_hashes(self) -> dict[str, str]:
-        """The hashes of the inputs as they were when this was first read, by name: those of the manifest."""
+        """Hashes of the inputs by name, taken at the first access; the manifest records these."""
         return hash_files(self.inputs)
 
     @property
-    def work(self) -> str:
-        """The identity of the work, known before it is done."""
+    def work_id(self) -> str:
+        """Hash of name, settings and inputs: the identity of the work, before and after it is done."""
         return hash_work(self.name, self.settings, self.input_hashes)
 
     def require_inputs(self) -> None:
-        """Raise unless every input is there; hash them, as the state that the result is made from."""
+        """Raise unless every input exists; hash the inputs in the state that the result is made from."""
         for path in self.inputs:
             require_file(path)
         _ = self.input_hashes
 
     def refuse_changed_inputs(self) -> None:
-        """Raise where an input is no longer what it was at the start: the result would be of neither version."""
+        """Raise where an input changed since it was hashed: the result would belong to neither version."""
         for path in self.inputs:
             then = self.input_hashes.get(path.name) or self.input_hashes[path.as_posix()]
             now = hash_file(path) if path.is_file() else None
@@ -89,60 +90,90 @@ class RunStep:
                 )
 
     def claim(self, *, force: bool = False) -> Manifest | None:
-        """The manifest of the same work done before; None when it is still to do, or to do anew by force.
+        """Claim the output files; return the manifest of the same work where it is finished, None where it is to do.
 
-        Raises when an input is missing or would be overwritten, or, unless forced, the result of other work would.
+        Raises:
+            UserError: An input is missing, or, without ``force``, the files belong to other work or were changed.
+            SettingError: The output is a folder, or the step would overwrite an input.
         """
-        self.__dict__.pop("input_hashes", None)  # a question about the files as they are now
+        self.__dict__.pop("input_hashes", None)  # hash the files as they are now
         self.require_inputs()
         if self.out.is_dir():
             raise SettingError(f"{self.out}: is a folder. Name a file to write.")
         for path in self.paths:
-            if any(_same(path, read) for read in self.inputs):
+            if any(_is_same_file(path, source) for source in self.inputs):
                 raise SettingError(
                     f"{path}: is an input and would be overwritten. Write to another file than {self.out}."
                 )
         if force:
             return None
         if not self.out.exists():
-            self._refuse_strangers()
+            self._refuse_foreign_siblings()
             return None
-        return self._same_work()
+        return self._read_same_work()
 
-    def write(self, records: Iterable[ReadRecord[Any]], tally: RecordCounter | None = None) -> Counts:
-        """Write the accepted values, then the manifest. A given tally holds what was counted on the way here."""
-        with StepFiles(self, tally) as files:
+    def write(self, records: Iterable[ReadRecord[Any]], counter: RecordCounter | None = None) -> Counts:
+        """Write the accepted values, then the manifest. ``counter`` holds records that were counted before."""
+        with StepFiles(self, counter) as files:
             for record in records:
                 files.add(record)
-        return files.tally.counts()
+        return files.counter.counts()
 
-    def explains_quarantine(self) -> bool:
-        """Whether the quarantine file that lies there is the one that this file's manifest speaks of."""
+    def owns_quarantine(self) -> bool:
+        """Return whether the existing quarantine file is the one that the manifest lists."""
         if not self.manifest_path.is_file() or not self.quarantine_path.is_file():
             return False
         try:
             outputs = read_manifest(self.manifest_path).outputs
         except UserError:
             return False
-        known = outputs.get(self.quarantine_path.name)
-        return self.out.name in outputs and known == hash_file(self.quarantine_path)
+        return self.out.name in outputs and outputs.get(self.quarantine_path.name) == hash_file(self.quarantine_path)
 
-    def _same_work(self) -> Manifest:
-        """The manifest beside the result, if it tells of this work and this result."""
+    def note_start(self, *, force: bool = False) -> None:
+        """Write a note with the settings of the started work; raise where other work was started, unless forced.
+
+        Without the note, a run that stopped half way and is repeated with another server, model or setting would start
+        from the beginning and pay for everything again.
+        """
+        earlier = _read_start_note(self._start_note_path)
+        if earlier.get("work") == self.work_id:
+            return
+        if earlier and not force:
+            raise UserError(
+                f"{self.out}: a run with other settings was begun here and is not finished "
+                f"({_list_differences(earlier.get('settings'), self.settings)}). Give the earlier settings to go on, "
+                "or pass --force to begin anew. If it is the same server at a new address, give its earlier name: "
+                "--server-name."
+            )
+        self._start_note_path.parent.mkdir(parents=True, exist_ok=True)
+        note = {"work": self.work_id, "settings": dict(self.settings)}
+        with AtomicFile(self._start_note_path) as file:
+            file.write(json.dumps(note, indent=2, default=str).encode() + b"\n")
+
+    def remove_start_note(self) -> None:
+        """Remove the note of started work, once its result is written."""
+        self._start_note_path.unlink(missing_ok=True)
+
+    @property
+    def _start_note_path(self) -> Path:
+        return sibling_path(self.out, "begun.json")
+
+    def _read_same_work(self) -> Manifest:
+        """Return the manifest of the existing result; raise where it describes other work or another file."""
         if not self.manifest_path.exists():
             raise self._refusal(self.out, "has no manifest, so it is not known what it was made from")
         manifest = read_manifest(self.manifest_path)
-        if manifest.work != self.work:
+        if manifest.work_id != self.work_id:
             raise self._refusal(self.out, "was made from other inputs or with other settings")
         if manifest.outputs.get(self.out.name) != hash_file(self.out):
             raise self._refusal(self.out, "was changed after it was written")
         return manifest
 
-    def _refuse_strangers(self) -> None:
-        """There is no result yet, but what lies in the places beside it may be somebody's."""
+    def _refuse_foreign_siblings(self) -> None:
+        """Raise where files under the names beside a missing result belong to something else."""
         if self.manifest_path.exists() and self.out.name not in read_manifest(self.manifest_path).outputs:
-            raise self._refusal(self.manifest_path, "tells of another file")
-        if self.quarantine_path.exists() and not self.explains_quarantine():
+            raise self._refusal(self.manifest_path, "is the manifest of another file")
+        if self.quarantine_path.exists() and not self.owns_quarantine():
             raise self._refusal(self.quarantine_path, f"is not known to belong to {self.out.name}")
 
     def _refusal(self, path: Path, reason: str) -> UserError:
@@ -150,81 +181,133 @@ class RunStep:
 
 
 class StepFiles:
-    """The files of a stage in the making. They appear when all is written; after an error there are none."""
+    """The files of a step while they are written. They appear once all are complete; after an error there are none."""
 
-    def __init__(self, stage: RunStep, tally: RecordCounter | None = None) -> None:
-        stage.require_inputs()
-        self.stage = stage
-        self.tally = tally or RecordCounter()
+    def __init__(self, step: RunStep, counter: RecordCounter | None = None) -> None:
+        step.require_inputs()
+        self.step = step
+        self.counter = counter or RecordCounter()
         self._files = ExitStack()
-        self._out = self._files.enter_context(AtomicFile(stage.out))
+        self._out = self._files.enter_context(AtomicFile(step.out))
         self._quarantine: AtomicFile | None = None
 
     def add(self, record: ReadRecord[Any]) -> None:
-        """Count the record, and put it where it belongs."""
-        self.tally.add(record)
+        """Count the record, and write it to the output or to the quarantine file."""
+        self.counter.add(record)
         if record.error is not None:
-            # Only a record that needs the file makes it: whatever lies under this name is left alone till then.
+            # Created with the first quarantined record: until then a file of this name is left alone.
             if self._quarantine is None:
-                self._quarantine = self._files.enter_context(AtomicFile(self.stage.quarantine_path))
-            self._quarantine.write(_explained(record))
+                self._quarantine = self._files.enter_context(AtomicFile(self.step.quarantine_path))
+            self._quarantine.write(_explain(record))
         elif record.value is not None:
             self._out.write(encode(record.value) + b"\n")
 
     def __enter__(self) -> Self:
-        """The files, open for writing."""
+        """Return the files, open for writing."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put the files in their places and write the manifest, or leave no trace of them."""
-        stage = self.stage
+        """Rename the files to their final names and write the manifest, or remove them after an error."""
+        step = self.step
         if kind is None:
             try:
-                stage.refuse_changed_inputs()
+                step.refuse_changed_inputs()
             except UserError as changed:
                 self._files.__exit__(type(changed), changed, changed.__traceback__)
                 raise
-        stale = kind is None and self._quarantine is None and stage.explains_quarantine()
+        # Asked before the new output is in place: the manifest of the earlier result still fits its files.
+        stale = kind is None and self._quarantine is None and step.owns_quarantine()
         self._files.__exit__(kind, error, trace)
         if kind is not None:
             return
         if stale:
-            stage.quarantine_path.unlink()
-        written = [stage.out] if self._quarantine is None else [stage.out, stage.quarantine_path]
-        manifest = Manifest(stage.name, stage.settings, stage.input_hashes, hash_files(written), self.tally.counts())
-        manifest.write(stage.manifest_path)
+            step.quarantine_path.unlink()
+        outputs = [step.out] if self._quarantine is None else [step.out, step.quarantine_path]
+        manifest = Manifest(step.name, step.settings, step.input_hashes, hash_files(outputs), self.counter.counts())
+        manifest.write(step.manifest_path)
 
 
-def write_steps(stages: Sequence[RunStep], rows: Iterable[Sequence[ReadRecord[Any]]]) -> list[Counts]:
-    """Several stages in one pass: the record at each place of a row belongs to the stage at that place."""
+def write_steps(steps: Sequence[RunStep], rows: Iterable[Sequence[ReadRecord[Any]]]) -> list[Counts]:
+    """Write several steps in one pass: the i-th record of a row belongs to the i-th step. Return their counts."""
     with ExitStack() as stack:
-        files = [stack.enter_context(StepFiles(stage)) for stage in stages]
+        files = [stack.enter_context(StepFiles(step)) for step in steps]
         for row in rows:
             for file, record in zip(files, row, strict=True):
                 file.add(record)
-    return [file.tally.counts() for file in files]
+    return [file.counter.counts() for file in files]
 
 
-def refuse_shared_files(stages: Iterable[RunStep]) -> None:
-    """Raise when two stages of one command would write to the same file."""
-    for first, second in combinations(stages, 2):
+Rows: TypeAlias = "Iterable[Sequence[ReadRecord[Any]]]"
+
+
+class StepResult(NamedTuple):
+    """A finished step with its counts."""
+
+    step: RunStep
+    counts: Counts
+    again: bool
+    """Whether an earlier run wrote it."""
+
+
+def run_steps(
+    steps: Sequence[RunStep],
+    rows: Rows,
+    *,
+    force: bool = False,
+    wrap: Callable[[Rows, str], Rows] = lambda rows, _label: rows,
+) -> list[StepResult]:
+    """Write the unfinished ones of some steps in one pass over the rows, as ``write_steps`` does.
+
+    ``wrap`` gets the rows and a label, for a progress display. The rows are not read where every step is finished.
+    """
+    refuse_shared_files(steps)
+    finished = [step.claim(force=force) for step in steps]
+    pending = [index for index, manifest in enumerate(finished) if manifest is None]
+    counts = {index: manifest.counts for index, manifest in enumerate(finished) if manifest is not None}
+    if pending:
+        label = f"writing {', '.join(steps[index].out.name for index in pending)}"
+        columns = ([row[index] for index in pending] for row in wrap(rows, label))
+        counts |= dict(zip(pending, write_steps([steps[index] for index in pending], columns), strict=True))
+    return [StepResult(step, counts[index], again=index not in pending) for index, step in enumerate(steps)]
+
+
+def refuse_shared_files(steps: Iterable[RunStep]) -> None:
+    """Raise where two steps of one command would write to the same file."""
+    for first, second in combinations(steps, 2):
         for path in first.paths:
-            if any(_same(path, other) for other in second.paths):
+            if any(_is_same_file(path, other) for other in second.paths):
                 raise SettingError(f"{first.out} and {second.out}: both would write {path}. Name another file for one.")
 
 
 def sibling_path(path: Path, ending: str) -> Path:
-    """A file named after the whole of another's name, so that no two share it: ``a.jsonl.manifest.json``."""
+    """Return the path of a companion file: ``a.jsonl.manifest.json`` for ``a.jsonl`` and ``manifest.json``."""
+    # The complete name is kept, so that a.jsonl and a.jsonl.gz have different manifests.
     return path.parent / f"{path.name}.{ending}"
 
 
-def _same(first: Path, second: Path) -> bool:
-    """Whether two paths lead to one file, by whatever links or spelling."""
+def _is_same_file(first: Path, second: Path) -> bool:
+    """Return whether two paths lead to one file, also through links."""
     return first.resolve() == second.resolve() or (first.exists() and second.exists() and first.samefile(second))
 
 
-def _explained(record: ReadRecord[Any]) -> bytes:
+def _explain(record: ReadRecord[Any]) -> bytes:
     line = canonical_json({"where": record.where, "error": str(record.error)})
     return line.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _read_start_note(path: Path) -> dict[str, Any]:
+    """Return the note; empty where the file is missing or is not a note."""
+    try:
+        note = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _list_differences(earlier: object, settings: Mapping[str, Any]) -> str:
+    before = earlier if isinstance(earlier, dict) else {}
+    after = json.loads(json.dumps(dict(settings), default=str))  # as the note spells them
+    names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    return "; ".join(f"{name}: {before.get(name)!r} then, {after.get(name)!r} now" for name in names) or "other inputs"
