@@ -14,7 +14,7 @@ import numpy as np
 from eclose.cli.shared.output import percent, percent_range, print_table
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import Verdict
-from eclose.judging.validate import Validation, validate, write
+from eclose.judging.validate import Validation, build_validation, write_validation
 from eclose.metrics.judge_agreement import DIRECT_LABELS, LABEL_METRICS, JudgedLabel, LabelRow
 from eclose.store.runs.folder import VALIDATION
 from eclose.store.runs.manifest import Manifest
@@ -98,7 +98,7 @@ def report(judged: Sequence[JudgedSet]) -> dict[str, Any]:
     for one in judged:
         found = _validation([one])
         if found is not None:
-            write(one.folder / VALIDATION, found)
+            write_validation(one.folder / VALIDATION, found)
             _say(found, one.name)
         _say_groups(one)
     _say_unjudged(judged)
@@ -133,7 +133,7 @@ def _validation(judged: Iterable[JudgedSet]) -> Validation | None:
     if not judgments:
         return None
     chosen = list(chain.from_iterable(one.chosen for one in listed))
-    return validate(
+    return build_validation(
         judgments,
         [one.settled for one in chosen],
         [one.response for one in chosen],
@@ -177,7 +177,7 @@ def _say_groups(one: JudgedSet) -> None:
 
 
 def _cell(label: JudgedLabel, members: Sequence[Labelled], said: Mapping[str, Verdict]) -> str:
-    pairs = [(LABEL_HITS[label](case.verdict), LABEL_HITS[label](said.get(case.response.id, Verdict()))) for case in members]
+    pairs = [(LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said.get(case.response.id, Verdict()))) for case in members]
     labelled = [(truth, told) for truth, told in pairs if truth is not None]
     judged = [truth == told for truth, told in labelled if told is not None]
     return f"{sum(judged)} / {len(judged)} / {len(labelled)}" if labelled else "-"
@@ -201,7 +201,7 @@ def _shuffled(judged: Sequence[JudgedSet]) -> tuple[int, int]:
     cases = [case for one in judged for case in one.chosen if case.response.id in said]
     rng, called, tried = np.random.default_rng(SEED), 0, 0
     for label in DIRECT_LABELS:
-        pairs = [(LABEL_HITS[label](case.verdict), LABEL_HITS[label](said[case.response.id])) for case in cases]
+        pairs = [(LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said[case.response.id])) for case in cases]
         both = [(truth, told) for truth, told in pairs if truth is not None and told is not None]
         if len({truth for truth, _ in both}) < 2:
             continue

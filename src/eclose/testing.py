@@ -9,9 +9,9 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import NEVER_ASKED
-from eclose.diagnosis.diagnose import Case, Diagnosis, broken_link
+from eclose.diagnosis.diagnose import Case, Diagnosis, describe_failure
 from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy
-from eclose.diagnosis.report.format import figure
+from eclose.diagnosis.report.format import format_figure
 from eclose.diagnosis.results import broken_labels
 from eclose.diagnosis.run_gate import GateResult, gate
 from eclose.metrics.rates import Metric
@@ -130,7 +130,7 @@ def _message(result: GateResult, suspects: Sequence[Case], worst: int) -> Iterat
 
 def _broken(case: Case) -> str:
     missing = ", ".join(f"{criterion} {reason}" for criterion, reason in case.judgment.unjudged.items())
-    return broken_link(case) + (f" Without a label: {missing}." if missing else "")
+    return describe_failure(case) + (f" Without a label: {missing}." if missing else "")
 
 
 def _line(result: GateResult) -> str:
@@ -138,9 +138,9 @@ def _line(result: GateResult) -> str:
     rates = []
     for metric in _PRINTED:
         rate = result.corrected.get(metric)
-        own = figure(*result.diagnosis.overall.estimates[metric][:2])
+        own = format_figure(*result.diagnosis.overall.estimates[metric][:2])
         rates.append(
-            f"{metric} {own}" if rate is None else f"{metric} {figure(rate.value, rate.interval)} corrected"
+            f"{metric} {own}" if rate is None else f"{metric} {format_figure(rate.value, rate.interval)} corrected"
         )
     return f"{result.name}: {result.report.outcome}, {_counted(result.diagnosis)}, {', '.join(rates)}"
 

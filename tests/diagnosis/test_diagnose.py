@@ -12,7 +12,7 @@ import pytest
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
-from eclose.diagnosis.diagnose import Case, Evidence, Matching, Violations, broken_link, diagnose_cases
+from eclose.diagnosis.diagnose import AnswerMatching, Case, Evidence, LabelViolations, describe_failure, diagnose_cases
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
@@ -131,7 +131,7 @@ def test_where_judge_and_matching_disagree_is_counted():
     assert matched[2] is False
     assert matched[6] is None
     found = diagnosed(*cases).matching
-    assert found == Matching(1 + matched[1], 2 - matched[1], 1, 1, 2)
+    assert found == AnswerMatching(1 + matched[1], 2 - matched[1], 1, 1, 2)
 
 
 def test_a_match_of_an_alias_alone_is_a_figure_of_its_own():
@@ -140,8 +140,8 @@ def test_a_match_of_an_alias_alone_is_a_figure_of_its_own():
     named = replace(one, instance=replace(one.instance, reference_answer="Morro", aliases=("Arica",)))
     assert (named.matched, named.matched_with_aliases) == (False, True)
     found = diagnosed(named)
-    assert found.matching == Matching(0, 1, 0, 0, 0)
-    assert found.alias_matching == Matching(1, 0, 0, 0, 0)
+    assert found.matching == AnswerMatching(0, 1, 0, 0, 0)
+    assert found.alias_matching == AnswerMatching(1, 0, 0, 0, 0)
     assert case(answer=None).matched_with_aliases is None
 
 
@@ -154,7 +154,7 @@ def test_responses_are_counted_by_how_many_labels_they_violate():
         case(number=4, steps=(FAILS,), aligned=False, closed=False),
         case(number=5, aligned=None),
     )
-    assert found.violations == Violations(none=1, one=1, several=3, both_links=2, unknown=1)
+    assert found.violations == LabelViolations(none=1, one=1, several=3, both_links=2, unknown=1)
 
 
 def test_answers_and_sufficiency_can_come_apart():
@@ -201,7 +201,7 @@ def test_why_labels_are_missing_is_counted():
     ],
 )
 def test_the_broken_link_is_named_in_a_sentence(found, sentence):
-    assert broken_link(found) == sentence
+    assert describe_failure(found) == sentence
 
 
 def test_nothing_to_diagnose_is_said():

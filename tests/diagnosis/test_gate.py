@@ -11,7 +11,7 @@ from eclose.core.judgment import NO_REFERENCE, Criterion
 from eclose.diagnosis.diagnose import diagnose_cases
 from eclose.diagnosis.gate import Baseline, GateLimits, GateOutcome, PairedRate
 from eclose.diagnosis.gate import check_limits as gated
-from eclose.diagnosis.report.format import figure
+from eclose.diagnosis.report.format import format_figure
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
@@ -270,4 +270,4 @@ def test_a_base_run_and_its_limits_go_together():
 
 
 def test_an_undefined_figure_is_called_that():
-    assert figure(None, None) == "undefined"
+    assert format_figure(None, None) == "undefined"

@@ -6,7 +6,7 @@ import pytest
 from eclose.core.response import Source
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
-from eclose.metrics.experiment import UNTUNED, Experiment, equal_setting_means, method_of, setting_rates
+from eclose.metrics.experiment import UNTUNED, Experiment, average_settings, compute_setting_rates, get_method
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate
 from eclose.stats.rates import mean
 
@@ -38,9 +38,9 @@ def experiment_rows(seed, unknown=0.1):
 
 
 def test_the_untuned_model_is_called_by_its_name():
-    assert method_of(row()) == UNTUNED
-    assert method_of(row(source=Source("qwen"))) == UNTUNED
-    assert method_of(row(source=Source("qwen", "SFT"))) == "SFT"
+    assert get_method(row()) == UNTUNED
+    assert get_method(row(source=Source("qwen"))) == UNTUNED
+    assert get_method(row(source=Source("qwen", "SFT"))) == "SFT"
 
 
 def test_setting_means_by_hand():
@@ -57,17 +57,20 @@ def test_setting_means_by_hand():
         row("hotpot", 0, sources["43"], correct=True),
         row("hotpot", 1, sources["43"], correct=False),
     ]
-    assert setting_rates(rows, Metric.ACCURACY) == {("SFT", "2wiki", "qwen"): 0.75, ("SFT", "hotpot", "qwen"): 0.25}
+    assert compute_setting_rates(rows, Metric.ACCURACY) == {
+        ("SFT", "2wiki", "qwen"): 0.75,
+        ("SFT", "hotpot", "qwen"): 0.25,
+    }
     # Settings weigh the same: (3/4 + 1/4)/2. Local soundness was never judged.
-    assert equal_setting_means(rows, [Metric.ACCURACY, Metric.LOCAL_SOUNDNESS_RATE]) == {
+    assert average_settings(rows, [Metric.ACCURACY, Metric.LOCAL_SOUNDNESS_RATE]) == {
         "SFT": {Metric.ACCURACY: 0.5, Metric.LOCAL_SOUNDNESS_RATE: None}
     }
 
 
 def test_rows_without_source_or_benchmark_are_one_setting():
     rows = [row(None, 0, correct=True), row(None, 1, correct=False)]
-    assert setting_rates(rows, Metric.ACCURACY) == {(UNTUNED, "", ""): 0.5}
-    assert equal_setting_means([]) == {}
+    assert compute_setting_rates(rows, Metric.ACCURACY) == {(UNTUNED, "", ""): 0.5}
+    assert average_settings([]) == {}
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -75,7 +78,7 @@ def test_an_experiments_values_are_the_equal_setting_means(seed):
     rows = experiment_rows(seed, unknown=0.1 * (seed % 3))
     experiment = Experiment.of(rows, tuple(Metric))
     replicates = experiment.bootstrap(rng=np.random.default_rng(seed), resamples=3)
-    means = equal_setting_means(rows, tuple(Metric))
+    means = average_settings(rows, tuple(Metric))
     assert set(experiment.methods) == {UNTUNED, "SFT", "E-Closure"} == set(means)
     for method, metric in product(experiment.methods, Metric):
         value = replicates.estimate(experiment.column(method, metric)).value
@@ -94,7 +97,7 @@ def test_replicates_are_the_means_of_the_drawn_rows():
     replicates = experiment.bootstrap(rng=np.random.default_rng(2027), resamples=25)
     blocks = list(experiment.design.draw(np.random.default_rng(2027), 25))
     assert len(blocks) == 1
-    by_place = {(r.source.model, method_of(r), r.source.seed, r.benchmark, r.instance_id): r.verdict for r in rows}
+    by_place = {(r.source.model, get_method(r), r.source.seed, r.benchmark, r.instance_id): r.verdict for r in rows}
     # Names in the order of first appearance, as the experiment numbers them.
     models = list(dict.fromkeys(r.source.model for r in rows))
     questions = list(dict.fromkeys((r.benchmark, r.instance_id) for r in rows))
@@ -149,7 +152,7 @@ def test_the_paired_gain_of_a_method_over_itself_is_nothing():
             r.response_id, r.instance_id, r.verdict, r.benchmark, Source(r.source.model, "Twin", r.source.seed)
         )
         for r in rows
-        if method_of(r) == "SFT"
+        if get_method(r) == "SFT"
     ]
     experiment = Experiment.of([*rows, *twin])
     replicates = experiment.bootstrap(rng=np.random.default_rng(0), resamples=50)
@@ -194,11 +197,11 @@ def test_a_trained_method_without_a_seed_is_refused_by_name():
     rows = [row("2wiki", number, source, correct=True) for source in sources for number in range(3)]
     with pytest.raises(UserError, match=r"E-Closure on qwen: 3 responses have no training seed"):
         Experiment.of(rows)
-    assert Experiment.of([one for one in rows if method_of(one) != "E-Closure"]).methods == [UNTUNED, "SFT"]
+    assert Experiment.of([one for one in rows if get_method(one) != "E-Closure"]).methods == [UNTUNED, "SFT"]
 
 
 def test_seeds_are_not_averaged_with_responses_that_name_none():
     rows = [row("2wiki", 0, Source("qwen", "SFT", seed), correct=True) for seed in (42, None)]
     with pytest.raises(UserError, match=r"SFT on qwen: 1 response has no training seed"):
-        setting_rates(rows, Metric.ACCURACY)
-    assert setting_rates(rows[1:], Metric.ACCURACY) == {("SFT", "2wiki", "qwen"): 1.0}
+        compute_setting_rates(rows, Metric.ACCURACY)
+    assert compute_setting_rates(rows[1:], Metric.ACCURACY) == {("SFT", "2wiki", "qwen"): 1.0}

@@ -12,8 +12,8 @@ from eclose.metrics.judge_agreement import (
     AgreementScores,
     JudgedLabel,
     ValidationCase,
-    hit_codes,
-    judge_errors,
+    count_judge_errors,
+    encode_hits,
     validate_judge,
 )
 from eclose.metrics.judge_comparison import TwoJudgesCase, compare_judges
@@ -38,7 +38,7 @@ def test_the_rate_of_a_label_is_that_of_results():
     assert LABEL_METRICS.keys() == set(JudgedLabel)
     for label, metric in LABEL_METRICS.items():
         found = [compute_rate(metric, [one]) for one in verdicts]
-        assert [one.hits if one.n else -1 for one in found] == list(hit_codes(label, verdicts))
+        assert [one.hits if one.n else -1 for one in found] == list(encode_hits(label, verdicts))
 
 
 def rng(seed=42):
@@ -273,7 +273,7 @@ def test_only_what_both_judges_labelled_is_compared():
 
 
 def test_errors_for_other_runs_count_hits_of_each_rate():
-    found = judge_errors(SMALL)
+    found = count_judge_errors(SMALL)
     # People in the rows, hits last. In the gap: 00 00 01 11.
     assert found[LGG].table.tolist() == [[2, 1], [0, 1]]
     assert found[TRR].table.tolist() == [[1, 0], [2, 1]]
@@ -286,5 +286,5 @@ def test_errors_for_other_runs_count_hits_of_each_rate():
 
 
 def test_labels_as_codes():
-    assert hit_codes(LGG, [verdict("11011"), verdict("0----"), verdict("1----")]).tolist() == [1, 0, -1]
+    assert encode_hits(LGG, [verdict("11011"), verdict("0----"), verdict("1----")]).tolist() == [1, 0, -1]
     assert DIRECT_LABELS == (L, A, C, K, ACC)

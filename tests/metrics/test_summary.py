@@ -6,7 +6,7 @@ from eclose.errors import SettingError
 from eclose.metrics.rates import Metric, compute_rates, count_composition
 from eclose.metrics.summary import GROUPINGS, summarize
 from eclose.stats.clustered_rates import QuestionCounts
-from eclose.stats.intervals import wilson
+from eclose.stats.intervals import wilson_interval
 
 QWEN, TUNED = Source("qwen"), Source("qwen", "SFT", 42)
 ROWS = [
@@ -115,8 +115,8 @@ def test_a_rate_that_may_have_no_case_at_all_has_no_widest_interval():
 def test_the_gap_has_the_papers_intervals_beside_ours():
     rows = [judged(f"q{n}", 0, locally_sound=True, aligned=True, closed=n > 3, correct=n > 5) for n in range(40)]
     (summary,) = summarize(rows)
-    assert summary.rates[Metric.GAP_SHARE].wilson == wilson(4, 4)
-    assert summary.rates[Metric.GAP_RISK].wilson == wilson(4, 6)
+    assert summary.rates[Metric.GAP_SHARE].wilson == wilson_interval(4, 4)
+    assert summary.rates[Metric.GAP_RISK].wilson == wilson_interval(4, 6)
     assert summary.rates[Metric.GAP_AMONG_SOUND].value == 0.1
 
 

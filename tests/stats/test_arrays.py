@@ -1,6 +1,6 @@
 import numpy as np
 
-from eclose.stats.arrays import codes, ratio, scalar, sum_by
+from eclose.stats.arrays import encode_labels, ratio, sum_by_group, to_scalar
 
 
 def test_ratio_divides_and_leaves_what_has_no_denominator_undefined():
@@ -9,19 +9,19 @@ def test_ratio_divides_and_leaves_what_has_no_denominator_undefined():
 
 
 def test_scalar_turns_undefined_into_none():
-    assert scalar(np.float64("nan")) is None
-    assert scalar(np.float64(0.0)) == 0.0
-    assert type(scalar(np.float64(0.5))) is float
+    assert to_scalar(np.float64("nan")) is None
+    assert to_scalar(np.float64(0.0)) == 0.0
+    assert type(to_scalar(np.float64(0.5))) is float
 
 
 def test_codes_number_labels_in_order_of_first_appearance():
-    coded, labels = codes(["b", "a", "b", None, "a"])
+    coded, labels = encode_labels(["b", "a", "b", None, "a"])
     assert coded.tolist() == [0, 1, 0, 2, 1]
     assert labels == ["b", "a", None]
 
 
 def test_codes_of_nothing():
-    coded, labels = codes([])
+    coded, labels = encode_labels([])
     assert coded.dtype == np.intp
     assert (len(coded), labels) == (0, [])
 
@@ -29,7 +29,7 @@ def test_codes_of_nothing():
 def test_sum_by_adds_rows_within_groups():
     rng = np.random.default_rng(0)
     groups, values = rng.integers(4, size=30), rng.normal(size=(30, 2, 3))
-    sums = sum_by(groups, values, 6)
+    sums = sum_by_group(groups, values, 6)
     assert sums.shape == (6, 2, 3)
     for group in range(6):
         expected = sum((row for row, of in zip(values, groups, strict=True) if of == group), np.zeros((2, 3)))
@@ -37,4 +37,4 @@ def test_sum_by_adds_rows_within_groups():
 
 
 def test_sum_by_of_no_rows_is_zero_in_every_group():
-    np.testing.assert_array_equal(sum_by(np.zeros(0, np.intp), np.zeros((0, 2, 2)), 3), np.zeros((3, 2, 2)))
+    np.testing.assert_array_equal(sum_by_group(np.zeros(0, np.intp), np.zeros((0, 2, 2)), 3), np.zeros((3, 2, 2)))

@@ -19,10 +19,10 @@ from eclose.stats.bootstrap import (
 )
 from eclose.stats.ranking import (
     ScoredResponses,
+    assign_folds,
     auroc_under,
-    cross_fitted_under,
+    cross_fit_under,
     recall_at_retention_under,
-    stratified_folds,
 )
 from eclose.stats.resampling import Strata, bootstrap
 
@@ -308,7 +308,7 @@ def test_detectors_are_refitted_in_every_resample(seed):
     question = np.repeat(np.arange(20), 3)
     group = rng(seed).integers(3, size=60)
     scored = ScoredResponses(rng(seed).integers(12, size=60) / 12, group == 0, group > 1)
-    fold = stratified_folds(np.arange(20) % 3, rng=rng(42))[question]
+    fold = assign_folds(np.arange(20) % 3, rng=rng(42))[question]
 
     def evaluate(weights):
         of_responses = weights[:, question]
@@ -316,7 +316,7 @@ def test_detectors_are_refitted_in_every_resample(seed):
             [
                 auroc_under(of_responses, scored),
                 recall_at_retention_under(of_responses, scored),
-                cross_fitted_under(of_responses, scored, fold),
+                cross_fit_under(of_responses, scored, fold),
             ]
         )
 

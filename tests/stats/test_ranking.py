@@ -8,15 +8,15 @@ from sklearn.metrics import roc_auc_score
 
 from eclose.stats.ranking import (
     ScoredResponses,
+    assign_folds,
     auroc,
     auroc_under,
-    cross_fitted,
-    cross_fitted_under,
+    cross_fit,
+    cross_fit_under,
+    fit_thresholds,
     recall_at_retention,
     recall_at_retention_under,
-    stratified_folds,
     threshold_at_retention,
-    thresholds,
 )
 from eclose.stats.resampling import Strata
 
@@ -108,7 +108,7 @@ def test_weights_are_the_expanded_resample(seed):
     weights = loops.drawn(Strata.single(30), seed, 25)
     results = (
         auroc_under(weights, scored),
-        thresholds(weights, scored.scores, scored.reliable),
+        fit_thresholds(weights, scored.scores, scored.reliable),
         recall_at_retention_under(weights, scored),
     )
     for row, values in zip(weights, zip(*results, strict=True), strict=True):
@@ -126,13 +126,13 @@ def test_refitted_folds_are_the_expanded_resample(seed):
     scored = random_scored(seed, size=45, levels=8)
     # Three responses a question; folds are dealt to questions and stay as they are.
     question = np.repeat(np.arange(15), 3)
-    fold = stratified_folds(np.arange(15) % 2, rng=np.random.default_rng(seed))[question]
+    fold = assign_folds(np.arange(15) % 2, rng=np.random.default_rng(seed))[question]
     weights = loops.drawn(Strata.single(15), seed, 20)[:, question]
-    for row, values in zip(weights, cross_fitted_under(weights, scored, fold), strict=True):
+    for row, values in zip(weights, cross_fit_under(weights, scored, fold), strict=True):
         rows = loops.expanded(row)
         expected = loops.cross_fitted(scored.scores[rows], scored.failed[rows], scored.reliable[rows], fold[rows])
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
-    transfer = cross_fitted(scored, fold)
+    transfer = cross_fit(scored, fold)
     assert transfer == pytest.approx(loops.cross_fitted(scored.scores, scored.failed, scored.reliable, fold), abs=1e-12)
 
 
@@ -140,28 +140,28 @@ def test_cross_fitting_by_hand():
     # Fold 0 holds a reliable 2, fold 1 a reliable 5 and failed 1 and 3. Calibrated on fold 1, 2 < 5 is flagged;
     # calibrated on fold 0, of 5, 1 and 3 only 1 < 2 is. One of two reliable, one of two failed.
     scored = ScoredResponses(np.array([2.0, 5.0, 1.0, 3.0]), np.array([0, 0, 1, 1], bool), np.array([1, 1, 0, 0], bool))
-    assert cross_fitted(scored, np.array([0, 1, 1, 1])) == (0.5, 0.5)
+    assert cross_fit(scored, np.array([0, 1, 1, 1])) == (0.5, 0.5)
 
 
 def test_a_fold_that_cannot_be_calibrated_leaves_the_rates_undefined():
     # All reliable responses are in fold 0, so nothing calibrates it; the failed one in fold 1 is judged.
     scored = ScoredResponses(np.array([2.0, 5.0, 1.0]), np.array([0, 0, 1], bool), np.array([1, 1, 0], bool))
-    assert cross_fitted(scored, np.array([0, 0, 1])) == (None, 1.0)
+    assert cross_fit(scored, np.array([0, 0, 1])) == (None, 1.0)
 
 
 def test_folds_share_each_stratum_evenly():
     strata = np.repeat([0, 1, 2], [278, 255, 333])
-    fold = stratified_folds(strata, rng=np.random.default_rng(42))
+    fold = assign_folds(strata, rng=np.random.default_rng(42))
     for stratum in range(3):
         sizes = np.bincount(fold[strata == stratum], minlength=5)
         assert len(sizes) == 5
         assert sizes.max() - sizes.min() <= 1
-    np.testing.assert_array_equal(fold, stratified_folds(strata, rng=np.random.default_rng(42)))
-    assert not np.array_equal(fold, stratified_folds(strata, rng=np.random.default_rng(43)))
+    np.testing.assert_array_equal(fold, assign_folds(strata, rng=np.random.default_rng(42)))
+    assert not np.array_equal(fold, assign_folds(strata, rng=np.random.default_rng(43)))
 
 
 def test_as_many_folds_as_asked_for():
-    assert sorted(stratified_folds(np.zeros(7, int), 3, rng=np.random.default_rng(0))) == [0, 0, 0, 1, 1, 2, 2]
+    assert sorted(assign_folds(np.zeros(7, int), 3, rng=np.random.default_rng(0))) == [0, 0, 0, 1, 1, 2, 2]
 
 
 def test_a_missing_score_is_refused():
@@ -190,7 +190,7 @@ def test_no_responses_say_nothing():
 def test_a_resample_without_reliable_responses_has_no_threshold():
     scored = scored_of([(1, FAILED), (2, RELIABLE)])
     weights = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
-    np.testing.assert_array_equal(thresholds(weights, scored.scores, scored.reliable), [np.nan, 2, 2])
+    np.testing.assert_array_equal(fit_thresholds(weights, scored.scores, scored.reliable), [np.nan, 2, 2])
     np.testing.assert_array_equal(recall_at_retention_under(weights, scored), [np.nan, 1, np.nan])
     np.testing.assert_array_equal(auroc_under(weights, scored), [np.nan, 1, np.nan])
 

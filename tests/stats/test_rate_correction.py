@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from eclose.stats.coefficients import MISSING
-from eclose.stats.intervals import wilson
+from eclose.stats.intervals import wilson_interval
 from eclose.stats.rate_correction import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 
 X = MISSING
@@ -154,7 +154,7 @@ def test_no_disagreement_among_a_hundred_is_no_certainty():
     rate = corrected(judge, human)
     textbook = 2 * 1.96 * sqrt(0.09 / 2000)
     assert (rate.value, rate.difference) == (0.1, 0.1)
-    assert 1.5 * textbook < rate.interval.high - rate.interval.low < 0.7 * np.diff(wilson(10, 100))[0]
+    assert 1.5 * textbook < rate.interval.high - rate.interval.low < 0.7 * np.diff(wilson_interval(10, 100))[0]
 
 
 def test_cases_of_one_question_are_not_counted_as_if_they_were_many():

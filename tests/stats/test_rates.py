@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.stats.intervals import wilson
+from eclose.stats.intervals import wilson_interval
 from eclose.stats.rates import Rate, mean, sample_sd
 
 labels = st.lists(st.sampled_from([True, False, None]), max_size=30)
@@ -65,7 +65,7 @@ def test_a_rate_by_hand():
     # One hit of two judged; two more could make it 1/4 or 3/4.
     rate = Rate.of([True, None, False, None])
     assert (rate.value, rate.bounds) == (0.5, (0.25, 0.75))
-    assert rate.wilson == wilson(1, 2)
+    assert rate.wilson == wilson_interval(1, 2)
 
 
 def test_mean_is_undefined_when_one_value_is():

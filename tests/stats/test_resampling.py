@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from eclose.stats import resampling
 from eclose.stats.bootstrap import paired_hierarchical, shared_questions
-from eclose.stats.intervals import percentile
+from eclose.stats.intervals import percentile_interval
 from eclose.stats.resampling import Replicates, Strata, block_sizes, bootstrap, draw_counts
 
 from . import loops
@@ -79,13 +79,13 @@ def test_estimates_carry_value_interval_and_what_was_undefined():
     draws[:3, 1] = np.nan
     replicates = Replicates(np.array([0.5, np.nan]), draws)
     first, second = replicates.estimates(level=0.9)
-    assert first == (0.5, percentile(draws[:, 0], 0.9), 0)
-    assert second == (None, percentile(draws[3:, 1], 0.9), 3)
-    assert replicates.estimate() == (0.5, percentile(draws[:, 0]), 0)
+    assert first == (0.5, percentile_interval(draws[:, 0], 0.9), 0)
+    assert second == (None, percentile_interval(draws[3:, 1], 0.9), 3)
+    assert replicates.estimate() == (0.5, percentile_interval(draws[:, 0]), 0)
 
 
 def test_a_difference_is_paired_and_undefined_where_either_side_is():
     draws = np.array([[1.0, 0.5], [np.nan, 0.5], [3.0, np.nan], [2.0, 4.0]])
     difference = Replicates(np.array([2.0, 0.5]), draws).difference(0, 1)
-    assert difference == (1.5, percentile(np.array([0.5, -2.0])), 2)
+    assert difference == (1.5, percentile_interval(np.array([0.5, -2.0])), 2)
     assert Replicates(np.array([2.0, 0.5]), draws).difference(1, 1, level=0.5) == (0.0, (0.0, 0.0), 1)

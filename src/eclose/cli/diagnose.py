@@ -30,7 +30,7 @@ def diagnose(
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
-    from eclose.diagnosis.report.table import flips_table, violations_table
+    from eclose.diagnosis.report.table import build_flips_table, build_violations_table
     from eclose.diagnosis.results import default_report_folder
     from eclose.diagnosis.results import diagnose as diagnose_runs
 
@@ -45,8 +45,8 @@ def diagnose(
         notify=say,
     )
     _print_rates(results.diagnosis, results.context)
-    _print_cells(violations_table(results.diagnosis))
-    if (consistency := flips_table(results.diagnosis)).rows:
+    _print_cells(build_violations_table(results.diagnosis))
+    if (consistency := build_flips_table(results.diagnosis)).rows:
         _print_cells(consistency)
     if results.context.base is not None:
         _print_comparison(results.context.base)
@@ -55,17 +55,17 @@ def diagnose(
 
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
-    from eclose.diagnosis.report.rate_status import (TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, rate_status)
-    from eclose.diagnosis.report.headline import corrected_rate_text
-    from eclose.diagnosis.report.summary import caution_sentences
+    from eclose.diagnosis.report.rate_status import (TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate)
+    from eclose.diagnosis.report.headline import format_corrected_rate
+    from eclose.diagnosis.report.summary import list_cautions
 
     overall = diagnosis.overall
     missing = any(rate.unjudged for rate in overall.rates.values())
     rows = []
     for metric, rate in overall.rates.items():
         value = percent_with_interval(rate.value, overall.estimates[metric].interval)
-        value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(rate_status(rate), value)
-        corrected = corrected_rate_text(rate, (notes.corrected or {}).get(metric))
+        value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(classify_rate(rate), value)
+        corrected = format_corrected_rate(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
         row += [f"{rate.unjudged:,}", percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
         row += ["" if corrected is None else str(corrected)] if notes.corrected else []
@@ -76,7 +76,7 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     if missing:
         say(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {_LIMIT}")
     say(notes.trust)
-    for caution in caution_sentences(diagnosis, notes):
+    for caution in list_cautions(diagnosis, notes):
         say(f"  {caution}")
 
 
@@ -84,13 +84,13 @@ _LIMIT = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little i
 
 
 def _print_comparison(against: BaseComparison) -> None:
-    from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
+    from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
 
     say("")
     say(f"Against {against.name}")
-    for sentence in (*against.cautions, *comparison_sentences(against)):
+    for sentence in (*against.cautions, *describe_comparison(against)):
         say(f"  {sentence}")
-    for table in comparison_tables(against):
+    for table in tabulate_comparison(against):
         _print_cells(table)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunResult
-    from eclose.judging.inputs import Sources
+    from eclose.judging.inputs import RunInputs
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.validate import Validation
     from eclose.metrics.judge_agreement import GroupValidation, LabelRow
@@ -108,20 +108,20 @@ def judge(
     ] = MAX_UNJUDGED_SHARE,
     options: ModelOptions,
 ) -> None:
-    """Judge every response with a model: is the evidence enough, is each step sound, does the trace pursue the question,
-    does it establish the answer, and is that answer correct.
+    """Judge every response with a model: is the evidence enough, is each step sound, does the trace pursue the
+    question, does it establish the answer, and is that answer correct.
 
     One call for each of these, and each call is shown only what its decision may rest on. Writes judgments.jsonl into
-    the folder of the run. A criterion without a usable reply has no label and a reason; a table at the end counts these,
-    and the exit code is 3 where there are too many. After a stop, the same command continues the run; no reply is
-    requested or paid for twice.
+    the folder of the run. A criterion without a usable reply has no label and a reason; a table at the end counts
+    these, and the exit code is 3 where there are too many. After a stop, the same command continues the run; no reply
+    is requested or paid for twice.
     """
-    from eclose.judging.inputs import find_sources
-    from eclose.judging.run import judge_responses, kin
+    from eclose.judging.inputs import find_run_inputs
+    from eclose.judging.run import judge_responses, find_same_family_models
     from eclose.judging.settings import JudgeSettings
 
     folder = out or (responses if responses.is_dir() else responses.parent)
-    sources = find_sources(responses, folder, instances, layout)
+    sources = find_run_inputs(responses, folder, instances, layout)
     settings = JudgeSettings(
         reference_free=reference_free,
         joint=joint,
@@ -135,9 +135,9 @@ def judge(
     if options.dry_run:
         asyncio.run(_print_forecast(sources, model, settings, options.calls))
         return
-    if related := kin(sources, model.name):
+    if related := find_same_family_models(sources, model.name):
         say(f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people")
-    result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, **options.run_arguments))
+    result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, options.run_options))
     print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
     quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
@@ -147,8 +147,8 @@ def judge(
 def _print_unjudged(judgments: Path, limit: float) -> bool:
     """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
     from eclose.core.judgment import Judgment
-    from eclose.diagnosis.report.format import one_line
-    from eclose.diagnosis.report.wording import reason_words
+    from eclose.diagnosis.report.format import to_one_line
+    from eclose.diagnosis.report.wording import explain_reason
     from eclose.judging.unjudged_labels import count_unjudged
     from eclose.store.records.jsonl import read_records
 
@@ -156,13 +156,13 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     if not labels.missing:
         return False
     rows = [
-        (row.criterion, reason_words(row.kind), f"{row.responses:,}", f"{percent(row.responses / labels.responses)} %")
+        (row.criterion, explain_reason(row.kind), f"{row.responses:,}", f"{percent(row.responses / labels.responses)} %")
         for row in labels.missing
     ]
     say("")
     print_table(f"Not judged, of {plural(labels.responses, 'response')}", ("label", "reason", "n", "share"), rows)
     for example in dict.fromkeys(row.example for row in labels.missing if row.example):
-        say(f"  for example: {one_line(example)}")
+        say(f"  for example: {to_one_line(example)}")
     over = {criterion: share for criterion, share in labels.shares.items() if share > limit}
     for criterion, share in over.items():
         say(
@@ -172,12 +172,12 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     return bool(over)
 
 
-async def _print_forecast(sources: Sources, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
-    from eclose.judging.run import forecast
+async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
+    from eclose.judging.run import forecast_judging
     from eclose.models.resolve import resolve_model
 
     model = await resolve_model(model, calls.deadline)
-    say(f"{model.name}: {describe_forecast(forecast(sources, model, settings, calls), calls.currency)}")
+    say(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
 
 
 def _describe_flips(result: RunResult) -> str:
@@ -234,7 +234,7 @@ def validate(
 
 def print_validation(validation: Validation) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
-    from eclose.judging.rate_correction import MIN_LABELS, why_not
+    from eclose.judging.rate_correction import MIN_LABELS, explain_missing_rate
 
     say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
@@ -263,14 +263,14 @@ def print_validation(validation: Validation) -> None:
                 f"{row.misses:,}",
                 f"{row.false_alarms:,}",
                 percent_with_interval(rates[row.label].judge, None),
-                why_not(rates[row.label]) or percent_with_interval(rates[row.label].value, rates[row.label].interval),
+                explain_missing_rate(rates[row.label]) or percent_with_interval(rates[row.label].value, rates[row.label].interval),
             )
             for row in rows
         ],
     )
     if validation.labelled < MIN_LABELS:
         say(
-            f"Fewer than {MIN_LABELS} labels: the judge does not count as validated, and reports do not correct its rates."
+            f"Fewer than {MIN_LABELS} labels: the judge does not count as validated; reports do not correct its rates."
         )
     groups = {validation.judge: validation.overall, **validation.others}
     _print_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)

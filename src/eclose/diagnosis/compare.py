@@ -18,9 +18,9 @@ from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdic
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric, compute_rates, make_indicators
 from eclose.metrics.summary import UNKNOWN
-from eclose.stats.arrays import Floats, codes, scalar, sum_by
+from eclose.stats.arrays import Floats, encode_labels, sum_by_group, to_scalar
 from eclose.stats.bootstrap import bootstrap_rates
-from eclose.stats.intervals import Estimate, Interval, expanded_level, percentile
+from eclose.stats.intervals import Estimate, Interval, expand_level, percentile_interval
 from eclose.stats.rate_correction import IMAGINARY
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import Strata
@@ -194,9 +194,9 @@ def _compare_group(
     replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=strata)
     # Questions minus strata, but at least 1 where every stratum has one question.
     freedom = max(len(questions) - len(strata.members), 1)
-    level = expanded_level(0.95, freedom, len(questions) / freedom)
+    level = expand_level(0.95, freedom, len(questions) / freedom)
     # Per column, the number of questions with a response in the denominator.
-    usable = (sum_by(cluster, counted, len(questions)) > 0).sum(axis=0)
+    usable = (sum_by_group(cluster, counted, len(questions)) > 0).sum(axis=0)
     # One weight of the imaginary question per resample, shared by all metrics.
     imaginary = rng.standard_gamma(IMAGINARY, resamples)
     run_rates, base_rates = compute_rates(run), compute_rates(base)
@@ -205,7 +205,7 @@ def _compare_group(
         # Columns of the run come first, then those of the base run.
         base_column = index + len(Metric)
         draws = replicates.draws[:, index] - replicates.draws[:, base_column]
-        value = scalar(replicates.values[index] - replicates.values[base_column])
+        value = to_scalar(replicates.values[index] - replicates.values[base_column])
         estimate = _estimate(value, draws, int(min(usable[index], usable[base_column])), imaginary, level)
         # Resamples without a value are NaN and do not count as different.
         constant = value is not None and bool(np.nanmin(draws) == np.nanmax(draws))
@@ -222,7 +222,9 @@ def _estimate(value: float | None, draws: Floats, questions: int, imaginary: Flo
     undefined = int(np.isnan(draws).sum())
     if value is None:
         return Estimate(None, None, undefined)
-    low, high = (percentile((questions * draws + end * imaginary) / (questions + imaginary), level) for end in (-1, 1))
+    low, high = (
+        percentile_interval((questions * draws + end * imaginary) / (questions + imaginary), level) for end in (-1, 1)
+    )
     # A defined value is itself a draw without NaN, so both percentiles exist.
     assert low is not None
     assert high is not None
@@ -237,7 +239,7 @@ def _strata(datasets: Sequence[str | None]) -> Strata:
     """Return the strata of questions: their datasets, the small ones together."""
     sizes = Counter(datasets)
     # The empty tuple is the common stratum of all small datasets.
-    stratum, _ = codes([(dataset,) if sizes[dataset] >= SMALL_DATASET else () for dataset in datasets])
+    stratum, _ = encode_labels([(dataset,) if sizes[dataset] >= SMALL_DATASET else () for dataset in datasets])
     return Strata(stratum)
 
 

@@ -14,7 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eclose.core.judgment import NEVER_ASKED, Criterion
-from eclose.diagnosis.report.format import figure, percent, percent_range, plural, signed, signed_range
+from eclose.diagnosis.report.format import format_figure, percent, percent_range, plural, signed, signed_range
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.clustered_rates import QuestionCounts
@@ -258,9 +258,11 @@ class _Rates(NamedTuple):
         """Return the rate in words, with the judge's own rate beside a corrected one."""
         rate, judged = self.corrected.get(metric), self.summary.estimates[metric]
         if rate is None or rate.interval is None:
-            return f"{figure(*judged[:2])}, n = {self.summary.rates[metric].n:,}, the judge's own rate"
+            return f"{format_figure(*judged[:2])}, n = {self.summary.rates[metric].n:,}, the judge's own rate"
         labels = f"corrected by {rate.labelled:,} labels of people"
-        return f"{figure(rate.value, rate.interval)}, {labels} (the judge's own rate: {figure(*judged[:2])})"
+        return (
+            f"{format_figure(rate.value, rate.interval)}, {labels} (the judge's own rate: {format_figure(*judged[:2])})"
+        )
 
     def _plan(self, metric: Metric, limit: float, *, least: bool) -> str:
         """Return what would decide the check: labels for unlabelled responses, or more responses."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.cases import Case, read_runs, run_names
-from eclose.diagnosis.diagnose import Diagnosis, broken_link, diagnose_cases
+from eclose.diagnosis.diagnose import Diagnosis, describe_failure, diagnose_cases
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_correction
-from eclose.diagnosis.report.format import figure
+from eclose.diagnosis.report.format import format_figure
 from eclose.diagnosis.report.formats import ReportFormat
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT, VALIDATION
@@ -52,7 +52,7 @@ class MetricRate:
 
     def __str__(self) -> str:
         """Return ``63.8 % [59.7, 68.0], n = 600``."""
-        return f"{figure(self.value, self.interval)}, n = {self.n:,}"
+        return f"{format_figure(self.value, self.interval)}, n = {self.n:,}"
 
 
 class Rates(dict[str, MetricRate]):
@@ -155,11 +155,11 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return the verdict, the rates and the worst responses for a notebook."""
-        from eclose.diagnosis.report.headline import headline_items  # noqa: PLC0415
+        from eclose.diagnosis.report.headline import build_headline  # noqa: PLC0415
         from eclose.diagnosis.report.html_template import template  # noqa: PLC0415
 
-        statements = headline_items(self.diagnosis, self.context)
-        worst = [(case.response.id, broken_link(case)) for case in self.worst[:_WORST]]
+        statements = build_headline(self.diagnosis, self.context)
+        worst = [(case.response.id, describe_failure(case)) for case in self.worst[:_WORST]]
         return template("results.html").render(
             title=self.context.title,
             notices=self.notices,
@@ -199,7 +199,7 @@ def _row(case: Case) -> dict[str, Any]:
         "evidence_sufficient": case.judgment.evidence_sufficient,
         "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
         "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
-        "reason": broken_link(case),
+        "reason": describe_failure(case),
         "unjudged": ", ".join(f"{criterion}: {reason}" for criterion, reason in case.judgment.unjudged.items()) or None,
     }
 

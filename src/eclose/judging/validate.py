@@ -24,14 +24,14 @@ from eclose.metrics.judge_agreement import (
     GroupValidation,
     JudgedLabel,
     ValidationCase,
-    hit_codes,
-    judge_errors,
+    encode_hits,
+    count_judge_errors,
     validate_judge,
 )
 from eclose.metrics.judge_comparison import JudgeComparison, TwoJudgesCase, compare_judges
 from eclose.metrics.summary import UNKNOWN
 from eclose.protocol.judging import CRITERION_QUESTIONS, JudgeQuestion
-from eclose.stats.arrays import Floats, Indices, codes
+from eclose.stats.arrays import Floats, Indices, encode_labels
 from eclose.stats.rate_correction import CorrectedRate, JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_file
@@ -153,7 +153,7 @@ def build_validation(
         overall=report.overall,
         datasets=report.datasets,
         corrected=_correct_labelled_run(run, settled, strata, rng),
-        errors=judge_errors(cases),
+        errors=count_judge_errors(cases),
         stratified=strata is not None,
     )
 
@@ -238,7 +238,7 @@ def _question_codes(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> In
         question = run.questions.get(response_id)
         return ("response", response_id) if question is None else ("question", question)
 
-    return codes([cluster(response_id) for response_id in run.judgments])[0]
+    return encode_labels([cluster(response_id) for response_id in run.judgments])[0]
 
 
 def _correct_labelled_run(
@@ -253,7 +253,7 @@ def _correct_labelled_run(
     human = [settled[id_].verdict if id_ in settled else Verdict() for id_ in run.judgments]
     weight = None if strata is None else _compute_weights(run, settled, strata)
     return {
-        label: corrected_rate(hit_codes(label, judged), hit_codes(label, human), question, rng=rng, weight=weight)
+        label: corrected_rate(encode_hits(label, judged), encode_hits(label, human), question, rng=rng, weight=weight)
         for label in JudgedLabel
     }
 
@@ -261,7 +261,7 @@ def _correct_labelled_run(
 def _compute_weights(run: JudgedRun, settled: Mapping[str, SettledVerdict], strata: Mapping[str, str]) -> Floats:
     if missing := [id_ for id_ in run.judgments if id_ not in strata]:
         raise SettingError(f"response {missing[0]} has no stratum. Name one for every judged response, or none at all.")
-    stratum, names = codes([strata[id_] for id_ in run.judgments])
+    stratum, names = encode_labels([strata[id_] for id_ in run.judgments])
     labelled = np.array([id_ in settled for id_ in run.judgments])
     # A stratum without labels has no weight: its responses could not be represented.
     if empty := set(names) - {strata[id_] for id_ in run.judgments if id_ in settled}:
@@ -323,7 +323,7 @@ def correct_rates(
     question = _question_codes(run, {})
     judged = [judgment.verdict for judgment in run.judgments.values()]
     rates = {
-        label: carried_over_rate(hit_codes(label, judged), question, validation.errors[label], rng=rng)
+        label: carried_over_rate(encode_hits(label, judged), question, validation.errors[label], rng=rng)
         for label in JudgedLabel
     }
     return CorrectedRunRates(rates, carried_over=True)
@@ -334,7 +334,7 @@ def _refuse_other_labels(validation: Validation, run: JudgedRun) -> None:
     verdicts = [judgment.verdict for judgment in run.judgments.values()]
     for label, rate in validation.corrected.items():
         # The file has no labels, but rate and count give back the number of hits.
-        hits = hit_codes(label, verdicts)
+        hits = encode_hits(label, verdicts)
         counts = tuple(int((hits == code).sum()) for code in (1, 0))
         hits_then = round((rate.judge or 0) * rate.judged)
         if counts != (hits_then, rate.judged - hits_then):

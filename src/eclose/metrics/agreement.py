@@ -18,7 +18,7 @@ import numpy as np
 from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.errors import RecordError
 from eclose.stats import coefficients as stat
-from eclose.stats.arrays import Floats, Indices, codes, sum_by
+from eclose.stats.arrays import Floats, Indices, encode_labels, sum_by_group
 from eclose.stats.intervals import Estimate
 from eclose.stats.resampling import Strata, bootstrap
 
@@ -110,7 +110,7 @@ def measure_agreement(
     """
     for case in cases:
         _refuse_unequal_steps(case)
-    question, questions = codes([case.question_id for case in cases])
+    question, questions = encode_labels([case.question_id for case in cases])
     # Width of the code matrices; shorter rows are padded with MISSING.
     people = max((len(case.judgments) for case in cases), default=0)
     stepwise = [case for case in cases if case.stepwise]
@@ -164,7 +164,7 @@ class _Comparison(NamedTuple):
     def of(cls, question: Indices, labels: Indices, categories: int, questions: int) -> _Comparison:
         """Sum the coincidences of ``labels`` (cases by annotators) over questions."""
         paired = (labels != stat.MISSING).sum(axis=1) > 1
-        return cls(int(paired.sum()), sum_by(question, stat.coincidence_tables(labels, categories), questions))
+        return cls(int(paired.sum()), sum_by_group(question, stat.coincidence_tables(labels, categories), questions))
 
 
 def _rows(

@@ -14,7 +14,7 @@ import numpy as np
 
 from eclose.errors import UserError
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate, make_indicators
-from eclose.stats.arrays import codes
+from eclose.stats.arrays import encode_labels
 from eclose.stats.bootstrap import Hierarchy, SettingTable, bootstrap_settings, paired_hierarchical
 from eclose.stats.rates import mean
 from eclose.stats.resampling import Replicates, Strata
@@ -28,20 +28,20 @@ UNTUNED = "Backbone"
 """The name of an untuned model in place of a method."""
 
 
-def method_of(row: SettledVerdict) -> str:
+def get_method(row: SettledVerdict) -> str:
     """Return the method that produced the response."""
     return (row.source.method if row.source else None) or UNTUNED
 
 
 def _setting(row: SettledVerdict) -> tuple[str, str, str]:
     """Return method, benchmark and backbone of a response."""
-    return method_of(row), row.benchmark or "", row.source.model if row.source else ""
+    return get_method(row), row.benchmark or "", row.source.model if row.source else ""
 
 
 def _refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
     """Raise where responses of a trained method have no training seed, since they could belong to any seed."""
     missing = Counter(
-        (method_of(row), row.source.model)
+        (get_method(row), row.source.model)
         for row in rows
         if row.source is not None and row.source.method is not None and row.source.seed is None
     )
@@ -55,7 +55,7 @@ def _refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
         )
 
 
-def setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[str, str, str], float | None]:
+def compute_setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[str, str, str], float | None]:
     """Return one metric per (method, benchmark, model): the mean over seeds of the rate of each seed."""
     runs: defaultdict[tuple[str, str, str], defaultdict[int | None, list[Verdict]]] = defaultdict(
         lambda: defaultdict(list)
@@ -71,7 +71,7 @@ def setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[
     }
 
 
-def equal_setting_means(
+def average_settings(
     rows: Sequence[SettledVerdict], metrics: Sequence[Metric] = MAIN_METRICS
 ) -> dict[str, dict[Metric, float | None]]:
     """Return the metrics of each method, with every setting of equal weight."""
@@ -79,7 +79,7 @@ def equal_setting_means(
     for metric in metrics:
         # Every benchmark-backbone setting counts once.
         by_method: defaultdict[str, list[float | None]] = defaultdict(list)
-        for (method, _, _), value in setting_rates(rows, metric).items():
+        for (method, _, _), value in compute_setting_rates(rows, metric).items():
             by_method[method].append(value)
         for method, settings in by_method.items():
             means[method][metric] = mean(settings)
@@ -104,9 +104,9 @@ class Experiment:
         """
         if not rows:
             raise UserError("there is nothing to compare: no response has a verdict.")
-        method, methods = codes([method_of(row) for row in rows])
-        backbone, backbones = codes([row.source.model if row.source else "" for row in rows])
-        question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
+        method, methods = encode_labels([get_method(row) for row in rows])
+        backbone, backbones = encode_labels([row.source.model if row.source else "" for row in rows])
+        question, questions = encode_labels([(row.benchmark, row.instance_id) for row in rows])
         seeds = [row.source.seed if row.source else None for row in rows]
         _refuse_missing_seeds(rows)
         # The untuned backbone has no seed and fills all of them, so resampling seeds leaves it unchanged.
@@ -127,7 +127,7 @@ class Experiment:
                 f"{incomplete} of {responses.size} cells have none or several. Compare complete runs."
             )
         columns = (*shape[:3], -1)
-        stratum, _ = codes([benchmark for benchmark, _ in questions])
+        stratum, _ = encode_labels([benchmark for benchmark, _ in questions])
         design = paired_hierarchical(Strata(stratum), backbones=len(backbones), seeds=shape[1])
         return cls(methods, metrics, SettingTable(hits.reshape(columns), counted.reshape(columns)), design)
 

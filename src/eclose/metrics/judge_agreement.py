@@ -15,7 +15,7 @@ import numpy as np
 
 from eclose.metrics.rates import Metric
 from eclose.stats import coefficients as stat
-from eclose.stats.arrays import Floats, Indices, codes, sum_by
+from eclose.stats.arrays import Floats, Indices, encode_labels, sum_by_group
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rate_correction import JudgeErrors
@@ -57,15 +57,15 @@ LABEL_METRICS: Mapping[JudgedLabel, Metric] = {
 """The rate that counts each label."""
 
 
-def hit_codes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
+def encode_hits(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
     """Return 1 for a response that the label's rate counts, 0 for one that it does not, ``MISSING`` for an unknown."""
     hits = (LABEL_METRICS[label].hit(verdict) for verdict in verdicts)
     return np.array([stat.MISSING if hit is None else int(hit) for hit in hits], np.intp)
 
 
-def pass_codes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
+def encode_passes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
     """Return 0 for a failure, 1 for a pass and ``MISSING``; a response in the gap is a failure."""
-    hits = hit_codes(label, verdicts)
+    hits = encode_hits(label, verdicts)
     return np.where(hits == stat.MISSING, hits, 1 - hits) if label is JudgedLabel.GAP else hits
 
 
@@ -209,8 +209,8 @@ class CaseLayout:
     def of(cls, cases: Sequence[ValidationCase]) -> CaseLayout:
         """Number the questions and datasets of the cases."""
         # Ids are unique within a dataset only.
-        question, questions = codes([(case.dataset, case.question_id) for case in cases])
-        dataset, datasets = codes([dataset for dataset, _ in questions])
+        question, questions = encode_labels([(case.dataset, case.question_id) for case in cases])
+        dataset, datasets = encode_labels([dataset for dataset, _ in questions])
         return cls(cases, question, dataset, datasets)
 
     @property
@@ -229,8 +229,10 @@ class CaseLayout:
         chosen = self.within(dataset)
         human = [self.cases[index].human for index in chosen]
         verdicts = [judged[index] for index in chosen]
-        tables = [stat.pair_tables(pass_codes(label, human), pass_codes(label, verdicts), 2) for label in JudgedLabel]
-        return sum_by(self.question[chosen], np.stack(tables, axis=1), len(self.dataset))
+        tables = [
+            stat.pair_tables(encode_passes(label, human), encode_passes(label, verdicts), 2) for label in JudgedLabel
+        ]
+        return sum_by_group(self.question[chosen], np.stack(tables, axis=1), len(self.dataset))
 
 
 @dataclass(frozen=True)
@@ -312,7 +314,7 @@ def _row(
     scores: AgreementScores,
 ) -> LabelRow:
     """Return the row of one label."""
-    human, judge = (hit_codes(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
+    human, judge = (encode_hits(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
     both = (human != stat.MISSING) & (judge != stat.MISSING)
     # Rows are people, columns the judge, failure first.
     (shared, misses), (false_alarms, _) = table
@@ -329,8 +331,10 @@ def _row(
     )
 
 
-def judge_errors(cases: Sequence[ValidationCase]) -> dict[JudgedLabel, JudgeErrors]:
+def count_judge_errors(cases: Sequence[ValidationCase]) -> dict[JudgedLabel, JudgeErrors]:
     """Count the errors of a judge by label, for correcting its other runs."""
-    question, _ = codes([(case.dataset, case.question_id) for case in cases])
+    question, _ = encode_labels([(case.dataset, case.question_id) for case in cases])
     judged, human = [case.judge for case in cases], [case.human for case in cases]
-    return {label: JudgeErrors.of(hit_codes(label, judged), hit_codes(label, human), question) for label in JudgedLabel}
+    return {
+        label: JudgeErrors.of(encode_hits(label, judged), encode_hits(label, human), question) for label in JudgedLabel
+    }

@@ -10,7 +10,7 @@ import numpy as np
 
 from eclose.metrics import judge_agreement
 from eclose.metrics.judge_agreement import AgreementScores, JudgedLabel, ScoreTables
-from eclose.stats.arrays import Floats, sum_by
+from eclose.stats.arrays import Floats, sum_by_group
 from eclose.stats.coefficients import MISSING, pair_tables
 from eclose.stats.intervals import Estimate
 
@@ -73,9 +73,9 @@ def _tables_of_both(layout: judge_agreement.CaseLayout, cases: Sequence[TwoJudge
     first, second, human = ([getattr(case, side) for case in cases] for side in ("first", "second", "human"))
     tables: list[list[Floats]] = [[], []]
     for label in JudgedLabel:
-        people, *judges = (judge_agreement.pass_codes(label, verdicts) for verdicts in (human, first, second))
+        people, *judges = (judge_agreement.encode_passes(label, verdicts) for verdicts in (human, first, second))
         # A judge must not gain from cases that the other one left out.
         common = (judges[0] != MISSING) & (judges[1] != MISSING)
         for by_label, judge in zip(tables, judges, strict=True):
             by_label.append(pair_tables(people, np.where(common, judge, MISSING), 2))
-    return [sum_by(layout.question, np.stack(by_label, axis=1), len(layout.dataset)) for by_label in tables]
+    return [sum_by_group(layout.question, np.stack(by_label, axis=1), len(layout.dataset)) for by_label in tables]

@@ -17,7 +17,7 @@ import numpy as np
 
 from eclose.core.three_valued import Label, negation
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.stats.arrays import Floats, codes
+from eclose.stats.arrays import Floats, encode_labels
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def make_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAI
 def complete_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> CompletedIndicators:
     """Return the indicators behind the rates and behind both ends of their bounds."""
     # Evaluate each distinct verdict once, then look its row up for every response.
-    which, distinct = codes(verdicts)
+    which, distinct = encode_labels(verdicts)
     shares = [_share(metric, verdict) for verdict in distinct for metric in metrics]
     columns = np.array(shares, float).reshape(len(distinct), len(metrics), len(_Share._fields))
     hit, counted, unjudged, never_hit, never_miss = np.moveaxis(columns, 2, 0)

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import EVIDENCE, Criterion
-from eclose.stats.intervals import Interval, wilson
+from eclose.stats.intervals import Interval, wilson_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ class FlipCounts:
     @property
     def interval(self) -> Interval | None:
         """The 95 % interval of the rate."""
-        return wilson(self.flipped, self.responses)
+        return wilson_interval(self.flipped, self.responses)
 
     @property
     def pair_rate(self) -> float | None:

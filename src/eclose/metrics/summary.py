@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.errors import SettingError
-from eclose.metrics.experiment import method_of
+from eclose.metrics.experiment import get_method
 from eclose.metrics.rates import Composition, Indicators, Metric, complete_indicators, compute_rates, count_composition
-from eclose.stats.arrays import codes, sum_by
+from eclose.stats.arrays import encode_labels, sum_by_group
 from eclose.stats.clustered_rates import QuestionCounts
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
     "benchmark": lambda row: row.benchmark or UNKNOWN,
     "model": lambda row: row.source.model if row.source else UNKNOWN,
-    "method": method_of,
+    "method": get_method,
     "seed": lambda row: str(row.source.seed) if row.source and row.source.seed is not None else UNKNOWN,
 }
 """The properties that verdicts can be grouped by."""
@@ -87,7 +87,7 @@ def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> 
     """Return the summary of one group."""
     verdicts = [row.verdict for row in rows]
     # Question ids are unique within a benchmark only.
-    question, questions = codes([(row.benchmark, row.instance_id) for row in rows])
+    question, questions = encode_labels([(row.benchmark, row.instance_id) for row in rows])
     tables = complete_indicators(verdicts, tuple(Metric))
     judged, least, greatest = (_count_by_question(table, question, len(questions)) for table in tables)
     return GroupSummary(
@@ -105,6 +105,6 @@ def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> 
 
 def _count_by_question(table: Indicators, question: Indices, questions: int) -> dict[Metric, QuestionCounts]:
     """Return hits and misses by question of every metric."""
-    hits, counted = (sum_by(question, part, questions) for part in table)
+    hits, counted = (sum_by_group(question, part, questions) for part in table)
     columns = zip(Metric, hits.T, counted.T, strict=True)
     return {metric: QuestionCounts.of(hit, total - hit) for metric, hit, total in columns}

@@ -24,12 +24,12 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
     return out
 
 
-def scalar(value: float | np.floating[Any]) -> float | None:
+def to_scalar(value: float | np.floating[Any]) -> float | None:
     """Return a float, or None for NaN."""
     return None if np.isnan(value) else float(value)
 
 
-def codes(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
+def encode_labels(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
     """Number the distinct labels in order of first appearance; return the number of each label, and the distinct
     labels.
     """
@@ -38,7 +38,7 @@ def codes(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
     return coded, list(numbers)
 
 
-def sum_by(groups: Indices, values: Floats, count: int) -> Floats:
+def sum_by_group(groups: Indices, values: Floats, count: int) -> Floats:
     """Sum the rows of ``values`` within each of ``count`` groups."""
     # bincount sums one column at a time, so all further axes are flattened to columns first.
     flat = values.reshape(len(values), prod(values.shape[1:]))

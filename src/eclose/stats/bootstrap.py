@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.stats.arrays import Floats, Indices, ratio, sum_by
+from eclose.stats.arrays import Floats, Indices, ratio, sum_by_group
 from eclose.stats.resampling import Replicates, Strata, block_sizes, bootstrap, draw_counts
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def bootstrap_tables(
             only clusters with a case are drawn; for the interval of a group, pass the cases of that group.
     """
     design, cluster = _clusters(cluster, strata)
-    sums = sum_by(cluster, tables, len(design.stratum))
+    sums = sum_by_group(cluster, tables, len(design.stratum))
 
     def evaluate(weights: Floats) -> Floats:
         # Resamples by clusters times clusters by table: one table of counts per resample.
@@ -69,7 +69,7 @@ def bootstrap_rates(
 ) -> Replicates:
     """Return pooled rates, one per column: hits over counted cases, clusters resampled as in ``bootstrap_tables``."""
     design, cluster = _clusters(cluster, strata)
-    hits, counted = (sum_by(cluster, part, len(design.stratum)) for part in (hits, counted))
+    hits, counted = (sum_by_group(cluster, part, len(design.stratum)) for part in (hits, counted))
     return bootstrap(design, lambda weights: ratio(weights @ hits, weights @ counted), rng=rng, resamples=resamples)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eclose.stats.arrays import Floats, Indices, sum_by
+from eclose.stats.arrays import Floats, Indices, sum_by_group
 from eclose.stats.beta_quantiles import beta_survival, beta_upper
 from eclose.stats.intervals import Estimate, Interval
 
@@ -96,7 +96,7 @@ def clustered_rate(hit: Indices, question: Indices, *, level: float = LEVEL) -> 
         level: Nominal level of the interval.
     """
     cases = (hit[:, np.newaxis] == np.array([1, 0])).astype(float)
-    sums = sum_by(question, cases, int(question.max(initial=-1)) + 1)
+    sums = sum_by_group(question, cases, int(question.max(initial=-1)) + 1)
     return QuestionCounts.of(sums[:, 0], sums[:, 1]).estimate(level)
 
 

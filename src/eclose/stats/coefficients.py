@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.stats.arrays import ratio, scalar
+from eclose.stats.arrays import ratio, to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class TableStatistic:
 
     def __call__(self, table: ArrayLike) -> float | None:
         """Return the statistic of one table; None where undefined."""
-        return scalar(self._formula(np.asarray(table, float)[np.newaxis])[0])
+        return to_scalar(self._formula(np.asarray(table, float)[np.newaxis])[0])
 
     def over(self, tables: Floats) -> Floats:
         """Return the statistic of every table in a stack; NaN where undefined."""

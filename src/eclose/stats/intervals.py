@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
     """Number of resamples without a value; they are not part of the interval."""
 
 
-def wilson(successes: int, trials: int, z: float = Z_95) -> Interval | None:
+def wilson_interval(successes: int, trials: int, z: float = Z_95) -> Interval | None:
     """Return the Wilson score interval of a proportion; None without trials."""
     if not 0 <= successes <= trials:
         raise ValueError(f"need 0 <= successes <= trials, got {successes}/{trials}")
@@ -46,7 +46,7 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> Interval | None:
     return Interval(low, high)
 
 
-def percentile(draws: Floats, level: float = 0.95) -> Interval | None:
+def percentile_interval(draws: Floats, level: float = 0.95) -> Interval | None:
     """Return the percentile interval of the defined values; NaN values are skipped, None when all are NaN."""
     defined = draws[~np.isnan(draws)]
     if defined.size == 0:
@@ -56,7 +56,7 @@ def percentile(draws: Floats, level: float = 0.95) -> Interval | None:
     return Interval(float(low), float(high))
 
 
-def expanded_level(level: float, freedom: int, inflation: float) -> float:
+def expand_level(level: float, freedom: int, inflation: float) -> float:
     """Return the level at which to read percentiles, so that few units give an interval as wide as Student's.
 
     Resampled values vary less than the estimate does, and their variance is as uncertain as that of so few units

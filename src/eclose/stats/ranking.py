@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.stats.arrays import Flags, Floats, ratio, scalar
+from eclose.stats.arrays import Flags, Floats, ratio, to_scalar
 
 if TYPE_CHECKING:
     from eclose.stats.arrays import Indices
@@ -45,7 +45,7 @@ class ScoredResponses:
 
 def auroc(scored: ScoredResponses) -> float | None:
     """Return the probability that a failed response scores below a reliable one; ties count half."""
-    return scalar(auroc_under(scored.ones, scored)[0])
+    return to_scalar(auroc_under(scored.ones, scored)[0])
 
 
 def auroc_under(weights: Floats, scored: ScoredResponses) -> Floats:
@@ -64,21 +64,21 @@ def auroc_under(weights: Floats, scored: ScoredResponses) -> Floats:
 
 def recall_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
     """Return R@95: the share of failures flagged at the highest threshold that spares 95 % of the reliable."""
-    return scalar(recall_at_retention_under(scored.ones, scored, retention)[0])
+    return to_scalar(recall_at_retention_under(scored.ones, scored, retention)[0])
 
 
 def recall_at_retention_under(weights: Floats, scored: ScoredResponses, retention: float = RETENTION) -> Floats:
     """Return the recall of every resample, with the threshold calibrated on that resample."""
-    threshold = thresholds(weights, scored.scores, scored.reliable, retention)
+    threshold = fit_thresholds(weights, scored.scores, scored.reliable, retention)
     return _flagged_share(weights, scored.scores, scored.failed, threshold)
 
 
 def threshold_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
     """Return the highest observed score with at most 5 % of the reliable strictly below; None without any."""
-    return scalar(thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
+    return to_scalar(fit_thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
 
 
-def thresholds(weights: Floats, scores: Floats, reliable: Flags, retention: float = RETENTION) -> Floats:
+def fit_thresholds(weights: Floats, scores: Floats, reliable: Flags, retention: float = RETENTION) -> Floats:
     """Return the threshold of every resample; NaN where it drew no reliable response."""
     if not reliable.any():
         return np.full(len(weights), np.nan)
@@ -115,7 +115,7 @@ class TransferRates(NamedTuple):
     recall: float | None
 
 
-def stratified_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -> Indices:
+def assign_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -> Indices:
     """Assign the questions of each stratum to folds whose sizes differ by at most one."""
     fold = np.empty(len(strata), np.intp)
     for stratum in np.unique(strata):
@@ -124,19 +124,19 @@ def stratified_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generato
     return fold
 
 
-def cross_fitted(scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> TransferRates:
+def cross_fit(scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> TransferRates:
     """Return the rates of flags on each fold with the threshold of all other folds, pooled over folds."""
-    fpr, recall = cross_fitted_under(scored.ones, scored, fold, retention)[0]
-    return TransferRates(scalar(fpr), scalar(recall))
+    fpr, recall = cross_fit_under(scored.ones, scored, fold, retention)[0]
+    return TransferRates(to_scalar(fpr), to_scalar(recall))
 
 
-def cross_fitted_under(weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> Floats:
+def cross_fit_under(weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> Floats:
     """Return false positive rate and recall of every resample; thresholds are refitted in it, folds are fixed."""
     flagged = np.zeros((len(weights), 2))
     total = np.zeros((len(weights), 2))
     for held_out in np.unique(fold):
         inside = fold == held_out
-        threshold = thresholds(weights, scored.scores, scored.reliable & ~inside, retention)
+        threshold = fit_thresholds(weights, scored.scores, scored.reliable & ~inside, retention)
         for column, group in enumerate((scored.reliable & inside, scored.failed & inside)):
             weight = weights[:, group].sum(axis=1)
             share = _flagged_share(weights, scored.scores, group, threshold)

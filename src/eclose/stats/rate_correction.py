@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.stats.arrays import Floats, Indices, ratio, scalar, sum_by
+from eclose.stats.arrays import Floats, Indices, ratio, sum_by_group, to_scalar
 from eclose.stats.coefficients import MISSING
-from eclose.stats.intervals import Interval, expanded_level, percentile
+from eclose.stats.intervals import Interval, expand_level, percentile_interval
 
 if TYPE_CHECKING:
     from eclose.stats.arrays import Flags
@@ -120,7 +120,7 @@ def sampling_weights(stratum: Indices, labelled: Flags) -> Floats:
 
 def _mean_label(counts: Floats) -> float | None:
     """Return the rate of hits from the counts of both labels; None without any."""
-    return scalar(ratio(counts[1:], counts.sum(keepdims=True))[0])
+    return to_scalar(ratio(counts[1:], counts.sum(keepdims=True))[0])
 
 
 class _Sample(NamedTuple):
@@ -152,8 +152,8 @@ def _sample(judge: Indices, human: Indices, question: Indices, weight: Floats) -
     heaviest = [weight[both & (judge == label)].max(initial=0) or 1.0 for label in (0, 1)]
     disputed = np.where(both, judge != human, MISSING)
     return _Sample(
-        sum_by(question, by_judge, count),
-        sum_by(question, labelled * weight[:, np.newaxis], count),
+        sum_by_group(question, by_judge, count),
+        sum_by_group(question, labelled * weight[:, np.newaxis], count),
         int(both.sum()),
         _imaginary_size(disputed, question),
         np.repeat(heaviest, 2),
@@ -227,7 +227,7 @@ def _around(value: float, drawn: Floats, questions: int, level: float) -> Interv
     Draws of n questions vary less than their mean does, by (n - 1)/(n + 1) in variance.
     """
     freedom = max(questions - 1, 1)
-    interval = percentile(drawn, expanded_level(level, freedom, (freedom + 2) / freedom))
+    interval = percentile_interval(drawn, expand_level(level, freedom, (freedom + 2) / freedom))
     assert interval is not None
     return Interval(min(interval.low, value), max(interval.high, value))
 
@@ -284,7 +284,7 @@ def carried_over_rate(
     value = interval = None
     if judge_rate is not None and informedness > 0:
         value = float(np.clip((judge_rate - false_positives) / informedness, 0, 1))
-        sums = sum_by(question, by_judge, int(question.max()) + 1)
+        sums = sum_by_group(question, by_judge, int(question.max()) + 1)
         interval = _around(value, _drawn_carried(sums, errors, rng, draws), sum(errors.questions), level)
     labelled = int(errors.table.sum())
     return CorrectedRate(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import fsum, sqrt
 from typing import TYPE_CHECKING
 
-from eclose.stats.intervals import Interval, wilson
+from eclose.stats.intervals import Interval, wilson_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,7 @@ class Rate:
     @property
     def wilson(self) -> Interval | None:
         """The 95 % Wilson interval, which treats cases as independent."""
-        return wilson(self.hits, self.n)
+        return wilson_interval(self.hits, self.n)
 
     @property
     def bounds(self) -> Interval | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from eclose.stats.arrays import Floats, Indices, scalar
-from eclose.stats.intervals import Estimate, percentile
+from eclose.stats.arrays import Floats, Indices, to_scalar
+from eclose.stats.intervals import Estimate, percentile_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ class Replicates:
 
 
 def _estimate(value: float, draws: Floats, level: float) -> Estimate:
-    return Estimate(scalar(value), percentile(draws, level), int(np.isnan(draws).sum()))
+    return Estimate(to_scalar(value), percentile_interval(draws, level), int(np.isnan(draws).sum()))
 
 
 def bootstrap(

@@ -12,14 +12,14 @@ from tests.diagnosis.report.test_explorer_data import unpack
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.instance import Passage
-from eclose.diagnosis.report.comparison import compare_with_base, comparison_sentences, comparison_tables
+from eclose.diagnosis.report.comparison import compare_with_base, describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer_data import make_payload
 from eclose.diagnosis.report.format import signed, signed_range
 from eclose.diagnosis.report.html import render_page
 from eclose.diagnosis.report.latex import render_latex
 from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.plots.layout import difference_plot
+from eclose.diagnosis.report.plots.layout import layout_differences
 from eclose.diagnosis.report.to_json import render_json
 from eclose.errors import UserError
 from eclose.stats.intervals import Interval
@@ -63,7 +63,7 @@ def against():
 
 
 def test_what_moved_and_what_was_left_aside_is_said(against):
-    told = comparison_sentences(against)
+    told = describe_comparison(against)
     assert told[0] == "Compared on 6 questions that both runs answer: 6 responses here, 6 there."
     assert (
         told[1]
@@ -78,21 +78,21 @@ def test_what_moved_and_what_was_left_aside_is_said(against):
         "Of 6 pairs of responses 3 stay in their class; 1 became reliable, 1 no longer is, "
         "1 is decided in one run only."
     )
-    assert comparison_sentences(held(BEFORE, BEFORE))[1] == "Both runs answer the same questions."
+    assert describe_comparison(held(BEFORE, BEFORE))[1] == "Both runs answer the same questions."
 
 
 def test_a_clear_difference_is_called_one():
     many = range(30)
     good, bad = [asked(number) for number in many], [asked(number, closed=False) for number in many]
-    assert ", higher (100.0 % after 0.0 %)." in comparison_sentences(held(good, bad))[2]
-    assert ", lower (0.0 % after 100.0 %)." in comparison_sentences(held(bad, good))[2]
+    assert ", higher (100.0 % after 0.0 %)." in describe_comparison(held(good, bad))[2]
+    assert ", lower (0.0 % after 100.0 %)." in describe_comparison(held(bad, good))[2]
 
 
 def test_an_undefined_rate_has_no_difference():
     unknown = [asked(0, closed=None, correct=None)]
-    told = comparison_sentences(held(unknown, [asked(0)]))
+    told = describe_comparison(held(unknown, [asked(0)]))
     assert told[4] == "Accuracy (Acc): not defined in this run, so there is no difference."
-    rows = {row[0].text: row for row in comparison_tables(held(unknown, [asked(0)]))[0].rows}
+    rows = {row[0].text: row for row in tabulate_comparison(held(unknown, [asked(0)]))[0].rows}
     assert rows["Acc"][4].text == "undefined"
     assert rows["LggRisk"][4].text == "undefined"
     told = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=held(unknown, [asked(0)]))))
@@ -101,7 +101,7 @@ def test_an_undefined_rate_has_no_difference():
 
 def test_responses_without_a_partner_are_counted():
     twice = [*NOW, asked(1, response="s")]
-    assert comparison_sentences(held(twice))[5].endswith(
+    assert describe_comparison(held(twice))[5].endswith(
         "Without a partner: 1 response of this run, 0 of the other; they count in the rates."
     )
 
@@ -126,7 +126,7 @@ def test_one_id_for_two_questions_is_refused():
 
 
 def test_tables_hold_every_difference_and_every_transition(against):
-    differences, transitions = comparison_tables(against)
+    differences, transitions = tabulate_comparison(against)
     assert [row[0].text for row in differences.rows] == [
         "Acc", "LSR", "A", "C", "GSR", "TRR", "LGG", "LggShare", "LggRisk"
     ]  # fmt: skip
@@ -141,13 +141,13 @@ def test_tables_hold_every_difference_and_every_transition(against):
         ["all", "3", "1", "1", "1", "6"],
     ]
     both = NOW + [asked(number, benchmark="c") for number in range(3)]
-    by_dataset = comparison_tables(held(both, both))[1]
+    by_dataset = tabulate_comparison(held(both, both))[1]
     assert [row[0].text for row in by_dataset.rows] == ["all shared questions", "b", "c"]
     assert {len(row) for row in by_dataset.rows} == {len(by_dataset.heads)}
 
 
 def test_equal_runs_carry_a_mark_and_an_interval():
-    rows = {row[0].text: row for row in comparison_tables(held(BEFORE, BEFORE))[0].rows}
+    rows = {row[0].text: row for row in tabulate_comparison(held(BEFORE, BEFORE))[0].rows}
     assert rows["TRR"][4].text == "0.0"
     assert rows["TRR"][4].details[0].startswith("[−")
     assert rows["TRR"][4].details[0].endswith("]*")
@@ -161,7 +161,7 @@ def test_every_transition_leads_to_as_many_responses(against):
         (mask,) = [bits for name, _, bits in columns[facet]["options"] if name == option]
         return {place for place, bits in enumerate(columns[facet]["column"]) if bits & mask}
 
-    linked = [cell for row in comparison_tables(against)[-1].rows for cell in row if cell.show]
+    linked = [cell for row in tabulate_comparison(against)[-1].rows for cell in row if cell.show]
     assert len(linked) == 8
     for cell in linked:
         sets = [chosen(*part.split("=")) for part in cell.show.split("&")]
@@ -215,12 +215,12 @@ def test_json_holds_the_whole_comparison(against):
 
 
 def test_dots_of_differences_lie_within_their_whiskers(against):
-    plot = difference_plot(against.comparison)
+    plot = layout_differences(against.comparison)
     drawn = [dot for _, _, dot in plot.rows if dot.value is not None]
     assert len(drawn) >= 7
     for dot in drawn:
         assert 0 <= dot.whisker[0] <= dot.value <= dot.whisker[1] <= 100
-    same = difference_plot(held(BEFORE, BEFORE).comparison)
+    same = layout_differences(held(BEFORE, BEFORE).comparison)
     assert {dot.value for _, _, dot in same.rows if dot.value is not None} == {50.0}
 
 

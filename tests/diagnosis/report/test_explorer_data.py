@@ -16,12 +16,12 @@ from tests.diagnosis.test_diagnose import FAILS, HOLDS, case
 
 from eclose.core.instance import Passage
 from eclose.core.judgment import Criterion, StepJudgment, Support
-from eclose.diagnosis.diagnose import broken_link
+from eclose.diagnosis.diagnose import describe_failure
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer_data import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, make_payload, pack
 from eclose.diagnosis.report.filters import FACETS, OUTCOMES, derive_facts
-from eclose.diagnosis.report.headline import headline_items
-from eclose.diagnosis.report.summary import flow_stages
+from eclose.diagnosis.report.headline import build_headline
+from eclose.diagnosis.report.summary import build_flow
 
 
 def unpack(block):
@@ -44,7 +44,7 @@ def test_every_response_is_there_in_order_with_its_question_and_passages(cases):
         assert question[0] == one.instance.question
         assert evidence[question[4]] == [[passage.title, passage.text] for passage in one.instance.evidence]
         assert [step[0] for step in details[place]["steps"]] == list(one.response.trace.texts)
-        assert details[place]["broken"] == broken_link(one)
+        assert details[place]["broken"] == describe_failure(one)
         assert index["models"][index["model"][place]] == one.response.source.model
 
 
@@ -147,8 +147,8 @@ def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
         index, _, _ = opened(given_cases)
         diagnosis = make_diagnosis(given_cases, resamples=5)
         columns = {facet["name"]: facet for facet in index["facets"]}
-        told = headline_items(diagnosis, ReportContext())
-        lost = [part for stage in flow_stages(diagnosis) for part in (*stage.lost, stage.passed)]
+        told = build_headline(diagnosis, ReportContext())
+        lost = [part for stage in build_flow(diagnosis) for part in (*stage.lost, stage.passed)]
         linked = [one for one in (*told, *(part for one in told for part in one.parts), *lost) if one.show]
         assert len(linked) > 8
         for one in linked:

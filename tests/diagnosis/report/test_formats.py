@@ -16,9 +16,9 @@ from tests.diagnosis.report.test_summary import agreeing, repeated
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.format import one_line, unbroken
+from eclose.diagnosis.report.format import to_one_line, unbroken
 from eclose.diagnosis.report.formats import ReportFormat
-from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.junit import render_junit
 from eclose.diagnosis.report.latex import escape as latex_escape
 from eclose.diagnosis.report.latex import render_latex
@@ -46,7 +46,7 @@ def shown(text):
 
 @given(ANY_TEXT)
 def test_markdown_shows_any_text_as_it_is(text):
-    if wanted := one_line(text):
+    if wanted := to_one_line(text):
         # As it stands in a report: after other words of a line.
         assert shown(f"x {markdown_escape(text)}") == f"x {wanted}"
 
@@ -58,7 +58,7 @@ def test_markdown_shows_any_text_as_it_is_at_the_beginning_of_a_line(text):
         assert len(MARKDOWN.parse(start + markdown_escape(text))) == len(
             MARKDOWN.parse(f"{start}{'x' if inner else ''}")
         )
-        assert "".join(child.content for one in inner for child in one.children) == one_line(text)
+        assert "".join(child.content for one in inner for child in one.children) == to_one_line(text)
 
 
 def test_numbers_and_names_stay_readable_in_markdown():
@@ -74,7 +74,7 @@ def test_numbers_and_names_stay_readable_in_markdown():
 def test_a_cell_of_a_markdown_table_holds_any_text(text):
     row = f"| {markdown_escape(text)} | end |"
     cells = [block for block in MARKDOWN.parse(f"| a | b |\n| --- | --- |\n{row}") if block.type == "inline"]
-    assert ["".join(child.content for child in cell.children) for cell in cells] == ["a", "b", one_line(text), "end"]
+    assert ["".join(child.content for child in cell.children) for cell in cells] == ["a", "b", to_one_line(text), "end"]
 
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
@@ -93,7 +93,7 @@ def test_markdown_keeps_its_tables_whatever_the_names(text):
 def test_markdown_says_what_the_page_says(diagnosis, cases):
     text = render_markdown(diagnosis, cases)
     assert NOT_VALIDATED.replace(".", "\\.") in text
-    reliable = headline_items(diagnosis, ReportContext())[0]
+    reliable = build_headline(diagnosis, ReportContext())[0]
     assert f"**{unbroken(str(reliable.figure))} are reliable** (the judge's own figure, not validated)" in text
     assert f"To the judge {reliable.count} responses" in text
     assert text.index("## The metrics, by model") < text.index("## The metrics, by dataset and model")

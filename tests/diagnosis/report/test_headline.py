@@ -12,17 +12,17 @@ from tests.diagnosis.report.test_summary import CORRECTED
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE, Criterion
-from eclose.diagnosis.report.comparison import compare_with_base, comparison_sentences, comparison_tables
+from eclose.diagnosis.report.comparison import compare_with_base, describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.format import percent_between, percent_span
-from eclose.diagnosis.report.rate_status import RateStatus, rate_status
-from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.html import render_page
 from eclose.diagnosis.report.latex import render_latex
 from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.plots.layout import difference_plot, rate_plot
-from eclose.diagnosis.report.summary import caution_sentences
-from eclose.diagnosis.report.table import rate_cell
+from eclose.diagnosis.report.plots.layout import layout_differences, layout_rates
+from eclose.diagnosis.report.rate_status import RateStatus, classify_rate
+from eclose.diagnosis.report.summary import list_cautions
+from eclose.diagnosis.report.table import make_rate_cell
 from eclose.diagnosis.report.to_json import render_json
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Interval
@@ -54,7 +54,7 @@ def visible(html):
 
 
 def test_the_largest_type_says_that_too_little_was_judged(found):
-    reliable, gap, unsound, undecided = headline_items(found, ReportContext())
+    reliable, gap, unsound, undecided = build_headline(found, ReportContext())
     for statement in (reliable, gap, unsound):
         assert str(statement.figure) == "too little judged"
         assert statement.lead.startswith("to tell how many ")
@@ -87,47 +87,47 @@ def test_no_format_gives_the_artefact(found):
 
 def test_corrected_rates_say_no_more_than_the_labels_they_rest_on(found):
     notes = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
-    for statement in headline_items(found, notes)[:3]:
+    for statement in build_headline(found, notes)[:3]:
         assert str(statement.figure) == "too little judged"
     assert "corrected by people" not in visible(render_page(found, responses(56), notes))
-    assert [dot.label for dot in rate_plot(found, notes).rows[0][2]][1:] == ["too little judged"] * 2
+    assert [dot.label for dot in layout_rates(found, notes).rows[0][2]][1:] == ["too little judged"] * 2
 
 
 def test_the_top_of_a_report_says_what_is_missing_and_why():
     (caution,) = [
-        one for one in caution_sentences(make_diagnosis(responses(56)), ReportContext()) if "Too little judged" in one
+        one for one in list_cautions(make_diagnosis(responses(56)), ReportContext()) if "Too little judged" in one
     ]
     assert caution == (
         "Too little judged: L (every step holds) has no label for 56 of 60 responses: "
         "the reply does not have the requested form (56)."
     )
     assert not [
-        one for one in caution_sentences(make_diagnosis(responses(12)), ReportContext()) if "Too little judged" in one
+        one for one in list_cautions(make_diagnosis(responses(12)), ReportContext()) if "Too little judged" in one
     ]
 
 
 def test_a_few_missing_labels_give_bounds_beside_the_rate_of_the_judged():
     found = make_diagnosis(responses(6))
-    reliable, gap, unsound = headline_items(found, ReportContext())[:3]
+    reliable, gap, unsound = build_headline(found, ReportContext())[:3]
     assert str(gap.figure) == "between 36.7 % and 46.7 %"
     assert gap.detail.startswith("Of the 54 of 60 that are judged: 40.7 % [")
     assert gap.whose == "the judge's own figure, not validated"
     assert str(unsound.figure) == "between 0.0 % and 10.0 %"
     assert str(reliable.figure).startswith("53.3 % [")
-    cell = rate_cell(found.overall, Metric.GAP_RATE)
+    cell = make_rate_cell(found.overall, Metric.GAP_RATE)
     assert cell.text == "36.7 to 46.7"
     assert cell.details[0].startswith("40.7 [")
 
 
 def test_nothing_to_count_is_not_zero():
     undefined = make_diagnosis([case(number=number) for number in range(3)])
-    assert rate_status(undefined.overall.rates[Metric.GAP_RISK]) is RateStatus.UNDEFINED
-    assert rate_cell(undefined.overall, Metric.GAP_RISK).text == "–"
-    none = headline_items(undefined, ReportContext())[1]
+    assert classify_rate(undefined.overall.rates[Metric.GAP_RISK]) is RateStatus.UNDEFINED
+    assert make_rate_cell(undefined.overall, Metric.GAP_RISK).text == "–"
+    none = build_headline(undefined, ReportContext())[1]
     assert none.meaning == "No response is in the local-global gap."
     assert str(none.figure).startswith("0.0 % [0.0, ")
     # All of them are sound or not known to be: zero unsound is a bound, not a finding.
-    assert str(headline_items(make_diagnosis(responses(6)), ReportContext())[2].figure) != "0.0 %"
+    assert str(build_headline(make_diagnosis(responses(6)), ReportContext())[2].figure) != "0.0 %"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_nothing_to_count_is_not_zero():
 )
 def test_the_share_without_a_label_decides_what_is_told(rate, told):
     assert MAX_UNJUDGED_SHARE == 0.2
-    assert rate_status(rate) is told
+    assert classify_rate(rate) is told
 
 
 def test_bounds_that_round_to_one_number_are_one_number():
@@ -156,11 +156,11 @@ def test_a_comparison_with_too_little_judged_gives_no_difference():
 
     base = [case(number=number) for number in range(60)]
     against = compare_with_base(responses(56), base, "old", rng=np.random.default_rng(1), resamples=20)
-    told = [one for one in comparison_sentences(against) if one.startswith(("Reliability", "The local-global gap"))]
+    told = [one for one in describe_comparison(against) if one.startswith(("Reliability", "The local-global gap"))]
     assert all("too little judged to compare; the difference lies between" in one for one in told)
-    rows = {row[0].text: row for row in comparison_tables(against)[0].rows}
+    rows = {row[0].text: row for row in tabulate_comparison(against)[0].rows}
     assert [cell.text for cell in rows["LGG"][2:5]] == ["–", "0.0", "too little judged"]
-    labels = {letter: dot.label for letter, _, dot in difference_plot(against.comparison).rows}
+    labels = {letter: dot.label for letter, _, dot in layout_differences(against.comparison).rows}
     assert labels["LGG"] == "too little judged"
     assert labels["A"] == "0.0"
 
@@ -169,12 +169,12 @@ def test_shares_of_the_gap_have_wilson_intervals_beside_the_clustered_ones():
     made = [case(number=number, closed=number >= 20, correct=number >= 20) for number in range(60)]
     made += [case(steps=(FAILS,), number=number, closed=False, correct=False) for number in range(60, 80)]
     found = make_diagnosis(made)
-    cell = rate_cell(found.overall, Metric.GAP_SHARE)
+    cell = make_rate_cell(found.overall, Metric.GAP_SHARE)
     # 20 of 40, by hand: Wilson's interval is 35.2 to 64.8.
     assert cell.text == "50.0"
     assert "W [35.2, 64.8]" in cell.details
-    assert "W [35.2, 64.8]" in rate_cell(found.overall, Metric.GAP_RISK).details
-    assert not any(line.startswith("W") for line in rate_cell(found.overall, Metric.GAP_RATE).details)
+    assert "W [35.2, 64.8]" in make_rate_cell(found.overall, Metric.GAP_RISK).details
+    assert not any(line.startswith("W") for line in make_rate_cell(found.overall, Metric.GAP_RATE).details)
     assert render_latex(found).count("W [35.2, 64.8]") == 4  # two rates, for the group and for all
     rates = json.loads(render_json(found))["groups"][0]["rates"]
     assert [round(end, 3) for end in rates["LggShare"]["wilson"]] == [0.352, 0.648]

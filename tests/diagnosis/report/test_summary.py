@@ -14,18 +14,18 @@ from eclose.core.judgment import Criterion
 from eclose.core.response import Source
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.format import unbroken
-from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.plots.layout import flow_rows, rate_plot
+from eclose.diagnosis.report.plots.layout import layout_flow, layout_rates
 from eclose.diagnosis.report.summary import (
-    agreement_sentences,
-    caution_sentences,
-    evidence_rates,
-    evidence_sentences,
-    flip_sentences,
-    flow_stages,
+    build_flow,
+    describe_agreement,
+    describe_evidence,
+    describe_flips,
+    list_cautions,
+    list_evidence_rates,
 )
-from eclose.diagnosis.report.table import Cell, all_tables, flips_table, levels, metrics_tables
+from eclose.diagnosis.report.table import Cell, build_flips_table, build_metrics_tables, build_tables, list_group_levels
 from eclose.metrics.judge_agreement import ValidationCase, validate_judge
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
@@ -52,7 +52,7 @@ def mixed():
 
 
 def test_the_headline_counts_what_was_planted(mixed):
-    told = {one.kind: one for one in headline_items(mixed, ReportContext())}
+    told = {one.kind: one for one in build_headline(mixed, ReportContext())}
     assert {kind: one.count for kind, one in told.items()} == {"reliable": 2, "gap": 5, "unsound": 1, "undecided": 1}
     assert {part.kind: part.count for part in told["gap"].parts} == {
         "path_deviation": 1, "incomplete_reasoning": 1, "answer_decoupling": 1, "closure_failure": 1, "undetermined": 1
@@ -68,14 +68,14 @@ def test_the_headline_counts_what_was_planted(mixed):
 
 def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
     for found in (mixed, diagnosis):
-        stages = flow_stages(found)
+        stages = build_flow(found)
         assert stages[0].total == found.overall.responses
         for stage, following in itertools.pairwise(stages):
             assert stage.passed.count == following.total
         for stage in stages:
             assert stage.passed.count + sum(part.count for part in stage.lost) == stage.total
         assert stages[-1].passed.count == found.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
-    names = [{part.kind: part.count for part in stage.lost} for stage in flow_stages(mixed)]
+    names = [{part.kind: part.count for part in stage.lost} for stage in build_flow(mixed)]
     assert names == [
         {"unsound": 1},
         {"path_deviation": 1, "undetermined": 1},
@@ -84,14 +84,14 @@ def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
 
 
 def test_bars_of_the_flow_fill_what_they_come_from(diagnosis):
-    rows = flow_rows(flow_stages(diagnosis))
+    rows = layout_flow(build_flow(diagnosis))
     assert rows[0].reach == 100
     for row in rows:
         assert row.passed.width + sum(part.width for part in row.lost) == pytest.approx(row.reach, abs=0.01)
 
 
 def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
-    plot = rate_plot(diagnosis, ReportContext())
+    plot = layout_rates(diagnosis, ReportContext())
     assert len(plot.rows) == len(diagnosis.groups) + len(diagnosis.by_model) + len(diagnosis.by_dataset)
     for _, _, dots in plot.rows:
         for dot in dots:
@@ -100,15 +100,15 @@ def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
 
 
 def test_evidence_is_told_first_and_apart(mixed):
-    assert "For 1 of 1 question (1 response) the passages do not settle" in evidence_sentences(mixed)[0]
-    assert [row[:2] for row in evidence_rates(mixed)] == [
+    assert "For 1 of 1 question (1 response) the passages do not settle" in describe_evidence(mixed)[0]
+    assert [row[:2] for row in list_evidence_rates(mixed)] == [
         ("Where the passages settle the question", "8 responses"),
         ("Where the passages do not settle the question", "1 response"),
         ("All together", "9 responses"),
     ]
-    (sentence,) = evidence_sentences(make_diagnosis([case(evidence_sufficient=None)]))
+    (sentence,) = describe_evidence(make_diagnosis([case(evidence_sufficient=None)]))
     assert "was not judged" in sentence
-    assert evidence_rates(make_diagnosis([case()])) == ()
+    assert list_evidence_rates(make_diagnosis([case()])) == ()
 
 
 def test_a_judge_nobody_checked_is_called_that():
@@ -117,7 +117,7 @@ def test_a_judge_nobody_checked_is_called_that():
 
 
 def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
-    told = caution_sentences(
+    told = list_cautions(
         make_diagnosis([case(correct=False)]),
         ReportContext(left_out=[("r9", "it was not judged"), ("r8", "it was not judged")]),
     )
@@ -128,18 +128,18 @@ def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
     notes = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
-    _reliable, gap, unsound, _ = headline_items(mixed, notes)
+    _reliable, gap, unsound, _ = build_headline(mixed, notes)
     # One of nine is not judged: 8/9 of the corrected rate, and 1/9 more.
     assert str(gap.figure) == "between 44.4 % and 55.6 % [22.2, 77.8]"
     assert gap.whose == "corrected by people's labels"
     assert gap.beside == "The judge alone says between 55.6 % and 66.7 %"
     assert str(unsound.figure) == "25.0 % [12.5, 50.0]"
     assert unsound.beside.startswith("The judge alone says 11.1 % [")
-    rows = metrics_tables(mixed, notes)[0].rows
+    rows = build_metrics_tables(mixed, notes)[0].rows
     assert [row[0].text for row in rows[:2]] == ["all, corrected", "all, the judge alone"]
     assert rows[0][8] == Cell("44.4 to 55.6", ("[22.2, 77.8]",))
     assert rows[0][3] == Cell("75.0", ("[50.0, 87.5]",))
-    name, _, dots = rate_plot(mixed, notes).rows[0]
+    name, _, dots = layout_rates(mixed, notes).rows[0]
     assert (name, [dot.label for dot in dots]) == ("all, corrected", ["–", "22.2 to 33.3", "44.4 to 55.6"])
 
 
@@ -147,14 +147,14 @@ def test_the_headline_is_corrected_as_a_whole_or_not_at_all(mixed):
     """The judge's own parts beside a corrected whole do not add up."""
     for missing in CORRECTED:
         some = {metric: estimate for metric, estimate in CORRECTED.items() if metric is not missing}
-        told = headline_items(mixed, ReportContext(corrected=some, validation="On 40.", validated=True))[:3]
+        told = build_headline(mixed, ReportContext(corrected=some, validation="On 40.", validated=True))[:3]
         assert {(one.whose, one.beside) for one in told} == {("the judge's own figure, not corrected", "")}
 
 
 def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
     """The corrected total in the place of the judge's own exceeded both of its parts."""
-    rows = evidence_rates(mixed)
-    own = headline_items(mixed, ReportContext())[0]
+    rows = list_evidence_rates(mixed)
+    own = build_headline(mixed, ReportContext())[0]
     assert rows[-1][2] == str(own.figure)
     page = render_markdown(mixed, context=ReportContext(corrected=CORRECTED, validation="On 40.", validated=True))
     evidence = page[page.index("First: is the evidence enough") : page.index("Then: of")]
@@ -163,24 +163,24 @@ def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
 
 
 def test_without_a_validation_every_figure_is_called_the_judges_own(mixed):
-    told = headline_items(mixed, ReportContext())[:3]
+    told = build_headline(mixed, ReportContext())[:3]
     assert {one.whose for one in told} == {"the judge's own figure, not validated"}
     assert [one.beside for one in told] == ["", "", ""]
 
 
 def test_models_come_before_datasets_and_pairs(diagnosis, mixed):
-    assert [(name, len(groups)) for name, groups in levels(diagnosis)] == [
+    assert [(name, len(groups)) for name, groups in list_group_levels(diagnosis)] == [
         ("by model", 4), ("by dataset", 3), ("by dataset and model", 12)
     ]  # fmt: skip
-    assert [name for name, _ in rate_plot(diagnosis, ReportContext()).sections] == [
+    assert [name for name, _ in layout_rates(diagnosis, ReportContext()).sections] == [
         "", "by model", "by dataset", "by dataset and model"
     ]  # fmt: skip
-    tables = metrics_tables(diagnosis, ReportContext())
+    tables = build_metrics_tables(diagnosis, ReportContext())
     assert [table.key for table in tables] == ["metrics", "metrics-by-dataset", "metrics-by-dataset-and-model"]
     assert [row[0].text for row in tables[0].rows if row[1].text][1:] == sorted(MODELS)
     # One dataset and one model: there is nothing to hold against anything.
-    assert [name for name, _ in levels(mixed)] == ["by dataset and model"]
-    assert [name for name, _ in rate_plot(mixed, ReportContext()).sections] == [""]
+    assert [name for name, _ in list_group_levels(mixed)] == ["by dataset and model"]
+    assert [name for name, _ in layout_rates(mixed, ReportContext()).sections] == [""]
 
 
 def agreeing(wrong, number=40):
@@ -191,18 +191,18 @@ def agreeing(wrong, number=40):
 
 
 def test_how_far_the_judge_agrees_with_people_is_told_by_label():
-    least, each = agreement_sentences(ReportContext(agreement=agreeing(4)))
+    least, each = describe_agreement(ReportContext(agreement=agreeing(4)))
     assert least.startswith("It agrees with them least about A (pursues the question): 90.0 % [")
     assert least.endswith("] of 40 responses.")
     assert each.startswith("Agreement by label: L 100.0 % [9")
     # A judge that was always right may still err: the interval does not end where it begins.
     assert each.count(", 100.0]") == 4
-    table = {table.key: table for table in all_tables(make_diagnosis([case()]), ReportContext(agreement=agreeing(4)))}
+    table = {table.key: table for table in build_tables(make_diagnosis([case()]), ReportContext(agreement=agreeing(4)))}
     rows = {row[0].text: [cell.text for cell in row] for row in table["agreement"].rows}
     assert rows["A"][1:6] == ["pursues the question", "40", "90.0", "4", "0"]
     assert rows["TRR"][1] == "reliability"
-    assert agreement_sentences(ReportContext()) == ()
-    assert "agreement" not in {table.key for table in all_tables(make_diagnosis([case()]), ReportContext())}
+    assert describe_agreement(ReportContext()) == ()
+    assert "agreement" not in {table.key for table in build_tables(make_diagnosis([case()]), ReportContext())}
 
 
 def repeated(number, **votes):
@@ -213,26 +213,26 @@ def repeated(number, **votes):
 def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
     asked = [repeated(0, A=(True, False, True), evidence=(True, True)), repeated(1, A=(True, True, None))]
     found = make_diagnosis(asked)
-    rows = {row[0].text: row for row in flips_table(found).rows}
+    rows = {row[0].text: row for row in build_flips_table(found).rows}
     # A: two responses, one flips; of 3 + 1 pairs two differ.
     assert [cell.text for cell in rows["A"]] == ["A", "pursues the question", "2", "1", "50.0", "50.0"]
     assert rows["A"][4].details[0].startswith("[9.")
     assert [cell.text for cell in rows["evidence"]][2:] == ["1", "0", "0.0", "0.0"]
-    (told,) = flip_sentences(found)
+    (told,) = describe_flips(found)
     assert "least steady about A (pursues the question): 1 of 2 responses got both answers, 50.0 % [" in told
-    assert flip_sentences(make_diagnosis(asked[1:])) == (
+    assert describe_flips(make_diagnosis(asked[1:])) == (
         "The judge was asked more than once and said the same each time.",
     )
-    assert flip_sentences(make_diagnosis([case()])) == ()
-    assert flips_table(make_diagnosis([case()])).rows == ()
+    assert describe_flips(make_diagnosis([case()])) == ()
+    assert build_flips_table(make_diagnosis([case()])).rows == ()
 
 
 def test_a_judge_of_the_models_own_family_is_a_caution():
     own = replace(case(), response=replace(case().response, source=Source("qwen/qwen3-8b")))
     own = replace(own, judgment=replace(own.judgment, judge="openai/qwen2.5-72b"))
-    told = caution_sentences(make_diagnosis([own]), ReportContext())
+    told = list_cautions(make_diagnosis([own]), ReportContext())
     assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in one for one in told)
-    assert not any("family" in one for one in caution_sentences(make_diagnosis([case()]), ReportContext()))
+    assert not any("family" in one for one in list_cautions(make_diagnosis([case()]), ReportContext()))
 
 
 def test_no_number_is_parted_from_its_unit():
@@ -241,7 +241,7 @@ def test_no_number_is_parted_from_its_unit():
 
 
 def test_tables_hold_every_metric_and_every_count(mixed):
-    tables = {table.key: table for table in all_tables(mixed, ReportContext())}
+    tables = {table.key: table for table in build_tables(mixed, ReportContext())}
     assert tables["metrics"].heads == (
         "group", "responses", "Acc", "LSR", "A", "C", "GSR", "TRR", "LGG", "LggShare", "LggRisk"
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from eclose.core.verdict import FailureClass, Verdict
-from eclose.metrics.experiment import setting_rates
+from eclose.metrics.experiment import compute_setting_rates
 from eclose.metrics.rates import Metric, compute_rate, count_composition
 from eclose.stats.rates import Rate, mean
 
@@ -62,7 +62,7 @@ def seed_means(metric: Metric, accuracy: str = SEMANTIC) -> dict[str, float]:
             pooled_run(variant, seed, accuracy), benchmark="pooled", model=BACKBONE, method=variant, seed=seed
         )
     ]
-    return {variant: percent(value) for (variant, _, _), value in setting_rates(rows, metric).items()}
+    return {variant: percent(value) for (variant, _, _), value in compute_setting_rates(rows, metric).items()}
 
 
 def pooled(variant: str, column: str) -> float:

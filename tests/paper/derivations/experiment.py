@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from eclose.metrics.experiment import equal_setting_means, setting_rates
+from eclose.metrics.experiment import average_settings, compute_setting_rates
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate
 from eclose.stats.rates import sample_sd
 
@@ -67,12 +67,12 @@ def rows(accuracy: str = SEMANTIC) -> list[SettledVerdict]:
 
 @cache
 def by_setting(metric: Metric, accuracy: str = SEMANTIC) -> dict[tuple[str, str, str], float | None]:
-    return setting_rates(rows(accuracy), metric)
+    return compute_setting_rates(rows(accuracy), metric)
 
 
 @cache
 def overall(accuracy: str = SEMANTIC) -> dict[str, dict[Metric, float | None]]:
-    return equal_setting_means(rows(accuracy))
+    return average_settings(rows(accuracy))
 
 
 def setting(backbone: str, dataset: str, method: str, metric: Metric, accuracy: str = SEMANTIC) -> float:

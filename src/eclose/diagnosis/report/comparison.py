@@ -9,12 +9,12 @@ from eclose.cases import LeftOut, refuse_other_questions
 from eclose.core.verdict import TraceGroup
 from eclose.diagnosis.compare import RESPONSE_CLASSES, GroupComparison, ResponseClass, RunComparison, compare_rows
 from eclose.diagnosis.report.context import BaseComparison
-from eclose.diagnosis.report.filters import class_name, class_words
+from eclose.diagnosis.report.filters import describe_class, name_class
 from eclose.diagnosis.report.format import DASH, percent, plural, signed, signed_range
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate
 from eclose.diagnosis.report.summary import FEW_QUESTIONS
 from eclose.diagnosis.report.table import TABLE_METRICS, Cell, Table
-from eclose.diagnosis.report.wording import METRIC_WORDS, group_name
+from eclose.diagnosis.report.wording import METRIC_WORDS, name_group
 from eclose.metrics.rates import Metric
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ HIGHLIGHTED_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.AC
 """The rates whose difference is stated in a sentence."""
 
 
-def comparison_sentences(base: BaseComparison) -> tuple[str, ...]:
+def describe_comparison(base: BaseComparison) -> tuple[str, ...]:
     """Return sentences on the compared questions, the changed rates and the changed responses."""
     comparison = base.comparison
     overall = comparison.overall
@@ -135,7 +135,7 @@ def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
 
 
 def _too_little(difference: RateDifference) -> bool:
-    return RateStatus.TOO_LITTLE in (rate_status(difference.run), rate_status(difference.base))
+    return RateStatus.TOO_LITTLE in (classify_rate(difference.run), classify_rate(difference.base))
 
 
 def _open_difference(difference: RateDifference) -> str:
@@ -175,7 +175,7 @@ def _count_transitions(comparison: RunComparison, condition: Callable[[ResponseC
     return sum(count for (old, new), count in comparison.transitions.items() if condition(old, new))
 
 
-def comparison_tables(base: BaseComparison) -> tuple[Table, ...]:
+def tabulate_comparison(base: BaseComparison) -> tuple[Table, ...]:
     """Return the tables of differences, of differences by dataset where there are several, and of changed classes."""
     comparison = base.comparison
     tables = [_difference_table(comparison.overall)]
@@ -211,7 +211,7 @@ def _difference_table(overall: GroupComparison) -> Table:
 
 def _rate_cell(rate: Rate) -> Cell:
     # The counts are printed even where the rate is withheld.
-    value = DASH if rate_status(rate) is RateStatus.TOO_LITTLE else percent(rate.value)
+    value = DASH if classify_rate(rate) is RateStatus.TOO_LITTLE else percent(rate.value)
     return Cell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
 
 
@@ -236,7 +236,7 @@ def _bounds(difference: RateDifference) -> str:
 def _dataset_table(groups: Sequence[GroupComparison]) -> Table:
     rows = tuple(
         (
-            Cell(group_name(group.group) if group.group else "all shared questions"),
+            Cell(name_group(group.group) if group.group else "all shared questions"),
             Cell(f"{group.questions:,}"),
             *(_difference_cell(group.differences[metric]) for metric in TABLE_METRICS),
         )
@@ -252,7 +252,7 @@ def _transition_table(comparison: RunComparison) -> Table:
     new_classes = [kind for kind in RESPONSE_CLASSES if any(new == kind for _, new in comparison.transitions)]
     rows = [
         (
-            Cell(class_words(old)),
+            Cell(describe_class(old)),
             *(_transition_cell(comparison, old, new) for new in new_classes),
             _base_total(comparison, old),
         )
@@ -265,7 +265,7 @@ def _transition_table(comparison: RunComparison) -> Table:
         "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners "
         "where they have one id, else where they are the only ones of one model and seed, or the only ones at all."
     )
-    heads = ("was", *(class_words(kind) for kind in new_classes), "all")
+    heads = ("was", *(describe_class(kind) for kind in new_classes), "all")
     return Table("transitions", "Which class responses went to", heads, tuple(rows), note)
 
 
@@ -273,13 +273,13 @@ def _transition_cell(comparison: RunComparison, old: ResponseClass, new: Respons
     """Return the number of pairs with two classes, linked to the responses."""
     if not (count := comparison.transitions.get((old, new), 0)):
         return Cell(DASH)
-    return Cell(f"{count:,}", show=f"before={class_name(old)}&outcome={class_name(new)}")
+    return Cell(f"{count:,}", show=f"before={name_class(old)}&outcome={name_class(new)}")
 
 
 def _base_total(comparison: RunComparison, old: ResponseClass) -> Cell:
     """Return the total of a row, linked to its responses."""
     total = _count_transitions(comparison, lambda first, _: first == old)
-    return Cell(f"{total:,}", show=f"before={class_name(old)}")
+    return Cell(f"{total:,}", show=f"before={name_class(old)}")
 
 
 def _run_total(comparison: RunComparison, new: ResponseClass) -> Cell:

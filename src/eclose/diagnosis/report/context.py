@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
-from eclose.diagnosis.report.filters import NO_PARTNER, class_name
+from eclose.diagnosis.report.filters import NO_PARTNER, name_class
 from eclose.metrics.judge_agreement import LabelRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
@@ -32,7 +32,7 @@ class BaseComparison:
 
     def before(self, cases: Sequence[Case]) -> dict[str, str]:
         """Return the class of each response's partner in the base run, by response id."""
-        partners = {pair.run.response_id: class_name(pair.classes[0]) for pair in self.comparison.pairs}
+        partners = {pair.run.response_id: name_class(pair.classes[0]) for pair in self.comparison.pairs}
         return {case.response.id: partners.get(case.response.id, NO_PARTNER) for case in cases}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
-from eclose.diagnosis.diagnose import broken_link
+from eclose.diagnosis.diagnose import describe_failure
 from eclose.diagnosis.report import filters
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
@@ -102,7 +102,7 @@ def _index(
 ) -> dict[str, Any]:
     """Return the index: one column per property of the responses."""
     cases = [facts.case for facts in responses]
-    benchmarks, models = (_Names(filters.group_value(case, by) for case in cases) for by in ("benchmark", "model"))
+    benchmarks, models = (_Names(filters.get_group(case, by) for case in cases) for by in ("benchmark", "model"))
     judges = _Names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
     outcomes = list(filters.OUTCOMES)
@@ -121,7 +121,7 @@ def _index(
         "models": models.names,
         "judge": judges.column,
         "judges": judges.names,
-        "facets": filters.facet_columns(responses),
+        "facets": filters.build_facet_columns(responses),
         "criteria": _criteria(),
         "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
     }
@@ -172,7 +172,7 @@ def _detail(case: Case) -> dict[str, Any]:
     verdict = case.verdict
     labels = (judgment.evidence_sufficient, verdict.locally_sound, verdict.aligned, verdict.closed)
     values = {
-        "broken": broken_link(case),
+        "broken": describe_failure(case),
         "steps": [_step(text, step, case) for text, step in zip(response.trace.texts, judged, strict=False)],
         "labels": [_number(label) for label in (*labels, verdict.complete, verdict.correct)],
         "reasons": {criterion.value: reason for criterion, reason in judgment.reasons.items()},
@@ -181,7 +181,9 @@ def _detail(case: Case) -> dict[str, Any]:
         "established": judgment.established,
         "missing": judgment.missing_evidence,
         "incomplete": response.incomplete and str(response.incomplete).replace("_", " "),
-        "votes": {name: [_number(vote) for vote in votes] for name, votes in filters.differing_votes(judgment).items()},
+        "votes": {
+            name: [_number(vote) for vote in votes] for name, votes in filters.find_differing_votes(judgment).items()
+        },
         # The raw text matters where no single answer line was found.
         "raw": response.completion if response.answer is None or response.answer_lines > 1 else None,
     }

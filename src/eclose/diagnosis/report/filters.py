@@ -29,7 +29,7 @@ class ResponseFacts:
     unjudged: frozenset[Criterion]
     codes: frozenset[LocalFailure | None]
     before: str = ""
-    """Class of its partner in a base run, as ``class_name`` names it; empty without a base run."""
+    """Class of its partner in a base run, as ``name_class`` names it; empty without a base run."""
 
 
 def derive_facts(case: Case, before: str = "") -> ResponseFacts:
@@ -74,7 +74,7 @@ NO_PARTNER = "none"
 """Class name for a response without a partner in the base run."""
 
 
-def class_name(response_class: ResponseClass) -> str:
+def name_class(response_class: ResponseClass) -> str:
     """Return the name of a class in links: that of the outcome, with one name for all undecided ones."""
     if response_class is None:
         return "undecided"
@@ -83,9 +83,9 @@ def class_name(response_class: ResponseClass) -> str:
     return "unsound" if response_class is TraceGroup.LOCALLY_UNSOUND else "reliable"
 
 
-def class_words(response_class: ResponseClass) -> str:
+def describe_class(response_class: ResponseClass) -> str:
     """Return the description of a class."""
-    return "undecided" if response_class is None else OUTCOMES[class_name(response_class)]
+    return "undecided" if response_class is None else OUTCOMES[name_class(response_class)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +154,15 @@ def _lucky(facts: ResponseFacts) -> bool:
     return facts.verdict.correct is True and facts.verdict.globally_sufficient is False
 
 
+def _flipped(facts: ResponseFacts) -> bool:
+    return bool(find_differing_votes(facts.case.judgment))
+
+
 def _empty(facts: ResponseFacts) -> bool:
     return not any(step.substantive for step in facts.case.judgment.steps)
 
 
-def differing_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
+def find_differing_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
     """Return the votes of a judge asked several times, for labels on which it gave both answers."""
     return {name: votes for name, votes in judgment.votes.items() if {True, False} <= set(votes)}
 
@@ -175,8 +179,8 @@ FACETS: tuple[Facet, ...] = (
     # Bits are assigned in this order; links name options, so the order may change.
     Facet("before", "In the other run", (
         FacetOption("changed", "another class than here", _changed),
-        *(_by_before(class_name(each), f"in the gap: {class_words(each)}" if isinstance(each, FailureClass)
-                     else class_words(each)) for each in RESPONSE_CLASSES),
+        *(_by_before(name_class(each), f"in the gap: {describe_class(each)}" if isinstance(each, FailureClass)
+                     else describe_class(each)) for each in RESPONSE_CLASSES),
         _by_before(NO_PARTNER, "no partner"),
     )),
     Facet("link", "First broken link", tuple(map(_by_link, FailureClass))),
@@ -195,7 +199,7 @@ FACETS: tuple[Facet, ...] = (
         FacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
         FacetOption("disagree", "judge and matching disagree", _disagrees),
         FacetOption("lucky", "correct, though the whole fails", _lucky),
-        FacetOption("flipped", "the judge gave both answers", lambda facts: bool(differing_votes(facts.case.judgment))),
+        FacetOption("flipped", "the judge gave both answers", _flipped),
         FacetOption("steps", "no substantive step", _empty),
         FacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
         FacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
@@ -203,12 +207,12 @@ FACETS: tuple[Facet, ...] = (
 )  # fmt: skip
 
 
-def group_value(case: Case, by: str) -> str:
+def get_group(case: Case, by: str) -> str:
     """Return the dataset or model of a response, as the tables name it."""
     return GROUPINGS[by](case.row)
 
 
-def facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
+def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
     """Return each facet with its options and a number for each response; facets without a response are left out."""
     columns = []
     for facet in FACETS:

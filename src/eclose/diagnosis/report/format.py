@@ -20,7 +20,7 @@ DASH = "–"
 NO_BREAK = "\u00a0"
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """Return the text on a single line, with invisible characters made visible."""
     return " ".join(reveal_invisible(text).split())
 
@@ -49,7 +49,7 @@ def percent_between(bounds: Interval) -> str:
     return f"{low} %" if low == high else f"between {low} % and {high} %"
 
 
-def figure(value: float | None, interval: Interval | None, undefined: str = "undefined") -> str:
+def format_figure(value: float | None, interval: Interval | None, undefined: str = "undefined") -> str:
     """Return ``46.3 % [40.9, 51.9]``; without brackets where there is no interval."""
     return undefined if value is None else f"{percent(value)} % {percent_range(interval)}".rstrip()
 

@@ -14,8 +14,8 @@ from eclose.diagnosis.report.rate_status import (
     TOO_LITTLE_TEXT,
     UNDEFINED_TEXT,
     RateStatus,
-    complement,
-    rate_status,
+    classify_rate,
+    complement_interval,
     widen_by_unjudged,
 )
 from eclose.diagnosis.report.wording import FAILURE_WORDS
@@ -78,7 +78,7 @@ HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL
 """Rates of the headline. They are parts of one total, so all of them are corrected or none."""
 
 
-def headline_items(diagnosis: Diagnosis, context: ReportContext) -> tuple[HeadlineItem, ...]:
+def build_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple[HeadlineItem, ...]:
     """Return the statements on reliable, gap, unsound and undecided responses."""
     statements = [_reliable(diagnosis, context), _gap(diagnosis, context), _unsound(diagnosis, context)]
     if undecided := diagnosis.overall.composition.groups.get(None, 0):
@@ -95,7 +95,7 @@ def headline_items(diagnosis: Diagnosis, context: ReportContext) -> tuple[Headli
     return tuple(statements)
 
 
-def headline_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
+def select_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
     """Return the corrected rates of the headline: all of them, or none where one is missing."""
     corrected = context.corrected or {}
     # A mix of corrected and uncorrected parts would not add up.
@@ -113,7 +113,7 @@ class _Share(NamedTuple):
     def of(cls, diagnosis: Diagnosis, context: ReportContext, metric: Metric) -> _Share:
         """Take the rate from a diagnosis and its context."""
         overall = diagnosis.overall
-        return cls(overall.rates[metric], overall.estimates[metric], headline_corrections(context).get(metric))
+        return cls(overall.rates[metric], overall.estimates[metric], select_corrections(context).get(metric))
 
     @property
     def complement(self) -> _Share:
@@ -126,9 +126,9 @@ class _Share(NamedTuple):
         self, kind: str, context: ReportContext, lead: tuple[str, str], meaning: str, **fields: Any
     ) -> HeadlineItem:
         """Return the statement; ``lead`` is its text for one response and for several."""
-        rate, figure = self.rate, rate_text(self.rate, self.judged.interval)
-        too_little = rate_status(rate) is RateStatus.TOO_LITTLE
-        corrected = corrected_rate_text(rate, self.corrected)
+        rate, figure = self.rate, format_rate(self.rate, self.judged.interval)
+        too_little = classify_rate(rate) is RateStatus.TOO_LITTLE
+        corrected = format_corrected_rate(rate, self.corrected)
         return HeadlineItem(
             kind=kind,
             count=rate.hits,
@@ -147,7 +147,7 @@ class _Share(NamedTuple):
 def _opposite(estimate: Estimate) -> Estimate:
     """Return the estimate of one minus a rate."""
     value, interval, undefined = estimate
-    return Estimate(None if value is None else 1 - value, complement(interval), undefined)
+    return Estimate(None if value is None else 1 - value, complement_interval(interval), undefined)
 
 
 def _whose(context: ReportContext, *, corrected: bool) -> str:
@@ -198,11 +198,11 @@ def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
     return share.statement("unsound", context, lead, meaning, show="outcome=unsound")
 
 
-def rate_text(rate: Rate, interval: Interval | None) -> RateText:
+def format_rate(rate: Rate, interval: Interval | None) -> RateText:
     """Return a rate with its interval, as bounds, as too little judged, or as not defined."""
-    match rate_status(rate):
+    match classify_rate(rate):
         case RateStatus.RATE:
-            return value_text(rate.value, interval)
+            return format_value(rate.value, interval)
         case RateStatus.BOUNDS:
             assert rate.bounds is not None
             return RateText(percent_between(rate.bounds))
@@ -211,22 +211,22 @@ def rate_text(rate: Rate, interval: Interval | None) -> RateText:
     return RateText(UNDEFINED_TEXT)
 
 
-def value_text(value: float | None, interval: Interval | None) -> RateText:
+def format_value(value: float | None, interval: Interval | None) -> RateText:
     """Return a value with its interval, without a check for missing labels."""
     return RateText(UNDEFINED_TEXT) if value is None else RateText(f"{percent(value)} %", percent_range(interval))
 
 
-def group_rate_text(group: GroupSummary, metric: Metric) -> RateText:
-    """Return a rate of a group, as ``rate_text`` prints it."""
-    return rate_text(group.rates[metric], group.estimates[metric].interval)
+def format_group_rate(group: GroupSummary, metric: Metric) -> RateText:
+    """Return a rate of a group, as ``format_rate`` prints it."""
+    return format_rate(group.rates[metric], group.estimates[metric].interval)
 
 
-def corrected_rate_text(rate: Rate, corrected: Estimate | None) -> RateText | None:
+def format_corrected_rate(rate: Rate, corrected: Estimate | None) -> RateText | None:
     """Return the corrected figure; with missing labels, its bounds and the interval widened by them."""
-    if corrected is None or corrected.value is None or rate_status(rate) not in (RateStatus.RATE, RateStatus.BOUNDS):
+    if corrected is None or corrected.value is None or classify_rate(rate) not in (RateStatus.RATE, RateStatus.BOUNDS):
         return None
     if not rate.unjudged:
-        return value_text(*corrected[:2])
+        return format_value(*corrected[:2])
     # The unjudged responses may be hits or misses, whatever the sample of people says.
     interval = None if corrected.interval is None else widen_by_unjudged(rate, *corrected.interval)
     return RateText(percent_between(widen_by_unjudged(rate, corrected.value, corrected.value)), percent_range(interval))
@@ -237,6 +237,6 @@ def _detail(rate: Rate, judged: Estimate) -> str:
     if rate.bounds is None or not rate.unjudged:
         return ""
     counts = f"{rate.n:,} of {rate.n + rate.unjudged:,}"
-    if rate_status(rate) is RateStatus.TOO_LITTLE:
+    if classify_rate(rate) is RateStatus.TOO_LITTLE:
         return f"{counts} judged: {percent_between(rate.bounds)}, whatever the others are"
-    return f"Of the {counts} that are judged: {value_text(*judged[:2])}"
+    return f"Of the {counts} that are judged: {format_value(*judged[:2])}"

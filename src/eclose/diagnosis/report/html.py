@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.report import summary
-from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
+from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer_data import make_payload
-from eclose.diagnosis.report.headline import headline_items
+from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.html_template import page_text, source_hash, template
-from eclose.diagnosis.report.plots.layout import composition_bars, difference_plot, flow_rows, rate_plot
-from eclose.diagnosis.report.table import all_tables, glossary
+from eclose.diagnosis.report.plots.layout import layout_compositions, layout_differences, layout_flow, layout_rates
+from eclose.diagnosis.report.table import build_tables, list_glossary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,24 +43,24 @@ def render_page(
         context=context,
         validated=context.validated,
         not_validated=NOT_VALIDATED,
-        headline=headline_items(diagnosis, context),
-        evidence=summary.evidence_sentences(diagnosis),
-        evidence_rates=summary.evidence_rates(diagnosis),
+        headline=build_headline(diagnosis, context),
+        evidence=summary.describe_evidence(diagnosis),
+        evidence_rates=summary.list_evidence_rates(diagnosis),
         evidence_note=summary.EVIDENCE_NOTE if context.corrected else "",
-        cautions=summary.caution_sentences(diagnosis, context),
+        cautions=summary.list_cautions(diagnosis, context),
         # The second sentence lists all labels; the page has a table for these.
-        agreement=summary.agreement_sentences(context)[:1],
-        agreements=summary.agreement_figures(context),
-        flips=summary.flip_sentences(diagnosis),
-        flow=flow_rows(summary.flow_stages(diagnosis)),
-        rates=rate_plot(diagnosis, context),
-        compositions=composition_bars(diagnosis),
-        tables=all_tables(diagnosis, context),
-        glossary=tuple(glossary()),
+        agreement=summary.describe_agreement(context)[:1],
+        agreements=summary.list_agreement(context),
+        flips=summary.describe_flips(diagnosis),
+        flow=layout_flow(summary.build_flow(diagnosis)),
+        rates=layout_rates(diagnosis, context),
+        compositions=layout_compositions(diagnosis),
+        tables=build_tables(diagnosis, context),
+        glossary=tuple(list_glossary()),
         base=context.base,
-        base_sentences=comparison_sentences(context.base) if context.base else (),
-        base_tables=comparison_tables(context.base) if context.base else (),
-        differences=difference_plot(context.base.comparison) if context.base else None,
+        base_sentences=describe_comparison(context.base) if context.base else (),
+        base_tables=tabulate_comparison(context.base) if context.base else (),
+        differences=layout_differences(context.base.comparison) if context.base else None,
         payload=make_payload(cases, context.base.before(cases) if context.base else None),
         policy=POLICY.format(script=source_hash(script), style=source_hash(style)) if policy else "",
         # Part of the package, not values from files: inserted without escaping.

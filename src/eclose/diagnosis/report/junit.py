@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from eclose.core.invisible_chars import reveal_invisible
-from eclose.diagnosis.diagnose import broken_link
+from eclose.diagnosis.diagnose import describe_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.filters import OUTCOMES, ResponseFacts, derive_facts, group_value
+from eclose.diagnosis.report.filters import OUTCOMES, ResponseFacts, derive_facts, get_group
 from eclose.diagnosis.report.format import plural
-from eclose.diagnosis.report.summary import agreement_sentences
+from eclose.diagnosis.report.summary import describe_agreement
 from eclose.metrics.repeat_consistency import count_flips
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def render_junit(cases: Sequence[Case], context: ReportContext | None = None) ->
     # One suite per dataset and model, as the tables group responses.
     suites: dict[tuple[str, str], list[ResponseFacts]] = defaultdict(list)
     for case in cases:
-        suites[group_value(case, "benchmark"), group_value(case, "model")].append(derive_facts(case))
+        suites[get_group(case, "benchmark"), get_group(case, "model")].append(derive_facts(case))
     # Servers expect the totals on the root element as well.
     tests, failures, skipped = _counts([facts for suite in suites.values() for facts in suite])
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
@@ -63,7 +63,7 @@ def _properties(suite: Sequence[ResponseFacts], context: ReportContext) -> Itera
     """Yield properties on the trust in the judge: stale files, validation, and consistency where it was asked again."""
     for sentence in context.stale_warnings:
         yield f'<property name="stale" value={_attribute(sentence)}/>'
-    validation = " ".join((context.trust, *agreement_sentences(context)))
+    validation = " ".join((context.trust, *describe_agreement(context)))
     yield f'<property name="validation" value={_attribute(validation)}/>'
     for name, counts in count_flips(facts.case.judgment for facts in suite).items():
         sentence = f"{counts.flipped:,} of {plural(counts.responses, 'response')} got both answers"
@@ -81,7 +81,7 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
     if facts.verdict.reliable is None:
         yield f"<skipped message={_attribute(_why_open(facts.case))}/>"
     else:
-        attributes = f"type={_attribute(OUTCOMES[facts.outcome])} message={_attribute(broken_link(facts.case))}"
+        attributes = f"type={_attribute(OUTCOMES[facts.outcome])} message={_attribute(describe_failure(facts.case))}"
         yield f"<failure {attributes}>{_text(_response_text(facts.case))}</failure>"
     yield "</testcase>"
 

@@ -7,18 +7,18 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
-from eclose.diagnosis.report.comparison import comparison_tables
+from eclose.diagnosis.report.comparison import tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.format import one_line, percent, percent_range, percent_span, signed
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status
-from eclose.diagnosis.report.summary import agreement_sentences
+from eclose.diagnosis.report.format import percent, percent_range, percent_span, signed, to_one_line
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate
+from eclose.diagnosis.report.summary import describe_agreement
 from eclose.diagnosis.report.table import (
     CONDITIONAL,
     CORRECTED_NOTE,
     TABLE_METRICS,
-    agreement_table,
-    corrected_row,
-    flips_table,
+    build_agreement_table,
+    build_flips_table,
+    make_corrected_row,
 )
 from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS
 
@@ -61,7 +61,7 @@ _SPECIAL_CHARACTER = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")
 def escape(text: str) -> str:
     """Return the text with every character printed literally: no command, comment, column or ligature."""
     # Composed letters: T1 fonts have no combining accents.
-    plain = unicodedata.normalize("NFC", one_line(text))
+    plain = unicodedata.normalize("NFC", to_one_line(text))
     return _SPECIAL_CHARACTER.sub(lambda match: _SPECIAL[match[0]], plain)
 
 
@@ -69,7 +69,7 @@ def render_latex(diagnosis: Diagnosis, context: ReportContext | None = None) -> 
     """Return tables of metrics, failure classes, failure codes, agreement, consistency and the comparison."""
     context = context or ReportContext()
     tables = [_main(diagnosis, context), _failures(diagnosis), _codes(diagnosis)]
-    tables += [_table_of(agreement_table(context)), _table_of(flips_table(diagnosis))]
+    tables += [_table_of(build_agreement_table(context)), _table_of(build_flips_table(diagnosis))]
     if context.base:
         tables += [_differences(context.base), _transitions(context.base)]
     # A comment at the top as well as in the caption: tables are copied without their captions.
@@ -114,14 +114,14 @@ def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
         yield from _rates(escape(dataset) if first else "", escape(summary.group[1]), summary)
     yield r"\midrule"
     if context.corrected:
-        cells = corrected_row(diagnosis.overall, context)[2:]
+        cells = make_corrected_row(diagnosis.overall, context)[2:]
         yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(escape(cell.text) for cell in cells)])
         yield _row(["", "", "", *(_small(" ".join(cell.details)) for cell in cells)])
     yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if context.corrected else "", diagnosis.overall)
     sentences = [
         *context.stale_warnings,
         context.trust,
-        *agreement_sentences(context)[:1],
+        *describe_agreement(context)[:1],
         *([CORRECTED_NOTE] if context.corrected else []),
     ]
     # Explain bounds only where the table has some.
@@ -137,14 +137,16 @@ def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
     yield _row(["", "", "", *(_beneath(summary, metric) for metric in TABLE_METRICS)])
     if any(summary.rates[metric].n for metric in CONDITIONAL):
         wilson = {metric: f"W {percent_range(summary.rates[metric].wilson)}" for metric in CONDITIONAL}
-        printed = {metric: text for metric, text in wilson.items() if rate_status(summary.rates[metric]) in _WITH_VALUE}
+        printed = {
+            metric: text for metric, text in wilson.items() if classify_rate(summary.rates[metric]) in _WITH_VALUE
+        }
         yield _row(["", "", "", *(_small(printed.get(metric, "")) for metric in TABLE_METRICS)])
 
 
 def _beneath(summary: GroupSummary, metric: Metric) -> str:
     """Return the interval; with missing labels, the rate of the judged with it, or that too little was judged."""
     rate, interval = summary.rates[metric], percent_range(summary.estimates[metric].interval)
-    match rate_status(rate):
+    match classify_rate(rate):
         case RateStatus.BOUNDS:
             return _small(f"{percent(rate.value)} {interval}".rstrip())
         case RateStatus.TOO_LITTLE:
@@ -155,7 +157,7 @@ def _beneath(summary: GroupSummary, metric: Metric) -> str:
 def _value(summary: GroupSummary, metric: Metric) -> str:
     """Return the rate, or its bounds with missing labels; conditional rates with their counts."""
     rate = summary.rates[metric]
-    counted = metric in CONDITIONAL and rate.n and rate_status(rate) in _WITH_VALUE
+    counted = metric in CONDITIONAL and rate.n and classify_rate(rate) in _WITH_VALUE
     among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if counted else ""
     return (_number(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)) + among
 
@@ -222,7 +224,7 @@ def _signed(value: float | None) -> str:
 
 
 def _transitions(base: BaseComparison) -> Iterator[str]:
-    table = comparison_tables(base)[-1]
+    table = tabulate_comparison(base)[-1]
     yield from _cells(table, "l" + "r" * (len(table.heads) - 1))
     caption = f"Responses by their class in {base.name} (rows) and in this run (columns)."
     yield from _closing(escape(caption), "tab:transitions")
@@ -241,7 +243,7 @@ def _cells(table: Table, columns: str) -> Iterator[str]:
         yield _row([" ".join((escape(cell.text), *map(_small, cell.details))) for cell in row])
 
 
-def tabular(columns: str) -> Iterator[str]:
+def open_tabular(columns: str) -> Iterator[str]:
     """Yield the head of a tabular that is scaled down to the text width; close it with ``TABULAR_END``."""
     yield r"\setlength{\tabcolsep}{3pt}"
     yield r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
@@ -251,7 +253,7 @@ def tabular(columns: str) -> Iterator[str]:
 
 def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:
     yield "\n\\begin{table*}[t]\n\\centering\\small"
-    yield from tabular(columns)
+    yield from open_tabular(columns)
     yield _row(heads)
     yield r"\midrule"
 

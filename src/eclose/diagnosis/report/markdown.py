@@ -10,14 +10,14 @@ import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.diagnose import broken_link
+from eclose.diagnosis.diagnose import describe_failure
 from eclose.diagnosis.report import summary
-from eclose.diagnosis.report.comparison import comparison_sentences, comparison_tables
+from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.filters import OUTCOMES, derive_facts
-from eclose.diagnosis.report.format import one_line, plural, unbroken
-from eclose.diagnosis.report.headline import headline_items
-from eclose.diagnosis.report.table import Cell, Table, all_tables, glossary
+from eclose.diagnosis.report.format import plural, to_one_line, unbroken
+from eclose.diagnosis.report.headline import build_headline
+from eclose.diagnosis.report.table import Cell, Table, build_tables, list_glossary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ _START = re.compile(r"^(\d+)?(?:(?<!\d)(?=[-+=])|(?<=\d)(?=[.)](?:\s|$)))")
 
 def escape(text: str) -> str:
     """Return the text printed literally. Only special characters are escaped, so words and numbers stay readable."""
-    return _START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", one_line(text)))
+    return _START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", to_one_line(text)))
 
 
 def escape_own(text: str) -> str:
@@ -63,33 +63,33 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext) 
     yield f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}, judged by {judges}."
     yield ""
     # Trust in the judge and cautions come before any figure.
-    yield f"> **Validation.** {' '.join(map(escape, (context.trust, *summary.agreement_sentences(context))))}"
-    for sentence in summary.flip_sentences(diagnosis):
+    yield f"> **Validation.** {' '.join(map(escape, (context.trust, *summary.describe_agreement(context))))}"
+    for sentence in summary.describe_flips(diagnosis):
         yield f">\n> {escape(sentence)}"
-    for sentence in summary.caution_sentences(diagnosis, context):
+    for sentence in summary.list_cautions(diagnosis, context):
         yield f">\n> {escape(sentence)}"
     yield "\n## First: is the evidence enough?\n"
-    yield " ".join(summary.evidence_sentences(diagnosis))
+    yield " ".join(summary.describe_evidence(diagnosis))
     yield ""
-    for kind, responses, reliable, gap in summary.evidence_rates(diagnosis):
+    for kind, responses, reliable, gap in summary.list_evidence_rates(diagnosis):
         yield f"- {kind} ({responses}): reliable **{escape_own(reliable)}**, in the gap **{escape_own(gap)}**."
     if context.corrected:
         yield f"\n{summary.EVIDENCE_NOTE}"
     yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
-    for statement in headline_items(diagnosis, context):
+    for statement in build_headline(diagnosis, context):
         yield from _statement(statement)
     own_rates = " All other counts and rates are the judge's own." if context.corrected else ""
     yield f"\nBrackets are 95 % intervals; questions are resampled, not responses.{own_rates}"
     yield "\n## Where responses are lost\n"
-    for stage in summary.flow_stages(diagnosis):
+    for stage in summary.build_flow(diagnosis):
         yield _stage(stage)
     if context.base:
         yield from _comparison(context.base)
-    for table in all_tables(diagnosis, context):
+    for table in build_tables(diagnosis, context):
         yield from _table(table)
     yield from _examples(cases)
     yield "\n## Glossary\n"
-    for letter, name, meaning in glossary():
+    for letter, name, meaning in list_glossary():
         yield f"- **{letter}** {name}: {meaning}"
     if context.about:
         yield "\n## About\n"
@@ -102,9 +102,9 @@ def _comparison(base: BaseComparison) -> Iterator[str]:
     yield f"\n## Compared with {escape(base.name)}\n"
     for sentence in base.cautions:
         yield f"> {escape(sentence)}\n"
-    for sentence in comparison_sentences(base):
+    for sentence in describe_comparison(base):
         yield f"- {escape(sentence)}"
-    for table in comparison_tables(base):
+    for table in tabulate_comparison(base):
         yield from _table(table, "###")
 
 
@@ -149,7 +149,7 @@ def _examples(cases: Sequence[Case]) -> Iterator[str]:
     yield f"\n## Responses that fail: {min(MAX_EXAMPLES, len(failing))} of {len(failing):,}\n"
     for case in failing[:MAX_EXAMPLES]:
         outcome = OUTCOMES[derive_facts(case).outcome]
-        yield f"- {escape(_short(case.response.id))} ({outcome}): {escape(_short(broken_link(case)))}"
+        yield f"- {escape(_short(case.response.id))} ({outcome}): {escape(_short(describe_failure(case)))}"
 
 
 def _short(text: str) -> str:

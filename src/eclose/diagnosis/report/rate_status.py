@@ -34,7 +34,7 @@ TOO_LITTLE_TEXT = "too little judged"
 UNDEFINED_TEXT = "not defined"
 
 
-def rate_status(rate: Rate) -> RateStatus:
+def classify_rate(rate: Rate) -> RateStatus:
     """Return how a rate may be printed."""
     # The unjudged may all lie outside the denominator, so bounds exist as soon as there is one case.
     if not rate.n + rate.unjudged:
@@ -52,6 +52,6 @@ def widen_by_unjudged(rate: Rate, low: float, high: float) -> Interval:
     return Interval((1 - share) * low, (1 - share) * high + share)
 
 
-def complement(interval: Interval | None) -> Interval | None:
+def complement_interval(interval: Interval | None) -> Interval | None:
     """Return the interval of one minus a rate."""
     return None if interval is None else Interval(1 - interval.high, 1 - interval.low)

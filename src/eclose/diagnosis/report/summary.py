@@ -9,8 +9,8 @@ from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED, Crit
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import Evidence
 from eclose.diagnosis.report.format import plural
-from eclose.diagnosis.report.headline import RateText, group_rate_text, value_text
-from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, reason_words
+from eclose.diagnosis.report.headline import RateText, format_group_rate, format_value
+from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, explain_reason
 from eclose.metrics.judge_agreement import DIRECT_LABELS, JudgedLabel
 from eclose.metrics.rates import Metric
 
@@ -44,7 +44,7 @@ class FlowStage:
     lost: tuple[FlowPart, ...]
 
 
-def evidence_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
+def describe_evidence(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Return whether the passages answer the questions; failures of retrieval are not failures of reasoning."""
     summaries = diagnosis.by_evidence
     lacking, unjudged = summaries.get(Evidence.INSUFFICIENT), summaries.get(Evidence.UNJUDGED)
@@ -67,7 +67,7 @@ def evidence_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:
+def list_evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:
     """Return, for each kind of evidence and for all responses, their number and the judge's TRR and LGG."""
     # With one kind of evidence the list would repeat the headline.
     if len(diagnosis.by_evidence) < 2:
@@ -77,27 +77,29 @@ def evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...
         (
             name,
             plural(group.responses, "response"),
-            str(group_rate_text(group, Metric.TRACE_RELIABILITY_RATE)),
-            str(group_rate_text(group, Metric.GAP_RATE)),
+            str(format_group_rate(group, Metric.TRACE_RELIABILITY_RATE)),
+            str(format_group_rate(group, Metric.GAP_RATE)),
         )
         for name, group in (*groups, ("All together", diagnosis.overall))
     )
 
 
-EVIDENCE_NOTE = "These are the judge's own figures: labels of people correct only the rates of all responses together."
+EVIDENCE_NOTE = (
+    "These are the judge's own figures, not corrected: labels of people correct only the rates of all responses."
+)
 _EVIDENCE_LEADS = {**EVIDENCE_WORDS, Evidence.UNJUDGED: "this was not judged"}
 
 
-def agreement_figures(context: ReportContext) -> dict[JudgedLabel, RateText]:
+def list_agreement(context: ReportContext) -> dict[JudgedLabel, RateText]:
     """Return the agreement of the judge with people on each label it gives, where both labelled responses."""
     return {
-        row.label: value_text(*row.agreement[:2]) for row in context.agreement if row.label in DIRECT_LABELS and row.n
+        row.label: format_value(*row.agreement[:2]) for row in context.agreement if row.label in DIRECT_LABELS and row.n
     }  # fmt: skip
 
 
-def agreement_sentences(context: ReportContext) -> tuple[str, ...]:
+def describe_agreement(context: ReportContext) -> tuple[str, ...]:
     """Return a sentence on the label with the least agreement, and one on all labels."""
-    if not (figures := agreement_figures(context)):
+    if not (figures := list_agreement(context)):
         return ()
     rows = [row for row in context.agreement if row.label in figures]
     # Ties are resolved by the name of the label, so the sentence is stable.
@@ -107,7 +109,7 @@ def agreement_sentences(context: ReportContext) -> tuple[str, ...]:
     return least, f"Agreement by label: {'; '.join(f'{name} {figure}' for name, figure in figures.items())}."
 
 
-def flip_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
+def describe_flips(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Return how consistent the judge is, where it was asked more than once."""
     repeated = {name: counts for name, counts in diagnosis.flips.items() if counts.responses}
     if not repeated:
@@ -116,14 +118,14 @@ def flip_sentences(diagnosis: Diagnosis) -> tuple[str, ...]:
         return ("The judge was asked more than once and said the same each time.",)
     name, worst = max(repeated.items(), key=lambda item: item[1].rate or 0)
     share = f"{worst.flipped:,} of {plural(worst.responses, 'response')}"
-    figure = value_text(worst.rate, worst.interval)
+    figure = format_value(worst.rate, worst.interval)
     label = LABEL_WORDS[name] if name == EVIDENCE else f"{name} ({LABEL_WORDS[name]})"
     return (
         f"The judge was asked more than once. It is least steady about {label}: {share} got both answers, {figure}.",
     )
 
 
-def caution_sentences(diagnosis: Diagnosis, context: ReportContext) -> tuple[str, ...]:
+def list_cautions(diagnosis: Diagnosis, context: ReportContext) -> tuple[str, ...]:
     """Return what a reader must know before trusting a figure."""
     return tuple(_cautions(diagnosis, context))
 
@@ -144,14 +146,14 @@ def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[str]:
         }
         missing = sum(reasons.values())
         if missing > MAX_UNJUDGED_SHARE * total:
-            explanation = "; ".join(f"{reason_words(reason)} ({count:,})" for reason, count in reasons.items())
+            explanation = "; ".join(f"{explain_reason(reason)} ({count:,})" for reason, count in reasons.items())
             label = f"{criterion.value} ({LABEL_WORDS[criterion.value]})"
             share = f"{missing:,} of {plural(total, 'response')}"
             yield f"Too little judged: {label} has no label for {share}: {explanation}."
 
 
 def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
-    """Yield the sentences of ``caution_sentences``."""
+    """Yield the sentences of ``list_cautions``."""
     yield from _unjudged_cautions(diagnosis)
     if diagnosis.overall.questions < FEW_QUESTIONS:
         yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
@@ -171,7 +173,7 @@ def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
         )
 
 
-def flow_stages(diagnosis: Diagnosis) -> tuple[FlowStage, ...]:
+def build_flow(diagnosis: Diagnosis) -> tuple[FlowStage, ...]:
     """Return the stages from all responses to the reliable ones, with every loss named."""
     joint = diagnosis.joint
     gap = diagnosis.overall.composition.gap_failures

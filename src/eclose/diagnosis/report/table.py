@@ -15,7 +15,7 @@ from eclose.diagnosis.report.format import (
     percent_span,
     plural,
 )
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status, widen_by_unjudged
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate, widen_by_unjudged
 from eclose.metrics.judge_agreement import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
@@ -57,24 +57,24 @@ class Table:
     note: str = ""
 
 
-def all_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
+def build_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
     """Return every table with rows, in reading order."""
     tables = (
-        *metrics_tables(diagnosis, context),
-        evidence_table(diagnosis),
+        *build_metrics_tables(diagnosis, context),
+        build_evidence_table(diagnosis),
         _failure_table(diagnosis),
         _joint_table(diagnosis),
-        violations_table(diagnosis),
+        build_violations_table(diagnosis),
         _code_table(diagnosis),
         _answer_table(diagnosis),
         _unjudged_table(diagnosis),
-        agreement_table(context),
-        flips_table(diagnosis),
+        build_agreement_table(context),
+        build_flips_table(diagnosis),
     )
     return tuple(table for table in tables if table.rows)
 
 
-def rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
+def make_rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
     """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
     rate, estimate = summary.rates[metric], summary.estimates[metric]
     # Unjudged responses follow with a plus sign.
@@ -82,7 +82,7 @@ def rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
     interval = percent_range(estimate.interval) if estimate.interval else ""
     # The paper prints Wilson intervals for the conditional rates.
     wilson = f"W {percent_range(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
-    match rate_status(rate):
+    match classify_rate(rate):
         case RateStatus.BOUNDS:
             lines = [f"{percent(rate.value)} {interval}", wilson, counted]
         case RateStatus.TOO_LITTLE:
@@ -98,7 +98,7 @@ def _summary_row(name: str, summary: GroupSummary) -> tuple[Cell, ...]:
     return (
         Cell(name),
         Cell(f"{summary.responses:,}", (f"to {plural(summary.questions, 'question')}",)),
-        *(rate_cell(summary, metric) for metric in TABLE_METRICS),
+        *(make_rate_cell(summary, metric) for metric in TABLE_METRICS),
     )
 
 
@@ -114,7 +114,7 @@ _RATE_NOTE = (
 _SAME_NOTE = "The notes below the first table apply."
 
 
-def levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
+def list_group_levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
     """Return the kinds of groups that occur, with their summaries; no two kinds hold the same groups."""
     kinds = (
         ("by model", diagnosis.by_model),
@@ -124,10 +124,10 @@ def levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], 
     return tuple((name, groups) for name, groups in kinds if groups)
 
 
-def metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
+def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
     """Return the metrics of all responses with the first kind of groups, then a table for each further kind."""
     # levels() has at least the pairs of dataset and model.
-    (first, groups), *others = levels(diagnosis)
+    (first, groups), *others = list_group_levels(diagnosis)
     rows = (*_overall_rows(diagnosis, context), *map(_group_row, groups))
     note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if context.corrected else _RATE_NOTE
     tables = [Table("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
@@ -143,15 +143,15 @@ CORRECTED_NOTE = "Corrected: by labels of people, for all responses together; th
 
 def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tuple[Cell, ...]]:
     if context.corrected:
-        yield corrected_row(diagnosis.overall, context)
+        yield make_corrected_row(diagnosis.overall, context)
     yield _summary_row("all, the judge alone" if context.corrected else "all responses", diagnosis.overall)
 
 
 def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
-    return _summary_row(wording.group_name(summary.group), summary)
+    return _summary_row(wording.name_group(summary.group), summary)
 
 
-def corrected_row(overall: GroupSummary, context: ReportContext) -> tuple[Cell, ...]:
+def make_corrected_row(overall: GroupSummary, context: ReportContext) -> tuple[Cell, ...]:
     """Return the row of corrected rates, as bounds where labels of the judge are missing."""
     corrected = context.corrected or {}
     cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)
@@ -162,7 +162,7 @@ def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
     """Return a corrected rate, as bounds with missing labels."""
     if corrected is None or corrected.value is None or corrected.interval is None:
         return Cell(DASH)
-    match rate_status(rate):
+    match classify_rate(rate):
         case RateStatus.BOUNDS:
             span = widen_by_unjudged(rate, corrected.value, corrected.value)
             return Cell(percent_span(span), (percent_range(widen_by_unjudged(rate, *corrected.interval)),))
@@ -171,7 +171,7 @@ def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
     return Cell(percent(corrected.value), (percent_range(corrected.interval),))
 
 
-def evidence_table(diagnosis: Diagnosis) -> Table:
+def build_evidence_table(diagnosis: Diagnosis) -> Table:
     """Return the metrics separately for sufficient and insufficient evidence."""
     rows = tuple(_summary_row(wording.EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
     return Table("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
@@ -204,7 +204,7 @@ def _joint_table(diagnosis: Diagnosis) -> Table:
     return Table("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
 
 
-def violations_table(diagnosis: Diagnosis) -> Table:
+def build_violations_table(diagnosis: Diagnosis) -> Table:
     """Return how many of the labels L, A and C responses violate."""
     violations, total = diagnosis.violations, diagnosis.overall.responses
     # Shares of the second column are among responses with a violation.
@@ -255,14 +255,14 @@ def _answer_table(diagnosis: Diagnosis) -> Table:
 
 def _unjudged_table(diagnosis: Diagnosis) -> Table:
     rows = tuple(
-        (Cell(criterion.value), Cell(wording.reason_words(reason)), Cell(f"{count:,}"))
+        (Cell(criterion.value), Cell(wording.explain_reason(reason)), Cell(f"{count:,}"))
         for criterion, reasons in diagnosis.unjudged.items()
         for reason, count in reasons.items()
     )
     return Table("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
 
 
-def agreement_table(context: ReportContext) -> Table:
+def build_agreement_table(context: ReportContext) -> Table:
     """Return the agreement of the judge with people, label by label."""
     rows = tuple(
         (
@@ -289,7 +289,7 @@ def _estimate_cell(estimate: Estimate) -> Cell:
     return Cell(percent(estimate.value), (interval,) if interval else ())
 
 
-def flips_table(diagnosis: Diagnosis) -> Table:
+def build_flips_table(diagnosis: Diagnosis) -> Table:
     """Return how often the judge changed its label when asked again."""
     rows = tuple(
         (
@@ -315,7 +315,7 @@ def _share(count: int, total: int) -> Cell:
     return Cell(f"{count:,}", (f"({percent(count / total)} %)",) if total else ())
 
 
-def glossary() -> Iterator[tuple[str, str, str]]:
+def list_glossary() -> Iterator[tuple[str, str, str]]:
     """Yield each metric and failure code with its name and meaning."""
     for metric, (name, meaning) in wording.METRIC_WORDS.items():
         yield metric.value, name, meaning

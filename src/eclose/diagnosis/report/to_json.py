@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Evidence
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.filters import class_name
-from eclose.diagnosis.report.headline import headline_items
-from eclose.diagnosis.report.rate_status import RateStatus, rate_status
+from eclose.diagnosis.report.filters import name_class
+from eclose.diagnosis.report.headline import build_headline
+from eclose.diagnosis.report.rate_status import RateStatus, classify_rate
 from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.stats.intervals import Estimate
 
@@ -44,7 +44,7 @@ def to_plain(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
         "stale": list(context.stale),
         "provenance": None if context.checked is None else "checked" if context.checked else "unchecked",
         "judges": list(diagnosis.judges),
-        "headline": [_headline(statement) for statement in headline_items(diagnosis, context)],
+        "headline": [_headline(statement) for statement in build_headline(diagnosis, context)],
         "validation": context.validation,
         "validated": context.validated,
         "corrected": None
@@ -131,7 +131,7 @@ def _group(summary: GroupSummary, benchmark: str | None = None, model: str | Non
 def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
     """Return a rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of the judged."""
     rate, interval = summary.rates[metric], summary.estimates[metric].interval
-    status = rate_status(rate)
+    status = classify_rate(rate)
     return {
         "hits": rate.hits,
         "n": rate.n,
@@ -156,7 +156,7 @@ def _comparison(base: BaseComparison) -> dict[str, Any]:
         "groups": [_compared(group) for group in comparison.groups],
         "pairs": len(comparison.pairs),
         "transitions": [
-            {"before": class_name(old), "after": class_name(new), "responses": count}
+            {"before": name_class(old), "after": name_class(new), "responses": count}
             for (old, new), count in comparison.transitions.items()
         ],
         "changed": [_changed(pair) for pair in comparison.changed],
@@ -202,8 +202,8 @@ def _changed(pair: ResponsePair) -> dict[str, Any]:
         "question": pair.run.instance_id,
         "response": pair.run.response_id,
         "response_there": pair.base.response_id,
-        "before": class_name(before),
-        "after": class_name(after),
+        "before": name_class(before),
+        "after": name_class(after),
     }
 
 

@@ -9,7 +9,7 @@ from tests.diagnosis.report.families.family_making import full_family, hostile_f
 
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
-from eclose.diagnosis.report.families.view import PassageReference, make_family_display, view_names
+from eclose.diagnosis.report.families.view import PassageReference, make_family_display, name_views
 from eclose.diagnosis.report.word_diff import DiffMark
 
 MARKS = {DiffMark.SAME: "{}", DiffMark.OLD: "[-{}-]", DiffMark.NEW: "{{+{}+}}"}
@@ -28,8 +28,8 @@ def test_views_come_in_order_and_edits_are_numbered_where_there_are_several(show
     assert [view.name for view in shown.views] == ["Gold", "Evidence-CF 1", "Evidence-CF 2", "Question-CF"]
     family = full_family()
     one = replace(family, evidence_edits=family.evidence_edits[:1])
-    assert view_names(one) == ("Gold", "Evidence-CF", "Question-CF")
-    assert view_names(replace(family, evidence_edits=())) == ("Gold", "Question-CF")
+    assert name_views(one) == ("Gold", "Evidence-CF", "Question-CF")
+    assert name_views(replace(family, evidence_edits=())) == ("Gold", "Question-CF")
     assert [view.name for view in make_family_display(replace(family, evidence_edits=())).views] == [
         "Gold",
         "Question-CF",

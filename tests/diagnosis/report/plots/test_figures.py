@@ -18,13 +18,13 @@ from eclose.diagnosis.report.plots import figures as module
 from eclose.diagnosis.report.plots.figures import draw_figures
 from eclose.diagnosis.report.plots.layout import (
     PANEL_METRICS,
-    composition_bars,
-    difference_plot,
-    flow_rows,
-    metric_panels,
-    rate_plot,
+    layout_compositions,
+    layout_differences,
+    layout_flow,
+    layout_panels,
+    layout_rates,
 )
-from eclose.diagnosis.report.summary import flow_stages
+from eclose.diagnosis.report.summary import build_flow
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -32,11 +32,11 @@ matplotlib = pytest.importorskip("matplotlib")
 def drawn(diagnosis, against):
     """The figures before they are written."""
     return {
-        "rates": module._rates(rate_plot(diagnosis, ReportContext())),
-        "metrics": module._metrics(metric_panels(diagnosis)),
-        "flow": module._flow(flow_rows(flow_stages(diagnosis))),
-        "failures": module._compositions(composition_bars(diagnosis)),
-        "differences": module._differences(difference_plot(against.comparison), against.name),
+        "rates": module._rates(layout_rates(diagnosis, ReportContext())),
+        "metrics": module._metrics(layout_panels(diagnosis)),
+        "flow": module._flow(layout_flow(build_flow(diagnosis))),
+        "failures": module._compositions(layout_compositions(diagnosis)),
+        "differences": module._differences(layout_differences(against.comparison), against.name),
     }
 
 
@@ -77,23 +77,23 @@ def test_long_names_and_large_numbers_leave_room():
 def test_figures_say_what_the_page_says(diagnosis):
     made = drawn(diagnosis, held())
     told = {name: " ".join(one.get_text() for one in words(figure)) for name, figure in made.items()}
-    for name, responses, dots in rate_plot(diagnosis, ReportContext()).rows:
+    for name, responses, dots in layout_rates(diagnosis, ReportContext()).rows:
         assert f"{name}  ({responses:,})" in told["rates"]
         assert all(dot.label in told["rates"] for dot in dots)
-    for row in flow_rows(flow_stages(diagnosis)):
+    for row in layout_flow(build_flow(diagnosis)):
         assert f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)" in told["flow"]
         for part in row.lost:
             assert f"{part.name}: {part.count:,} ({part.share} %)" in told["flow"]
-    for bars in composition_bars(diagnosis):
+    for bars in layout_compositions(diagnosis):
         assert f"n = {bars.total:,}" in told["failures"]
         assert all(f"{bar.count:,} ({bar.share} %)" in told["failures"] for bar in bars.bars)
-    for letter, _, dot in difference_plot(held().comparison).rows:
+    for letter, _, dot in layout_differences(held().comparison).rows:
         assert letter in told["differences"]
         assert dot.label in told["differences"]
 
 
 def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
-    panels = metric_panels(diagnosis)
+    panels = layout_panels(diagnosis)
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
     assert [panel.name for panel in panels] == [*datasets, "all datasets"]
     pooled = {group.group[0]: group for group in diagnosis.by_model}
@@ -117,12 +117,12 @@ def test_one_model_or_one_dataset_is_pooled_once():
         source = replace(made.response, source=Source(model))
         return replace(made, response=source, instance=replace(made.instance, benchmark=dataset))
 
-    single = metric_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
+    single = layout_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
     assert [(panel.name, len(panel.models)) for panel in single] == [("a", 2)]
-    one = metric_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
+    one = layout_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
     assert [(panel.name, len(panel.models)) for panel in one] == [("a", 1), ("b", 1), ("all datasets", 1)]
     assert one[-1].models[0][1][0].n == 2
-    apart = metric_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
+    apart = layout_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
     assert [model for model, _ in apart[-1].models] == ["m", "n"]
 
 

@@ -140,7 +140,7 @@ class FamilyDisplay:
 
 def make_family_display(family: Family) -> FamilyDisplay:
     """Return everything about a family for display."""
-    names = view_names(family)
+    names = name_views(family)
     edits, question = family.evidence_edits, family.question_edit
     views = (
         _view(GOLD, family.gold, None),
@@ -162,7 +162,7 @@ def make_family_display(family: Family) -> FamilyDisplay:
     )
 
 
-def view_names(family: Family) -> tuple[str, ...]:
+def name_views(family: Family) -> tuple[str, ...]:
     """Return the names of the views in order; several edits of the evidence are numbered."""
     count = len(family.evidence_edits)
     edits = (EVIDENCE,) if count == 1 else tuple(f"{EVIDENCE} {number}" for number in range(1, count + 1))

@@ -11,9 +11,9 @@ from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.report.format import one_line
+from eclose.diagnosis.report.format import to_one_line
 from eclose.diagnosis.report.plots import layout
-from eclose.diagnosis.report.summary import flow_stages
+from eclose.diagnosis.report.summary import build_flow
 from eclose.diagnosis.report.table import CONDITIONAL
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ def explain_missing_figures() -> str | None:
 def draw_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[str, bytes]:
     """Return every figure in both formats, by file name; figures without data are left out."""
     drawn: dict[str, Callable[[], Figure]] = {
-        "rates": lambda: _rates(layout.rate_plot(diagnosis, context)),
-        "metrics": lambda: _metrics(layout.metric_panels(diagnosis)),
-        "flow": lambda: _flow(layout.flow_rows(flow_stages(diagnosis))),
+        "rates": lambda: _rates(layout.layout_rates(diagnosis, context)),
+        "metrics": lambda: _metrics(layout.layout_panels(diagnosis)),
+        "flow": lambda: _flow(layout.layout_flow(build_flow(diagnosis))),
     }
-    if compositions := layout.composition_bars(diagnosis):
+    if compositions := layout.layout_compositions(diagnosis):
         drawn["failures"] = lambda: _compositions(compositions)
     if (base := context.base) is not None:
-        drawn["differences"] = lambda: _differences(layout.difference_plot(base.comparison), base.name)
+        drawn["differences"] = lambda: _differences(layout.layout_differences(base.comparison), base.name)
     return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _render(draw, context).items()}
 
 
@@ -340,7 +340,7 @@ def _short(name: str) -> str:
     from matplotlib.font_manager import FontProperties  # noqa: PLC0415
     from matplotlib.textpath import TextToPath  # noqa: PLC0415
 
-    full = one_line(name)
+    full = to_one_line(name)
     font, measure = FontProperties(size=_SETTINGS["font.size"]), TextToPath()
     # Cut letters first, then measure: wide letters may need a shorter name.
     half = min(len(full), _MAX_LETTERS) // 2

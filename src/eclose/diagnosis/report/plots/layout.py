@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.diagnosis.report.format import DASH, percent, percent_range, percent_span, signed, signed_range
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, rate_status, widen_by_unjudged
-from eclose.diagnosis.report.table import TABLE_METRICS, levels
-from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, group_name
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate, widen_by_unjudged
+from eclose.diagnosis.report.table import TABLE_METRICS, list_group_levels
+from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, name_group
 from eclose.metrics.rates import MAIN_METRICS, Metric
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class FlowRow:
     """Share of all responses that reach this test, in percent."""
 
 
-def flow_rows(stages: Sequence[FlowStage]) -> tuple[FlowRow, ...]:
+def layout_flow(stages: Sequence[FlowStage]) -> tuple[FlowRow, ...]:
     """Return the bars of all stages on one scale: all responses have the full width."""
     total = max(stages[0].total, 1)
     return tuple(_flow_row(stage, total) for stage in stages)
@@ -132,9 +132,9 @@ class RatePlot:
         return "Rates, all together and by group" if len(self.sections) > 1 else "Rates"
 
 
-def rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
+def layout_rates(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
     """Return dots and whiskers of all groups. A single group equals all responses and is not repeated."""
-    sections_of_groups = levels(diagnosis) if len(diagnosis.groups) > 2 else ()
+    sections_of_groups = list_group_levels(diagnosis) if len(diagnosis.groups) > 2 else ()
     groups = [diagnosis.overall, *(group for _, members in sections_of_groups for group in members)]
     corrected = {
         metric: estimate for metric, estimate in (context.corrected or {}).items() if metric in PLOTTED_METRICS
@@ -152,7 +152,7 @@ def rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
         overall_rows.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
     axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED_METRICS)
     sections = [
-        (name, tuple(row(group_name(group.group), group) for group in members)) for name, members in sections_of_groups
+        (name, tuple(row(name_group(group.group), group) for group in members)) for name, members in sections_of_groups
     ]
     return RatePlot(axes, (("", tuple(overall_rows)), *sections))
 
@@ -171,7 +171,7 @@ def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> Dot:
     """Return the dot of a corrected rate, with a band where labels of the judge are missing."""
     if estimate is None or estimate.value is None or estimate.interval is None:
         return Dot(DASH, "", 0, None, None, None)
-    if rate_status(rate) is RateStatus.TOO_LITTLE:
+    if classify_rate(rate) is RateStatus.TOO_LITTLE:
         return Dot(TOO_LITTLE_TEXT, "", 0, None, None, None)
     if not rate.unjudged:
         label, interval, band = percent(estimate.value), estimate.interval, None
@@ -198,7 +198,7 @@ def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
     else:
         # Some are unjudged: the band shows where the rate can lie.
         label, band = percent_span(rate.bounds), _span(rate.bounds, scale)
-    if rate_status(rate) is RateStatus.TOO_LITTLE:
+    if classify_rate(rate) is RateStatus.TOO_LITTLE:
         return Dot(TOO_LITTLE_TEXT, "", rate.n, None, None, band)
     return Dot(
         label,
@@ -223,7 +223,7 @@ class Panel:
     """Each model with a dot for each metric, on a scale that ends at 100 %."""
 
 
-def metric_panels(diagnosis: Diagnosis) -> tuple[Panel, ...]:
+def layout_panels(diagnosis: Diagnosis) -> tuple[Panel, ...]:
     """Return a panel for each dataset, and a last one pooled over datasets where there are several."""
     # Groups are (dataset, model) pairs.
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
@@ -255,7 +255,7 @@ class DifferencePlot:
     rows: tuple[tuple[str, str, Dot], ...]
 
 
-def difference_plot(comparison: RunComparison) -> DifferencePlot:
+def layout_differences(comparison: RunComparison) -> DifferencePlot:
     """Return dots and whiskers of the differences; the middle means no change."""
     estimates = {metric: comparison.overall.differences[metric].estimate for metric in TABLE_METRICS}
     ends = [abs(end) for estimate in estimates.values() if estimate.interval for end in estimate.interval]
@@ -272,7 +272,7 @@ def _difference_dot(difference: RateDifference, scale: float) -> Dot:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
         return Dot("undefined", "", 0, None, None, None)
-    if RateStatus.TOO_LITTLE in (rate_status(difference.run), rate_status(difference.base)):
+    if RateStatus.TOO_LITTLE in (classify_rate(difference.run), classify_rate(difference.base)):
         return Dot(TOO_LITTLE_TEXT, "", 0, None, None, None)
     # Map [-scale, scale] to the width, so that 0 is in the middle.
     positions = [_position((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
@@ -294,7 +294,7 @@ class BarChart:
     bars: tuple[BarSegment, ...]
 
 
-def composition_bars(diagnosis: Diagnosis) -> tuple[BarChart, ...]:
+def layout_compositions(diagnosis: Diagnosis) -> tuple[BarChart, ...]:
     """Return the failure classes of the gap and the codes of unsound steps as charts."""
     gap = diagnosis.overall.composition.gap_failures
     failures = {
