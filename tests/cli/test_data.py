@@ -149,7 +149,7 @@ def test_convert_says_when_nothing_could_be_read(tmp_path):
     source = lines(tmp_path / "in.jsonl", ROW)
     result = run("convert", source, "--out", tmp_path / "a.jsonl", "--format", "musique")
     assert result.exit_code == 3
-    assert "nothing could be read: is --format musique right?" in result.output
+    assert "no record could be read: is --format musique right?" in result.output
 
 
 @pytest.mark.parametrize("out", [".", ".."])

@@ -13,7 +13,7 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import UserError
-from eclose.judging.validate import read as read_validation
+from eclose.judging.validate import read_validation
 from eclose.metrics.judge_agreement import JudgedLabel
 from eclose.store.records.jsonl import read_records
 
@@ -89,7 +89,7 @@ def test_what_the_report_says_to_try_works(made, tmp_path):
     assert "passed" in command("gate", folder, "--min-trr", "0.3", "--max-unjudged", "0.05")
     command("diagnose", folder, "--out", tmp_path / "report")
     assert (tmp_path / "report" / "report.html").exists()
-    assert "100 of 120 responses were labelled" in command(
+    assert "100 of 120 responses are labelled" in command(
         "judge", "validate", folder, "--verdicts", folder / "people.jsonl", "--out", tmp_path / "validation.json"
     )
 

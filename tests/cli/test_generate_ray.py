@@ -57,7 +57,7 @@ def test_workers_on_one_ledger_write_what_one_process_writes(tmp_path, questions
     ("flags", "problem"),
     [
         ((), "a file takes one writer"),
-        (("--ledger", "postgresql://x/y", "--concurrency", 1), "some would have none"),
+        (("--ledger", "postgresql://x/y", "--concurrency", 1), "some would be idle"),
         (("--ledger", "postgresql://x/y", "--replay"), "calls a served model"),
     ],
 )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import importlib
 import re
 import shlex
 import subprocess
 import sys
-import types
 from itertools import islice
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from tests.generating import questions, server
 from tests.test_testing import cases, written
 from typer.testing import CliRunner
 
+import eclose
 from eclose import testing
 from eclose.cli.main import app
 from eclose.core.family import Family
@@ -76,16 +74,32 @@ def test_the_lines_that_talk_to_the_model_run(tmp_path):
 
 @pytest.mark.slow
 def test_the_lines_that_generate_from_python_run(tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "guides" / "generate.md").read_text("utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (code,) = code_blocks("docs/guides/generate.md")
     questions(tmp_path / "instances.jsonl", 2)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     with server() as model:
         monkeypatch.setenv("ECLOSE_BASE_URL", model.base_url)
-        compiled = compile(code, "generate.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        asyncio.run(types.FunctionType(compiled, names)())
-    assert names["done"].manifest.counts.accepted == 2
+        exec(compile(code, "generate.md", "exec"), names)
+    assert names["result"].manifest.counts.accepted == 2
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_readme_run(tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    (code,) = code_blocks("README.md")
+    row = {
+        "user_input": "Where was the builder of the bridge born?",
+        "retrieved_contexts": ["Ada Rowe built the bridge.", "Ada Rowe was born in Lund."],
+        "response": "Ada Rowe built the bridge. She was born in Lund. Final answer: Malmö",
+        "reference": "Lund",
+    }
+    monkeypatch.chdir(tmp_path)
+    with ServerThread(build_world_registry()) as model:
+        code = code.replace('judge="openai/gpt-x", budget=10', f"judge={model.base_url!r}, calls=free")
+        exec(compile(code, "README.md", "exec"), {"rows": [row], "free": eclose.CallSettings(unpriced=True)})
+    assert (tmp_path / "report" / "report.html").exists()
+    assert (tmp_path / "runs" / "mine" / "judgments.jsonl").exists()
 
 
 def code_blocks(page):
@@ -95,6 +109,7 @@ def code_blocks(page):
 
 
 RUN_HERE = {
+    "README.md": 1,
     "docs/guides/construct.md": 1,
     "docs/guides/diagnose.md": 2,
     "docs/guides/generate.md": 1,
@@ -131,18 +146,16 @@ def test_the_lines_that_assert_run(tmp_path, monkeypatch):
     names: dict[str, object] = {}
     exec(compile(code, "diagnose.md", "exec"), names)
     names["test_responses_are_reliable"]()
-    testing.heard.clear()
+    testing.gate_lines.clear()
 
 
 @pytest.mark.slow
 def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
     _, code = code_blocks("docs/guides/diagnose.md")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(compile(code, "diagnose.md", "exec"), names)
     with ServerThread(build_world_registry()) as model:
-        monkeypatch.setenv("ECLOSE_BASE_URL", model.base_url)
-        asyncio.run(names["look"]("world"))
+        code = code.replace('judge="openai/gpt-x", budget=1', f"judge={model.base_url!r}, calls=free")
+        exec(compile(code, "diagnose.md", "exec"), {"free": eclose.CallSettings(unpriced=True)})
     # The world cannot read passages about a bridge in Lund; what matters here is that the lines run to their end.
     assert capsys.readouterr().out.split()[0] in {"True", "False", "None"}
 

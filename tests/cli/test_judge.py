@@ -60,8 +60,8 @@ def judged(tmp_path_factory):
 def test_a_judge_is_held_against_people(judged):
     run, verdicts = judged
     output = command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--resamples", 200)
-    assert f"{len(verdicts)} of {len(verdicts)} responses were labelled" in output
-    table = output[: output.index("What it misses")]
+    assert f"{len(verdicts)} of {len(verdicts)} responses are labelled" in output
+    table = output[: output.index("Missed failures")]
     lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
     assert {"L", "A", "C", "K", "Acc", "G", "TRR", "LGG"} <= lines.keys()
     told = json.loads((run / "validation.json").read_text())
@@ -181,7 +181,7 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
         command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
     words = ("--verdicts", run / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words, "--against", tmp_path, "--against", run)
-    first, second = output.split("Beside the other judge (")[1:]
+    first, second = output.split("Compared with the other judge (")[1:]
     lines = {line.split()[0]: line.split() for line in first.splitlines() if line.strip()}
     # The other one never errs, so the one that errs in a tenth of the cases is worse on every label.
     for label in ("L", "A", "C", "K", "Acc"):
@@ -190,7 +190,7 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
         assert -20 < points(lines[label][6]) < 0
     assert points(lines["mean"][1]) < 0
     assert "0.0 [0.0, 0.0]" in second
-    whole = output[output.index("The judges as a whole") : output.index("Beside the other judge")]
+    whole = output[output.index("The judges as a whole") : output.index("Compared with the other judge")]
     exact = next(line for line in whole.splitlines() if line.startswith(str(tmp_path)))
     assert exact.split()[1:4] == [f"{len(verdicts)}", "100.0", "%"]
     assert exact.count("0.0 [0.0, 0.0]") == 2

@@ -148,7 +148,7 @@ def test_what_cannot_be_used_is_counted(home, tmp_path):
     unwritten = run("switch", mine, *settings)
     assert unwritten.exit_code == 3
     assert "4 received = 1 accepted" in unwritten.output
-    assert "--out FILE keeps what could not be read" in unwritten.output
+    assert "--out FILE keeps the records that could not be read" in unwritten.output
 
 
 def test_nothing_usable_is_no_table(home, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from tests.generating import questions, server
 
 import eclose
-from eclose.cli.shared.model_options import warn_of_network_file
+from eclose.cli.shared.model_options import warn_about_network_file
 
 WINDOWS = '''
 """Run the command as on Windows: no fcntl and the like, no signals in event loops, locks by msvcrt."""
@@ -105,9 +105,9 @@ def test_a_terminal_that_cannot_show_a_character_gets_an_escape(folder):
 
 def test_a_ledger_on_a_network_file_system_is_warned_of(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("eclose.store.ledger.network_mounts.detect_network_file_system", lambda _: "nfs4")
-    warn_of_network_file(None, tmp_path)
+    warn_about_network_file(None, tmp_path)
     warning = capsys.readouterr().err
     assert f"{tmp_path / 'ledger.sqlite'} is on a network file system (nfs4)" in warning
     assert "--ledger" in warning
-    warn_of_network_file("postgresql://host/x", tmp_path)
+    warn_about_network_file("postgresql://host/x", tmp_path)
     assert capsys.readouterr().err == ""

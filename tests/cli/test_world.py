@@ -92,7 +92,7 @@ def test_a_response_without_its_question_is_a_mistake(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("make", "--out", "x"), "ask for --questions"),
+        (("make", "--out", "x"), "give --questions"),
         (("make", "--questions", "1", "--out", "x", "--failure", "L9=1"), "no failure 'L9'"),
         (("make", "--questions", "1", "--out", "x", "--failure", "L1"), "a name and a rate"),
         (("make", "--questions", "1", "--out", "x", "--failure", "L1=nan"), "'L1=nan': a rate is a finite number"),
@@ -203,7 +203,7 @@ def test_responses_that_cannot_be_read_show_in_the_exit_code(world):
         assert "7 received = 6 accepted + 0 rejected + 1 quarantined (not JSON 1)" in result.output
         assert f"{world / 'verdicts.jsonl.quarantined.jsonl'}" in result.output
     wrong = run("judge", world / "instances.jsonl", "--out", world / "wrong.jsonl")
-    assert "nothing could be read: is this the right file?" in wrong.output
+    assert "no record could be read: is this the right file?" in wrong.output
 
 
 def test_serving_until_told_to_stop():

@@ -99,7 +99,7 @@ def construct(
     Run it on a few hundred sources first, drawn by eclose data sample: --dry-run --pilot RUN then estimates the cost of
     all of them.
     """
-    from eclose.construction.run import ConstructionRun, resolve_models, construct_families, build_construction_run
+    from eclose.construction.run import ConstructionRun, build_construction_run, construct_families, resolve_models
     from eclose.construction.settings import ConstructSettings
     from eclose.errors import SettingError
 
@@ -121,7 +121,9 @@ def construct(
     if reverifier is not None and not reverify:
         raise SettingError("--reverifier and --no-reverify: leave one of them out.")
     third = None if reverifier is None else options.model(reverifier)
-    resolving = resolve_models(options.model(constructor), options.model(verifier), third, deadline=options.calls.deadline)
+    resolving = resolve_models(
+        options.model(constructor), options.model(verifier), third, deadline=options.calls.deadline
+    )
     models = asyncio.run(resolving)
     _print_warnings(models, settings, has_reverifier=reverifier is not None)
     if options.dry_run:
@@ -150,9 +152,7 @@ def _print_warnings(models: ConstructionModels, settings: ConstructSettings, *, 
     if settings.reverify and not has_reverifier:
         say("note: the verifier checks finished families again. Another model is more independent: --reverifier.")
     if settings.attempts > 1:
-        say(
-            "note: parts are built again until they pass, which favours what verifiers accept. The data card says so."
-        )
+        say("note: parts are built again until they pass, which favours what verifiers accept. The data card says so.")
 
 
 def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | None) -> None:

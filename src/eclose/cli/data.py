@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.shared.output import QUARANTINED, AllowStale, counted, print_table, say, say_written
+from eclose.cli.shared.output import QUARANTINED, AllowStale, count_progress, print_step_result, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,8 +66,8 @@ def convert(
     finished = [stage.claim(force=force) for stage, _ in work]
     quarantined = False
     for (stage, records), manifest in zip(work, finished, strict=True):
-        counts = manifest.counts if manifest else stage.write(counted(records, f"reading {file.name}"))
-        say_written(stage, counts, again=manifest is not None, doubt=f"is --format {layout} right")
+        counts = manifest.counts if manifest else stage.write(count_progress(records, f"reading {file.name}"))
+        print_step_result(stage, counts, again=manifest is not None, doubt=f"is --format {layout} right")
         quarantined |= bool(counts.quarantined)
     raise typer.Exit(QUARANTINED if quarantined else 0)
 
@@ -94,11 +94,11 @@ def sample(
     stage = RunStep("data sample", settings, (file,), out)
     manifest = stage.claim(force=force)
     if manifest is None:
-        records = counted(_instances(file, layout), f"reading {file.name}")
+        records = count_progress(_instances(file, layout), f"reading {file.name}")
         counts = stage.write(*draw_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
-    say_written(stage, counts, again=manifest is not None)
+    print_step_result(stage, counts, again=manifest is not None)
 
 
 @app.command()
@@ -139,7 +139,7 @@ def intersect(
     else:
         counts = manifest.counts
     pool = {pooled.id for pooled in read_records(out, PooledQuestion)}
-    say_written(stage, counts, again=manifest is not None)
+    print_step_result(stage, counts, again=manifest is not None)
     reasons = sorted({reason for run in answers for reason in run.incomplete})
     print_table(
         "Responses by run",
@@ -170,7 +170,7 @@ def stats(
     rows = characterize(
         instance
         for file in files
-        for instance in unwrap_records(counted(_instances(file, layout), f"reading {file.name}"))
+        for instance in unwrap_records(count_progress(_instances(file, layout), f"reading {file.name}"))
     )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -188,7 +188,7 @@ def validate(
     """Read a whole file and print everything that is wrong with it."""
     from eclose.benchmarks.load import check_file
 
-    found = check_file(counted(_instances(file, layout), f"checking {file.name}"), limit=limit)
+    found = check_file(count_progress(_instances(file, layout), f"checking {file.name}"), limit=limit)
     if as_json:
         typer.echo(json.dumps(_as_dict(file, found), indent=2))
     else:
@@ -228,7 +228,7 @@ def from_inspect(
 
     written = import_log(log, out, score=score, force=force)
     for stage, counts, again in written:
-        say_written(stage, counts, again=again, doubt="is this a log of a task with passages")
+        print_step_result(stage, counts, again=again, doubt="is this a log of a task with passages")
     raise typer.Exit(QUARANTINED if any(counts.quarantined for _, counts, _ in written) else 0)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from eclose.cli.shared.output import figure, print_table, say
+from eclose.cli.shared.output import percent_with_interval, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,19 +71,21 @@ def _report(run: Run) -> None:
 def _say_truth(run: Run) -> None:
     """What the judge made of the responses beside what is true of them."""
     from eclose.demo import ERRS, PLANTED
-    from eclose.judging.validate import read, read_verdicts
+    from eclose.judging.validate import read_validation, read_verdicts
     from eclose.metrics.judge_agreement import LABEL_METRICS, JudgedLabel
     from eclose.store.runs.folder import VALIDATION
 
-    found = read(run.folder / VALIDATION)
+    found = read_validation(run.folder / VALIDATION)
     verdicts = [row.verdict for row in read_verdicts(run.folder / PLANTED)]
     rows = []
     for label in (JudgedLabel.RELIABILITY, JudgedLabel.GAP):
         known = [hit for verdict in verdicts if (hit := LABEL_METRICS[label].hit(verdict)) is not None]
         rate = found.corrected[label]
         truth = sum(known) / len(known)
-        corrected = figure(rate.value, rate.interval)
-        rows.append((str(label), figure(rate.judge, None), corrected, figure(truth, None)))
+        corrected = percent_with_interval(rate.value, rate.interval)
+        rows.append(
+            (str(label), percent_with_interval(rate.judge, None), corrected, percent_with_interval(truth, None))
+        )
     title = f"The judge errs in {ERRS:.0%} of what it is asked; a hundred labels show how far to trust it"
     print_table(title, ("rate", "judge", "corrected", "in truth"), rows)
 

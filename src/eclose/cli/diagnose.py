@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_report
-from eclose.cli.shared.output import AllowStale, percent_with_interval, percent_span, plural, print_table, say
+from eclose.cli.shared.output import AllowStale, percent_span, percent_with_interval, plural, print_table, say
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def diagnose(
 
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
-    from eclose.diagnosis.report.rate_status import (TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate)
     from eclose.diagnosis.report.headline import format_corrected_rate
+    from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate
     from eclose.diagnosis.report.summary import list_cautions
 
     overall = diagnosis.overall
@@ -64,7 +64,9 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     rows = []
     for metric, rate in overall.rates.items():
         value = percent_with_interval(rate.value, overall.estimates[metric].interval)
-        value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(classify_rate(rate), value)
+        value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(
+            classify_rate(rate), value
+        )
         corrected = format_corrected_rate(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
         row += [f"{rate.unjudged:,}", percent_span(rate.bounds) if rate.unjudged else ""] if missing else []

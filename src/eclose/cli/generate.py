@@ -11,19 +11,18 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    Asking,
     Engine,
     EngineName,
     ModelName,
+    ModelOptions,
     RayAddress,
     Workers,
-    asks_a_model,
+    describe_estimate,
     run_on_workers,
-    shown_estimate,
+    takes_model_options,
 )
-from eclose.cli.shared.output import QUARANTINED, plural, say
-from eclose.cli.shared.run_summary import say_run
-from eclose.protocol.response_prompt import Order
+from eclose.cli.shared.output import QUARANTINED, plural, print_run_summary, say
+from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
@@ -33,22 +32,20 @@ if TYPE_CHECKING:
     from eclose.models.resolve import ModelRef
 
 
-@asks_a_model
+@takes_model_options
 def generate(
     instances: Annotated[
-        Path, typer.Argument(help="Questions with passages, in any known layout.", show_default=False)
+        Path, typer.Argument(help="File of questions with passages, in any known layout.", show_default=False)
     ],
     *,
     model: ModelName,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The folder of the run.", file_okay=False, show_default=False)
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
     adapter: Annotated[
-        Path | None, typer.Option(help="The folder of an adapter, for a model that is loaded here.", show_default=False)
+        Path | None, typer.Option(help="Folder of an adapter, for weights loaded in this process.", show_default=False)
     ] = None,
     base_model: Annotated[
         str | None,
-        typer.Option(help="For a served adapter: the name of the model it is on.", show_default=False),
+        typer.Option(help="For a served adapter: name of its base model on the server.", show_default=False),
     ] = None,
     adapter_recipe: Annotated[
         Path | None,
@@ -73,57 +70,64 @@ def generate(
             min=0, help="Training seed in the responses' source.  [default: from recipe.json]", show_default=False
         ),
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="The commit of a model on the hub.", show_default=False)] = None,
-    dtype: Annotated[str, typer.Option(help="Precision of weights that are loaded here.")] = "auto",
+    revision: Annotated[str | None, typer.Option(help="Commit of a model on the hub.", show_default=False)] = None,
+    dtype: Annotated[
+        str, typer.Option(help="Precision of weights loaded in this process: auto, float32, bfloat16.")
+    ] = "auto",
     demonstrations: Annotated[
-        int | None, typer.Option(min=0, help="Worked examples in the prompt.  [default: as trained, or 2]")
+        int | None, typer.Option(min=0, help="Number of worked examples in the prompt.  [default: as trained, or 2]")
     ] = None,
     order: Annotated[
-        Order | None, typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]")
+        PromptOrder | None,
+        typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]"),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 1_024,
     max_length: Annotated[
         int,
-        typer.Option(min=1, help="Most tokens of prompt and reply together, for weights that are loaded here."),
+        typer.Option(min=1, help="Most tokens of prompt and reply together, for weights loaded in this process."),
     ] = 8_192,
     thinking: Annotated[
         bool | None,
-        typer.Option("--thinking/--no-thinking", help="[default: off on servers of your own]", show_default=False),
+        typer.Option(
+            "--thinking/--no-thinking",
+            help="Let the model think before it replies.  [default: off for local servers]",
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Only so many questions, the first by id.", show_default=False)
+        int | None, typer.Option(min=1, help="Answer only this many questions, the first by id.", show_default=False)
     ] = None,
-    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     engine: EngineName = Engine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
-    asking: Asking,
+    options: ModelOptions,
 ) -> None:
-    """Let a model answer questions step by step, as the paper does: greedy, one completion each, in the order of ids.
+    """Let a model answer questions step by step: greedy decoding, one completion each, in the order of ids.
 
-    Writes responses.jsonl into the run's folder, with trace, answer and raw completion of each. What was cut off or has
-    no answer line is kept without an answer, and counted. Stop it at any moment, and run the same command again: it
-    goes on, and nothing that was answered is asked or paid twice.
+    Writes responses.jsonl into the folder of the run, with the trace, the answer and the raw completion of each
+    response. A reply that was cut off or has no answer line is kept without an answer and counted. After a stop, the
+    same command continues the run; no reply is requested or paid for twice.
 
     \b
     openai/gpt-x                 a provider's model; its key from OPENAI_API_KEY
-    http://127.0.0.1:8000/v1     the only model of a server of yours
-    weights/qwen3-8b             a folder, loaded with Transformers
+    http://127.0.0.1:8000/v1     the only model of an OpenAI-compatible server
+    weights/qwen3-8b             a folder of weights, loaded with Transformers
     vllm:Qwen/Qwen3-8B           loaded with vLLM; transformers:NAME likewise
 
-    An adapter must change what the model says, or nothing is begun. It is asked as it was trained: its recipe.json
-    gives demonstrations and order. Every response names its backbone, method and training seed, so that experiments
-    can be joined; for a served adapter these come from --adapter-recipe, or from --backbone, --method and
-    --training-seed. Who is asked and how is also read from variables named after the flags, such as
+    An adapter that does not change the model's replies is refused before the run. It is prompted as it was trained: its
+    recipe.json gives demonstrations and order. Every response names its backbone, method and training seed, so that
+    experiments can be joined; for a served adapter these come from --adapter-recipe, or from --backbone, --method and
+    --training-seed. The model and the call options are also read from variables named after the flags, such as
     ECLOSE_MODEL, ECLOSE_BUDGET and ECLOSE_LEDGER, in the environment or in .env.
     """
     from eclose.errors import SettingError
     from eclose.generation import (
         GenerateSettings,
         SourceLabels,
+        build_generation_run,
         find_generator,
         generate_responses,
-        make_model_run,
         single_attempt,
     )
     from eclose.models.adapter_recipe import find_recipes
@@ -137,10 +141,10 @@ def generate(
         dtype=dtype,
         recipes=recipes,
         labels=labels,
-        base_url=asking.base_url,
-        keyless=asking.sends_nothing,
+        base_url=options.base_url,
+        keyless=options.sends_nothing,
     )
-    _warn_of_unknown_seed(generator.source)
+    _warn_about_unknown_seed(generator.source)
     settings = GenerateSettings(
         demonstrations=demonstrations,
         order=order,
@@ -150,26 +154,29 @@ def generate(
         limit=limit,
         format=layout,
     ).as_trained(recipes)
-    if asking.dry_run:
-        asyncio.run(_forecast(instances, generator, out, settings, asking.calls))
+    if options.dry_run:
+        asyncio.run(_print_forecast(instances, generator, out, settings, options.calls))
         return
     if engine is Engine.RAY:
-        if adapter is not None or base_model is not None or recipes or labels != SourceLabels() or asking.replay:
+        # Workers find the model by name on their own machine, so only what a name can say is possible.
+        if adapter is not None or base_model is not None or recipes or labels != SourceLabels() or options.replay:
             raise SettingError(
                 "--engine ray calls a served model as it is: no --adapter, --base-model, --adapter-recipe, "
                 "--backbone, --method, --training-seed or --replay."
             )
-        arguments = (instances, model, asking.base_url, out)
-        make_run = partial(make_model_run, *arguments, settings, asking.calls.deadline, force=asking.force)
-        result = run_on_workers(make_run, single_attempt(asking.calls), asking, workers, ray_address)
+        arguments = (instances, model, options.base_url, out)
+        make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
+        result = run_on_workers(make_run, single_attempt(options.calls), options, workers, ray_address)
     else:
-        result = asyncio.run(generate_responses(instances, generator, out, settings, asking.calls, **asking.flags))
+        result = asyncio.run(
+            generate_responses(instances, generator, out, settings, options.calls, options.run_options)
+        )
     _print_summary(result)
     raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
 
 
-def _warn_of_unknown_seed(source: Source) -> None:
-    """Print a note where the responses of a trained model could not be joined over seeds."""
+def _warn_about_unknown_seed(source: Source) -> None:
+    """Print a note where the training seed is unknown: an experiment joins responses of a trained model by seed."""
     if source.method is not None and source.seed is None:
         say(
             f"note: the training seed of {source.method} is not known, so an experiment over seeds cannot take these "
@@ -177,15 +184,15 @@ def _warn_of_unknown_seed(source: Source) -> None:
         )
 
 
-async def _forecast(
+async def _print_forecast(
     instances: Path, model: ModelRef, out: Path, settings: GenerateSettings, calls: CallSettings
 ) -> None:
-    from eclose.generation import forecast, plan
+    from eclose.generation import forecast, plan_generation
 
-    planned = await plan(instances, model, out, settings, deadline=calls.deadline)
-    say(f"{planned.model.name}: {shown_estimate(forecast(planned, calls), calls.currency)}")
+    planned = await plan_generation(instances, model, out, settings, deadline=calls.deadline)
+    say(f"{planned.model.name}: {describe_estimate(forecast(planned, calls), calls.currency)}")
     if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.claim():
-        say(f"{planned.stage.out}: done before, so nothing would be asked")
+        say(f"{planned.stage.out}: done before, so no call would be sent")
 
 
 def _print_summary(result: RunResult) -> None:
@@ -194,4 +201,6 @@ def _print_summary(result: RunResult) -> None:
 
     missing = count_incomplete(result)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in missing.items())
-    say_run(result, f"without an answer: {plural(sum(missing.values()), 'response')} ({reasons})" if missing else None)
+    print_run_summary(
+        result, f"without an answer: {plural(sum(missing.values()), 'response')} ({reasons})" if missing else None
+    )

@@ -117,7 +117,7 @@ def judge(
     is requested or paid for twice.
     """
     from eclose.judging.inputs import find_run_inputs
-    from eclose.judging.run import judge_responses, find_same_family_models
+    from eclose.judging.run import find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings
 
     folder = out or (responses if responses.is_dir() else responses.parent)
@@ -156,7 +156,12 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     if not labels.missing:
         return False
     rows = [
-        (row.criterion, explain_reason(row.kind), f"{row.responses:,}", f"{percent(row.responses / labels.responses)} %")
+        (
+            row.criterion,
+            explain_reason(row.kind),
+            f"{row.responses:,}",
+            f"{percent(row.responses / labels.responses)} %",
+        )
         for row in labels.missing
     ]
     say("")
@@ -263,15 +268,14 @@ def print_validation(validation: Validation) -> None:
                 f"{row.misses:,}",
                 f"{row.false_alarms:,}",
                 percent_with_interval(rates[row.label].judge, None),
-                explain_missing_rate(rates[row.label]) or percent_with_interval(rates[row.label].value, rates[row.label].interval),
+                explain_missing_rate(rates[row.label])
+                or percent_with_interval(rates[row.label].value, rates[row.label].interval),
             )
             for row in rows
         ],
     )
     if validation.labelled < MIN_LABELS:
-        say(
-            f"Fewer than {MIN_LABELS} labels: the judge does not count as validated; reports do not correct its rates."
-        )
+        say(f"Fewer than {MIN_LABELS} labels: the judge does not count as validated; reports do not correct its rates.")
     groups = {validation.judge: validation.overall, **validation.others}
     _print_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
     if len(validation.datasets) > 1:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, plural, say, say_notices
+from eclose.cli.shared.output import AllowStale, plural, print_notices, say
 
 if TYPE_CHECKING:
     from eclose.annotation.label_sample import LabelSample
@@ -73,7 +73,7 @@ def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> t
     judgments = []
     if (run / JUDGMENTS).exists():
         cases = read_cases(run, allow_stale=allow_stale)
-        say_notices(cases)
+        print_notices(cases)
         judgments = [case.judgment for case in cases.cases]
     else:
         for sentence in rejects_told(files.rejected):
@@ -102,20 +102,20 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
     with project.reading() as connection:
         me = find_person(connection, ME)
     assert me is not None
-    house = ServerState(project, single=me)
+    state = ServerState(project, single=me)
 
     def ready(url: str) -> None:
-        address = f"{url}/open/{house.door}"
+        address = f"{url}/open/{state.entry_token}"
         say(f"Open {address} (Ctrl+C stops; the same command goes on)")
         if browser:
             webbrowser.open(address)
 
-    def done() -> bool:
+    def is_finished() -> bool:
         with project.reading() as connection:
             tasks = read_progress(connection, me)
-        return tasks.done == tasks.total
+        return tasks.finished == tasks.total
 
-    serve(house, port=port, ready=ready, done=done)
+    serve(state, port=port, ready=ready, is_finished=is_finished)
 
 
 def _keep(run: Path, stage: RunStep, sample: LabelSample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
@@ -141,11 +141,11 @@ def _validate(run: Path, sample: LabelSample, labels: list[SettledVerdict], *, a
     """Validate the judge by the labels, and write validation.json."""
     import numpy as np
 
-    from eclose.cli.judge import say_validation
-    from eclose.judging.validate import validate_run, write
+    from eclose.cli.judge import print_validation
+    from eclose.judging.validate import validate_run, write_validation
     from eclose.store.runs.folder import VALIDATION
 
     rng = np.random.default_rng(sample.seed)
     validation = validate_run(run, labels, rng=rng, strata=sample.strata, allow_stale=allow_stale)
-    write(run / VALIDATION, validation)
-    say_validation(validation)
+    write_validation(run / VALIDATION, validation)
+    print_validation(validation)

@@ -1,4 +1,4 @@
-"""The ``eclose`` command: parse, call, print. Every verb lives in a file of its own."""
+"""The ``eclose`` command: its commands, the ``.env`` file, and exit codes for errors. Each verb is a module."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ app.command(name="switch")(switch.switch)
 app.command(name="train", context_settings=train.SETTINGS)(train.train)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"eclose {eclose.__version__}")
         raise typer.Exit
 
@@ -74,34 +74,37 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _eclose(
     context: typer.Context,
-    version: Annotated[  # noqa: ARG001 - its callback has seen it
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    version: Annotated[  # noqa: ARG001 - its callback handles it
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     env_file: Annotated[
         Path | None,
         typer.Option(
-            "--env-file", help="Trust this file of NAME=value lines; without, .env may not redirect calls or keys."
+            "--env-file", help="File of NAME=value lines to trust; without it, .env may not redirect calls or keys."
         ),
     ] = None,
 ) -> None:
-    """Measure and close the local-global gap: responses whose every step is sound and whose whole is not."""
+    """Measure and close the local-global gap: responses in which every step is sound, but the reasoning as a whole
+    does not establish the answer.
+    """
     if env_file is not None or _reads_environment(_commands(context.command).get(context.invoked_subcommand)):
         load_file(env_file, trusted=env_file is not None)
 
 
 def _commands(command: Any) -> dict[str | None, Any]:
-    """Return the commands below this one by name; typer brings its own copy of click, so no class can be named."""
+    """Return the subcommands of a command by name."""
+    # Typer brings its own copy of click, so there is no class to check against.
     return getattr(command, "commands", {})
 
 
 def _reads_environment(command: Any) -> bool:
-    """Return whether a command, or one below it, has an option that may stand in the environment."""
-    own = any(parameter.envvar for parameter in getattr(command, "params", ()))
-    return own or any(map(_reads_environment, _commands(command).values()))
+    """Return whether a command or a subcommand has an option that is also read from the environment."""
+    reads = any(parameter.envvar for parameter in getattr(command, "params", ()))
+    return reads or any(map(_reads_environment, _commands(command).values()))
 
 
 def main() -> Never:
-    """Run the command; a user's mistake is a sentence and exit code 2, a bug is a traceback."""
+    """Run the command; print a user's mistake as a sentence with exit code 2, and a bug as a traceback."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal with another encoding, as on Windows, must not end a command that prints a name.
         if isinstance(stream, TextIOWrapper):
@@ -115,10 +118,10 @@ def main() -> Never:
             raise
         _fail(message)
     except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody left to tell.
+        # The reader of the output, such as head, has closed the pipe: a message could not be printed.
         sys.exit(1)
     except OSError as error:
-        # A full disk, a folder without permission: the user's to mend, wherever in the program it came up.
+        # A full disk or a folder without permission is for the user to correct, wherever it came up.
         _fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

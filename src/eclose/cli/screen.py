@@ -1,4 +1,4 @@
-"""``eclose screen``: which questions can be used to study reasoning."""
+"""``eclose screen``: find the questions that can be used to study reasoning."""
 
 from __future__ import annotations
 
@@ -10,57 +10,55 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.shared.model_options import Asking, JudgeName, asks_a_model, shown_forecast
-from eclose.cli.shared.output import QUARANTINED, plural, say
-from eclose.cli.shared.run_summary import say_run
+from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
+from eclose.cli.shared.output import QUARANTINED, plural, print_run_summary, say
 
 if TYPE_CHECKING:
     from eclose.calls.run import RunResult
 
 
-@asks_a_model
+@takes_model_options
 def screen(
     instances: Annotated[
-        Path, typer.Argument(help="Questions with passages and reference answers.", show_default=False)
+        Path, typer.Argument(help="File of questions with passages and reference answers.", show_default=False)
     ],
     *,
     judge_model: JudgeName,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The folder of the run.", file_okay=False, show_default=False)
-    ],
-    attempts: Annotated[int, typer.Option(min=1, help="Times a judge is asked that answers in no usable form.")] = 2,
-    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
-    asking: Asking,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
+    attempts: Annotated[
+        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
+    ] = 2,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
+    options: ModelOptions,
 ) -> None:
-    """Let a model say which questions are well posed, settled by their passages, and rightly answered by their
-    reference; the others get one reason, N1 to N5.
+    """Let a model decide which questions are well posed, decided by their passages, and correctly answered by their
+    reference. The others are ineligible for one of the reasons N1 to N5.
 
     Writes screening.jsonl, which eclose data intersect --eligible reads.
     """
-    from eclose.calls.forecast import find_habits, forecast_usage
-    from eclose.calls.run import find_model_price
-    from eclose.judging.screen import requests, screen_questions
+    from eclose.judging.screen import forecast_screening, screen_questions
     from eclose.judging.settings import JudgeSettings
 
-    settings, model = JudgeSettings(attempts=attempts), asking.model(judge_model)
-    if asking.dry_run:
-        asked = requests(instances, settings, layout=layout)
-        expected = forecast_usage(asked, find_model_price(model, asking.calls), find_habits(model.name))
-        say(f"{model.name}: {shown_forecast(expected, asking.calls.currency)}")
+    settings, model = JudgeSettings(attempts=attempts), options.model(judge_model)
+    if options.dry_run:
+        usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
+        say(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
-    running = screen_questions(instances, model, out, settings, asking.calls, layout=layout, **asking.flags)
-    done = asyncio.run(running)
-    say_run(done, _outcome(done))
-    raise typer.Exit(QUARANTINED if done.manifest.counts.quarantined else 0)
+    running = screen_questions(instances, model, out, settings, options.calls, options.run_options, layout=layout)
+    result = asyncio.run(running)
+    print_run_summary(result, _describe_outcome(result))
+    raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
 
 
-def _outcome(done: RunResult) -> str:
-    """``866 eligible, 434 not (N1 65, N2 165, …), 0 without a label``."""
+def _describe_outcome(result: RunResult) -> str:
+    """Return ``866 questions eligible, 434 not (N1 65, N2 165, …), 0 without a label``."""
     from eclose.core.judgment import Screening
     from eclose.store.records.jsonl import read_records
 
-    found = Counter((one.eligible, one.code) for one in read_records(done.stage.out, Screening))
-    codes = {code: count for (_, code), count in sorted(found.items(), key=str) if code is not None}
+    outcomes = Counter((row.eligible, row.code) for row in read_records(result.stage.out, Screening))
+    codes = {code: count for (_, code), count in sorted(outcomes.items(), key=str) if code is not None}
     listed = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
-    refused = f"{sum(codes.values()):,} not" + (f" ({listed})" if listed else "")
-    return f"{plural(found[True, None], 'question')} eligible, {refused}, {found[None, None]:,} without a label"
+    ineligible = f"{sum(codes.values()):,} not" + (f" ({listed})" if listed else "")
+    return (
+        f"{plural(outcomes[True, None], 'question')} eligible, {ineligible}, {outcomes[None, None]:,} without a label"
+    )

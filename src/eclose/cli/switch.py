@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, counted, printable
-from eclose.cli.switch_tables import document, print_contrasts, print_rates, say_counts, say_unjudged
-from eclose.protocol.response_prompt import Order
+from eclose.cli.shared.output import QUARANTINED, count_progress, printable
+from eclose.cli.switch_tables import print_contrasts, print_counts, print_rates, print_unjudged, to_json
+from eclose.protocol.response_prompt import PromptOrder
 
 
 def switch(
@@ -33,7 +33,7 @@ def switch(
         int | None, typer.Option(min=0, help="Worked examples in the prompt.  [default: as trained, or 2]")
     ] = None,
     order: Annotated[
-        Order | None,
+        PromptOrder | None,
         typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]"),
     ] = None,
     max_length: Annotated[
@@ -90,14 +90,14 @@ def switch(
         resamples=resamples,
         force=force,
         notify=lambda message: typer.echo(f"eclose: {printable(message)}", err=True),
-        wrap=counted,
+        wrap=count_progress,
     )
     if as_json:
-        typer.echo(json.dumps(document(dict(result.settings), result.counts, result.rates, result.contrasts)))
+        typer.echo(json.dumps(to_json(dict(result.settings), result.counts, result.rates, result.contrasts)))
     else:
-        say_counts(result.step, families, result.counts, again=result.again)
+        print_counts(result.step, families, result.counts, again=result.again)
         if result.rows:
             print_contrasts(result.contrasts, result.rates)
             print_rates(result.rates)
-            say_unjudged(result.rows)
+            print_unjudged(result.rows)
     raise typer.Exit(QUARANTINED if result.counts.quarantined else 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from eclose.cli.shared.output import percent, percent_range, plural, print_table, say, print_step_result
+from eclose.cli.shared.output import percent, percent_range, plural, print_step_result, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eclose.stats.rates import Rate
     from eclose.store.records.counts import Counts
     from eclose.store.runs.step import RunStep
-    from eclose.training.switch_test import SwitchContrast, EdgeRates, FamilySwitch, SwitchRates
+    from eclose.training.switch_test import EdgeRates, FamilySwitch, SwitchContrast, SwitchRates
 
 FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""

@@ -17,7 +17,7 @@ from eclose.cli.main import app as whole
 from eclose.core.judgment import Judgment, Screening
 from eclose.core.response import Response
 from eclose.errors import SettingError, UserError
-from eclose.protocol.judging import QUESTIONS
+from eclose.protocol.judging import CRITERION_QUESTIONS
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.store.runs.manifest import hash_files
 from eclose.store.runs.step import sibling_path
@@ -127,7 +127,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
     inputs = [judged / "instances.jsonl", judged / "responses.jsonl"]
     for path in inputs:
         path.write_bytes((exported / path.name).read_bytes())
-    guidelines = dict.fromkeys(map(str, QUESTIONS.values()), "sha256:0")
+    guidelines = dict.fromkeys(map(str, CRITERION_QUESTIONS.values()), "sha256:0")
     counts = {"received": 5, "accepted": 5}
     manifest = {
         "stage": "judge",
@@ -138,7 +138,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
     }
     sibling_path(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
     output = run("judge", "validate", judged, "--verdicts", exported / "verdicts.jsonl", "--resamples", 100, of=whole)
-    assert "people: 5 of 5 responses were labelled" in output
+    assert "people: 5 of 5 responses are labelled" in output
 
 
 def test_screening_goes_to_intersect_as_it_is(exported, tmp_path):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from eclose.cli.shared.output import counted, plural, print_table, printable
+from eclose.cli.shared.output import count_progress, plural, print_table, printable
 
 
 class Terminal(io.StringIO):
@@ -112,7 +112,7 @@ def test_one_is_no_plural():
 def test_progress_takes_a_label_as_it_is(monkeypatch):
     error = Terminal()
     monkeypatch.setattr(sys, "stderr", error)
-    assert list(counted(range(1_000), "reading [bold]\x1b]0;x\x07.jsonl")) == list(range(1_000))
+    assert list(count_progress(range(1_000), "reading [bold]\x1b]0;x\x07.jsonl")) == list(range(1_000))
     assert "\x1b]0;x" not in error.getvalue()
 
 
@@ -120,5 +120,5 @@ def test_progress_takes_a_label_as_it_is(monkeypatch):
 def test_progress_passes_everything_on_and_shows_on_terminals_only(monkeypatch, stream):
     error = stream()
     monkeypatch.setattr(sys, "stderr", error)
-    assert list(counted(range(2_500), "reading")) == list(range(2_500))
+    assert list(count_progress(range(2_500), "reading")) == list(range(2_500))
     assert bool(error.getvalue()) == error.isatty()

@@ -119,14 +119,14 @@ def _responses(
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.errors import SettingError
-    from eclose.judging.inputs import find_sources
+    from eclose.judging.inputs import find_run_inputs
     from eclose.store.records.jsonl import read_records
 
     if given is None:
         raise SettingError(
             "name the responses to label: a run's folder or a file; or an audit of families, with --audit."
         )
-    sources = find_sources(given, folder / "material", instances, layout)
+    sources = find_run_inputs(given, folder / "material", instances, layout)
 
     def put(connection: Connection) -> str:
         counts = add_material(
@@ -199,8 +199,8 @@ def invite(
     public_url: PublicUrl = None,
 ) -> None:
     """A new link for somebody: another lead or adjudicator, or one who lost their password."""
-    from eclose.annotation.project import open_project
     from eclose.annotation import setup
+    from eclose.annotation.project import open_project
     from eclose.annotation.web.serve import server_url
 
     project = open_project(folder)
@@ -234,7 +234,11 @@ def status(folder: Folder) -> None:
 
     project = open_project(folder)
     with project.reading() as connection:
-        people, queues, asked = dashboard.read_people(connection), dashboard.read_queues(connection), list_requests(connection)
+        people, queues, asked = (
+            dashboard.read_people(connection),
+            dashboard.read_queues(connection),
+            list_requests(connection),
+        )
     project.close()
     rows = [[one.name, one.role, _joined(one), f"{one.finished:,}", f"{one.total:,}"] for one in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)

@@ -14,11 +14,11 @@ from eclose.cli.shared.output import plural, print_table, say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eclose.annotation.annotations import Annotations
     from eclose.annotation.results.agreement_report import AgreementReport
-    from eclose.annotation.results.annotations import Told
     from eclose.annotation.results.export import ExportResult
     from eclose.annotation.results.tables import AgreementTable
-    from eclose.protocol.auditing import Form
+    from eclose.protocol.auditing import AuditForm
 
 Seed = Annotated[int, typer.Option(min=0, help="For the intervals.")]
 Resamples = Annotated[int, typer.Option(min=100, help="Bootstrap resamples of questions.")]
@@ -74,34 +74,34 @@ def agree(
         say(f"{out}: written")
 
 
-def _told(place: Path) -> Told:
+def _told(place: Path) -> Annotations:
     """What people said, in a project or in files."""
     from eclose.annotation.results.import_labels import read_labels
 
     if not place.is_dir():
-        return read_labels([place]).told
+        return read_labels([place]).annotations
     if files := [place / name for name in (ANNOTATIONS, SCREENING_ANNOTATIONS) if (place / name).is_file()]:
-        return read_labels(files).told
+        return read_labels(files).annotations
     from eclose.annotation.project import open_project
-    from eclose.annotation.results.project_annotations import told
+    from eclose.annotation.read_annotations import read_annotations
 
     project = open_project(place)
     try:
         with project.reading() as connection:
-            return told(connection)
+            return read_annotations(connection)
     finally:
         project.close()
 
 
 def _write(out: Path, found: AgreementReport, made: Sequence[AgreementTable]) -> None:
-    from eclose.annotation.results.agreement_formats import latex, markdown
     from eclose.annotation.results.agreement_report import to_json
+    from eclose.annotation.results.tables import format_latex, format_markdown
     from eclose.errors import SettingError
     from eclose.store.records.atomic import AtomicFile
 
     if out.suffix not in {".json", ".md", ".tex"}:
         raise SettingError(f"{out}: let its name end in .json, .md or .tex.")
-    texts = {".md": markdown, ".tex": latex}
+    texts = {".md": format_markdown, ".tex": format_latex}
     text = (
         texts[out.suffix](made) if out.suffix in texts else json.dumps(to_json(found), indent=1, allow_nan=False) + "\n"
     )
@@ -140,15 +140,16 @@ def export(
     """
     from eclose.annotation.audit_log import append_event
     from eclose.annotation.family_audit import read_filled_forms
+    from eclose.annotation.material import read_material
     from eclose.annotation.project import LEAD, guideline_hashes, open_project
+    from eclose.annotation.read_annotations import read_annotations
     from eclose.annotation.results.export import export_annotations as write_export
     from eclose.annotation.results.label_studio import WARNING
-    from eclose.annotation.results.project_annotations import material, told
 
     opened = open_project(project)
     try:
         with opened.reading() as connection:
-            said, shown = told(connection, names=names), material(connection)
+            said, shown = read_annotations(connection, names=names), read_material(connection)
             audited = read_filled_forms(connection)
         if audited:
             _write_forms(out, audited)
@@ -177,16 +178,16 @@ def export(
         say(f"Careful: {WARNING}")
 
 
-def _write_forms(out: Path, audited: Mapping[int, Sequence[Form]]) -> None:
+def _write_forms(out: Path, audited: Mapping[int, Sequence[AuditForm]]) -> None:
     """The forms of an audit as eclose families audit report reads them."""
-    from eclose.construction.audit.file_names import Layout
-    from eclose.construction.audit.forms import write_forms
+    from eclose.construction.audit.file_names import FormFormat
+    from eclose.construction.audit.forms import encode_forms
     from eclose.store.records.atomic import AtomicFile
 
     for number, forms in audited.items():
         place = out / f"forms-{number}.jsonl"
         with AtomicFile(place) as file:
-            file.write(write_forms(forms, Layout.JSONL))
+            file.write(encode_forms(forms, FormFormat.JSONL))
         say(f"{place}: {plural(len(forms), 'form')}")
     say("Then: eclose families audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
 
@@ -245,7 +246,7 @@ def import_labels(
     shown = None if run is None else read_run_material(run)
     found = read_labels(files, columns=_columns(column or []), run=shown, per_response=per_response)
     done = write_export(
-        found.told,
+        found.annotations,
         out,
         stage="annotate import",
         settings={"columns": sorted(column or []), "per_response": per_response},

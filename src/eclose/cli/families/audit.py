@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import percent_with_interval, percent, percent_span, print_table, say
+from eclose.cli.shared.output import percent, percent_span, percent_with_interval, print_table, say
 from eclose.construction.audit.file_names import REPORT, FormFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.construction.audit.report import PassRate, AuditReport, AnnotatorForms, WeightedPassRate
+    from eclose.construction.audit.report import AnnotatorForms, AuditReport, PassRate, WeightedPassRate
     from eclose.construction.audit.sample import AuditKey
 
 DISAGREEMENTS = "disagreements"
@@ -200,14 +200,18 @@ def _say_open(found: AuditReport, key: AuditKey, folder: Path, example: Path) ->
     if found.disputed:
         settled = len(found.disputed) - len(found.unresolved)
         say(f"people disagree on {len(found.disputed):,} of {len(key.items):,} families; {settled:,} settled")
-        say(_write_disagreements(found, key, folder, FormFormat.CSV if example.suffix.lower() == ".csv" else FormFormat.JSONL))
+        say(
+            _write_disagreements(
+                found, key, folder, FormFormat.CSV if example.suffix.lower() == ".csv" else FormFormat.JSONL
+            )
+        )
     if unanswered := len(set(found.open) - set(found.unresolved)):
         say(f"of {unanswered:,} families answers are missing; rates stay open until they are there")
 
 
 def _write_disagreements(found: AuditReport, key: AuditKey, folder: Path, layout: FormFormat) -> str:
     """Write the blank forms, unless somebody has begun to fill them in; says which."""
-    from eclose.construction.audit.forms import read_forms, encode_forms
+    from eclose.construction.audit.forms import encode_forms, read_forms
     from eclose.store.records.atomic import AtomicFile
 
     path = folder / f"{DISAGREEMENTS}.{layout}"

@@ -11,7 +11,7 @@ import typer
 from eclose.cli.families import audit
 from eclose.cli.families.show import show
 from eclose.cli.families.validate import validate
-from eclose.cli.shared.output import QUARANTINED, count_progress, say, print_step_result
+from eclose.cli.shared.output import QUARANTINED, count_progress, print_step_result, say
 from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.trl_rows import EditChoice
 

@@ -1,8 +1,8 @@
-"""Settings and keys from a ``.env`` file, and what such a file may decide.
+"""Settings and keys from a ``.env`` file, and the limits on what such a file may decide.
 
-A ``.env`` file belongs to the folder the user works in, which others may have written. It may set how calls are made
-and bring its own keys. It may say where calls, data or keys go only together with its own secret, and a key from the
-user's environment is never sent to an address from the file (decision 0033). ``--env-file PATH`` trusts a file.
+A ``.env`` file comes with the current folder, which others may have written. It may set how calls are made and bring
+its own keys. It may redirect calls, data or keys only together with its own secret, and a key from the user's
+environment is never sent to an address from the file (decision 0033). ``--env-file PATH`` trusts a file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SETTINGS = frozenset(
         "WORKERS",
     )
 )
-# Nothing else is read: proxies, PG*, INSPECT_* and the like change how other programs and libraries behave.
+# Other variables are not read: proxies, PG*, INSPECT_* and the like change how other programs and libraries behave.
 _KNOWN = _SETTINGS | _MODELS | _FLAG_ONLY | {*_ADDRESSES, _LEDGER}
 _REMOTE = re.compile(r".*://|[/\\]{2}", re.DOTALL)
 # Stricter than any parser of URLs, so that none can read a URL without a password where this one reads a password.
@@ -60,7 +60,7 @@ _addresses_from_file: set[str] = set()
 
 
 def address_from_file(variable: str) -> bool:
-    """Whether this variable holds an address that an untrusted ``.env`` file has set in this process."""
+    """Return whether an untrusted ``.env`` file set this variable to an address in this process."""
     return variable in _addresses_from_file
 
 
@@ -79,11 +79,11 @@ def read_variables(text: str) -> dict[str, str]:
 def load_file(
     path: Path | None = None, environ: MutableMapping[str, str] | None = None, *, trusted: bool = False
 ) -> None:
-    """Set the variables of a file that the environment does not have, and name on stderr those that are ignored.
+    """Set the variables of a file that the environment does not have, and name the ignored ones on stderr.
 
-    ``path`` is a file, or a folder that holds ``.env``; by default the current folder. A ``trusted`` file, which the
-    user has named, may set every variable known here and must be readable; its key replaces that of the environment
-    where it also gives the address for it.
+    ``path`` is a file, or a folder that holds ``.env``; by default the current folder. A ``trusted`` file, named by the
+    user, may set every variable read here and must be readable. Where it gives both an address and the key for it, its
+    key replaces that of the environment.
     """
     environ = os.environ if environ is None else environ
     path = Path() if path is None else path
@@ -115,7 +115,7 @@ def _read(file: Path, *, trusted: bool) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         problem = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"cannot be read ({error.strerror})"
         if trusted:
-            raise UserError(f"--env-file {file}: {problem}. Mend the file, or leave the flag out.") from None
+            raise UserError(f"--env-file {file}: {problem}. Correct the file, or leave the flag out.") from None
         _write(f"{file.name}: is ignored because it {problem}.")
         return {}
     return {name: value for name, value in variables.items() if name in _KNOWN or _SECRETS.fullmatch(name)}
@@ -146,8 +146,7 @@ def _refusal(
         return _ledger_refusal(value, folder)
     if (secret := _secret_of(name, value)) is None:
         return None
-    own = variables.get(secret, "").strip()
-    if not own:
+    if not variables.get(secret, "").strip():
         return f"the file gives an address without its own {secret}"
     if environ.get(secret) and environ[secret] != variables[secret]:
         return f"{secret} is set in the environment and would be sent to the file's address"
@@ -159,7 +158,7 @@ def _ledger_refusal(value: str, folder: Path) -> str | None:
         if _LEDGER_WITH_PASSWORD.fullmatch(value):
             return None
         return "the file gives a database without its own password in the URL (postgresql://user:password@host/name)"
-    # By its spelling first: on Windows, looking at \\host\share already logs in there.
+    # The spelling is checked before the file system: on Windows, a look at \\host\share already logs in there.
     windows = PureWindowsPath(value)
     if windows.drive or windows.root or ".." in windows.parts:
         return "it names a file outside this folder"
@@ -174,10 +173,10 @@ def _remedy(name: str, file: Path) -> str:
 
 
 def _destination(name: str, value: str) -> str:
-    """Return where the file sends data, without user names, passwords and queries."""
+    """Return where the file sends data; user names, passwords and queries are left out."""
     parts = urlsplit(value)
     host = parts.netloc.rpartition("@")[2]
-    return f"{'calls are kept at' if name == _LEDGER else 'calls go to'} {parts.scheme}://{host}{parts.path}"
+    return f"{'calls are stored at' if name == _LEDGER else 'calls go to'} {parts.scheme}://{host}{parts.path}"
 
 
 def _write(message: str) -> None:

@@ -1,4 +1,4 @@
-"""Turns the import error of an optional dependency into the line that installs it, or names systems that have it."""
+"""The install command for a missing optional dependency, from its import error."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "yaml": ("chat", "train"),
 }
 
-# They come with Python, but not on Windows.
+# These come with Python, except on Windows.
 _POSIX = frozenset({"fcntl", "grp", "pwd", "resource", "termios"})
 
 
 def install_line(error: ImportError) -> str | None:
-    """Return a sentence with the command that installs what is missing; None where the error is a bug.
+    """Return a sentence with the command that installs the missing module; None where the error is a bug.
 
-    Where several extras bring a module, it is the one whose package tried to import it.
+    Where several extras bring the module, the sentence names the one whose package tried to import it.
     """
     module = (error.name or "").partition(".")[0]
     if module in _POSIX:
         return f"this command needs {module} of the system. Run it on Linux or macOS; on Windows, use WSL."
     extras = _EXTRAS.get(module)
-    # A module that is there and lacks a name is a wrong version or a bug, and stays a traceback.
+    # An installed module without the imported name is a wrong version or a bug, and stays a traceback.
     if extras is None or not isinstance(error, ModuleNotFoundError):
         return None
     files = [frame.filename.replace("\\", "/") for frame in traceback.extract_tb(error.__traceback__)]
-    ours = [file.rpartition("/eclose/")[2].removesuffix(".py").split("/") for file in files if "/eclose/" in file]
-    asking = [extra for extra in extras if any(extra in parts for parts in ours)]
-    return f"this command needs {module}, which is not installed. Run: pip install 'eclose[{[*asking, *extras][0]}]'"
+    modules = [file.rpartition("/eclose/")[2].removesuffix(".py").split("/") for file in files if "/eclose/" in file]
+    importing = [extra for extra in extras if any(extra in parts for parts in modules)]
+    return f"this command needs {module}, which is not installed. Run: pip install 'eclose[{[*importing, *extras][0]}]'"

@@ -79,7 +79,7 @@ def percent_span(bounds: Interval | None) -> str:
 
 def percent_with_interval(value: float | None, interval: Interval | None) -> str:
     """Return ``46.3 % [40.9, 51.9]``; a hyphen where undefined."""
-    return format_numbers.figure(value, interval, "-")
+    return format_numbers.format_figure(value, interval, "-")
 
 
 def print_step_result(stage: RunStep, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:

@@ -1,0 +1,93 @@
+"""Files of the world: questions with responses, counterfactual families, and sources, each with a manifest."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from eclose.core.family import Family
+from eclose.core.verdict import SettledVerdict
+from eclose.store.records.jsonl import ReadRecord
+from eclose.store.runs.step import RunStep, StepResult, run_steps
+from eclose.world.faulty.bad_sources import PlantedDefect, make_sources
+from eclose.world.make.families import make_family
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import FailureRates, break_item_response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+def write_questions(
+    out: Path, questions: int, *, profile: str, seed: int, failures: Mapping[str, float], **options: Any
+) -> list[StepResult]:
+    """Write ``instances.jsonl``, ``responses.jsonl``, and ``planted.jsonl`` with the true labels of the responses.
+
+    ``failures`` gives the rate of each way to fail. ``options`` are those of ``run_steps``: ``force`` and ``wrap``.
+    """
+    settings = {"profile": profile, "seed": seed, "questions": questions}
+    broken = settings | {"failures": dict(failures)}
+    steps = [
+        RunStep("world instances", settings, (), out / "instances.jsonl"),
+        RunStep("world responses", broken, (), out / "responses.jsonl"),
+        RunStep("world planted", broken, (), out / "planted.jsonl"),
+    ]
+    return run_steps(steps, _make_questions(profile, seed, questions, FailureRates(failures)), **options)
+
+
+def write_families(out: Path, families: int, *, profile: str, seed: int, **options: Any) -> list[StepResult]:
+    """Write ``families.jsonl``; items that admit no family are counted as rejected."""
+    settings = {"profile": profile, "seed": seed, "families": families}
+    step = RunStep("world families", settings, (), out / "families.jsonl")
+    return run_steps([step], _make_families(profile, seed, families), **options)
+
+
+def write_sources(
+    out: Path, sources: int, *, profile: str, seed: int, ineligible: float, **options: Any
+) -> list[StepResult]:
+    """Write ``sources.jsonl``, and ``sources.planted.jsonl`` with the defect of each; ``ineligible`` is their share."""
+    settings = {"profile": profile, "seed": seed, "sources": sources, "ineligible": ineligible}
+    steps = [
+        RunStep("world sources", settings, (), out / "sources.jsonl"),
+        RunStep("world planted sources", settings, (), out / "sources.planted.jsonl"),
+    ]
+    return run_steps(steps, _make_sources(profile, seed, sources, ineligible), **options)
+
+
+def _make_questions(profile: str, seed: int, count: int, failures: FailureRates) -> Iterator[list[ReadRecord[Any]]]:
+    """Yield the instance of each item, a response that may fail, and the true labels of the response."""
+    for number, item in enumerate(islice(make_items(profile, seed), count), start=1):
+        broken = break_item_response(item, failures)
+        response, instance = broken.response, item.instance
+        planted = SettledVerdict(response.id, instance.id, broken.verdict, instance.benchmark, response.source)
+        # Not every question admits every failure; the manifest counts the requests that could not be met.
+        possible = not (broken.requested and broken.verdict.reliable)
+        repairs = () if possible else (f"{broken.requested} asked for, not possible",)
+        where = f"item {number}"
+        yield [
+            ReadRecord(where, value=instance),
+            ReadRecord(where, value=response, repairs=repairs),
+            ReadRecord(where, value=planted),
+        ]
+
+
+def _make_families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[Any]]]:
+    """Yield one record for each item until there are ``count`` families."""
+    accepted = 0
+    for number, item in enumerate(make_items(profile, seed), start=1):
+        if accepted == count:
+            return
+        family = make_family(item)
+        if isinstance(family, Family):
+            accepted += 1
+            yield [ReadRecord(f"item {number}", value=family)]
+        else:
+            yield [ReadRecord(f"item {number}", rejected=family)]
+
+
+def _make_sources(profile: str, seed: int, count: int, ineligible: float) -> Iterator[list[ReadRecord[Any]]]:
+    """Yield each source with its defect, which the source itself does not tell."""
+    for number, (source, kind) in enumerate(make_sources(profile, seed, count, ineligible), start=1):
+        where = f"source {number}"
+        yield [ReadRecord(where, value=source), ReadRecord(where, value=PlantedDefect(source.id, kind))]
