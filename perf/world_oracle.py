@@ -214,7 +214,7 @@ def plan_name(plan: FailurePlan) -> str:
     if plan == FailurePlan():
         return "reliable"
     local = f"{plan.local.value} " if plan.local else ""
-    return f"{local}{plan.broken.value if plan.broken else plan.blow.value}"
+    return f"{local}{plan.broken.value if plan.broken else plan.impact.value}"
 
 
 def share(found: int, total: int) -> str:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import jsonschema_rs
 
 from eclose.calls.structured import build_request
-from eclose.construction.draft import Draft
-from eclose.construction.roles import Team
+from eclose.construction.draft import FamilyDraft
+from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import build_evidence, build_question, build_target, pack, reverify, screen
-from eclose.construction.token_lengths import estimated
+from eclose.construction.token_lengths import estimate_lengths
 from eclose.core.family import Family
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -71,14 +71,14 @@ class Built(NamedTuple):
 
 def build(source, model, settings=None):
     """A source through all stages."""
-    team = Team(model, model, settings or ConstructSettings())
+    team = ModelTeam(model, model, settings or ConstructSettings())
 
     async def run():
-        made = await screen(source, team, estimated())
+        made = await screen(source, team, estimate_lengths())
         for part in (build_target, build_evidence, build_question):
-            if isinstance(made, Draft):
+            if isinstance(made, FamilyDraft):
                 made = await part(made, team)
-        made = pack(made, team, estimated()) if isinstance(made, Draft) else made
+        made = pack(made, team, estimate_lengths()) if isinstance(made, FamilyDraft) else made
         return await reverify(made, team) if isinstance(made, Family) and team.settings.reverify else made
 
     made = asyncio.run(run())

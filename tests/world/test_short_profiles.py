@@ -117,7 +117,7 @@ def test_yes_and_no_are_told_from_passages_that_look_alike():
         if not isinstance(item.target, AgreementQuestion):
             continue
         first, _ = item.target.phrases()
-        (way,) = read_evidence(item.instance.evidence).ways(first)
+        (way,) = read_evidence(item.instance.evidence).derive(first)
         holders = [entity for entity in item.entities if entity.value(item.target.relation) == way.value]
         seen[item.solution.answer, len(holders)] += 1
     assert set(seen) == {("yes", 2), ("no", 2)}

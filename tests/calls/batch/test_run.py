@@ -684,7 +684,7 @@ def test_results_that_are_gone_are_missing(tmp_path):
     async def main() -> None:
         async with rig(tmp_path) as at, at.open() as batches:
             await batches.submit(records(2))
-            at.server._desk._files.pop("file-000002")
+            at.server._batch_endpoints._files.pop("file-000002")
             assert reasons(await batches.collect()) == {"missing": 2}
 
     run(main())

@@ -11,7 +11,13 @@ from eclose.core.judgment import LocalFailure
 from eclose.core.response import parse_completion
 from eclose.core.verdict import FailureClass, Verdict
 from eclose.store.records.jsonl import check_rules
-from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailureImpact, FailurePlan, _Smith, break_response
+from eclose.world.faulty.broken_responses import (
+    FAILURE_PLANS,
+    FailureImpact,
+    FailurePlan,
+    _ResponseBreaker,
+    break_response,
+)
 from eclose.world.language import relations as rel
 from eclose.world.language.claims import FactClaim
 from eclose.world.language.phrases import Phrase
@@ -43,7 +49,7 @@ def recovers(item, planted):
 
 
 def name_of(plan):
-    return f"{plan.local}-{plan.broken}-{plan.blow}"
+    return f"{plan.local}-{plan.broken}-{plan.impact}"
 
 
 @pytest.mark.parametrize("plan", [FailurePlan(), *FAILURE_PLANS], ids=name_of)
@@ -83,7 +89,7 @@ def test_a_plan_is_carried_out(plan, items):
         assert (plan.local in failures) or plan.local is None
         if plan.broken is not None:
             assert verdict.failure_class is plan.broken
-        elif plan.blow is FailureImpact.HARMLESS:
+        elif plan.impact is FailureImpact.HARMLESS:
             assert verdict == Verdict(False, True, True, True, True)
         else:
             assert verdict.correct is False
@@ -159,7 +165,7 @@ def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
     assert len(spans) > 4
     for item in spans:
         sides = item.target.phrases()
-        for other, _ in _Smith(item, Random(0)).others.targets():
+        for other, _ in _ResponseBreaker(item, Random(0)).others.find_targets():
             phrase = other.phrase
             assert not any(phrase.base == side.base and phrase.path == side.path[: len(phrase.path)] for side in sides)
         for plan in FAILURE_PLANS:
@@ -179,8 +185,8 @@ def test_right_answers_are_submitted_in_many_forms(items):
 def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
     item = spans[0]
     for answer in ("1", "2", "40"):
-        smith = _Smith(replace(item, solution=replace(item.solution, answer=answer)), Random(1))
-        assert all(int(smith.others.answer()) > 0 for _ in range(50))
+        breaker = _ResponseBreaker(replace(item, solution=replace(item.solution, answer=answer)), Random(1))
+        assert all(int(breaker.others.pick_wrong_answer()) > 0 for _ in range(50))
 
 
 @pytest.mark.parametrize("kind", [LookupQuestion, ChoiceQuestion, AgreementQuestion, YearSpanQuestion])
@@ -188,23 +194,23 @@ def test_a_wrong_answer_is_wrong(kind, items, spans):
     asked = [item for item in (*items, *spans) if isinstance(item.target, kind)]
     assert asked
     for item in asked:
-        other = _Smith(item, Random(2)).others.answer()
+        other = _ResponseBreaker(item, Random(2)).others.pick_wrong_answer()
         assert other is None or not is_same_answer(other, item.solution.answer)
 
 
 def without_evidence(item):
     """A saboteur who finds nothing in the passages."""
-    smith = _Smith(item, Random(0))
-    smith.evidence = type(smith.evidence)(())
-    smith.others = replace(smith.others, evidence=smith.evidence)
-    return smith
+    breaker = _ResponseBreaker(item, Random(0))
+    breaker.evidence = type(breaker.evidence)(())
+    breaker.others = replace(breaker.others, evidence=breaker.evidence)
+    return breaker
 
 
 def test_where_nothing_else_is_named_there_is_no_other_value(items):
-    smith = without_evidence(items[0])
-    assert smith.others.value(rel.MOTHER, "Petra Lind") is None
-    assert smith.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT)) is None
-    assert smith.draft(FailurePlan(LocalFailure.INVALID_INFERENCE)) is None
+    breaker = without_evidence(items[0])
+    assert breaker.others.pick_other_value(rel.MOTHER, "Petra Lind") is None
+    assert breaker.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT)) is None
+    assert breaker.draft(FailurePlan(LocalFailure.INVALID_INFERENCE)) is None
 
 
 def test_an_item_that_is_one_fact_cannot_stop_short(items):
@@ -234,23 +240,23 @@ def test_a_link_between_names_is_neither_denied_nor_called_missing(items):
 
 
 def test_a_namesakes_value_is_no_invented_content(items):
-    smith = _Smith(items[0], Random(0))
-    reading = next(r for r in smith.evidence.readings if r.statements)
+    breaker = _ResponseBreaker(items[0], Random(0))
+    reading = next(r for r in breaker.evidence.readings if r.statements)
     statement = next(s for s in reading.statements if s.subject is None and s.era is None)
     fact = FactClaim(Phrase(reading.name, (statement.relation,)), statement.value)
-    assert smith._namesake_has(fact, statement.value)
-    assert not smith._namesake_has(fact, "Nobody Else")
+    assert breaker._namesake_has(fact, statement.value)
+    assert not breaker._namesake_has(fact, "Nobody Else")
 
 
 def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
     tried = 0
     for item in items:
-        smith = _Smith(item, Random(0))
-        fact = smith.moves[smith.facts[-1]].claim
-        others = {way.value for way in smith.evidence.ways(fact.phrase)} - {fact.value}
+        breaker = _ResponseBreaker(item, Random(0))
+        fact = breaker.moves[breaker.facts[-1]].claim
+        others = {way.value for way in breaker.evidence.derive(fact.phrase)} - {fact.value}
         if isinstance(item.target, LookupQuestion) and item.target.phrase.path and others:
             monkeypatch.setattr(Alternatives, "value", partial(lambda value, *_: value, min(others)))
-            assert smith.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
+            assert breaker.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
             tried += 1
     assert tried
 
@@ -266,9 +272,9 @@ def test_without_another_name_there_is_no_false_premise_and_no_false_conclusion(
     named = [
         item for item in items if isinstance(item.target, LookupQuestion) and not item.solution.answer[:1].isdigit()
     ]
-    smith = without_evidence(named[0])
-    assert smith.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
-    assert smith.draft(FailurePlan(LocalFailure.INVALID_INFERENCE, None, FailureImpact.FATAL)) is None
-    assert smith.draft(FailurePlan(LocalFailure.OTHER, None, FailureImpact.FATAL)) is None
-    assert smith.draft(FailurePlan(None, FailureClass.ANSWER_DECOUPLING)) is None
-    assert smith._guess(replace(named[0].solution.moves[-1])) is None
+    breaker = without_evidence(named[0])
+    assert breaker.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
+    assert breaker.draft(FailurePlan(LocalFailure.INVALID_INFERENCE, None, FailureImpact.FATAL)) is None
+    assert breaker.draft(FailurePlan(LocalFailure.OTHER, None, FailureImpact.FATAL)) is None
+    assert breaker.draft(FailurePlan(None, FailureClass.ANSWER_DECOUPLING)) is None
+    assert breaker._guess(replace(named[0].solution.moves[-1])) is None

@@ -19,11 +19,11 @@ KINDS = tuple(TYPE_WORDS)
 
 def furnished(kind, seed):
     scene = Scene(Random(f"{kind}{seed}"))
-    entity = scene.entity(kind)
+    entity = scene.add_entity(kind)
     for relation in (one for one in RELATIONS if one.subject == kind):
         if scene.rng.random() < 0.6:
-            entity.say(relation, scene.literal(relation))
-    scene.furnish(entity)
+            entity.state(relation, scene.draw_value(relation))
+    scene.add_common_facts(entity)
     return entity
 
 
@@ -64,7 +64,7 @@ def test_every_opening_reads_back(kind, template):
         ("{location}", rel.SEATED), ("{birthplace}", rel.BIRTH_PLACE),
     ):  # fmt: skip
         if slot in text:
-            value = scene.literal(relation)
+            value = scene.draw_value(relation)
             wanted.add(Statement(None, relation, value))
             text = text.replace(slot, value)
     for slot, relation, day in (("{born}", rel.BIRTH_DATE, "3 May 1930"), ("{died}", rel.DEATH_DATE, "May 3, 1990")):

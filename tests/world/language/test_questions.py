@@ -201,4 +201,4 @@ def test_a_comparison_knows_its_two_values():
     agree = AgreementQuestion(Phrase("X"), Phrase("Y"), rel.LIES_IN)
     assert agree.phrases() == (Phrase("X", (rel.LIES_IN,)), Phrase("Y", (rel.LIES_IN,)))
     span = YearSpanQuestion(Phrase(A, (rel.RELEASED,)), Phrase(B, (rel.RELEASED,)))
-    assert span.phrases() == (span.left, span.right)
+    assert span.phrases() == (span.first, span.second)

@@ -21,7 +21,7 @@ from eclose.world.language.claims import (
     SubtractionClaim,
     YearsApartClaim,
 )
-from eclose.world.language.phrases import CommonDoer, Phrase, capitalise, write_phrase, write_triple
+from eclose.world.language.phrases import CommonDoer, FactTriple, Phrase, capitalise, write_phrase, write_triple
 from eclose.world.language.questions import list_superlatives
 from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, RELATIONS, ROLE_NOUNS, TYPE_WORDS
 from eclose.world.language.steps import StepWriter, read_step
@@ -53,7 +53,7 @@ def test_every_opener_and_citation_is_seen_through(opener, citation):
 @pytest.mark.parametrize(("relation", "form"), [(relation, form) for relation in RELATIONS for form in relation.forms])
 def test_every_form_is_a_step(relation, form):
     value = ONE if relation.object else LITERALS[relation.kind]
-    said = grammar.FactTriple(Phrase(A), relation, value)
+    said = FactTriple(Phrase(A), relation, value)
     for seed in range(4):
         core = write_triple(said, Random(seed), form=form)
         assert read(spoken(core)) == (FactClaim(Phrase(A, (relation,)), value),), core
@@ -136,10 +136,10 @@ def test_an_idle_step_about_something_unknown_is_not_read():
 
 @pytest.mark.parametrize("kind", list(IdleStep))
 def test_the_writer_writes_idle_steps_of_every_kind(kind):
-    written = {StepWriter(Random(seed)).idle(kind, Phrase(A, (rel.DIRECTOR,))) for seed in range(60)}
+    written = {StepWriter(Random(seed)).write_idle_step(kind, Phrase(A, (rel.DIRECTOR,))) for seed in range(60)}
     assert len(written) >= len(grammar._IDLE[kind])
     assert {read(text) for text in written} == {(kind,)}
-    assert read(StepWriter(Random(1)).step(IdleStep.TRANSITION, 3)) == (IdleStep.TRANSITION,)
+    assert read(StepWriter(Random(1)).write_step(IdleStep.TRANSITION, 3)) == (IdleStep.TRANSITION,)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_whole_traces_read_back_pronouns_and_all(seed):
     writer, discourse = StepWriter(rng), Discourse()
     for number in range(25):
         claim = random_claim(rng)
-        text = writer.step(claim, rng.choice([None, number]), conclusion=rng.random() < 0.3)
+        text = writer.write_step(claim, rng.choice([None, number]), conclusion=rng.random() < 0.3)
         assert read_step(text, discourse) == (claim,), text
 
 
@@ -216,7 +216,7 @@ def test_two_claims_share_a_line_and_both_are_read():
     for _ in range(300):
         writer = StepWriter(rng)
         claims = tuple(random_claim(rng) for _ in range(rng.choice([2, 3])))
-        line = writer.joined(tuple(writer.step(claim, 2) for claim in claims))
+        line = writer.join_steps(tuple(writer.write_step(claim, 2) for claim in claims))
         assert read(line) == claims, line
 
 
@@ -302,6 +302,6 @@ def test_a_writer_uses_pronouns_where_they_are_clear():
     seen = set()
     for seed in range(80):
         writer = StepWriter(Random(seed))
-        writer.step(person)
-        seen |= {writer.step(replace(released)).split()[0], writer.step(born).split()[0]}
+        writer.write_step(person)
+        seen |= {writer.write_step(replace(released)).split()[0], writer.write_step(born).split()[0]}
     assert {"She", "It"} <= seen

@@ -92,11 +92,11 @@ def test_every_question_reads_back_and_has_one_answer(items):
         read = read_question(item.instance.question)
         evidence = EvidenceFacts(item.instance.evidence)
         assert type(read) is type(item.target)
-        (way,) = evidence.answers(read)
+        (way,) = evidence.find_answers(read)
         assert way.value == item.solution.answer
         assert item.instance.support_ids == tuple(str(index) for index in sorted(way.support))
         assert len(way.support) >= 2
-        assert all(is_same_answer(accepted, way.value) or evidence.same(accepted, way.value)
+        assert all(is_same_answer(accepted, way.value) or evidence.same_entity(accepted, way.value)
                    for accepted in item.instance.accepted_answers)  # fmt: skip
         assert evidence.unread == []
 
@@ -104,14 +104,14 @@ def test_every_question_reads_back_and_has_one_answer(items):
 def test_every_passage_can_be_made_again(items):
     for item in items[::5]:
         for index, entity in enumerate(item.entities):
-            assert item.passage(index, entity) == item.instance.evidence[index]
+            assert item.write_passage(index, entity) == item.instance.evidence[index]
 
 
 def test_without_its_support_a_question_has_no_such_answer(items):
     for item in items[::3]:
         for needed in item.solution.support:
             rest = [passage for index, passage in enumerate(item.instance.evidence) if index != needed]
-            assert all(way.value != item.solution.answer for way in EvidenceFacts(rest).answers(item.target))
+            assert all(way.value != item.solution.answer for way in EvidenceFacts(rest).find_answers(item.target))
 
 
 def test_the_reliable_response_is_reliable(items):
@@ -173,7 +173,7 @@ def test_an_unknown_profile_is_refused():
 
 
 def test_giving_up_is_loud(monkeypatch):
-    monkeypatch.setattr(instances, "_try", lambda *_: None)
+    monkeypatch.setattr(instances, "_try_scene", lambda *_: None)
     with pytest.raises(AssertionError, match="no usable scene in 50 attempts for 2wiki 1 2"):
         make_item("2wiki", 1, 2)
 
@@ -196,8 +196,8 @@ def test_a_scene_that_cannot_be_read_is_not_used(monkeypatch):
 
 def test_a_question_one_passage_answers_is_not_used(monkeypatch):
     def lone(scene):
-        film = scene.entity(rel.FILM)
-        film.say(rel.RELEASED, "1971")
+        film = scene.add_entity(rel.FILM)
+        film.state(rel.RELEASED, "1971")
         return Plot(LookupQuestion(instances.read_question(f"When did {film.name} come out?").phrase), (film,))
 
     profile = find_profile("2wiki")
@@ -211,29 +211,29 @@ def test_a_question_one_passage_answers_is_not_used(monkeypatch):
 @pytest.mark.parametrize("kind", [rel.FILM, rel.CITY, rel.COMPANY, rel.AWARD])
 def test_a_scene_gives_every_name_once(kind):
     scene = Scene(Random(1))
-    names = [scene.new_name(kind) for _ in range(300)]
+    names = [scene.draw_name(kind) for _ in range(300)]
     # An answer is compared without its articles.
     assert len({normalize_answer(name) for name in names}) == 300
 
 
 def test_a_scene_gives_every_surname_once():
     scene = Scene(Random(1))
-    assert len({scene.new_name(rel.PERSON).split()[-1] for _ in range(80)}) == 80
+    assert len({scene.draw_name(rel.PERSON).split()[-1] for _ in range(80)}) == 80
 
 
 @pytest.mark.parametrize(("parent", "woman"), [(rel.FATHER, False), (rel.MOTHER, True)])
 def test_fathers_are_men_and_mothers_are_women(parent, woman):
     scene = Scene(Random(2))
-    parents = [scene.entity(rel.PERSON, scene.new_name(rel.PERSON, parent)) for _ in range(20)]
+    parents = [scene.add_entity(rel.PERSON, scene.draw_name(rel.PERSON, parent)) for _ in range(20)]
     assert {one.woman for one in parents} == {woman}
 
 
 def test_a_fact_is_stated_once():
     scene = Scene(Random(2))
-    entity = scene.entity(rel.FILM)
-    entity.say(rel.RELEASED, "1971")
-    entity.say(rel.RELEASED, "1971")
-    entity.say(rel.RELEASED, "1950", era=1950)
+    entity = scene.add_entity(rel.FILM)
+    entity.state(rel.RELEASED, "1971")
+    entity.state(rel.RELEASED, "1971")
+    entity.state(rel.RELEASED, "1950", era=1950)
     assert len(entity.statements) == 2
     assert entity.value(rel.RELEASED) == "1971"
     assert entity.value(rel.DIRECTOR) is None
@@ -258,6 +258,6 @@ def test_shapes_hold_what_their_question_needs(shape):
         plot = shape(scene)
         passages = [write_passage(e, i, seed=f"{seed}/{i}", words=20) for i, e in enumerate(scene.entities)]
         assert all(read_passage(passage.title, passage.text).unread == () for passage in passages)
-        answers = EvidenceFacts(passages).answers(plot.target)
+        answers = EvidenceFacts(passages).find_answers(plot.target)
         assert answers
         assert len(answers) == 1 or solve(plot.target, EvidenceFacts(passages)) is None

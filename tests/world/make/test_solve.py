@@ -77,7 +77,7 @@ def test_a_choice_orders_compares_and_chooses():
 def test_a_choice_by_the_people_behind_compares_the_people():
     found = solved("Which film's director is older, Paper Lighthouse or Silent Orchard?")
     compared = next(move.claim for move in found.moves if isinstance(move.claim, ComparisonClaim))
-    assert (compared.left.base, compared.right.base) == ("Tomas Rell", "Nora Quist")
+    assert (compared.first.base, compared.second.base) == ("Tomas Rell", "Nora Quist")
     assert found.answer == "Silent Orchard"
 
 
@@ -125,7 +125,7 @@ def test_every_solution_is_told_in_full(items):
 
 def bare(claim):
     """Without the types said of names, which are a matter of wording."""
-    parts = {name: getattr(claim, name) for name in ("phrase", "left", "right") if hasattr(claim, name)}
+    parts = {name: getattr(claim, name) for name in ("phrase", "first", "second") if hasattr(claim, name)}
     return replace(claim, **{name: replace(one, kind=None) for name, one in parts.items() if isinstance(one, Phrase)})
 
 

@@ -22,7 +22,7 @@ def aligned(question, *steps):
     target, claims = read_question(question), read_trace(Trace.of(*steps))
     assert target is not None
     assert claims is not None, steps
-    found = AlignmentTracer(target).follow(claims)
+    found = AlignmentTracer(target).find_main_line(claims)
     return found[0] if found else None
 
 
@@ -139,4 +139,4 @@ def test_a_comparison_that_returns_to_the_question_is_forgiven():
 
 def test_the_deciding_claim_is_told():
     claims = read_trace(Trace.of(DIRECTED, "The father of Tomas Rell was Ivan Rell.", "1 is less than 2."))
-    assert AlignmentTracer(read_question(MOTHER)).follow(claims) == (False, claims[1])
+    assert AlignmentTracer(read_question(MOTHER)).find_main_line(claims) == (False, claims[1])

@@ -20,11 +20,11 @@ BEYOND = "Where was the person who directed Paper Lighthouse and wrote Salt Lett
 DIRECTED, BORE_HIM = "Paper Lighthouse was directed by Tomas Rell.", "Petra Lind was the mother of Tomas Rell."
 
 
-def established(question, *steps):
+def derive_answers(question, *steps):
     target, claims = read_question(question), read_trace(Trace.of(*steps))
     assert target is not None
     assert claims is not None, steps
-    return TracePremises(claims).established(target)
+    return TracePremises(claims).derive_answers(target)
 
 
 @pytest.mark.parametrize(
@@ -124,21 +124,21 @@ def established(question, *steps):
     ],
 )  # fmt: skip
 def test_what_follows_from_the_claims(question, steps, answers):
-    assert established(question, *steps) == answers
+    assert derive_answers(question, *steps) == answers
 
 
 def test_denials_and_idle_steps_establish_nothing():
     assert (
-        established(MOTHER, "It is not the case that the mother of the director of Paper Lighthouse is Petra Lind.")
+        derive_answers(MOTHER, "It is not the case that the mother of the director of Paper Lighthouse is Petra Lind.")
         == []
     )
-    assert established(MOTHER, "Let us read the passages.", "First, find the director of Paper Lighthouse.") == []
+    assert derive_answers(MOTHER, "Let us read the passages.", "First, find the director of Paper Lighthouse.") == []
 
 
 def test_names_that_are_one_have_one_name():
     premises = TracePremises(read_trace(Trace.of("A One is also known as B Two.", "B Two is also known as C Three.")))
-    assert {premises.name(name) for name in ("A One", "B Two", "C Three")} == {"A One"}
-    assert premises.name("D Four") == "D Four"
+    assert {premises.resolve_name(name) for name in ("A One", "B Two", "C Three")} == {"A One"}
+    assert premises.resolve_name("D Four") == "D Four"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def evidence(*texts):
 def answers(found, question):
     target = read_question(question)
     assert target is not None
-    return [way.value for way in found.answers(target)]
+    return [way.value for way in found.find_answers(target)]
 
 
 def test_one_answer_is_a_unique_one():
@@ -81,25 +81,25 @@ def test_a_title_used_twice_is_told_apart_by_what_is_asked():
     found = evidence(FILM, book)
     assert answers(found, "Who wrote Paper Lighthouse?") == ["Nora Quist"]
     assert answers(found, "Who directed Paper Lighthouse?") == ["Tomas Rell"]
-    assert list(found.facts("Paper Lighthouse", rel.PUBLISHER)) == []
+    assert list(found.find_facts("Paper Lighthouse", rel.PUBLISHER)) == []
 
 
 def test_another_name_leads_on_and_its_passage_counts():
     found = evidence(OTHER, NORA)
-    (way,) = found.answers(read_question("When was the director of Silent Orchard born?"))
+    (way,) = found.find_answers(read_question("When was the director of Silent Orchard born?"))
     assert way.value == "1925-03-02"
     assert [hop.relation.name for hop in way.hops] == ["director", "alias", "birth date"]
     assert way.support == {0, 1}
-    assert found.same("Nora Quist", "Nora Marsh")
-    assert found.same("Nora Marsh", "Nora Quist")
-    assert found.same("Halmere", "Halmere")
-    assert not found.same("Nora Quist", "Tomas Rell")
+    assert found.same_entity("Nora Quist", "Nora Marsh")
+    assert found.same_entity("Nora Marsh", "Nora Quist")
+    assert found.same_entity("Halmere", "Halmere")
+    assert not found.same_entity("Nora Quist", "Tomas Rell")
 
 
 def test_a_link_may_stand_in_a_third_passage():
     nora = ("Nora Quist", "Nora Quist (born 2 March 1925) is a film director.")
     link = ("Halmere", "Halmere is a small city. Nora Quist is also known as Nora Marsh.")
-    (way,) = evidence(OTHER, nora, link).answers(read_question("When was the director of Silent Orchard born?"))
+    (way,) = evidence(OTHER, nora, link).find_answers(read_question("When was the director of Silent Orchard born?"))
     assert way.support == {0, 1, 2}
 
 
@@ -128,7 +128,7 @@ def test_of_older_values_alone_the_latest_counts():
 
 def test_a_fact_may_be_told_in_somebody_elses_article():
     place = ("Halmere", "Halmere is a small city. Tomas Rell was born in Halmere.")
-    (way,) = evidence(FILM, place).answers(read_question("Where was the director of Paper Lighthouse born?"))
+    (way,) = evidence(FILM, place).find_answers(read_question("Where was the director of Paper Lighthouse born?"))
     assert (way.value, way.support) == ("Halmere", {0, 1})
 
 
@@ -140,10 +140,10 @@ def test_minimal_support_takes_the_passages_the_answer_needs_and_no_more():
     )
     gossip = ("Halmere", "Halmere is a small city. Tomas Rell directed Paper Lighthouse.")
     target = read_question("Where was the director of Paper Lighthouse born?")
-    (way,) = evidence(FILM, gossip, told_again).answers(target)
+    (way,) = evidence(FILM, gossip, told_again).find_answers(target)
     assert way.hops[0].passages == (0, 1, 2)
     assert way.support == {2}
-    (way,) = evidence(gossip, FILM, DIRECTOR).answers(target)
+    (way,) = evidence(gossip, FILM, DIRECTOR).find_answers(target)
     assert way.support == {0, 2}
 
 
@@ -154,7 +154,7 @@ def test_of_two_ways_to_an_answer_the_shorter_is_kept():
         ("Nora Quist", "Nora Quist is a film director."),
         ("Paper Lighthouse (film)", "Paper Lighthouse is a drama film by Nora Quist. Nora Quist was born in Halmere."),
     )
-    (way,) = found.answers(read_question("Where was the director of Paper Lighthouse born?"))
+    (way,) = found.find_answers(read_question("Where was the director of Paper Lighthouse born?"))
     assert (way.value, way.support) == ("Halmere", {3})
 
 
@@ -168,13 +168,14 @@ def test_support_is_minimal_by_trying_every_smaller_set(kind, items):
     tried = 0
     for item in [one for one in items if isinstance(one.target, kind)][:12]:
         given = item.instance.evidence
-        (way,) = read_evidence(given).answers(item.target)
+        (way,) = read_evidence(given).find_answers(item.target)
         assert any(
-            one.value == way.value for one in EvidenceFacts(given[i] for i in sorted(way.support)).answers(item.target)
+            one.value == way.value
+            for one in EvidenceFacts(given[i] for i in sorted(way.support)).find_answers(item.target)
         )
         for size in range(len(way.support)):
             for some in combinations(sorted(way.support), size):
-                less = EvidenceFacts(given[i] for i in some).answers(item.target)
+                less = EvidenceFacts(given[i] for i in some).find_answers(item.target)
                 assert all(one.value != way.value for one in less)
                 tried += 1
     assert tried
@@ -208,11 +209,11 @@ def test_whoever_did_two_things_did_both():
     book = ("Salt Letters", "Salt Letters is a novel by Tomas Rell.")
     found = evidence(FILM, book, OTHER, DIRECTOR)
     deeds = ((rel.DIRECTOR, "Paper Lighthouse"), (rel.AUTHOR, "Salt Letters"))
-    (way,) = found.ways(Phrase(CommonDoer(deeds)))
+    (way,) = found.derive(Phrase(CommonDoer(deeds)))
     assert (way.value, way.support) == ("Tomas Rell", {0, 1})
-    assert [w.value for w in found.ways(Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
+    assert [w.value for w in found.derive(Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
     other = ((rel.DIRECTOR, "Silent Orchard"), (rel.AUTHOR, "Salt Letters"))
-    assert found.ways(Phrase(CommonDoer(other))) == []
+    assert found.derive(Phrase(CommonDoer(other))) == []
 
 
 def test_unread_sentences_are_kept_with_their_passage():

@@ -152,7 +152,9 @@ def test_every_judgement_that_is_wanted_is_made(families):
             gold.question, gold.evidence, place, edit.view.evidence[place], gold.answer, edit.view.answer
         ),
         ConstructionRole.VERIFY_EVIDENCE: check_edit(gold.question, gold.evidence, edit.view.evidence, told, new, 0),
-        ConstructionRole.SCREEN_QUESTION: screen_question(gold.question, asked.question, gold.evidence, gold.answer, asked.answer),
+        ConstructionRole.SCREEN_QUESTION: screen_question(
+            gold.question, asked.question, gold.evidence, gold.answer, asked.answer
+        ),
         ConstructionRole.VERIFY_QUESTION: check_question(
             gold.question, asked.question, gold.evidence, told, ReasonedAnswer(asked.trace, asked.answer)
         ),

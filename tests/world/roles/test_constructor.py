@@ -9,11 +9,11 @@ from functools import cache
 import pytest
 from tests.world.building import funnel, through, world_model
 
-from eclose.construction.draft import Draft
-from eclose.construction.roles import Team
+from eclose.construction.draft import FamilyDraft
+from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import build_evidence, build_question, build_target, screen
-from eclose.construction.token_lengths import estimated
+from eclose.construction.token_lengths import estimate_lengths
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
 from eclose.protocol.construction import ConstructionRole
@@ -117,17 +117,17 @@ def drafts():
     found = {role: [] for role in PART}
     for profile in PROFILES:
         for index in range(10):
-            team = Team(world_model(), world_model(), ConstructSettings())
+            team = ModelTeam(world_model(), world_model(), ConstructSettings())
             draft = asyncio.run(_screened(make_item(profile, 23, index).instance, team))
             for role, part in PART.items():
-                if isinstance(draft, Draft):
+                if isinstance(draft, FamilyDraft):
                     found[role].append(draft)
                     draft = asyncio.run(part(draft, team))
     return found
 
 
 async def _screened(source, team):
-    return await screen(source, team, estimated())
+    return await screen(source, team, estimate_lengths())
 
 
 FIRST = {
@@ -168,12 +168,12 @@ def test_a_planted_defect_gets_through_nowhere(role, kind):
         replies = []
         for defect in (None, kind):
             model = world_model(defect=defect)
-            found = asyncio.run(PART[role](draft, Team(model, model, ConstructSettings())))
+            found = asyncio.run(PART[role](draft, ModelTeam(model, model, ConstructSettings())))
             replies.append(next(said for name, said in model.said if name == role))
         if replies[0] == replies[1]:
             continue  # this one does not admit it
         planted += 1
-        assert not isinstance(found, Draft), (kind, draft.source.id)
+        assert not isinstance(found, FamilyDraft), (kind, draft.source.id)
         reasons.add(found.reason)
     assert planted >= 5
     assert reasons <= FIRST[kind]

@@ -26,7 +26,12 @@ SEEN = {
     InjectionSlot.QUESTION: set(JOINT_PARTS),
     InjectionSlot.TITLE: {JudgeQuestion.SUFFICIENCY, JudgeQuestion.SOUNDNESS},
     InjectionSlot.PASSAGE: {JudgeQuestion.SUFFICIENCY, JudgeQuestion.SOUNDNESS},
-    InjectionSlot.STEP: {JudgeQuestion.SOUNDNESS, JudgeQuestion.ALIGNMENT, JudgeQuestion.CLOSURE, JudgeQuestion.COMPLETENESS},
+    InjectionSlot.STEP: {
+        JudgeQuestion.SOUNDNESS,
+        JudgeQuestion.ALIGNMENT,
+        JudgeQuestion.CLOSURE,
+        JudgeQuestion.COMPLETENESS,
+    },
     InjectionSlot.ANSWER: {JudgeQuestion.CLOSURE, JudgeQuestion.CORRECTNESS},
     InjectionSlot.REFERENCE: {JudgeQuestion.COMPLETENESS, JudgeQuestion.CORRECTNESS},
 }

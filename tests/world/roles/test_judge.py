@@ -79,7 +79,10 @@ def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_ar
         stripped = replace(instance, evidence=tuple(one for one in instance.evidence if one.id not in support))
         assert said(registry, disclosure.disclose_for_sufficiency(stripped))["sufficient"] is False
         assert said(registry, disclosure.disclose_for_eligibility(stripped))["code"] == "N1"
-        assert said(registry, disclosure.disclose_for_eligibility(replace(instance, question="Why though?")))["code"] == "N4"
+        assert (
+            said(registry, disclosure.disclose_for_eligibility(replace(instance, question="Why though?")))["code"]
+            == "N4"
+        )
         wrong = replace(instance, reference_answer="Atlantis", aliases=())
         assert said(registry, disclosure.disclose_for_eligibility(wrong))["code"] == "N5"
 

@@ -8,11 +8,11 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclose.construction.check_replies import SUPPORT_MAP, find
+from eclose.construction.check_replies import SUPPORT_MAP, parse_finding
 from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
-from eclose.protocol.acceptance import SOUNDNESS, ACCEPTANCE_CONDITIONS
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
 from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, build_construction_prompt
 from eclose.protocol.material_json import disclose_passages, disclose_steps
 from eclose.world.make.families import make_families
@@ -55,9 +55,13 @@ def materials(family):
     support = tuple(int(one) for one in gold.support_ids)
     new_steps, first = disclose_steps(edit.view.trace), edit.first_affected_step + 1
     return {
-        ConstructionRole.SCREEN_SEED: shown.SeedScreen(source.question, passages, source.reference_answer, source.aliases),
+        ConstructionRole.SCREEN_SEED: shown.SeedScreen(
+            source.question, passages, source.reference_answer, source.aliases
+        ),
         ConstructionRole.VERIFY_TARGET: shown.TargetCheck(gold.question, passages, support, steps, gold.answer),
-        ConstructionRole.SCREEN_EVIDENCE: shown.EvidenceScreen(gold.question, passages, edited, gold.answer, edit.view.answer),
+        ConstructionRole.SCREEN_EVIDENCE: shown.EvidenceScreen(
+            gold.question, passages, edited, gold.answer, edit.view.answer
+        ),
         ConstructionRole.VERIFY_EVIDENCE: shown.EvidenceCheck(
             gold.question, passages, edited, steps, gold.answer, new_steps, edit.view.answer, first
         ),
@@ -84,7 +88,9 @@ def finding(material, reply):
     role = ConstructionRole(build_construction_prompt(material).name)
     jsonschema_rs.validate(dict(REPLY_SCHEMAS[role]), reply)
     support = material.support if role is ConstructionRole.VERIFY_TARGET else ()
-    return find(role, "world", reply, passages=len(material.evidence), steps=steps_of(material), support=support)
+    return parse_finding(
+        role, "world", reply, passages=len(material.evidence), steps=steps_of(material), support=support
+    )
 
 
 def objections(material, registry=EXACT, seed=None):
@@ -153,7 +159,9 @@ def test_switching_is_judged_where_it_is_said_to_be(families):
 
 def test_a_question_is_judged_with_its_own_answer_and_trace(families):
     for family in families:
-        screen, check = (materials(family)[role] for role in (ConstructionRole.SCREEN_QUESTION, ConstructionRole.VERIFY_QUESTION))
+        screen, check = (
+            materials(family)[role] for role in (ConstructionRole.SCREEN_QUESTION, ConstructionRole.VERIFY_QUESTION)
+        )
         same = set(objections(replace(screen, edited_question=screen.question)))
         assert {"changed", "original_fits_edited", "edited_warranted"} <= same
         old = set(objections(replace(check, edited_steps=check.steps)))
@@ -170,7 +178,9 @@ def test_what_it_cannot_read_it_does_not_judge(families):
         else:
             assert reply == {"unreadable": CANNOT_READ}
     mumbled = disclose_steps(Trace.of("Hm, well."))
-    assert said(EXACT, replace(materials(family)[ConstructionRole.VERIFY_TARGET], steps=mumbled)) == {"unreadable": CANNOT_READ}
+    assert said(EXACT, replace(materials(family)[ConstructionRole.VERIFY_TARGET], steps=mumbled)) == {
+        "unreadable": CANNOT_READ
+    }
 
 
 def test_what_is_no_material_is_refused(families):
@@ -187,11 +197,21 @@ def bad_ones(family):
     found = materials(family)
     return {
         ConstructionRole.SCREEN_SEED: replace(found[ConstructionRole.SCREEN_SEED], reference="Nobody", aliases=()),
-        ConstructionRole.VERIFY_TARGET: replace(found[ConstructionRole.VERIFY_TARGET], support=found[ConstructionRole.VERIFY_TARGET].support[:1]),
-        ConstructionRole.SCREEN_EVIDENCE: replace(found[ConstructionRole.SCREEN_EVIDENCE], edited_answer=family.gold.answer),
-        ConstructionRole.VERIFY_EVIDENCE: replace(found[ConstructionRole.VERIFY_EVIDENCE], edited_answer=family.gold.answer),
-        ConstructionRole.SCREEN_QUESTION: replace(found[ConstructionRole.SCREEN_QUESTION], edited_question=family.gold.question),
-        ConstructionRole.VERIFY_QUESTION: replace(found[ConstructionRole.VERIFY_QUESTION], edited_steps=found[ConstructionRole.VERIFY_QUESTION].steps),
+        ConstructionRole.VERIFY_TARGET: replace(
+            found[ConstructionRole.VERIFY_TARGET], support=found[ConstructionRole.VERIFY_TARGET].support[:1]
+        ),
+        ConstructionRole.SCREEN_EVIDENCE: replace(
+            found[ConstructionRole.SCREEN_EVIDENCE], edited_answer=family.gold.answer
+        ),
+        ConstructionRole.VERIFY_EVIDENCE: replace(
+            found[ConstructionRole.VERIFY_EVIDENCE], edited_answer=family.gold.answer
+        ),
+        ConstructionRole.SCREEN_QUESTION: replace(
+            found[ConstructionRole.SCREEN_QUESTION], edited_question=family.gold.question
+        ),
+        ConstructionRole.VERIFY_QUESTION: replace(
+            found[ConstructionRole.VERIFY_QUESTION], edited_steps=found[ConstructionRole.VERIFY_QUESTION].steps
+        ),
     }
 
 

@@ -200,7 +200,7 @@ def test_the_bill_is_exact_under_load() -> None:
         # Whatever the order of arrival, an attempt's fate is that of its number.
         behaviour = ServerBehaviour(faults=rates, seed=4)
         for key, line in bill["requests"].items():
-            fates = [behaviour.fault(key, attempt) for attempt in range(1, line["received"] + 1)]
+            fates = [behaviour.draw_fault(key, attempt) for attempt in range(1, line["received"] + 1)]
             assert line["faulted"] == {fate: fates.count(fate) for fate in fates if fate}
 
     run_with(body, ServerBehaviour(faults=rates, seed=4))

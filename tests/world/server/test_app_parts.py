@@ -201,23 +201,25 @@ def test_chance_is_uniform_and_fixed() -> None:
 def test_faults_come_at_their_rates_and_stop() -> None:
     rates = {Fault.RATE_LIMIT: 0.2, Fault.EMPTY: 0.1, Fault.CUT: 0.05}
     behaviour = ServerBehaviour(faults=rates, seed=1)
-    drawn = Counter(behaviour.fault(f"key {number}", 1) for number in range(10_000))
+    drawn = Counter(behaviour.draw_fault(f"key {number}", 1) for number in range(10_000))
     for fault, rate in rates.items():
         assert abs(drawn[fault] / 10_000 - rate) < 0.02
     assert set(drawn) == {None, *rates}
-    assert not any(behaviour.fault(f"key {number}", 4) for number in range(100))
+    assert not any(behaviour.draw_fault(f"key {number}", 4) for number in range(100))
     # Attempts, seeds and keys are drawn apart.
-    assert len({tuple(behaviour.fault(f"key {n}", attempt) for n in range(50)) for attempt in (1, 2, 3)}) == 3
+    assert len({tuple(behaviour.draw_fault(f"key {n}", attempt) for n in range(50)) for attempt in (1, 2, 3)}) == 3
     other = ServerBehaviour(faults=rates, seed=2)
-    assert [other.fault(f"key {n}", 1) for n in range(50)] != [behaviour.fault(f"key {n}", 1) for n in range(50)]
+    assert [other.draw_fault(f"key {n}", 1) for n in range(50)] != [
+        behaviour.draw_fault(f"key {n}", 1) for n in range(50)
+    ]
 
 
 def test_delays_lie_between_latency_and_jitter() -> None:
     behaviour = ServerBehaviour(latency=1, jitter=0.5)
-    delays = [behaviour.delay(f"key {number}", 1) for number in range(1_000)]
+    delays = [behaviour.draw_delay(f"key {number}", 1) for number in range(1_000)]
     assert 1 <= min(delays) < 1.05
     assert 1.45 < max(delays) < 1.5
-    assert ServerBehaviour(latency=1).delay("key", 1) == 1
+    assert ServerBehaviour(latency=1).draw_delay("key", 1) == 1
 
 
 def test_wrong_settings_are_all_named() -> None:
@@ -239,7 +241,7 @@ def test_wrong_settings_are_all_named() -> None:
 
 def test_certain_flips_turn_every_boolean_and_nothing_else() -> None:
     reply = ScriptedReply({"a": True, "b": [False, {"c": True, "d": 1, "e": None, "f": "true"}]})
-    flipped = ServerBehaviour(flip_rate=1.0).flipped(reply, "key").content
+    flipped = ServerBehaviour(flip_rate=1.0).flip_labels(reply, "key").content
     assert flipped == {"a": False, "b": [True, {"c": False, "d": 1, "e": None, "f": "true"}]}
     assert reply.content == {"a": True, "b": [False, {"c": True, "d": 1, "e": None, "f": "true"}]}
 
@@ -248,7 +250,7 @@ def test_flips_depend_on_seed_key_and_path() -> None:
     reply = ScriptedReply({"flags": [True] * 200})
 
     def flags(seed: int, key: str) -> list[bool]:
-        return dict(ServerBehaviour(flip_rate=0.25, seed=seed).flipped(reply, key).content)["flags"]  # type: ignore[arg-type]
+        return dict(ServerBehaviour(flip_rate=0.25, seed=seed).flip_labels(reply, key).content)["flags"]  # type: ignore[arg-type]
 
     # 200 leaves at 0.25: 50 expected, standard deviation 6.1.
     assert 25 <= flags(0, "a").count(False) <= 75
@@ -266,12 +268,12 @@ def test_flips_depend_on_seed_key_and_path() -> None:
     ],
 )
 def test_a_flipped_first_token(text: str, first: dict[str, float], other: str, exchanged: dict[str, float]) -> None:
-    flipped = ServerBehaviour(flip_rate=1.0).flipped(ScriptedReply(text, first_token=first), "key")
+    flipped = ServerBehaviour(flip_rate=1.0).flip_labels(ScriptedReply(text, first_token=first), "key")
     assert (flipped.content, flipped.first_token) == (other, exchanged)
 
 
 def test_text_without_a_distribution_is_left_alone() -> None:
-    assert ServerBehaviour(flip_rate=1.0).flipped(ScriptedReply("Yes"), "key") == ScriptedReply("Yes")
+    assert ServerBehaviour(flip_rate=1.0).flip_labels(ScriptedReply("Yes"), "key") == ScriptedReply("Yes")
 
 
 # The bill
@@ -280,9 +282,9 @@ def test_text_without_a_distribution_is_left_alone() -> None:
 def test_totals_are_sums_of_lines() -> None:
     bill = Bill()
     for key in ("a", "b", "a"):
-        bill.line(key).receive(0.0)
-    bill.line("a").pay(5, 2)
-    bill.line("b").faulted[Fault.DROP] += 1
+        bill.get_line(key).receive(0.0)
+    bill.get_line("a").pay(5, 2)
+    bill.get_line("b").faulted[Fault.DROP] += 1
     bill.rejected += 1
     shown = bill.as_json()
     assert shown["requests"]["a"]["received"] == 2
@@ -293,7 +295,7 @@ def test_totals_are_sums_of_lines() -> None:
 
 
 def test_coming_before_retry_after_is_noticed() -> None:
-    line = Bill().line("a")
+    line = Bill().get_line("a")
     line.not_before = 10.0
     for now in (9.9, 10.0, 11.0):
         line.receive(now)

@@ -1,4 +1,4 @@
-"""Defects of edits of the evidence, planted on purpose: see ``planting``."""
+"""Defects of evidence edits, planted on purpose in constructor replies (see ``bad_replies``)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,7 @@ from eclose.world.language.phrases import FactTriple as Stated
 from eclose.world.language.phrases import Phrase, capitalise, write_triple
 from eclose.world.language.questions import LookupQuestion
 from eclose.world.language.values import ValueKind, read_answer_value
-from eclose.world.make.drafts import (
-    ConstructionCase,
-    EvidenceVariation,
-    ReplyFields,
-    Rewording,
-    apply_rewording,
-    list_statements,
-    reword_statement,
-    split_sentences,
-    write_reply_steps,
-    write_variations_reply,
-)
+from eclose.world.make import drafts
 from eclose.world.make.families import draw_new_values
 from eclose.world.make.solve import Move, solve
 from eclose.world.oracle.edit_effects import list_surface_forms
@@ -34,136 +23,150 @@ from eclose.world.oracle.evidence import read_evidence
 from eclose.world.oracle.family_conditions import is_warranted, label_steps, replace_passage
 from eclose.world.oracle.view_relations import read_trace
 
-ReplyBreaker: TypeAlias = Callable[[ConstructionCase, Any], ReplyFields | None]
+ReplyBreaker: TypeAlias = Callable[[drafts.ConstructionCase, Any], drafts.ReplyFields | None]
 
 
-def _everywhere(planter: Callable[[ConstructionCase, EvidenceVariation], ReplyFields | None]) -> ReplyBreaker:
-    """The same defect in every variation that admits it."""
+def _in_every_variation(
+    breaker: Callable[[drafts.ConstructionCase, drafts.EvidenceVariation], drafts.ReplyFields | None],
+) -> ReplyBreaker:
+    """Return a breaker that plants the same defect in every variation that admits it."""
 
-    def planted(case: ConstructionCase, made: list[EvidenceVariation]) -> ReplyFields | None:
-        broken = [one for one in (planter(case, variation) for variation in made) if one is not None]
-        return write_variations_reply(case, []) | {"variations": broken} if broken else None
+    def break_all(
+        case: drafts.ConstructionCase, variations: list[drafts.EvidenceVariation]
+    ) -> drafts.ReplyFields | None:
+        broken = [fields for fields in (breaker(case, variation) for variation in variations) if fields is not None]
+        return drafts.write_variations_reply(case, []) | {"variations": broken} if broken else None
 
-    return planted
-
-
-def _with(case: ConstructionCase, made: EvidenceVariation, **other: Any) -> ReplyFields:
-    return made.reply(f"{case.seed}/steps", **other)
+    return break_all
 
 
-def _other_edit(case: ConstructionCase, place: int) -> Iterator[Rewording]:
-    """Another value for something a passage says that the answer does not rest on."""
-    needed = {(hop.subject, hop.relation) for hop in (case.way.hops if case.way else ())}
-    for hop, one in list_statements(case, place):
+def _write_variation(
+    case: drafts.ConstructionCase, variation: drafts.EvidenceVariation, **other: Any
+) -> drafts.ReplyFields:
+    return variation.write_reply(f"{case.seed}/steps", **other)
+
+
+def _unrelated_edits(case: drafts.ConstructionCase, index: int) -> Iterator[drafts.Rewording]:
+    """Yield rewordings of facts in a passage that the answer does not rest on."""
+    needed = {(hop.subject, hop.relation) for hop in (case.derivation.hops if case.derivation else ())}
+    for hop, statement in drafts.list_statements(case, index):
         if (hop.subject, hop.relation) in needed:
             continue
-        for value in draw_new_values(case.passages, hop, case.rng("other edit"))[:2]:
-            if (found := reword_statement(case.passages[place], place, one, value)) is not None:
-                yield found
+        for value in draw_new_values(case.passages, hop, case.make_rng("other edit"))[:2]:
+            if (rewording := drafts.reword_statement(case.passages[index], index, statement, value)) is not None:
+                yield rewording
 
 
-def _swapped(case: ConstructionCase, made: EvidenceVariation, rewording: Rewording, **other: Any) -> ReplyFields:
-    return _with(case, replace(made, rewording=rewording), **other)
+def _write_rewording(
+    case: drafts.ConstructionCase, variation: drafts.EvidenceVariation, rewording: drafts.Rewording, **other: Any
+) -> drafts.ReplyFields:
+    return _write_variation(case, replace(variation, rewording=rewording), **other)
 
 
-def _outside_support(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    outside = (place for place in range(len(case.passages)) if place not in case.support)
-    found = next((one for place in outside for one in _other_edit(case, place)), None)
-    return _swapped(case, made, found) if found else None
+def _outside_support(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    outside = (index for index in range(len(case.passages)) if index not in case.support)
+    rewording = next((edit for index in outside for edit in _unrelated_edits(case, index)), None)
+    return _write_rewording(case, variation, rewording) if rewording else None
 
 
-def _without_effect(case: ConstructionCase) -> Rewording | None:
-    """An edit in the support after which the old answer still follows."""
-    for place in case.support:
-        for found in _other_edit(case, place):
-            after = replace_passage(case.passages, place, found.passage)
-            if is_warranted(case.question, after, case.told.answer):
-                return found
+def _without_effect(case: drafts.ConstructionCase) -> drafts.Rewording | None:
+    """Return a rewording in the support after which the old answer still follows."""
+    for index in case.support:
+        for rewording in _unrelated_edits(case, index):
+            after = replace_passage(case.passages, index, rewording.passage)
+            if is_warranted(case.question, after, case.response.answer):
+                return rewording
     return None
 
 
-def _answer_unchanged(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    found = _without_effect(case)
-    return _swapped(case, made, found) if found else None
+def _answer_unchanged(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    rewording = _without_effect(case)
+    return _write_rewording(case, variation, rewording) if rewording else None
 
 
-def _second_claim(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    first, passage = made.rewording, case.passages[made.rewording.place]
-    for found in _other_edit(case, first.place):
-        pairs = tuple({**dict(first.pairs), **dict(found.pairs)}.items())
-        both = apply_rewording(passage, first.place, first.claim, pairs, first.keep)
+def _second_claim(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    first, passage = variation.rewording, case.passages[variation.rewording.passage_index]
+    for second in _unrelated_edits(case, first.passage_index):
+        pairs = tuple({**dict(first.pairs), **dict(second.pairs)}.items())
+        both = drafts.apply_rewording(passage, first.passage_index, first.claim, pairs, first.keep)
         if both is not None and len(pairs) > len(first.pairs):
-            return _swapped(case, made, both)
+            return _write_rewording(case, variation, both)
     return None
 
 
-def _stale_step(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    """A step behind the first affected one still has the old value, which no longer holds."""
+def _stale_step(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    """Keep an old value in a step after the first affected one, where it no longer holds."""
     old = solve(case.target, case.evidence)
-    if old is None or len(old.moves) != len(made.moves):
+    if old is None or len(old.moves) != len(variation.moves):
         return None
-    told = [place for place in range(len(made.moves)) if place not in made.known]
-    for place in told[1:]:
-        claim = old.moves[place].claim
-        moves = (*made.moves[:place], replace(made.moves[place], claim=claim), *made.moves[place + 1 :])
-        if claim != made.moves[place].claim and not _all_hold(case, said := _with(case, replace(made, moves=moves))):
-            return said
+    written = [index for index in range(len(variation.moves)) if index not in variation.earlier_steps]
+    for index in written[1:]:
+        claim = old.moves[index].claim
+        moves = (*variation.moves[:index], replace(variation.moves[index], claim=claim), *variation.moves[index + 1 :])
+        if claim != variation.moves[index].claim and not _all_hold(
+            case, fields := _write_variation(case, replace(variation, moves=moves))
+        ):
+            return fields
     return None
 
 
-def _all_hold(case: ConstructionCase, said: ReplyFields) -> bool:
-    """Whether the steps that were written hold after the edit they go with."""
+def _all_hold(case: drafts.ConstructionCase, fields: drafts.ReplyFields) -> bool:
+    """Return whether the written steps are sound after their edit."""
     passages = case.passages
-    pairs = [Replacement(one["old"], one["new"]) for one in said["replacements"]]
-    edited = edit_passage(passages[said["passage"]], pairs, said["keep"])
+    pairs = [Replacement(pair["old"], pair["new"]) for pair in fields["replacements"]]
+    edited = edit_passage(passages[fields["passage"]], pairs, fields["keep"])
     assert isinstance(edited, EditedPassage)
-    texts = [*case.told.trace.texts[: said["first"] - 1], *(step["text"] for step in said["steps"])]
-    return all(label_steps(case.question, replace_passage(passages, said["passage"], edited.passage), Trace.of(*texts)))
+    texts = [*case.response.trace.texts[: fields["first"] - 1], *(step["text"] for step in fields["steps"])]
+    return all(
+        label_steps(case.question, replace_passage(passages, fields["passage"], edited.passage), Trace.of(*texts))
+    )
 
 
-def _first_too_early(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    """A step that need not change is told in other words."""
-    if made.first == 1:
+def _first_too_early(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    """Reword the last unaffected step."""
+    if variation.first == 1:
         return None
-    trace = case.told.trace
-    before = read_trace(type(trace).of(*trace.texts[: made.first - 2])) or []
-    claims = (read_trace(type(trace).of(*trace.texts[: made.first - 1])) or [])[len(before) :]
+    trace = case.response.trace
+    before = read_trace(type(trace).of(*trace.texts[: variation.first - 2])) or []
+    claims = (read_trace(type(trace).of(*trace.texts[: variation.first - 1])) or [])[len(before) :]
     if len(claims) != 1:
         return None
-    place = next((place for place, number in made.known.items() if number == made.first - 1), None)
-    passages = made.moves[place].passages if place is not None else ()
+    move_index = next(
+        (move_index for move_index, number in variation.earlier_steps.items() if number == variation.first - 1), None
+    )
+    passages = variation.moves[move_index].passages if move_index is not None else ()
     for draw in range(8):
-        again = write_reply_steps([Move(claims[0], passages)], f"{case.seed}/again/{draw}")[0]
-        if again["text"] != trace.texts[made.first - 2]:
-            said = _with(case, made)
-            return said | {"first": made.first - 1, "steps": [again, *said["steps"]]}
+        again = drafts.write_reply_steps([Move(claims[0], passages)], f"{case.seed}/again/{draw}")[0]
+        if again["text"] != trace.texts[variation.first - 2]:
+            fields = _write_variation(case, variation)
+            return fields | {"first": variation.first - 1, "steps": [again, *fields["steps"]]}
     return None
 
 
-def _first_too_late(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    """The first affected step is kept as it was."""
-    said = _with(case, made)
-    if made.first == len(case.told.trace.texts) or len(said["steps"]) == 1:
+def _first_too_late(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    """Keep the first affected step as it was."""
+    fields = _write_variation(case, variation)
+    if variation.first == len(case.response.trace.texts) or len(fields["steps"]) == 1:
         return None
-    return said | {"first": made.first + 1, "steps": said["steps"][1:]}
+    return fields | {"first": variation.first + 1, "steps": fields["steps"][1:]}
 
 
-def _old_answer(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    return _with(case, made, answer=case.told.answer)
+def _old_answer(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    return _write_variation(case, variation, answer=case.response.answer)
 
 
-def _held_before(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    """The old answer in another spelling, after an edit that leaves it right."""
-    found, spelling = _without_effect(case), _respelled(case)
-    return _swapped(case, made, found, answer=spelling) if found and spelling else None
+def _held_before(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    """Submit the old answer in another spelling, after an edit that leaves it correct."""
+    rewording, spelling = _without_effect(case), _respelled(case)
+    return _write_rewording(case, variation, rewording, answer=spelling) if rewording and spelling else None
 
 
-def _respelled(case: ConstructionCase) -> str | None:
-    """The old answer as a matcher of words would not know it."""
-    answer, target = case.told.answer, case.target
+def _respelled(case: drafts.ConstructionCase) -> str | None:
+    """Return the old answer in a spelling that word matching does not recognise, None where there is none."""
+    answer, target = case.response.answer, case.target
     if is_person(answer):
-        given, surname = answer.rsplit(maxsplit=1)
-        return f"{surname}, {given}"
+        first_names, surname = answer.rsplit(maxsplit=1)
+        return f"{surname}, {first_names}"
     if not isinstance(target, LookupQuestion) or not target.phrase.path:
         return None
     kind = target.phrase.path[-1].kind
@@ -173,32 +176,32 @@ def _respelled(case: ConstructionCase) -> str | None:
     return next((form for form in forms if not match_answer(form, answer)), None)
 
 
-def _two_answers(case: ConstructionCase, made: EvidenceVariation) -> ReplyFields | None:
-    """A sentence that says nothing becomes one that gives the fact a second value."""
-    hop, place = made.hop, made.rewording.place
-    passage = case.passages[place]
-    stated = Stated(Phrase(hop.subject), hop.relation, made.value)
-    new = capitalise(write_triple(stated, case.rng("second"), subject=hop.subject))
-    for sentence in split_sentences(passage.text)[1:]:
+def _two_answers(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> drafts.ReplyFields | None:
+    """Replace a filler sentence by one that gives the fact a second value."""
+    hop, index = variation.hop, variation.rewording.passage_index
+    passage = case.passages[index]
+    triple = Stated(Phrase(hop.subject), hop.relation, variation.value)
+    new = capitalise(write_triple(triple, case.make_rng("second"), subject=hop.subject))
+    for sentence in drafts.split_sentences(passage.text)[1:]:
         if hop.value in sentence:
             continue
-        found = apply_rewording(passage, place, sentence, ((sentence.removesuffix("."), new),))
-        if found is None or read_passage(passage.title, found.passage.text).unread:
+        rewording = drafts.apply_rewording(passage, index, sentence, ((sentence.removesuffix("."), new),))
+        if rewording is None or read_passage(passage.title, rewording.passage.text).unread:
             continue
-        after = read_evidence(replace_passage(case.passages, place, found.passage))
-        if len(after.answers(case.target)) > 1:
-            return _swapped(case, made, found)
+        after = read_evidence(replace_passage(case.passages, index, rewording.passage))
+        if len(after.find_answers(case.target)) > 1:
+            return _write_rewording(case, variation, rewording)
     return None
 
 
 EDIT_DEFECTS: Mapping[str, ReplyBreaker] = {
-    "outside_support": _everywhere(_outside_support),
-    "answer_unchanged": _everywhere(_answer_unchanged),
-    "second_claim": _everywhere(_second_claim),
-    "stale_step": _everywhere(_stale_step),
-    "first_too_early": _everywhere(_first_too_early),
-    "first_too_late": _everywhere(_first_too_late),
-    "old_answer": _everywhere(_old_answer),
-    "held_before": _everywhere(_held_before),
-    "two_answers": _everywhere(_two_answers),
+    "outside_support": _in_every_variation(_outside_support),
+    "answer_unchanged": _in_every_variation(_answer_unchanged),
+    "second_claim": _in_every_variation(_second_claim),
+    "stale_step": _in_every_variation(_stale_step),
+    "first_too_early": _in_every_variation(_first_too_early),
+    "first_too_late": _in_every_variation(_first_too_late),
+    "old_answer": _in_every_variation(_old_answer),
+    "held_before": _in_every_variation(_held_before),
+    "two_answers": _in_every_variation(_two_answers),
 }

@@ -1,7 +1,7 @@
-"""Defects on purpose: what the world's constructor made, spoilt in one named way, for checks to be held against.
+"""Defective constructor replies, made on purpose to measure the checks of a pipeline.
 
-Each is a small function of what was built right; None where a case does not admit it. A defect of an edit of the
-evidence is planted in every variation of a reply, or a good one beside it would hide it.
+Each function plants one named defect in a correct candidate and returns None where the case does not admit it. A defect
+of an evidence edit is planted in every variation of a reply, since a good one beside it would hide it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,7 @@ from eclose.world.language.questions import (
     write_question,
 )
 from eclose.world.language.values import read_answer_value
-from eclose.world.make.drafts import (
-    ConstructionCase,
-    DraftAnswer,
-    ReplyFields,
-    change_ending,
-    draft_solution,
-    insert_move,
-    list_statements,
-    pick_wrong_answer,
-    write_question_reply,
-    write_target_reply,
-)
+from eclose.world.make import drafts
 from eclose.world.make.families import draw_new_values, find_near_targets
 from eclose.world.make.solve import Move, solve, write_answer
 
@@ -45,54 +34,62 @@ if TYPE_CHECKING:
     from eclose.world.oracle.evidence import EvidenceFact
 
 
-def make_bad_reply(role: ConstructionRole, kind: str, case: ConstructionCase, made: Any) -> ReplyFields | None:
-    """What was made, with a defect; None where it cannot be planted here."""
-    return REPLY_DEFECTS[role][kind](case, made)
+def make_bad_reply(
+    role: ConstructionRole, kind: str, case: drafts.ConstructionCase, candidate: Any
+) -> drafts.ReplyFields | None:
+    """Return the reply for a candidate with a defect, None where it cannot be planted."""
+    return REPLY_DEFECTS[role][kind](case, candidate)
 
 
-# In the original response.
+# Defects of the original response.
 
 
-def _other(case: ConstructionCase, target: Target, answer: str) -> str | None:
-    """A wrong answer to a question."""
+def _wrong_value(case: drafts.ConstructionCase, target: Target, answer: str) -> str | None:
+    """Return a wrong answer to a question."""
     values: list[str] = []
-    ways = case.evidence.answers(target)
+    ways = case.evidence.find_answers(target)
     if isinstance(target, LookupQuestion) and ways:
-        values = draw_new_values(case.passages, ways[0].hops[-1], case.rng("other answer"))
+        values = draw_new_values(case.passages, ways[0].hops[-1], case.make_rng("other answer"))
     canonical = ways[0].value if ways else read_answer_value(answer)
-    return pick_wrong_answer(target, canonical, values)
+    return drafts.pick_wrong_answer(target, canonical, values)
 
 
-def _wrong_answer(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    other = _other(case, draft.target, draft.answer)
-    return write_target_reply(case, replace(draft, answer=other)) if other else None
+def _wrong_answer(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    other = _wrong_value(case, draft.target, draft.answer)
+    return drafts.write_target_reply(case, replace(draft, answer=other)) if other else None
 
 
-def _decoupled_answer(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    """The steps come to something else than the answer."""
-    other = _other(case, draft.target, draft.answer)
-    return write_target_reply(case, replace(draft, moves=change_ending(draft.moves, other))) if other else None
+def _decoupled_answer(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    """Let the steps establish another answer than the submitted one."""
+    other = _wrong_value(case, draft.target, draft.answer)
+    return (
+        drafts.write_target_reply(case, replace(draft, moves=drafts.change_ending(draft.moves, other)))
+        if other
+        else None
+    )
 
 
-def _bystanders(case: ConstructionCase) -> Iterator[EvidenceFact]:
-    """Facts that only passages outside the support tell."""
-    inside = {one.relation: one for place in case.support for _, one in list_statements(case, place)}
-    for place in range(len(case.passages)):
-        if place in case.support:
+def _bystanders(case: drafts.ConstructionCase) -> Iterator[EvidenceFact]:
+    """Yield facts that only passages outside the support state."""
+    inside = {
+        statement.relation: statement for index in case.support for _, statement in drafts.list_statements(case, index)
+    }
+    for index in range(len(case.passages)):
+        if index in case.support:
             continue
-        for hop, one in list_statements(case, place):
-            about = case.evidence.readings[place].name
+        for hop, statement in drafts.list_statements(case, index):
+            about = case.evidence.readings[index].name
             elsewhere = any(case.evidence.readings[other].name == about for other in case.support)
-            if not elsewhere and inside.get(one.relation) != one:
+            if not elsewhere and inside.get(statement.relation) != statement:
                 yield hop
 
 
-def _unsound_step(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
+def _unsound_step(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
     for hop in _bystanders(case):
-        for value in draw_new_values(case.passages, hop, case.rng("unsound")):
-            if not any(fact.value == value for fact in case.evidence.facts(hop.subject, hop.relation)):
-                moves = insert_move(draft.moves, 0, _stating(hop, value))
-                return write_target_reply(case, replace(draft, moves=_within(moves, case.support)))
+        for value in draw_new_values(case.passages, hop, case.make_rng("unsound")):
+            if not any(fact.value == value for fact in case.evidence.find_facts(hop.subject, hop.relation)):
+                moves = drafts.insert_move(draft.moves, 0, _stating(hop, value))
+                return drafts.write_target_reply(case, replace(draft, moves=_within(moves, case.support)))
     return None
 
 
@@ -100,134 +97,142 @@ def _stating(hop: EvidenceFact, value: str) -> Move:
     return Move(FactClaim(Phrase(hop.subject, (hop.relation,)), value), hop.passages)
 
 
-def _skipped_step(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    """The last fact and everything concluded from it are not said."""
+def _skipped_step(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    """Leave out the last fact and all conclusions."""
     facts = [move for move in draft.moves if not move.premises]
-    return write_target_reply(case, replace(draft, moves=tuple(facts[:-1]))) if len(facts) > 1 else None
+    return drafts.write_target_reply(case, replace(draft, moves=tuple(facts[:-1]))) if len(facts) > 1 else None
 
 
-def _outside_step(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
+def _outside_step(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
     hop = next(_bystanders(case), None)
     if hop is None:
         return None
-    moves = insert_move(draft.moves, 0, _stating(hop, hop.value))
-    return write_target_reply(case, replace(draft, moves=_within(moves, case.support)))
+    moves = drafts.insert_move(draft.moves, 0, _stating(hop, hop.value))
+    return drafts.write_target_reply(case, replace(draft, moves=_within(moves, case.support)))
 
 
-def _other_target(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    """The steps answer a question nobody asked; the answer is the right one."""
+def _other_target(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    """Let the steps answer another question, with the correct answer submitted."""
     for target in find_near_targets(case.target, case.passages):
         solution = solve(target, case.evidence)
-        if solution is not None and case.way is not None and solution.answer != case.way.value:
-            return write_target_reply(case, replace(draft, moves=_within(solution.moves, case.support)))
+        if solution is not None and case.derivation is not None and solution.answer != case.derivation.value:
+            return drafts.write_target_reply(case, replace(draft, moves=_within(solution.moves, case.support)))
     return None
 
 
 def _within(moves: Sequence[Move], support: tuple[int, ...]) -> tuple[Move, ...]:
-    """Map every move to the support, as a constructor does that hides what it took from elsewhere."""
+    """Attribute every move to the support, as a constructor does that hides its other sources."""
     return tuple(
-        replace(move, passages=tuple(place for place in move.passages if place in support) or support[:1])
+        replace(move, passages=tuple(index for index in move.passages if index in support) or support[:1])
         if move.passages
         else move
         for move in moves
     )
 
 
-# In the edit of the question.
+# Defects of the question edit.
 
 
-def _same_question(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    """The old question in other words, with another answer."""
+def _same_question(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    """Ask the old question in other words, with another answer."""
     for draw in range(12):
-        question = write_question(case.target, case.rng("same", draw))
+        question = write_question(case.target, case.make_rng("same", draw))
         if question != case.question and read_question(question) is not None:
-            return write_question_reply(case, replace(draft, question=question))
+            return drafts.write_question_reply(case, replace(draft, question=question))
     return None
 
 
-def _answer_named(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
+def _answer_named(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
     if not isinstance(draft.target, LookupQuestion):
         return None
     hint = f"{draft.question.removesuffix('?')}, {draft.answer}?"
-    return write_question_reply(case, replace(draft, question=hint))
+    return drafts.write_question_reply(case, replace(draft, question=hint))
 
 
-def _same_answer(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    """Another question that has the old answer; or the old answer to one that has another."""
+def _same_answer(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    """Ask another question with the old answer, or submit the old answer to a question with another."""
     for target in find_near_targets(case.target, case.passages):
         solution = solve(target, case.evidence)
-        if solution is not None and case.way is not None and solution.answer == case.way.value:
-            found = draft_solution(case, target, write_question(target, case.rng("question")))
-            if found is not None:
-                return write_question_reply(case, replace(found, answer=case.told.answer))
-    return write_question_reply(case, replace(draft, answer=case.told.answer))
+        if solution is not None and case.derivation is not None and solution.answer == case.derivation.value:
+            same_answer_draft = drafts.draft_solution(case, target, write_question(target, case.make_rng("question")))
+            if same_answer_draft is not None:
+                return drafts.write_question_reply(case, replace(same_answer_draft, answer=case.response.answer))
+    return drafts.write_question_reply(case, replace(draft, answer=case.response.answer))
 
 
-def _old_trace(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
+def _old_trace(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
     solution = solve(case.target, case.evidence)
     if solution is None:
         return None
-    said = write_question_reply(case, replace(draft, moves=_within(solution.moves, draft.support)))
-    texts = case.told.trace.texts
-    if len(said["steps"]) == len(texts):
-        said["steps"] = [step | {"text": text} for step, text in zip(said["steps"], texts, strict=True)]
-    return said
+    fields = drafts.write_question_reply(case, replace(draft, moves=_within(solution.moves, draft.support)))
+    texts = case.response.trace.texts
+    if len(fields["steps"]) == len(texts):
+        fields["steps"] = [step | {"text": text} for step, text in zip(fields["steps"], texts, strict=True)]
+    return fields
 
 
-def _single_step(case: ConstructionCase, _: DraftAnswer) -> ReplyFields | None:
-    """A question that one statement of a passage answers."""
-    for place in (*case.support, *range(len(case.passages))):
-        for hop, _one in list_statements(case, place):
-            target = LookupQuestion(Phrase(hop.subject, (hop.relation,), case.evidence.readings[place].kind))
-            question = write_question(target, case.rng("single"))
-            found = draft_solution(case, target, question) if read_question(question) is not None else None
-            if found is not None and len(found.support) == 1 and not match_answer(found.answer, case.told.answer):
-                return write_question_reply(case, replace(found, support=_padded(case, found.support)))
+def _single_step(case: drafts.ConstructionCase, _: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    """Ask a question that a single statement answers."""
+    for index in (*case.support, *range(len(case.passages))):
+        for hop, _statement in drafts.list_statements(case, index):
+            target = LookupQuestion(Phrase(hop.subject, (hop.relation,), case.evidence.readings[index].kind))
+            question = write_question(target, case.make_rng("single"))
+            single = drafts.draft_solution(case, target, question) if read_question(question) is not None else None
+            if (
+                single is not None
+                and len(single.support) == 1
+                and not match_answer(single.answer, case.response.answer)
+            ):
+                return drafts.write_question_reply(case, replace(single, support=_padded(case, single.support)))
     return None
 
 
-def _unwarranted(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    other = _other(case, draft.target, draft.answer)
-    if other is None or match_answer(other, case.told.answer):
+def _unwarranted(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    other = _wrong_value(case, draft.target, draft.answer)
+    if other is None or match_answer(other, case.response.answer):
         return None
-    return write_question_reply(case, replace(draft, moves=change_ending(draft.moves, other), answer=other))
+    return drafts.write_question_reply(
+        case, replace(draft, moves=drafts.change_ending(draft.moves, other), answer=other)
+    )
 
 
-def _ambiguous(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields | None:
-    """A question with two answers; or one that does not say whom it means."""
+def _ambiguous(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
+    """Ask a question with two answers, or one with a pronoun for its subject."""
     for target in _open_targets(case):
-        ways = [way for way in case.evidence.answers(target) if not match_answer(way.value, case.told.answer)]
-        question = write_question(target, case.rng("open"))
+        ways = [way for way in case.evidence.find_answers(target) if not match_answer(way.value, case.response.answer)]
+        question = write_question(target, case.make_rng("open"))
         if len(ways) > 1 and read_question(question) is not None:
             facts = [_stating(hop, hop.value) for hop in ways[0].hops]
-            answer = write_answer(target, ways[0].value, case.rng("open answer"))
-            draft = DraftAnswer(target, question, tuple(facts), answer, _padded(case, ways[0].support))
-            return write_question_reply(case, draft)
+            answer = write_answer(target, ways[0].value, case.make_rng("open answer"))
+            draft = drafts.DraftAnswer(target, question, tuple(facts), answer, _padded(case, ways[0].support))
+            return drafts.write_question_reply(case, draft)
     target = draft.target
     if isinstance(target, LookupQuestion) and isinstance(target.phrase.base, str) and target.phrase.path:
         vague: Target = LookupQuestion(replace(target.phrase, base=_pronoun(target.phrase), kind=None))
-    elif isinstance(target, AgreementQuestion | YearSpanQuestion) and isinstance(target.left.base, str):
-        vague = replace(target, left=replace(target.left, base=_pronoun(target.left), kind=None))
+    elif isinstance(target, AgreementQuestion | YearSpanQuestion) and isinstance(target.first.base, str):
+        vague = replace(target, first=replace(target.first, base=_pronoun(target.first), kind=None))
     else:
         return None
-    return write_question_reply(case, replace(draft, question=write_question(vague, case.rng("open"))))
+    return drafts.write_question_reply(case, replace(draft, question=write_question(vague, case.make_rng("open"))))
 
 
-def _open_targets(case: ConstructionCase) -> Iterator[Target]:
-    """Questions that may have several answers: about namesakes, and for one of several."""
+def _open_targets(case: drafts.ConstructionCase) -> Iterator[Target]:
+    """Yield questions that may have several answers: about namesakes, or for one of several values."""
     yield from find_near_targets(case.target, case.passages)
     for reading in case.evidence.readings:
-        relations = dict.fromkeys(one.relation for one in reading.statements if one.subject is None)
+        relations = dict.fromkeys(stated.relation for stated in reading.statements if stated.subject is None)
         yield from (
-            LookupQuestion(Phrase(reading.name, (one,), reading.kind)) for one in relations if one is not rel.ALIAS
+            LookupQuestion(Phrase(reading.name, (relation,), reading.kind))
+            for relation in relations
+            if relation is not rel.ALIAS
         )
 
 
-def _padded(case: ConstructionCase, support: Iterable[int]) -> tuple[int, ...]:
-    """The support with a passage more that nobody needs, where a gate would ask for two."""
-    needed = sorted(support)
-    others = (place for place in range(len(case.passages)) if place not in needed)
-    return tuple(needed) if len(needed) > 1 else (*needed, next(others))
+def _padded(case: drafts.ConstructionCase, support: Iterable[int]) -> tuple[int, ...]:
+    """Return the support with one unneeded passage added where it has only one, since a gate requires two."""
+    indices = sorted(support)
+    others = (index for index in range(len(case.passages)) if index not in indices)
+    return tuple(indices) if len(indices) > 1 else (*indices, next(others))
 
 
 def _pronoun(phrase: Phrase) -> str:
@@ -254,4 +259,4 @@ REPLY_DEFECTS: Mapping[ConstructionRole, Mapping[str, ReplyBreaker]] = {
         "ambiguous": _ambiguous,
     },
 }
-"""By the role whose reply they spoil."""
+"""Makers of bad replies, by role and kind of defect."""

@@ -1,7 +1,7 @@
-"""Sources that cannot be built on, made from good ones: one thing is wrong with each, and nothing about it says so.
+"""Sources that cannot be built on, made from good ones by one change that nothing marks.
 
-Ids, support marks and the number of passages stay as they were. What was planted is for the caller to keep; every
-spoilt source is held against the oracle before it is given away, so that it is refused for a reason.
+Ids, support marks and the number of passages stay the same. Every bad source is checked by the oracle, so that it is
+refused for a reason; the planted defect is returned beside it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SourceBreaker = Callable[[WorldItem, Random], Instance | None]
 
 
 class GeneratedSource(NamedTuple):
-    """A source, and what is wrong with it; None for a good one."""
+    """A source and its defect; None for a good one."""
 
     instance: Instance
     kind: str | None
@@ -40,116 +40,120 @@ class GeneratedSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlantedDefect:
-    """What was planted in a source, as it is kept beside it."""
+    """The defect of a source, as written to the file beside it."""
 
     instance_id: str
     kind: str | None
-    """None for a source that was left as it was."""
+    """None for an unchanged source."""
 
 
 def make_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> Iterator[GeneratedSource]:
-    """So many sources, of which this share is spoilt, in one way or another."""
+    """Yield ``n`` sources, of which the share ``ineligible`` has a defect."""
     if not 0 <= ineligible <= 1:
         raise SettingError("the share of ineligible sources lies between 0 and 1.")
     for index in range(n):
         item = make_item(profile, seed, index)
-        spoilt = hash_to_unit("spoil", profile, seed, index) < ineligible
+        bad = hash_to_unit("spoil", profile, seed, index) < ineligible
         yield (
-            _spoilt(item, Random(hash_rank("spoil", profile, seed, index)))
-            if spoilt
+            _make_any_bad_source(item, Random(hash_rank("spoil", profile, seed, index)))
+            if bad
             else GeneratedSource(item.instance, None)
         )
 
 
-def _spoilt(item: WorldItem, rng: Random) -> GeneratedSource:
+def _make_any_bad_source(item: WorldItem, rng: Random) -> GeneratedSource:
     kinds = list(BAD_SOURCE_KINDS)
     rng.shuffle(kinds)
     for kind in kinds:
-        if (made := make_bad_source(item, kind, rng)) is not None:
-            return GeneratedSource(made, kind)
+        if (source := make_bad_source(item, kind, rng)) is not None:
+            return GeneratedSource(source, kind)
     raise AssertionError("a reference can always be made a wrong one")
 
 
 def make_bad_source(item: WorldItem, kind: str, rng: Random) -> Instance | None:
-    """The item's source with one thing wrong; None where this item does not admit it."""
+    """Return the item's source with one defect, None where the item does not admit it."""
     if kind not in BAD_SOURCE_KINDS:
         raise SettingError(
             f"there is no way to spoil a source called {kind!r}. Choose from: {', '.join(BAD_SOURCE_KINDS)}."
         )
-    made = BAD_SOURCE_KINDS[kind](item, rng)
-    return made if made is not None and not _eligible(made) else None
+    source = BAD_SOURCE_KINDS[kind](item, rng)
+    return source if source is not None and not _is_eligible(source) else None
 
 
-def _eligible(source: Instance) -> bool:
-    found = screen_source(source.question, source.evidence, source.accepted_answers)
-    return found.defect is None and len(found.support) > 1 and not found.judged.labels["elsewhere"]
+def _is_eligible(source: Instance) -> bool:
+    screening = screen_source(source.question, source.evidence, source.accepted_answers)
+    return screening.defect is None and len(screening.support) > 1 and not screening.judged.labels["elsewhere"]
 
 
 def _missing_passage(item: WorldItem, rng: Random) -> Instance | None:
-    """A passage that is needed gives way to one about something else, so that nothing follows."""
+    """Replace a needed passage by one about something else, so that no answer follows."""
     if item.instance.benchmark is None:
         return None
     other = make_item(item.instance.benchmark.removeprefix("world-"), rng.randrange(10_000), 0)
     titles = {passage.title for passage in item.instance.evidence}
     strangers = [passage for passage in other.instance.evidence if passage.title not in titles]
-    made = _with_passage(item, rng.choice(sorted(item.solution.support)), rng.choice(strangers))
-    return None if read_evidence(made.evidence).answers(item.target) else made
+    source = _with_passage(item, rng.choice(sorted(item.solution.support)), rng.choice(strangers))
+    return None if read_evidence(source.evidence).find_answers(item.target) else source
 
 
-def _with_passage(item: WorldItem, place: int, passage: Passage) -> Instance:
+def _with_passage(item: WorldItem, index: int, passage: Passage) -> Instance:
     evidence = item.instance.evidence
-    kept = replace(passage, id=evidence[place].id)
-    return replace(item.instance, evidence=(*evidence[:place], kept, *evidence[place + 1 :]))
+    replacement = replace(passage, id=evidence[index].id)
+    return replace(item.instance, evidence=(*evidence[:index], replacement, *evidence[index + 1 :]))
 
 
 def _hops(item: WorldItem) -> list[EvidenceFact]:
-    (way,) = read_evidence(item.instance.evidence).answers(item.target)
+    (way,) = read_evidence(item.instance.evidence).find_answers(item.target)
     return list(dict.fromkeys(way.hops))
 
 
-def _told(text: str, hop: EvidenceFact, rng: Random, value: str | None = None) -> str:
-    """A text with a sentence more, in front of its last one: a fact, as somebody else may tell it."""
-    said = FactTriple(Phrase(hop.subject), hop.relation, value or hop.value)
-    sentence = capitalise(write_triple(said, rng, subject=hop.subject))
+def _insert_fact(text: str, hop: EvidenceFact, rng: Random, value: str | None = None) -> str:
+    """Return the text with a fact inserted before its last sentence."""
+    triple = FactTriple(Phrase(hop.subject), hop.relation, value or hop.value)
+    sentence = capitalise(write_triple(triple, rng, subject=hop.subject))
     head, dot, tail = text.removesuffix(".").rpartition(". ")
     return f"{head}{dot}{sentence}. {tail}." if dot else f"{text} {sentence}."
 
 
 def _second_answer(item: WorldItem, rng: Random) -> Instance | None:
-    """A fact gets a second value, and so the question a second answer."""
+    """Give a fact a second value, and so the question a second answer."""
     hops = [hop for hop in _hops(item) if hop.relation is not ALIAS]
     rng.shuffle(hops)
     for hop in hops:
-        place = hop.passages[0]
-        passage = item.instance.evidence[place]
+        index = hop.passages[0]
+        passage = item.instance.evidence[index]
         for value in draw_new_values(item.instance.evidence, hop, rng):
-            made = _with_passage(item, place, replace(passage, text=_told(passage.text, hop, rng, value)))
-            evidence = EvidenceFacts(made.evidence)
-            if not evidence.unread and len(evidence.answers(item.target)) > 1:
-                return made
+            source = _with_passage(item, index, replace(passage, text=_insert_fact(passage.text, hop, rng, value)))
+            evidence = EvidenceFacts(source.evidence)
+            if not evidence.unread and len(evidence.find_answers(item.target)) > 1:
+                return source
     return None
 
 
 def _broken_link(item: WorldItem, rng: Random) -> Instance | None:
-    """What is needed next is told of somebody whom nothing joins to the question."""
+    """Change a link, so that the next fact is about an entity not joined to the question."""
     hops = [hop for hop in _hops(item)[:-1] if len(hop.passages) == 1]
     rng.shuffle(hops)
     for hop in hops:
-        place = hop.passages[0]
-        reading = read_evidence(item.instance.evidence).readings[place]
-        told = [one for one in reading.statements if one.relation is hop.relation and one.value == hop.value]
-        # The last of the new values is one that nothing is told of.
+        index = hop.passages[0]
+        reading = read_evidence(item.instance.evidence).readings[index]
+        stated = [
+            statement
+            for statement in reading.statements
+            if statement.relation is hop.relation and statement.value == hop.value
+        ]
+        # The last new value is an unused name, about which no passage states anything.
         value = draw_new_values(item.instance.evidence, hop, rng)[-1]
-        found = reword_statement(item.instance.evidence[place], place, told[0], value) if told else None
-        if found is not None:
-            made = _with_passage(item, place, found.passage)
-            if not read_evidence(made.evidence).answers(item.target):
-                return made
+        rewording = reword_statement(item.instance.evidence[index], index, stated[0], value) if stated else None
+        if rewording is not None:
+            source = _with_passage(item, index, rewording.passage)
+            if not read_evidence(source.evidence).find_answers(item.target):
+                return source
     return None
 
 
 def _wrong_reference(item: WorldItem, rng: Random) -> Instance | None:
-    """The passages lead to another answer than the reference."""
+    """Replace the reference by another answer than the passages give."""
     hops, target = _hops(item), item.target
     values = draw_new_values(item.instance.evidence, hops[-1], rng) if isinstance(target, LookupQuestion) else []
     other = pick_wrong_answer(target, item.solution.answer, values)
@@ -159,7 +163,7 @@ def _wrong_reference(item: WorldItem, rng: Random) -> Instance | None:
 
 
 def _malformed_question(item: WorldItem, rng: Random) -> Instance | None:
-    """The question lost a part of itself."""
+    """Cut the question off."""
     words = item.instance.question.split()
     for _ in range(20):
         cut = rng.randrange(1, max(2, len(words) - 1))
@@ -170,31 +174,31 @@ def _malformed_question(item: WorldItem, rng: Random) -> Instance | None:
 
 
 def _one_passage(item: WorldItem, rng: Random) -> Instance | None:
-    """One passage tells all that is needed, so the answer follows from it alone."""
+    """State all needed facts in one passage, so that the answer follows from it alone."""
     hops = _hops(item)
-    place = hops[0].passages[0]
-    text = item.instance.evidence[place].text
+    index = hops[0].passages[0]
+    text = item.instance.evidence[index].text
     for hop in hops:
-        if place not in hop.passages:
-            text = _told(text, hop, rng)
-    return _with_passage(item, place, replace(item.instance.evidence[place], text=text))
+        if index not in hop.passages:
+            text = _insert_fact(text, hop, rng)
+    return _with_passage(item, index, replace(item.instance.evidence[index], text=text))
 
 
 def _told_elsewhere(item: WorldItem, rng: Random) -> Instance | None:
-    """Other passages tell all that is needed as well."""
+    """State all needed facts in other passages as well."""
     hops, evidence = _hops(item), item.instance.evidence
-    others = [place for place in range(len(evidence)) if place not in item.solution.support]
+    others = [index for index in range(len(evidence)) if index not in item.solution.support]
     rng.shuffle(others)
     if len(others) < len(hops):
         return None
-    texts = {place: _told(evidence[place].text, hop, rng) for place, hop in zip(others, hops, strict=False)}
-    passages = (replace(p, text=texts.get(place, p.text)) for place, p in enumerate(evidence))
+    texts = {index: _insert_fact(evidence[index].text, hop, rng) for index, hop in zip(others, hops, strict=False)}
+    passages = (replace(passage, text=texts.get(index, passage.text)) for index, passage in enumerate(evidence))
     return replace(item.instance, evidence=tuple(passages))
 
 
 def _long_answer(item: WorldItem, rng: Random) -> Instance | None:
-    """The reference is what the passages say, and not the answer alone."""
-    texts = [item.instance.evidence[place].text for place in item.solution.support]
+    """Replace the reference by the text of the supporting passages."""
+    texts = [item.instance.evidence[index].text for index in item.solution.support]
     rng.shuffle(texts)
     return replace(item.instance, reference_answer=" ".join(texts), aliases=())
 
@@ -209,4 +213,4 @@ BAD_SOURCE_KINDS: Mapping[str, SourceBreaker] = {
     "told_elsewhere": _told_elsewhere,
     "long_answer": _long_answer,
 }
-"""By what is wrong with the source."""
+"""Makers of bad sources, by kind of defect."""

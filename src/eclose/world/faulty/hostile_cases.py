@@ -1,7 +1,7 @@
-"""Hostile cases without end, and what of a case's prompts is not as it must be.
+"""Cases full of attacks, without end, and checks of the prompts built from them.
 
-Every case has its own canaries: a word in each place, and in the ids that no judge may see. So whatever gets out of
-its place is found wherever it turns up.
+Every case has its own canaries: a word in each slot, and in the ids that no judge may see. A text that leaves its place
+is thereby found anywhere.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ VISIBLE_SLOTS: Mapping[JudgeQuestion, frozenset[InjectionSlot]] = {
     ),
     JudgeQuestion.JOINT: frozenset(InjectionSlot),
 }
-"""What each judge sees, said once more apart from the types that are to make it so."""
+"""Slots that each judge sees, stated independently of the types that enforce it."""
 _HIDDEN = ("instance-id", "passage-id", "response-id", "benchmark", "completion")
-# One half of a surrogate pair alone: two halves side by side are one sign to whoever reads them next.
+# One half of a surrogate pair only: two adjacent halves would combine into one character.
 _SIGNS = '"\\{}[]:,/\n\r\t\x00\x1b\x7f\u2028\u2029\u200b\u200d\u202e\u2066\ufeff\udfff\U0001f4a9\u0301aé中'
 
 
@@ -50,26 +50,26 @@ class HostileCase:
     instance: Instance
     response: Response
     canaries: Mapping[str, str]
-    """By slot, or by what no judge may see."""
+    """Canaries by slot, or by the name of a hidden field."""
 
 
 def make_hostile_cases(seed: int) -> Iterator[HostileCase]:
-    """Cases whose texts are packaged attacks, pieces of them, and signs that mean something to some reader."""
+    """Yield cases made of packaged attacks, pieces of them, and special characters."""
     number = 0
     while True:
-        yield _hostile(Random(f"{seed}/{number}"))
+        yield _make_hostile_case(Random(f"{seed}/{number}"))
         number += 1
 
 
-def _hostile(rng: Random) -> HostileCase:
+def _make_hostile_case(rng: Random) -> HostileCase:
     canaries = {name: f"{name}-{rng.getrandbits(48):012x}" for name in (*InjectionSlot, *_HIDDEN)}
 
     def text(slot: InjectionSlot) -> str:
         return f"{_attack(rng)}{canaries[slot]}{_attack(rng)}"
 
     evidence = tuple(
-        Passage(f"{canaries['passage-id']}-{place}", text(InjectionSlot.TITLE), text(InjectionSlot.PASSAGE))
-        for place in range(rng.randint(1, 3))
+        Passage(f"{canaries['passage-id']}-{index}", text(InjectionSlot.TITLE), text(InjectionSlot.PASSAGE))
+        for index in range(rng.randint(1, 3))
     )
     instance = Instance(
         canaries["instance-id"],
@@ -91,7 +91,7 @@ def _hostile(rng: Random) -> HostileCase:
 
 
 def _attack(rng: Random) -> str:
-    """A packaged text, a part of one, or a few signs. The very long ones are taken now and then."""
+    """Return a packaged text, a part of one, or a few characters. Very long texts are cut in 95 % of cases."""
     kind = rng.randrange(4)
     if kind == 0:
         return "".join(rng.choices(_SIGNS, k=rng.randint(0, 12)))
@@ -102,8 +102,8 @@ def _attack(rng: Random) -> str:
 
 
 def disclose_to_judges(instance: Instance, response: Response) -> dict[JudgeQuestion, JudgeMaterial]:
-    """What each judge is shown of a case that has everything."""
-    made: dict[JudgeQuestion, JudgeMaterial | None] = {
+    """Return the material of every judge for a case that has all parts."""
+    materials: dict[JudgeQuestion, JudgeMaterial | None] = {
         JudgeQuestion.SUFFICIENCY: disclosure.disclose_for_sufficiency(instance),
         JudgeQuestion.SOUNDNESS: disclosure.disclose_for_soundness(instance, response),
         JudgeQuestion.ALIGNMENT: disclosure.disclose_for_alignment(instance, response),
@@ -113,19 +113,19 @@ def disclose_to_judges(instance: Instance, response: Response) -> dict[JudgeQues
         JudgeQuestion.ELIGIBILITY: disclosure.disclose_for_eligibility(instance),
         JudgeQuestion.JOINT: disclosure.disclose_jointly(instance, response, reference_free=False),
     }
-    return {question: shown for question, shown in made.items() if shown is not None}
+    return {question: material for question, material in materials.items() if material is not None}
 
 
 def find_breaches(case: HostileCase) -> list[str]:
-    """Whatever of the case's prompts is not as it must be; nothing, one hopes."""
-    found = []
-    for question, shown in disclose_to_judges(case.instance, case.response).items():
-        found += [f"{question}: {problem}" for problem in _problems(question, shown, case.canaries)]
-    return found
+    """Return the defects of the case's prompts; empty when all is well."""
+    breaches = []
+    for question, material in disclose_to_judges(case.instance, case.response).items():
+        breaches += [f"{question}: {problem}" for problem in _problems(question, material, case.canaries)]
+    return breaches
 
 
-def _problems(question: JudgeQuestion, shown: JudgeMaterial, canaries: Mapping[str, str]) -> Iterator[str]:
-    messages = build_judge_prompt(shown).messages
+def _problems(question: JudgeQuestion, material: JudgeMaterial, canaries: Mapping[str, str]) -> Iterator[str]:
+    messages = build_judge_prompt(material).messages
     if json.loads(json.dumps(messages)) != list(messages):
         yield "does not come over the wire as it was sent"
     if [message["role"] for message in messages] != ["system", "user"]:
@@ -134,28 +134,28 @@ def _problems(question: JudgeQuestion, shown: JudgeMaterial, canaries: Mapping[s
         yield "another system message"
     content = messages[-1]["content"]
     try:
-        json.loads(content, object_pairs_hook=_once)
-        if parse_material(type(shown), content) != shown:
+        json.loads(content, object_pairs_hook=_refuse_repeated_keys)
+        if parse_material(type(material), content) != material:
             yield "reads back as something else"
     except ValueError as error:
         yield f"is not one JSON object of its kind: {error}"
-    everything = "\n".join(message["content"] for message in messages)
+    prompt_text = "\n".join(message["content"] for message in messages)
     for name, canary in canaries.items():
-        if (canary in everything) != (name in VISIBLE_SLOTS[question]):
-            yield f"{'shows' if canary in everything else 'lacks'} the {name}"
+        if (canary in prompt_text) != (name in VISIBLE_SLOTS[question]):
+            yield f"{'shows' if canary in prompt_text else 'lacks'} the {name}"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A key that comes twice has two readings."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object; raise ``ValueError`` for a repeated key."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a key comes twice")
-    return made
+    return fields
 
 
 @cache
 def _system(question: JudgeQuestion) -> str:
-    """The system message over harmless material."""
+    """Return the system message over harmless material."""
     instance = Instance("i", "Who?", (Passage("0", "A title", "A text."),), "Ana", ())
-    shown = disclose_to_judges(instance, Response("r", "i", Trace.of("A step."), "Ana"))[question]
-    return build_judge_prompt(shown).messages[0]["content"]
+    material = disclose_to_judges(instance, Response("r", "i", Trace.of("A step."), "Ana"))[question]
+    return build_judge_prompt(material).messages[0]["content"]

@@ -1,7 +1,7 @@
-"""Texts that try to talk a judge into a good verdict, and the places of a case where they can be put.
+"""Texts that try to talk a judge into a positive verdict, and the slots of a case for them.
 
-All of them want the same, that whatever is judged passes; so they are put into cases that fail. A text is judged
-beside a harmless one of the same length in the same place, since any text in the wrong place may change a verdict.
+All of them ask that the judged item passes, so they are inserted into cases that fail. Each is compared with a harmless
+text of the same length in the same slot, since any inserted text may change a verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ InjectedCase: TypeAlias = tuple[Instance, Response]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One text, and what kind of attack it is."""
+    """One text and its kind of attack."""
 
     kind: str
     text: str
@@ -39,14 +39,14 @@ class Injection:
 
 @cache
 def load_injections() -> tuple[Injection, ...]:
-    """The packaged texts."""
+    """Return the packaged texts."""
     lines = (files(__package__) / "texts" / "injections.jsonl").read_text("utf-8").splitlines()
     entries = (json.loads(line) for line in lines)
     return tuple(Injection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
 
 
 class InjectionSlot(StrEnum):
-    """Where a text can be put."""
+    """A place for an injected text."""
 
     QUESTION = "question"
     TITLE = "title"
@@ -57,7 +57,7 @@ class InjectionSlot(StrEnum):
 
 
 def insert_text(case: InjectedCase, slot: InjectionSlot, text: str) -> InjectedCase:
-    """The case with the text on a line of its own below what stood there: the first passage, the last step."""
+    """Return the case with the text on a new line of the slot: in the first passage, in the last step."""
     return _INSERT[slot](*case, f"\n{text}")
 
 

@@ -1,4 +1,4 @@
-"""What a step asserts, free of its words, and what its pronouns refer to."""
+"""Claims: the content of a step apart from its wording, and the referents of its pronouns."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class FactClaim:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonClaim:
-    """One of two values is smaller, or larger."""
+    """The first of two values is smaller, or larger, than the second."""
 
-    left: Phrase
-    right: Phrase
-    """Both end in the attribute that is compared."""
+    first: Phrase
+    second: Phrase
+    """Both phrases end in the compared attribute."""
     less: bool
 
 
 @dataclass(frozen=True, slots=True)
 class OrderClaim:
-    """The same of two bare values."""
+    """The first of two bare values is smaller, or larger, than the second."""
 
-    left: str
-    right: str
+    first: str
+    second: str
     less: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceClaim:
-    """One thing has the smallest or largest value of those considered."""
+    """One option has the smallest or largest value of those considered."""
 
     option: str
     kind: str
@@ -52,8 +52,8 @@ class ChoiceClaim:
 class AgreementClaim:
     """Two phrases lead to the same value, or to different ones."""
 
-    left: Phrase
-    right: Phrase
+    first: Phrase
+    second: Phrase
     relation: Relation
     same: bool
 
@@ -69,16 +69,16 @@ class SubtractionClaim:
 
 @dataclass(frozen=True, slots=True)
 class YearsApartClaim:
-    """So many calendar years lie between two values."""
+    """The number of calendar years between two values."""
 
-    left: Phrase
-    right: Phrase
+    first: Phrase
+    second: Phrase
     years: str
 
 
 @dataclass(frozen=True, slots=True)
 class MissingFactClaim:
-    """The passages do not say what the phrase leads to."""
+    """The passages do not state the value of the phrase."""
 
     phrase: Phrase
 
@@ -91,7 +91,7 @@ class DenialClaim:
 
 
 class IdleStep(StrEnum):
-    """A step that asserts nothing: it plans, restates or moves on."""
+    """A step without a claim: it plans, restates or moves on."""
 
     PLAN = "plan"
     RESTATEMENT = "restatement"
@@ -114,20 +114,20 @@ Claim: TypeAlias = (
 
 @dataclass
 class Discourse:
-    """What has been mentioned last, for the pronouns of the next step."""
+    """The person and the thing mentioned last, to which the pronouns of the next step refer."""
 
     person: str | None = None
     thing: str | None = None
 
     def resolve(self, phrase: Phrase) -> Phrase | None:
-        """The phrase with its pronoun replaced; None when there is nothing it could stand for."""
+        """Return the phrase with its pronoun replaced, None where nothing was mentioned that it could refer to."""
         if phrase.base not in PRONOUNS:
             return phrase
-        found = self.thing if phrase.base == "it" else self.person
-        return replace(phrase, base=found) if found else None
+        referent = self.thing if phrase.base == "it" else self.person
+        return replace(phrase, base=referent) if referent else None
 
-    def note(self, claim: Claim) -> None:
-        """Remember what a claim mentions."""
+    def record(self, claim: Claim) -> None:
+        """Record the names that a claim mentions."""
         if not isinstance(claim, FactClaim):
             return
         if isinstance(claim.phrase.base, str):
@@ -135,6 +135,7 @@ class Discourse:
         if claim.phrase.path:
             self._mention(claim.value, claim.phrase.path[-1].object)
         else:
+            # A phrase without a path is a person who did two things.
             self._mention(claim.value, "person")
 
     def _mention(self, name: str, kind: str | None) -> None:

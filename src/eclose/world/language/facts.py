@@ -1,7 +1,7 @@
-"""What is so: entities of the world with their facts, made in small seeded scenes.
+"""Entities of the world with their facts, drawn in small seeded scenes.
 
-A scene holds what one question needs and what is meant to mislead: other works with chains of their own, namesakes,
-titles used twice, older values with their dates. It knows nothing of how anything is put into words.
+A scene holds the facts that one question needs and facts that mislead: other works with chains of their own, namesakes,
+titles used twice, older values with their dates. Wording is the business of ``passages``.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Statement:
     """A fact as an article states it."""
 
     subject: str | None
-    """None for whatever the article is about."""
+    """The entity the fact is about; None for the subject of the article."""
     relation: Relation
     value: str
     era: int | None = None
-    """The year up to which, or in which, it held; None for what holds now."""
+    """The year up to which, or in which, the fact held; None for a current fact."""
 
 
 @dataclass
 class Entity:
-    """Someone or something with an article of its own."""
+    """A person, work, place or organisation with an article of its own."""
 
     kind: str
     name: str
@@ -46,15 +46,15 @@ class Entity:
 
     @property
     def woman(self) -> bool:
-        """Whether to say she."""
+        """Whether the pronoun is "she"."""
         return names.is_woman(self.name)
 
     def value(self, relation: Relation) -> str | None:
-        """The present value of a relation."""
+        """Return the current value of a relation, None where the entity has none."""
         return next((s.value for s in self.statements if s.relation is relation and s.era is None), None)
 
-    def say(self, relation: Relation, value: str, era: int | None = None) -> None:
-        """State a fact, once."""
+    def state(self, relation: Relation, value: str, era: int | None = None) -> None:
+        """Add a fact unless the entity has it already."""
         statement = Statement(None, relation, value, era)
         if statement not in self.statements:
             self.statements.append(statement)
@@ -91,7 +91,7 @@ _COMMON: dict[str, tuple[tuple[Relation, float], ...]] = {
 }  # fmt: skip
 
 
-# People are grown when they make things, and make nothing after they died: whatever is drawn goes together.
+# Ranges do not overlap, so any draw is consistent: people are adults when they make something and alive until after.
 _YEARS = {
     rel.BIRTH_DATE: (1912, 1942),
     rel.RELEASED: (1963, 1985),
@@ -102,21 +102,22 @@ _YEARS = {
     rel.ESTABLISHED: (1650, 1950),
 }
 _DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
-# What changes over time, and when it was still otherwise: for a company, after it was founded.
+# Relations with dated older values, and the years these come from: for a company, after its founding.
 _PAST = {rel.POPULATION: (1931, 1998), rel.EMPLOYEES: (1987, 2012), rel.HEADQUARTERS: (1987, 2012)}
 
 
 _words = lru_cache(maxsize=4_096)(normalize_answer)
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether one name stands within the other, as a judge of answers sees them: articles tell nothing apart."""
-    ours, theirs = _words(one), _words(other)
-    return contains_span(ours, theirs) or contains_span(theirs, ours)
+def _overlap(first: str, second: str) -> bool:
+    """Return whether one name is contained in the other after normalisation, as answers are matched."""
+    # Articles are dropped by normalize, so "The Lind Prize" and "Lind Prize" overlap.
+    first_words, second_words = _words(first), _words(second)
+    return contains_span(first_words, second_words) or contains_span(second_words, first_words)
 
 
 class Scene:
-    """The entities around one question. Names are new unless sharing one is asked for."""
+    """The entities around one question. Names do not overlap unless a caller shares one on purpose."""
 
     def __init__(self, rng: Random, detail: float = 1.0) -> None:
         self.rng = rng
@@ -125,33 +126,34 @@ class Scene:
         self.names: set[str] = set()
         self.parents: set[str] = set()
 
-    def new_name(self, kind: str, relation: Relation | None = None) -> str:
-        """A name that nothing in the scene has or holds within its own. Fathers are men, mothers are women."""
-        make = _PARENTS.get(relation, _MAKERS[kind]) if relation else _MAKERS[kind]
+    def draw_name(self, kind: str, relation: Relation | None = None) -> str:
+        """Draw a name that overlaps with no other name of the scene. Fathers are men, mothers are women."""
+        draw = _PARENTS.get(relation, _MAKERS[kind]) if relation else _MAKERS[kind]
         while True:
-            name = make(self.rng)
+            name = draw(self.rng)
+            # A person is also reserved by surname: articles refer to people by surname alone.
             parts = {name, name.split()[-1]} if kind == rel.PERSON else {name}
-            if not any(_alike(part, taken) for part in parts for taken in self.names):
+            if not any(_overlap(part, used) for part in parts for used in self.names):
                 self.names |= parts
                 return name
 
-    def entity(
+    def add_entity(
         self, kind: str, name: str | None = None, occupation: str | None = None, note: str | None = None
     ) -> Entity:
-        """A new entity; a note such as "film" tells it from a namesake in its title."""
-        name = name or self.new_name(kind)
+        """Add an entity; ``note`` such as "film" goes into its title, to tell it from a namesake."""
+        name = name or self.draw_name(kind)
         title = f"{name} ({note})" if note else name
-        made = Entity(kind, name, title, occupation=occupation)
+        entity = Entity(kind, name, title, occupation=occupation)
         if kind == rel.PERSON and occupation is None:
-            made.occupation = self.rng.choice(names.OCCUPATIONS)
-        self.entities.append(made)
-        return made
+            entity.occupation = self.rng.choice(names.OCCUPATIONS)
+        self.entities.append(entity)
+        return entity
 
-    def literal(self, relation: Relation) -> str:
-        """A plausible value for a relation whose value has no article: a date, a number, or an unused name."""
+    def draw_value(self, relation: Relation) -> str:
+        """Draw a plausible value for a relation: a date, a number, or an unused name."""
         rng = self.rng
         if relation.kind is ValueKind.NAME:
-            return self.new_name(relation.object or rel.PERSON, relation)
+            return self.draw_name(relation.object or rel.PERSON, relation)
         if relation.kind is ValueKind.DATE:
             year = rng.randint(*_YEARS[relation])
             return f"{year}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
@@ -159,30 +161,31 @@ class Scene:
             return str(rng.randint(*_YEARS[relation]))
         if relation.kind is ValueKind.MINUTES:
             return str(rng.randint(71, 179))
+        # Inhabitants, employees, and page counts for everything else.
         low, high = {rel.POPULATION: (2_100, 940_000), rel.EMPLOYEES: (12, 60_000)}.get(relation, (96, 912))
         return str(rng.randint(low, high))
 
-    def link(self, subject: Entity, relation: Relation, obj: Entity | str) -> None:
-        """State a fact about the subject; a person gets the occupation the relation implies."""
-        value = obj if isinstance(obj, str) else obj.name
-        subject.say(relation, value)
+    def link(self, subject: Entity, relation: Relation, target: Entity | str) -> None:
+        """State a fact about the subject; a person gets the occupation that the relation implies."""
+        value = target if isinstance(target, str) else target.name
+        subject.state(relation, value)
         if relation in _PARENTS:
             self.parents.add(value)
-        if isinstance(obj, Entity) and relation.role and obj.kind == rel.PERSON:
-            obj.occupation = relation.role
+        if isinstance(target, Entity) and relation.role and target.kind == rel.PERSON:
+            target.occupation = relation.role
 
-    def furnish(self, entity: Entity, skip: tuple[Relation, ...] = ()) -> None:
-        """Add the facts an article usually has."""
+    def add_common_facts(self, entity: Entity, skip: tuple[Relation, ...] = ()) -> None:
+        """Add the facts that an article of this kind usually has."""
         # A parent's dates would have to fit the child's.
         skip = (*skip, *_DATES) if entity.name in self.parents else skip
         for relation, chance in _COMMON[entity.kind]:
             if relation in skip or entity.value(relation) is not None or self.rng.random() > chance * self.detail:
                 continue
-            entity.say(relation, self.literal(relation))
+            entity.state(relation, self.draw_value(relation))
         self._age(entity)
 
     def _age(self, entity: Entity) -> None:
-        """Older values, with their dates, for what changes over time."""
+        """Add older values with their years, for relations that change over time."""
         for relation, years in _PAST.items():
             if entity.value(relation) is not None and self.rng.random() < 0.4 * self.detail:
-                entity.say(relation, self.literal(relation), era=self.rng.randint(*years))
+                entity.state(relation, self.draw_value(relation), era=self.rng.randint(*years))

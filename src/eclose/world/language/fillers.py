@@ -1,7 +1,6 @@
-"""Sentences that say nothing a question could need: the rest of an encyclopedia article.
+"""Filler sentences that no question needs, as an encyclopedia article has them.
 
-Slots take words from small pools. Every sentence here can be recognised again, so that a reader of the world knows
-it has nothing to look for in it.
+Slots take words from small pools. ``is_filler`` recognises every sentence, so a reader of passages can skip it.
 """
 
 from __future__ import annotations
@@ -130,17 +129,18 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 def write_filler(kind: str, rng: Random, used: set[str]) -> str | None:
-    """One sentence core that was not used yet; None when all were."""
-    free = [template for template in BY_KIND[kind] if template not in used]
-    if not free:
+    """Return an unused sentence without its full stop, None where all are used; ``used`` gets its template."""
+    unused = [template for template in BY_KIND[kind] if template not in used]
+    if not unused:
         return None
-    template = rng.choice(free)
+    template = rng.choice(unused)
     used.add(template)
-    taken: set[str] = set()
+    chosen: set[str] = set()
 
+    # No word twice in a sentence: two slots may share a pool.
     def fill(slot: re.Match[str]) -> str:
-        word = rng.choice([word for word in POOLS[slot[1]] if word not in taken])
-        taken.add(word)
+        word = rng.choice([word for word in POOLS[slot[1]] if word not in chosen])
+        chosen.add(word)
         return word
 
     return _SLOT.sub(fill, template)
@@ -148,19 +148,19 @@ def write_filler(kind: str, rng: Random, used: set[str]) -> str | None:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """All fillers in one expression."""
-    ways = []
+    """Return one expression that matches every filler."""
+    alternatives = []
     for template in {template: None for group in BY_KIND.values() for template in group}:
         parts = _SLOT.split(restore_plain_articles(template))
-        ways.append(
+        alternatives.append(
             "".join(
                 re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(restore_plain_articles, POOLS[part])) + ")"
                 for index, part in enumerate(parts)
             )
         )
-    return re.compile("|".join(ways), re.IGNORECASE)
+    return re.compile("|".join(alternatives), re.IGNORECASE)
 
 
 def is_filler(text: str) -> bool:
-    """Whether a sentence core, with plain articles, is one of ours and says nothing."""
+    """Return whether a sentence core with plain articles is a filler."""
     return _pattern().fullmatch(text) is not None

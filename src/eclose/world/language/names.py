@@ -1,6 +1,6 @@
-"""The names of the world: invented people, places, titles and institutions that read like an encyclopedia's.
+"""Invented names of people, places, titles and institutions that read like an encyclopedia's.
 
-No name contains a full stop or the word "and", so that sentences and lists can be read back.
+No name contains a full stop or the word "and", so sentences and lists can be read back.
 """
 
 from __future__ import annotations
@@ -63,40 +63,41 @@ ADJECTIVES = ("small", "old", "busy", "quiet", "historic", "walled", "industrial
 
 
 def draw_person(rng: Random) -> str:
-    """A full name."""
+    """Draw a full name."""
     return draw_man(rng) if rng.random() < 0.5 else draw_woman(rng)
 
 
 def draw_man(rng: Random) -> str:
-    """A man's full name."""
-    return _full(rng.choice(MEN), rng)
+    """Draw a man's full name."""
+    return _add_surname(rng.choice(MEN), rng)
 
 
 def draw_woman(rng: Random) -> str:
-    """A woman's full name."""
-    return _full(rng.choice(WOMEN), rng)
+    """Draw a woman's full name."""
+    return _add_surname(rng.choice(WOMEN), rng)
 
 
-def _full(given: str, rng: Random) -> str:
+def _add_surname(first_name: str, rng: Random) -> str:
     middle = f" {rng.choice(SURNAMES)[0]}" if rng.random() < 0.12 else ""
-    return f"{given}{middle} {rng.choice(SURNAMES)}"
+    return f"{first_name}{middle} {rng.choice(SURNAMES)}"
 
 
 def is_woman(name: str) -> bool:
-    """Whether the given name is a woman's."""
+    """Return whether the first name is a woman's."""
     return name.split(maxsplit=1)[0] in WOMEN
 
 
 def is_person(name: str) -> bool:
-    """Whether this is a full name of a person, as they are made here."""
-    given, *middle, last = name.split() if " " in name else (name, "")
+    """Return whether this is a full name that ``draw_person`` could have drawn."""
+    first_name, *middle, last = name.split() if " " in name else (name, "")
     initial = not middle or (len(middle) == 1 and len(middle[0]) == 1)
-    return given in {*MEN, *WOMEN} and last in SURNAMES and initial
+    return first_name in {*MEN, *WOMEN} and last in SURNAMES and initial
 
 
 def draw_title(rng: Random) -> str:
-    """The title of a film, a book or a song."""
+    """Draw the title of a film, a book or a song."""
     adjective, noun, other = rng.choice(_ADJECTIVES), rng.choice(_NOUNS), rng.choice(_NOUNS)
+    # All eight are drawn before the choice, so every title takes the same draws from the stream.
     return rng.choice(
         (
             f"{adjective} {noun}",
@@ -112,24 +113,25 @@ def draw_title(rng: Random) -> str:
 
 
 def draw_city(rng: Random) -> str:
-    """A city."""
+    """Draw the name of a city."""
     name = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
+    # Four blanks out of seven: most cities have no prefix.
     return rng.choice(("", "", "", "", "New ", "Upper ", "Port ")) + name
 
 
 def draw_country(rng: Random) -> str:
-    """A country."""
+    """Draw the name of a country."""
     name = rng.choice(_STEMS) + rng.choice(_COUNTRY_ENDS)
     return rng.choice(("", "", "", "", "North ", "South ")) + name
 
 
 def draw_river(rng: Random) -> str:
-    """A river."""
+    """Draw the name of a river."""
     return rng.choice(_STEMS) + rng.choice(_RIVER_ENDS)
 
 
 def draw_company(rng: Random) -> str:
-    """A company."""
+    """Draw the name of a company."""
     first = rng.choice((rng.choice(SURNAMES), rng.choice(_STEMS) + rng.choice(_CITY_ENDS), rng.choice(_NOUNS)))
     return f"{first} {rng.choice(_COMPANY_ENDS)}"
 
@@ -142,19 +144,19 @@ _TRADES = {
 
 
 def find_industry(name: str) -> str | None:
-    """The trade a company's name gives away."""
+    """Return the industry that a company's name shows, None where it shows none."""
     last = name.rsplit(maxsplit=1)[-1]
     return next((trade for trade, endings in _TRADES.items() if last in endings), None)
 
 
 def draw_university(rng: Random) -> str:
-    """A university."""
-    place = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
+    """Draw the name of a university."""
+    town = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
     return rng.choice(
-        (f"{place} University", f"University of {place}", f"{place} College", f"{rng.choice(SURNAMES)} Institute")
+        (f"{town} University", f"University of {town}", f"{town} College", f"{rng.choice(SURNAMES)} Institute")
     )
 
 
 def draw_award(rng: Random) -> str:
-    """An award."""
+    """Draw the name of an award."""
     return f"The {rng.choice(SURNAMES)} {rng.choice(_AWARD_ENDS)}"

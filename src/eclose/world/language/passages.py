@@ -1,8 +1,7 @@
-"""Passages: an entity's facts told like an encyclopedia article, and read back from the words alone.
+"""Passages: the facts of an entity written as an encyclopedia article, and read back from the words alone.
 
-Writing mixes surface forms, pronouns, repeated mentions, compound sentences and sentences that say nothing.
-Reading knows nothing of how a passage was made: edited and foreign passages count as they stand, and a sentence it
-cannot read is reported, not skipped.
+Writing mixes surface forms, pronouns, repeated mentions, compound sentences and fillers. Reading uses only the words,
+so edited and foreign passages count as they stand; sentences outside the grammar are reported as unread.
 """
 
 from __future__ import annotations
@@ -13,47 +12,16 @@ from functools import cache, lru_cache
 from random import Random
 
 from eclose.core.instance import Passage
-from eclose.world.language import names
+from eclose.world.language import names, phrases
+from eclose.world.language import relations as rel
 from eclose.world.language.facts import Entity, Statement
 from eclose.world.language.fillers import is_filler, write_filler
-from eclose.world.language.phrases import (
-    PRONOUNS,
-    FactTriple,
-    Phrase,
-    capitalise,
-    list_case_variants,
-    match_form,
-    read_triples,
-    restore_plain_articles,
-    write_triple,
-)
-from eclose.world.language.relations import (
-    AUTHOR,
-    BIRTH_DATE,
-    BIRTH_PLACE,
-    DEATH_DATE,
-    DEATH_PLACE,
-    DIRECTOR,
-    EMPLOYEES,
-    FOUNDED,
-    HEADQUARTERS,
-    ISSUED,
-    LIES_IN,
-    PERFORMER,
-    POPULATION,
-    PUBLISHED,
-    RELATIONS,
-    RELEASED,
-    SEATED,
-    TYPE_WORDS,
-    Relation,
-)
 from eclose.world.language.values import read_value, write_value
 
-_SLOTS: dict[str, Relation] = {
-    "released": RELEASED, "director": DIRECTOR, "published": PUBLISHED, "author": AUTHOR, "issued": ISSUED,
-    "performer": PERFORMER, "born": BIRTH_DATE, "died": DEATH_DATE, "birthplace": BIRTH_PLACE, "country": LIES_IN,
-    "seat": HEADQUARTERS, "founded": FOUNDED, "location": SEATED,
+_SLOTS: dict[str, rel.Relation] = {
+    "released": rel.RELEASED, "director": rel.DIRECTOR, "published": rel.PUBLISHED, "author": rel.AUTHOR, "issued": rel.ISSUED,
+    "performer": rel.PERFORMER, "born": rel.BIRTH_DATE, "died": rel.DEATH_DATE, "birthplace": rel.BIRTH_PLACE, "country": rel.LIES_IN,
+    "seat": rel.HEADQUARTERS, "founded": rel.FOUNDED, "location": rel.SEATED,
 }  # fmt: skip
 _WORDS: dict[str, tuple[str, ...]] = {
     "genre": names.GENRES,
@@ -62,7 +30,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "field": ("short fiction", "public service", "chamber music", "translation", "documentary work", "engineering"),
     "state": ("republic", "kingdom", "federation"),
 }
-_OCCUPATIONS = (*names.OCCUPATIONS, *(relation.role for relation in RELATIONS if relation.role), "scholar")
+_OCCUPATIONS = (*names.OCCUPATIONS, *(relation.role for relation in rel.RELATIONS if relation.role), "scholar")
 _OPENINGS: dict[str, tuple[str, ...]] = {
     "film": ("{s} is a {released} {genre} film directed by {director}", "{s} is a {genre} film from {released}",
              "{s} is a {genre} film by {director}", "{s} is a {genre} film"),
@@ -78,65 +46,70 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     "university": ("{s} is a public university in {location}", "{s} is a public university"),
     "award": ("{s} is a annual award for {field}",),
 }  # fmt: skip
-_DATED: dict[Relation, tuple[str, ...]] = {
-    POPULATION: ("in {era} the population of {s} was {o}", "at the census of {era} {s} had {o} inhabitants"),
-    EMPLOYEES: ("in {era} {s} employed {o} people",),
-    HEADQUARTERS: ("until {era} {s} was based in {o}", "before {era} the head office of {s} was in {o}"),
+_DATED: dict[rel.Relation, tuple[str, ...]] = {
+    rel.POPULATION: ("in {era} the population of {s} was {o}", "at the census of {era} {s} had {o} inhabitants"),
+    rel.EMPLOYEES: ("in {era} {s} employed {o} people",),
+    rel.HEADQUARTERS: ("until {era} {s} was based in {o}", "before {era} the head office of {s} was in {o}"),
 }
 _OPENING_WORDS, _FACT_WORDS = 10, 6
-_KIND_WORDS = "|".join(word for words in TYPE_WORDS.values() for word in words)
+_KIND_WORDS = "|".join(word for words in rel.TYPE_WORDS.values() for word in words)
 _BARE = re.compile(rf"\b[Tt]he (?:{_KIND_WORDS})\b(?! [A-Z(])")
 
 
 @dataclass(frozen=True, slots=True)
 class PassageReading:
-    """What a passage says."""
+    """The facts that a passage states."""
 
     name: str
-    """Whom or what it is about: the title without what tells namesakes apart."""
+    """The subject: the title without its note in parentheses."""
     kind: str | None
     occupation: str | None
     statements: tuple[Statement, ...]
     unread: tuple[str, ...]
-    """Sentences the grammar does not know."""
+    """Sentences outside the grammar."""
 
 
 def write_passage(entity: Entity, index: int, *, seed: str, words: int) -> Passage:
-    """The passage of an entity, of about so many words. Equal seeds give equal words around changed values."""
+    """Write the passage of an entity in about so many words.
+
+    Equal seeds give equal words around changed values.
+    """
     return Passage(str(index), entity.title, _Article(entity, Random(seed)).text(words))
 
 
 class _Article:
-    """One passage in the making."""
+    """Writer of one passage."""
 
     def __init__(self, entity: Entity, rng: Random) -> None:
         self.entity = entity
         self.rng = rng
-        self.told: set[Relation] = set()
+        self.opened: set[rel.Relation] = set()
 
     def text(self, words: int) -> str:
-        opening = capitalise(self._opening())
-        sentences = [capitalise(core) for core in self._facts()]
+        """Return the article: an opening, then facts and fillers in random order."""
+        # The order of these two calls is part of the output: both draw from the same stream.
+        opening = phrases.capitalise(self._opening())
+        sentences = [phrases.capitalise(core) for core in self._facts()]
         used: set[str] = set()
-        # By rule of thumb, not by count: a value of more words must not change what else is said.
+        # An estimate, not a count: a value of more words must not change which fillers follow.
         length = _OPENING_WORDS + _FACT_WORDS * len(self.entity.statements)
         while length < words and (filler := write_filler(self.entity.kind, self.rng, used)):
-            sentences.append(capitalise(filler))
+            sentences.append(phrases.capitalise(filler))
             length += len(filler.split())
         self.rng.shuffle(sentences)
         return ". ".join([opening, *sentences]) + "."
 
     def _opening(self) -> str:
-        now = {statement.relation for statement in self.entity.statements if statement.era is None}
+        current = {statement.relation for statement in self.entity.statements if statement.era is None}
         possible = [
             template
             for template in _OPENINGS[self.entity.kind]
-            if all(_SLOTS[slot] in now for slot in _slots(template) if slot in _SLOTS)
+            if all(_SLOTS[slot] in current for slot in _slots(template) if slot in _SLOTS)
         ]
         if self.entity.kind == "person":
-            gone = bool(now & {DEATH_DATE, DEATH_PLACE})
-            possible = [template for template in possible if (" was a " in template) == gone]
-        # The last one says least; a richer one is taken as a rule.
+            deceased = bool(current & {rel.DEATH_DATE, rel.DEATH_PLACE})
+            possible = [template for template in possible if (" was a " in template) == deceased]
+        # Templates are ordered by content; the last and poorest is used only where nothing else fits.
         template = self.rng.choice(possible[:-1] or possible)
 
         def fill(slot: re.Match[str]) -> str:
@@ -145,12 +118,12 @@ class _Article:
                 return self.entity.name
             if name == "occupation":
                 return self.entity.occupation or "scholar"
-            if name == "industry" and (known := names.find_industry(self.entity.name)):
-                return known
+            if name == "industry" and (industry := names.find_industry(self.entity.name)):
+                return industry
             if name in _WORDS:
                 return self.rng.choice(_WORDS[name])
             relation = _SLOTS[name]
-            self.told.add(relation)
+            self.opened.add(relation)
             value = next(s.value for s in self.entity.statements if s.relation is relation and s.era is None)
             return write_value(relation.kind, value, self.rng)
 
@@ -159,9 +132,9 @@ class _Article:
     def _facts(self) -> list[str]:
         cores = []
         for statement in self.entity.statements:
-            told = statement.relation in self.told and statement.era is None
-            # Said in the opening: now and then it is said again.
-            if not told or self.rng.random() < 0.25:
+            repeated = statement.relation in self.opened and statement.era is None
+            # A quarter of the facts in the opening are repeated, so an edit has several places to change.
+            if not repeated or self.rng.random() < 0.25:
                 cores.append(self._core(statement))
         joined: list[str] = []
         while cores:
@@ -172,23 +145,23 @@ class _Article:
         return joined
 
     def _core(self, statement: Statement) -> str:
-        whom = statement.subject or self._reference()
+        subject = statement.subject or self._reference()
         if statement.era is not None:
             template = self.rng.choice(_DATED[statement.relation])
             # A pronoun would need another case behind the first word.
-            whom = self.entity.name if whom in PRONOUNS else whom
+            subject = self.entity.name if subject in phrases.PRONOUNS else subject
             value = write_value(statement.relation.kind, statement.value, self.rng)
-            return template.replace("{era}", str(statement.era)).replace("{s}", whom).replace("{o}", value)
-        said = FactTriple(Phrase(self.entity.name), statement.relation, statement.value)
-        return write_triple(said, self.rng, subject=whom)
+            return template.replace("{era}", str(statement.era)).replace("{s}", subject).replace("{o}", value)
+        triple = phrases.FactTriple(phrases.Phrase(self.entity.name), statement.relation, statement.value)
+        return phrases.write_triple(triple, self.rng, subject=subject)
 
     def _reference(self) -> str:
-        """The entity by name, by pronoun, by its kind, or by surname."""
+        """Return a mention of the entity: name, pronoun, kind, or surname."""
         entity, roll = self.entity, self.rng.random()
         if entity.kind == "person":
             pronoun = "she" if entity.woman else "he"
             return pronoun if roll < 0.5 else entity.name if roll < 0.75 else entity.name.rsplit(maxsplit=1)[-1]
-        return "it" if roll < 0.3 else f"the {TYPE_WORDS[entity.kind][0]}" if roll < 0.6 else entity.name
+        return "it" if roll < 0.3 else f"the {rel.TYPE_WORDS[entity.kind][0]}" if roll < 0.6 else entity.name
 
 
 def _slots(template: str) -> list[str]:
@@ -197,32 +170,33 @@ def _slots(template: str) -> list[str]:
 
 @lru_cache(maxsize=1_024)
 def read_passage(title: str, text: str) -> PassageReading:
-    """What the words of a passage say."""
+    """Return the facts that the words of a passage state."""
     name = re.sub(r" \([a-z ]+\)$", "", title)
     kind: str | None = None
     occupation: str | None = None
     statements: list[Statement] = []
     unread: list[str] = []
     for sentence in re.split(r"(?<=\.)\s+", text.strip()):
-        core = restore_plain_articles(sentence.strip().removesuffix("."))
+        core = phrases.restore_plain_articles(sentence.strip().removesuffix("."))
         if not core or is_filler(core):
             continue
-        if (opened := _read_opening(core, name)) is not None:
-            kind, occupation, told = opened
-            statements += told
+        if (opening := _read_opening(core, name)) is not None:
+            kind, occupation, opening_statements = opening
+            statements += opening_statements
             continue
+        # No name contains ", and ", so the split never cuts one.
         for part in core.split(", and "):
-            found = _read_core(part, name)
-            if found is None:
+            statement = _read_core(part, name)
+            if statement is None:
                 unread.append(part)
             else:
-                statements.append(found)
+                statements.append(statement)
     return PassageReading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread))
 
 
 @cache
 def _opening_patterns() -> tuple[tuple[re.Pattern[str], str, str], ...]:
-    found = []
+    patterns = []
     for kind, templates in _OPENINGS.items():
         for template in templates:
             pattern = ""
@@ -235,44 +209,45 @@ def _opening_patterns() -> tuple[tuple[re.Pattern[str], str, str], ...]:
                     pattern += "(?P<occupation>" + "|".join(_OCCUPATIONS) + ")"
                 else:
                     pattern += f"(?P<{part}>.+?)"
-            found.append((re.compile(pattern), kind, template))
-    return tuple(found)
+            patterns.append((re.compile(pattern), kind, template))
+    return tuple(patterns)
 
 
 def _read_opening(core: str, name: str) -> tuple[str, str | None, list[Statement]] | None:
+    # A cheap test that spares most sentences the patterns below.
     if " is a" not in core and " was a" not in core:
         return None
     for pattern, kind, _ in _opening_patterns():
-        found = pattern.fullmatch(core)
-        if not found or found["s"] != name:
+        matched = pattern.fullmatch(core)
+        if not matched or matched["s"] != name:
             continue
-        told = []
-        for slot, text in found.groupdict().items():
+        statements = []
+        for slot, text in matched.groupdict().items():
             if slot in _SLOTS:
                 value = read_value(_SLOTS[slot].kind, text)
                 if value is None:
                     break
-                told.append(Statement(None, _SLOTS[slot], value))
+                statements.append(Statement(None, _SLOTS[slot], value))
         else:
-            return kind, found.groupdict().get("occupation"), told
+            return kind, matched.groupdict().get("occupation"), statements
     return None
 
 
 def _read_core(part: str, name: str) -> Statement | None:
-    for text in list_case_variants(_BARE.sub("it", part.strip())):
+    for text in phrases.list_case_variants(_BARE.sub("it", part.strip())):
         for relation, templates in _DATED.items():
             for template in templates:
-                for slots in match_form(template, text):
+                for slots in phrases.match_form(template, text):
                     if slots["era"].isdigit() and (value := read_value(relation.kind, slots["o"])):
                         return Statement(_about(slots["s"], name), relation, value, int(slots["era"]))
-        for said in read_triples(text):
-            if said.subject.path or not isinstance(said.subject.base, str):
+        for triple in phrases.read_triples(text):
+            if triple.subject.path or not isinstance(triple.subject.base, str):
                 continue
-            value = name if said.value in PRONOUNS else said.value
-            return Statement(_about(said.subject.base, name), said.relation, value)
+            value = name if triple.value in phrases.PRONOUNS else triple.value
+            return Statement(_about(triple.subject.base, name), triple.relation, value)
     return None
 
 
 def _about(text: str, name: str) -> str | None:
-    """None when the text refers to whatever the passage is about."""
-    return None if text.lower() in PRONOUNS or text in (name, *name.split()[-1:]) else text
+    """Return the subject of a statement, None where the text refers to the subject of the passage."""
+    return None if text.lower() in phrases.PRONOUNS or text in (name, *name.split()[-1:]) else text

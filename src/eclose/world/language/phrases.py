@@ -1,7 +1,7 @@
 """Phrases and sentence forms, written and read by the same table.
 
-A ``Phrase`` names a value by the way that leads to it: "the mother of the director of Paper Lighthouse". Reading
-is by trying every form that could have been meant; names are built so that at most one fits.
+A ``Phrase`` names a value by the path that leads to it: "the mother of the director of Paper Lighthouse". Reading tries
+every form; names are built so that at most one fits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TYPE_OF = {word: kind for kind, words in TYPE_WORDS.items() for word in words}
 
 @dataclass(frozen=True, slots=True)
 class CommonDoer:
-    """Whoever did two things: the start of a question with two branches."""
+    """The person who did two things: the start of a question with two branches."""
 
     deeds: tuple[tuple[Relation, str], ...]
 
@@ -40,27 +40,27 @@ class Phrase:
     base: str | CommonDoer
     path: tuple[Relation, ...] = ()
     kind: str | None = None
-    """The type said of the base, as in "the film Paper Lighthouse"."""
+    """The type stated with the base, as in "the film Paper Lighthouse"."""
 
     def then(self, *relations: Relation) -> Phrase:
-        """The phrase for what the relations lead to from here."""
+        """Return the phrase for the value that further relations lead to."""
         return replace(self, path=(*self.path, *relations))
 
     @property
     def start_type(self) -> str | None:
-        """The type of the base: said, or required by the first relation."""
+        """The type of the base: stated, or required by the first relation."""
         return self.path[0].subject if self.path else self.kind
 
 
 @cache
 def _parts(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The literals of a template and the slots between them."""
+    """Return the literals of a template and the slots between them."""
     parts = re.split(r"\{(\w+)\}", template)
     return tuple(parts[::2]), tuple(parts[1::2])
 
 
 def match_form(template: str, text: str) -> Iterator[dict[str, str]]:
-    """Every way in which the text fills the slots of a template, none of them with nothing."""
+    """Yield every way to fill the slots of a template with non-empty parts of the text."""
     literals, slots = _parts(template)
     if not text.startswith(literals[0]) or not text.endswith(literals[-1]):
         return
@@ -72,7 +72,8 @@ def _fill(text: str, start: int, literals: tuple[str, ...], slots: tuple[str, ..
         if start == len(text):
             yield {}
         return
-    literal, rest = literals[0], literals[1:]
+    literal, later = literals[0], literals[1:]
+    # The last slot takes all up to the last literal, which match_form has checked.
     if len(slots) == 1:
         end = len(text) - len(literal)
         if end > start:
@@ -80,8 +81,8 @@ def _fill(text: str, start: int, literals: tuple[str, ...], slots: tuple[str, ..
         return
     end = text.find(literal, start + 1)
     while end != -1:
-        for others in _fill(text, end + len(literal), rest, slots[1:]):
-            yield {slots[0]: text[start:end], **others}
+        for filled in _fill(text, end + len(literal), later, slots[1:]):
+            yield {slots[0]: text[start:end], **filled}
         end = text.find(literal, end + 1)
 
 
@@ -93,24 +94,25 @@ _PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
 
 @lru_cache(maxsize=8_192)
 def read_phrase(text: str) -> Phrase | None:
-    """The phrase a text stands for."""
+    """Return the phrase that a text stands for, None where it is none."""
     lowered = text[0].lower() + text[1:] if text else text
     if lowered in PRONOUNS:
         return Phrase(lowered)
     if lowered.startswith("the "):
+        # Compound phrases come first: "the father-in-law of" is no phrase for a father.
         for template, path in _PHRASES:
             for slots in match_form(template, lowered):
                 if (inner := read_phrase(slots["x"])) and accepts_relation(inner, path[0]):
                     return inner.then(*path)
         if (typed := _TYPED.fullmatch(lowered)) is not None:
             return Phrase(typed["name"], kind=_TYPE_OF[typed["word"]])
-        if which := _read_which(lowered):
-            return Phrase(which)
+        if doer := _read_common_doer(lowered):
+            return Phrase(doer)
     return Phrase(text) if _NAME.fullmatch(text) else None
 
 
 def accepts_relation(inner: Phrase, relation: Relation) -> bool:
-    """Whether a relation can be asked of what the phrase leads to."""
+    """Return whether a relation applies to the value that the phrase leads to."""
     if inner.path:
         return inner.path[-1].object == relation.subject
     if isinstance(inner.base, CommonDoer):
@@ -119,7 +121,7 @@ def accepts_relation(inner: Phrase, relation: Relation) -> bool:
 
 
 def write_deeds(deeds: tuple[tuple[Relation, str], ...]) -> str:
-    """The two deeds in words: "directed X and wrote Y"."""
+    """Return the two deeds in words: "directed X and wrote Y"."""
     (first, a), (second, b) = deeds
     if first is second:
         return f"{DEED_VERBS[first]} both {a} and {b}"
@@ -127,27 +129,27 @@ def write_deeds(deeds: tuple[tuple[Relation, str], ...]) -> str:
 
 
 @cache
-def _which_patterns() -> tuple[tuple[re.Pattern[str], Relation, Relation], ...]:
-    found = []
+def _deed_patterns() -> tuple[tuple[re.Pattern[str], Relation, Relation], ...]:
+    patterns = []
     for first, verb in DEED_VERBS.items():
-        found.append((re.compile(rf"{verb} both (?P<a>{NAME}) and (?P<b>{NAME})"), first, first))
-        found.extend(
+        patterns.append((re.compile(rf"{verb} both (?P<a>{NAME}) and (?P<b>{NAME})"), first, first))
+        patterns.extend(
             (re.compile(rf"{verb} (?P<a>{NAME}) and {other} (?P<b>{NAME})"), first, second)
             for second, other in DEED_VERBS.items()
             if second is not first
         )
-    return tuple(found)
+    return tuple(patterns)
 
 
 def read_deeds(text: str) -> tuple[tuple[Relation, str], ...] | None:
-    """Two deeds out of their words."""
-    for pattern, first, second in _which_patterns():
-        if found := pattern.fullmatch(text):
-            return (first, found["a"]), (second, found["b"])
+    """Return two deeds read from their words."""
+    for pattern, first, second in _deed_patterns():
+        if matched := pattern.fullmatch(text):
+            return (first, matched["a"]), (second, matched["b"])
     return None
 
 
-def _read_which(text: str) -> CommonDoer | None:
+def _read_common_doer(text: str) -> CommonDoer | None:
     if not text.startswith("the person who "):
         return None
     deeds = read_deeds(text.removeprefix("the person who "))
@@ -155,7 +157,7 @@ def _read_which(text: str) -> CommonDoer | None:
 
 
 def write_phrase(phrase: Phrase, rng: Random) -> str:
-    """The phrase in words."""
+    """Return the phrase in words."""
     if not phrase.path:
         if isinstance(phrase.base, CommonDoer):
             return f"the person who {write_deeds(phrase.base.deeds)}"
@@ -163,30 +165,30 @@ def write_phrase(phrase: Phrase, rng: Random) -> str:
             return f"the {rng.choice(TYPE_WORDS[phrase.kind])} {phrase.base}"
         return phrase.base
     if len(phrase.path) >= 2:
-        macro = [template for template, path in COMPOUND_PHRASES.items() if path == phrase.path[-2:]]
-        if macro and rng.random() < 0.7:
-            return macro[0].replace("{x}", write_phrase(replace(phrase, path=phrase.path[:-2]), rng))
+        compounds = [template for template, path in COMPOUND_PHRASES.items() if path == phrase.path[-2:]]
+        if compounds and rng.random() < 0.7:
+            return compounds[0].replace("{x}", write_phrase(replace(phrase, path=phrase.path[:-2]), rng))
     inner = write_phrase(replace(phrase, path=phrase.path[:-1]), rng)
     return rng.choice(phrase.path[-1].phrases).replace("{x}", inner)
 
 
 @dataclass(frozen=True, slots=True)
 class FactTriple:
-    """A relation as a sentence states it: whose, which, what."""
+    """A fact as a sentence states it: subject phrase, relation, value."""
 
     subject: Phrase
     relation: Relation
     value: str
 
 
-# The longest literal of each form, for a quick look: most forms are out at once.
+# Each form with its longest literal: a substring test rules most forms out before they are matched.
 _FORMS = tuple(
     (max(_parts(template)[0], key=len), template, relation) for relation in RELATIONS for template in relation.forms
 )
 
 
 def read_triples(text: str) -> Iterator[FactTriple]:
-    """Every reading of a sentence core as one relation between a phrase and a value."""
+    """Yield every reading of a sentence core as one relation between a phrase and a value."""
     for literal, template, relation in _FORMS:
         if literal not in text:
             continue
@@ -198,20 +200,20 @@ def read_triples(text: str) -> Iterator[FactTriple]:
 
 
 def read_object(relation: Relation, text: str) -> str | None:
-    """The value in an object slot; a pronoun stands for itself until somebody resolves it."""
+    """Return the value in an object slot; a pronoun stays as it is until the discourse resolves it."""
     if relation.kind is ValueKind.NAME and text.lower() in PRONOUNS:
         return text.lower()
     return read_value(relation.kind, text)
 
 
-def write_triple(said: FactTriple, rng: Random, subject: str | None = None, form: str | None = None) -> str:
-    """A sentence core for a relation, its first letter as it comes."""
-    template = form or rng.choice(said.relation.forms)
+def write_triple(triple: FactTriple, rng: Random, subject: str | None = None, form: str | None = None) -> str:
+    """Return a sentence core for a fact, its first letter as the form has it."""
+    template = form or rng.choice(triple.relation.forms)
     words = subject
     if words is None or (words in PRONOUNS and not template.startswith("{s}")):
-        # A pronoun would need another case there: "the mother of she".
-        words = write_phrase(said.subject, rng)
-    return template.replace("{s}", words).replace("{o}", write_value(said.relation.kind, said.value, rng))
+        # Pronouns fit only in subject position: not "the mother of she".
+        words = write_phrase(triple.subject, rng)
+    return template.replace("{s}", words).replace("{o}", write_value(triple.relation.kind, triple.value, rng))
 
 
 _BEFORE_VOWEL = re.compile(r"\ba (?=[aeiou])")
@@ -219,17 +221,17 @@ _AN = re.compile(r"\ban (?=[aeiou])")
 
 
 def capitalise(text: str) -> str:
-    """A sentence of a core: first letter large, "an" before a vowel."""
+    """Return the sentence of a core: capital first letter, "an" before a vowel."""
     text = _BEFORE_VOWEL.sub("an ", text)
     return text[:1].upper() + text[1:]
 
 
 def restore_plain_articles(text: str) -> str:
-    """The core as it was before "an" was put in."""
+    """Return the core with "a" for every "an", as templates write it."""
     return _AN.sub("a ", text)
 
 
 def list_case_variants(text: str) -> tuple[str, ...]:
-    """A sentence core as it stands, and as it stood before its first letter was made large."""
+    """Return a sentence core as it stands, and with a small first letter."""
     lowered = text[:1].lower() + text[1:]
     return (text,) if lowered == text else (text, lowered)

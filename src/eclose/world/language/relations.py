@@ -1,7 +1,7 @@
-"""The relations of the world and every way to say them: in a passage, in a step, inside a phrase, as a question.
+"""The relations of the world and every wording of each: in a passage, in a step, inside a phrase, as a question.
 
-This is the table behind the whole language. ``{s}`` is whose fact it is, ``{o}`` its value, ``{x}`` a phrase for
-the subject. Adding a line adds a paraphrase everywhere it can be used, written and read alike.
+This table is the whole grammar. ``{s}`` is the subject of a fact, ``{o}`` its value, ``{x}`` a phrase for the subject.
+A new line adds a paraphrase that is written and read wherever it fits.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ TYPE_WORDS = {
     UNIVERSITY: ("university",),
     AWARD: ("award",),
 }
-"""What a thing of each type may be called; the first is the usual word."""
+"""Nouns for an entity of each type; the first is the usual one."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """One kind of fact."""
+    """One kind of fact, with its wordings."""
 
     name: str
     subject: str
     kind: ValueKind
     object: str | None
-    """The type of the value when it is a name."""
+    """The type of the value where it is a name, else None."""
     forms: tuple[str, ...]
     """Sentences, without their full stop."""
     phrases: tuple[str, ...]
@@ -43,21 +43,21 @@ class Relation:
     asks: tuple[str, ...]
     """Questions for the value."""
     role: str | None = None
-    """The occupation of whoever is named here: tells namesakes apart."""
+    """The occupation of the person named by the value, which tells namesakes apart."""
     single: bool = True
-    """Whether a subject has one value at most."""
+    """Whether a subject has at most one value."""
 
     def __str__(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
 
-def _relation_to_name(name: str, subject: str, obj: str, **rest: object) -> Relation:
-    return Relation(name, subject, ValueKind.NAME, obj, **rest)  # type: ignore[arg-type]
+def _relation_to_name(name: str, subject: str, obj: str, **fields: object) -> Relation:
+    return Relation(name, subject, ValueKind.NAME, obj, **fields)  # type: ignore[arg-type]
 
 
-def _relation_to_value(name: str, subject: str, kind: ValueKind, **rest: object) -> Relation:
-    return Relation(name, subject, kind, None, **rest)  # type: ignore[arg-type]
+def _relation_to_value(name: str, subject: str, kind: ValueKind, **fields: object) -> Relation:
+    return Relation(name, subject, kind, None, **fields)  # type: ignore[arg-type]
 
 
 DIRECTOR = _relation_to_name(
@@ -271,6 +271,7 @@ PRESENTED = _relation_to_name(
     asks=("In which city is {x} presented?",),
 )  # fmt: skip
 
+# In the order of definition: random choices among relations depend on it.
 RELATIONS: tuple[Relation, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Relation))
 DEED_VERBS: dict[Relation, str] = {
     DIRECTOR: "directed",
@@ -281,7 +282,7 @@ DEED_VERBS: dict[Relation, str] = {
     SONGWRITER: "composed",
     FOUNDER: "founded",
 }
-"""What a person did to a work: for questions that ask who did two things."""
+"""Verbs for a person's part in a work, for questions about the person who did two things."""
 
 ROLE_NOUNS: dict[Relation, str] = {
     DIRECTOR: "director",
@@ -291,7 +292,7 @@ ROLE_NOUNS: dict[Relation, str] = {
     SONGWRITER: "composer",
     FOUNDER: "founder",
 }
-"""What that person is to the work: for comparisons of works by their people."""
+"""Nouns for a person's part in a work, for comparisons of works by their people."""
 
 BY_NAME = {relation.name: relation for relation in RELATIONS}
 
@@ -303,19 +304,21 @@ COMPOUND_PHRASES: dict[str, tuple[Relation, Relation]] = {
     "the father-in-law of {x}": (SPOUSE, FATHER),
     "the mother-in-law of {x}": (SPOUSE, MOTHER),
 }
-"""Phrases for two relations at once: what the benchmarks call inference."""
+"""Phrases for two relations at once, which the benchmarks call inference."""
 
 
 @dataclass(frozen=True)
 class ComparisonWords:
-    """How two values of a relation compare in words."""
+    """Wordings of a comparison of two values of one relation."""
 
     less: tuple[str, ...]
     """Between two subjects: the first has the smaller value."""
     more: tuple[str, ...]
+    """Between two subjects: the first has the larger value."""
     least: tuple[str, ...]
-    """Of one subject among two: it has the smallest value."""
+    """Of one subject out of two: it has the smaller value."""
     most: tuple[str, ...]
+    """Of one subject out of two: it has the larger value."""
 
 
 COMPARISON_WORDS: dict[Relation, ComparisonWords] = {
@@ -346,4 +349,4 @@ AGREEMENT_FORMS: dict[Relation, tuple[tuple[str, str, str], ...]] = {
     HEADQUARTERS: (("Are {x} and {y} based in the same city?", "{x} and {y} are based in the same city", "{x} and {y} are based in different cities"),),
     EDUCATED: (("Did {x} and {y} study at the same university?", "{x} and {y} studied at the same university", "{x} and {y} studied at different universities"),),
 }  # fmt: skip
-"""Question, agreeing claim, differing claim."""
+"""For each relation: question, claim that both values agree, claim that they differ."""

@@ -1,7 +1,7 @@
-"""One spelling for every value: dates, years, numbers and durations, and the several ways a text writes each.
+"""Canonical values and their surface forms: dates, years, numbers, durations and names.
 
-A value in the world is a plain string in canonical form. Reading maps any surface form to it; writing picks a
-surface form at random. Names are their own canonical form.
+A value is a plain string in canonical form (a date is ``YYYY-MM-DD``, a duration is in minutes). Reading maps every
+surface form to it; writing picks a surface form at random. Names are their own canonical form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MONTH = "|".join(MONTHS)
 
 
 class ValueKind(StrEnum):
-    """What sort of thing a value is."""
+    """The type of a value."""
 
     NAME = "name"
     DATE = "date"
@@ -48,7 +48,7 @@ _SURNAME_FIRST = re.compile(rf"({_WORD}), ({_WORD}(?: [A-Z])?)")
 
 
 def read_value(kind: ValueKind, text: str) -> str | None:
-    """The canonical value of a surface form; None when the text is not of that kind."""
+    """Return the canonical value of a surface form, None where the text is not of that kind."""
     if not _FULL[kind].fullmatch(text):
         return None
     if kind is ValueKind.DATE:
@@ -61,25 +61,25 @@ def read_value(kind: ValueKind, text: str) -> str | None:
 
 
 def _read_date(text: str) -> str:
-    if found := _DAY_FIRST.fullmatch(text):
-        day, month, year = found.groups()
+    if matched := _DAY_FIRST.fullmatch(text):
+        day, month, year = matched.groups()
     else:
-        found = _MONTH_FIRST.fullmatch(text)
-        assert found is not None
-        month, day, year = found.groups()
+        matched = _MONTH_FIRST.fullmatch(text)
+        assert matched is not None
+        month, day, year = matched.groups()
     return f"{year}-{MONTHS.index(month) + 1:02d}-{int(day):02d}"
 
 
 def _read_minutes(text: str) -> str:
-    if found := _HOURS.fullmatch(text):
-        return str(60 * int(found[1]) + int(found[2] or 0))
+    if hours := _HOURS.fullmatch(text):
+        return str(60 * int(hours[1]) + int(hours[2] or 0))
     return text.split(maxsplit=1)[0]
 
 
 def write_value(kind: ValueKind, value: str, rng: Random) -> str:
-    """One of the surface forms of a canonical value.
+    """Return one of the surface forms of a canonical value, chosen at random.
 
-    The random stream advances the same way whatever the value: an edited text differs in the value alone.
+    The random stream advances by one draw whatever the value, so an edited text differs in the value alone.
     """
     first = rng.random() < 0.5
     if kind is ValueKind.DATE:
@@ -90,25 +90,26 @@ def write_value(kind: ValueKind, value: str, rng: Random) -> str:
         return f"{int(value):,}" if first or len(value) > 4 else value
     if kind is ValueKind.MINUTES:
         hours, minutes = divmod(int(value), 60)
-        long = f"{hours} hour{'s' * (hours > 1)}" + (f" and {minutes} minutes" if minutes else "")
-        return long if first and hours and minutes != 1 else f"{value} minutes"
+        words = f"{hours} hour{'s' * (hours > 1)}" + (f" and {minutes} minutes" if minutes else "")
+        return words if first and hours and minutes != 1 else f"{value} minutes"
     return value
 
 
 def read_answer_value(text: str) -> str:
-    """The canonical form of an answer whose kind nobody says: a date, a duration, a number, or the text itself.
+    """Return the canonical form of an answer of unknown kind: date, duration, number, or the text itself.
 
-    A name that is written surname first, as in an index, is turned round.
+    A name written surname first, as in an index, is turned round.
     """
     stripped = text.strip().rstrip(".")
+    # Years need no case of their own: they read as numbers.
     for kind in (ValueKind.DATE, ValueKind.MINUTES, ValueKind.NUMBER):
         if (value := read_value(kind, stripped)) is not None:
             return value
-    if found := _SURNAME_FIRST.fullmatch(stripped):
-        return f"{found[2]} {found[1]}"
+    if inverted := _SURNAME_FIRST.fullmatch(stripped):
+        return f"{inverted[2]} {inverted[1]}"
     return stripped
 
 
 def read_year(value: str) -> int:
-    """The year of a date or a year."""
+    """Return the year of a date or of a year."""
     return int(value[:4])

@@ -1,1 +1,1 @@
-"""Making of instances, solutions and exact families from a seed."""
+"""Instances, solutions and exact families, made from a seed."""

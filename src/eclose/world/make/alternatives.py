@@ -1,4 +1,4 @@
-"""What else could have been asked, answered or stated from the same passages: where a response can go astray."""
+"""Other questions, answers and values that the same passages support: the ways in which a response can go wrong."""
 
 from __future__ import annotations
 
@@ -29,57 +29,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Beside one item: other questions, other answers, other values."""
+    """Other questions, answers and values for one item."""
 
     item: WorldItem
     evidence: EvidenceFacts
     rng: Random
 
-    def targets(self) -> list[tuple[Target, bool]]:
-        """Questions next to the one asked, and whether answering them also answers it."""
+    def find_targets(self) -> list[tuple[Target, bool]]:
+        """Return questions close to the asked one, each with whether answering it also answers the asked one."""
         target = self.item.target
         if isinstance(target, ChoiceQuestion):
-            # The facts are the same; only the conclusion is another's.
-            found: list[tuple[Target, bool]] = [(replace(target, least=not target.least), True)]
-            rivals = self._rivals(target.kind, target.options)
-            return found + [(replace(target, options=(target.options[0], rival)), False) for rival in rivals]
+            # The reversed choice rests on the same facts, so its trace still establishes the asked answer.
+            reversed_choice: list[tuple[Target, bool]] = [(replace(target, least=not target.least), True)]
+            rivals = self._find_rivals(target.kind, target.options)
+            return reversed_choice + [(replace(target, options=(target.options[0], rival)), False) for rival in rivals]
         if isinstance(target, LookupQuestion):
-            return [(other, False) for other in self._lookups(target)]
-        # One side alone, or what leads to it, would be a step on the way; something else about it is not.
+            return [(other, False) for other in self._find_lookups(target)]
+        # One side alone, or a prefix of its path, would be a valid intermediate goal and not a deviation.
         sides = target.phrases()
         return [
             (other, False)
             for phrase in sides
-            for other in self._lookups(LookupQuestion(phrase))
+            for other in self._find_lookups(LookupQuestion(phrase))
             if not any(_leads_to(other.phrase, side) for side in sides)
         ]
 
-    def _lookups(self, target: LookupQuestion) -> list[LookupQuestion]:
+    def _find_lookups(self, target: LookupQuestion) -> list[LookupQuestion]:
         phrase = target.phrase
-        found: list[LookupQuestion] = []
+        lookups: list[LookupQuestion] = []
         if isinstance(phrase.base, str) and phrase.path:
-            rivals = self._rivals(phrase.path[0].subject, self._named())
-            found += [LookupQuestion(replace(phrase, base=rival)) for rival in rivals]
+            rivals = self._find_rivals(phrase.path[0].subject, self._start_names())
+            lookups += [LookupQuestion(replace(phrase, base=rival)) for rival in rivals]
         if phrase.path:
             last = phrase.path[-1]
             siblings = [r for r in RELATIONS if r.subject == last.subject and r is not last and r is not ALIAS]
-            found += [LookupQuestion(replace(phrase, path=(*phrase.path[:-1], other))) for other in siblings]
-        return found
+            lookups += [LookupQuestion(replace(phrase, path=(*phrase.path[:-1], other))) for other in siblings]
+        return lookups
 
-    def _named(self) -> list[str]:
-        """The names the question starts from."""
+    def _start_names(self) -> list[str]:
+        """Return the names that the question starts from."""
         phrases = (
             (self.item.target.phrase,) if isinstance(self.item.target, LookupQuestion) else self.item.target.phrases()
         )
         return [phrase.base for phrase in phrases if isinstance(phrase.base, str)]
 
-    def _rivals(self, kind: str, known: Sequence[str]) -> list[str]:
+    def _find_rivals(self, kind: str, excluded: Sequence[str]) -> list[str]:
         return [
-            reading.name for reading in self.evidence.readings if reading.kind == kind and reading.name not in known
+            reading.name for reading in self.evidence.readings if reading.kind == kind and reading.name not in excluded
         ]
 
-    def answer(self) -> str | None:
-        """A wrong answer of the right sort."""
+    def pick_wrong_answer(self) -> str | None:
+        """Draw a wrong answer of the right type, None where the passages offer none."""
         target, answer = self.item.target, self.item.solution.answer
         if isinstance(target, ChoiceQuestion):
             return next(option for option in target.options if option != answer)
@@ -88,18 +88,18 @@ class Alternatives:
         if isinstance(target, YearSpanQuestion):
             return str(int(answer) + self.rng.choice([by for by in (-3, -2, -1, 1, 2, 5) if int(answer) + by > 0]))
         relation = target.phrase.path[-1] if target.phrase.path else target.phrase.base.deeds[0][0]  # type: ignore[union-attr]
-        return self.value(relation, answer)
+        return self.pick_other_value(relation, answer)
 
-    def torn(self, other: str) -> str:
-        """A wrong answer; now and then the right name stands beside it, and nothing is settled."""
+    def mix_with_correct(self, other: str) -> str:
+        """Return the wrong answer, in half of the cases joined to the correct one by "or", which settles nothing."""
         names = [self.item.solution.answer, other]
         if isinstance(self.item.target, AgreementQuestion) or other[:1].isdigit() or self.rng.random() > 0.5:
             return other
         self.rng.shuffle(names)
         return " or ".join(names)
 
-    def value(self, relation: Relation, value: str) -> str | None:
-        """Another value for a relation; for a name, one that occurs in the passages."""
+    def pick_other_value(self, relation: Relation, value: str) -> str | None:
+        """Draw another value for a relation; for a name, one that occurs in the passages."""
         if relation.kind is ValueKind.DATE:
             return f"{int(value[:4]) + self.rng.choice((-7, -4, 3, 6))}{value[4:]}"
         if relation.kind is not ValueKind.NAME:
@@ -111,15 +111,15 @@ class Alternatives:
                 *((reading.name,) if reading.kind == relation.object else ()),
                 *(s.value for s in reading.statements if s.relation.object == relation.object),
             )
-            if not self.evidence.same(name, value)
+            if not self.evidence.same_entity(name, value)
         ]
-        taken = {
+        used = {
             claim.value for claim in (move.claim for move in self.item.solution.moves) if isinstance(claim, FactClaim)
         }
-        free = [name for name in dict.fromkeys(names) if name not in taken]
-        return self.rng.choice(free) if free else None
+        unused = [name for name in dict.fromkeys(names) if name not in used]
+        return self.rng.choice(unused) if unused else None
 
 
-def _leads_to(way: Phrase, side: Phrase) -> bool:
-    """Whether one phrase is the other, or a part of the way to it."""
-    return way.base == side.base and way.path == side.path[: len(way.path)]
+def _leads_to(prefix: Phrase, side: Phrase) -> bool:
+    """Return whether one phrase is the other, or a prefix of its path."""
+    return prefix.base == side.base and prefix.path == side.path[: len(prefix.path)]

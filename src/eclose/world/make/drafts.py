@@ -1,7 +1,7 @@
-"""Pieces of families in the making, as the world's constructor puts them together: told steps, reworded passages.
+"""Parts of families that the world's constructor drafts: written steps, reworded passages, edits and replies.
 
-Everything here is read out of what a constructor is shown. Passages are named by their places and steps by their ids,
-counted from 1, as replies name them.
+Everything is read from the material shown to a constructor. As in its replies, passages are named by index from 0 and
+steps by number from 1.
 """
 
 from __future__ import annotations
@@ -55,42 +55,42 @@ ReplyFields: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class ConstructionCase:
-    """What a constructor was given, as it reads it."""
+    """The material shown to a constructor, as read by the grammar."""
 
     question: str
     target: Target
     passages: tuple[Passage, ...]
     support: tuple[int, ...]
     gold: ReasonedAnswer | None
-    """The response so far; None before there is one."""
+    """The original response; None before there is one."""
     seed: str
-    """For every choice of words and values."""
+    """Seed of every choice of words and values."""
 
     @cached_property
     def evidence(self) -> EvidenceFacts:
-        """What the passages say."""
+        """The facts of the passages."""
         return read_evidence(self.passages)
 
     @cached_property
-    def way(self) -> Derivation | None:
-        """The facts that lead to the one answer; None where there is not one."""
-        found = self.evidence.answers(self.target)
-        return found[0] if len(found) == 1 else None
+    def derivation(self) -> Derivation | None:
+        """The facts that lead to the answer; None unless there is exactly one answer."""
+        answers = self.evidence.find_answers(self.target)
+        return answers[0] if len(answers) == 1 else None
 
     @property
-    def told(self) -> ReasonedAnswer:
-        """The response so far."""
+    def response(self) -> ReasonedAnswer:
+        """The original response, where the case has one."""
         assert self.gold is not None
         return self.gold
 
-    def rng(self, *parts: object) -> Random:
-        """A source of choices of its own."""
+    def make_rng(self, *parts: object) -> Random:
+        """Return a random stream of its own for these parts, so choices do not affect each other."""
         return Random("/".join([self.seed, *map(str, parts)]))
 
 
 @dataclass(frozen=True, slots=True)
 class DraftAnswer:
-    """A response in the making, with the question it answers."""
+    """A drafted response with the question that it answers."""
 
     target: Target
     question: str
@@ -103,40 +103,48 @@ class DraftAnswer:
 
 
 def write_reply_steps(
-    moves: Sequence[Move], seed: str, known: Mapping[int, int] | None = None, first: int = 1
+    moves: Sequence[Move], seed: str, earlier_steps: Mapping[int, int] | None = None, first: int = 1
 ) -> list[ReplyFields]:
-    """The moves as steps from an id on. ``find_earlier_steps`` are moves that earlier steps told, with the ids of those."""
+    """Return the moves as numbered steps, starting at number ``first``.
+
+    ``earlier_steps`` maps moves that earlier steps state to the numbers of these steps; such moves are not written
+    again.
+    """
     writer = StepWriter(Random(seed))
-    ids = dict(known or {})
+    ids = dict(earlier_steps or {})
     steps: list[ReplyFields] = []
-    for place, move in enumerate(moves):
-        if place in ids:
+    for index, move in enumerate(moves):
+        if index in ids:
             continue
-        ids[place] = first + len(steps)
-        premises = sorted({ids[one] for one in move.premises if one in ids and one != place})
-        steps.append({"text": _words(writer, move), "passages": list(move.passages), "premises": premises})
+        ids[index] = first + len(steps)
+        premises = sorted({ids[premise] for premise in move.premises if premise in ids and premise != index})
+        steps.append({"text": _write_move(writer, move), "passages": list(move.passages), "premises": premises})
     return steps
 
 
-def _words(writer: StepWriter, move: Move) -> str:
-    """One claim in a sentence that does not speak of passages."""
-    return capitalise(writer.step(move.claim, conclusion=bool(move.premises)).removeprefix("The passages say that "))
+def _write_move(writer: StepWriter, move: Move) -> str:
+    """Return one claim as a sentence that does not mention passages."""
+    return capitalise(
+        writer.write_step(move.claim, conclusion=bool(move.premises)).removeprefix("The passages say that ")
+    )
 
 
-def insert_move(moves: Sequence[Move], place: int, move: Move) -> tuple[Move, ...]:
-    """The moves with one more among them."""
-    moved = [replace(one, premises=tuple(p + (p >= place) for p in one.premises)) for one in moves]
-    return (*moved[:place], move, *moved[place:])
+def insert_move(moves: Sequence[Move], index: int, move: Move) -> tuple[Move, ...]:
+    """Return the moves with one more at ``index``, premises renumbered."""
+    moved = [
+        replace(other, premises=tuple(premise + (premise >= index) for premise in other.premises)) for other in moves
+    ]
+    return (*moved[:index], move, *moved[index:])
 
 
 def change_ending(moves: Sequence[Move], answer: str) -> tuple[Move, ...]:
-    """The moves with another end: what is concluded, or the last fact where nothing is."""
+    """Return the moves with another conclusion, or another last fact where there is no conclusion."""
     if not any(move.premises for move in moves):
-        return (*moves[:-1], replace(moves[-1], claim=_otherwise(moves[-1].claim, answer)))
-    return tuple(replace(move, claim=_otherwise(move.claim, answer)) if move.premises else move for move in moves)
+        return (*moves[:-1], replace(moves[-1], claim=_change_claim(moves[-1].claim, answer)))
+    return tuple(replace(move, claim=_change_claim(move.claim, answer)) if move.premises else move for move in moves)
 
 
-def _otherwise(claim: Claim, answer: str) -> Claim:
+def _change_claim(claim: Claim, answer: str) -> Claim:
     if isinstance(claim, FactClaim):
         return replace(claim, value=answer)
     if isinstance(claim, OrderClaim | ComparisonClaim):
@@ -151,7 +159,7 @@ def _otherwise(claim: Claim, answer: str) -> Claim:
 
 
 def pick_wrong_answer(target: Target, answer: str, values: Sequence[str]) -> str | None:
-    """A wrong answer of the right sort; ``values`` are for questions that ask for one."""
+    """Return a wrong answer of the right type; ``values`` are candidates for a lookup question."""
     if isinstance(target, ChoiceQuestion):
         return next(option for option in target.options if option != answer)
     if isinstance(target, AgreementQuestion):
@@ -162,22 +170,22 @@ def pick_wrong_answer(target: Target, answer: str, values: Sequence[str]) -> str
 
 
 def draft_solution(case: ConstructionCase, target: Target, question: str) -> DraftAnswer | None:
-    """The response to a question with one answer."""
+    """Draft the response to a question, None unless it has exactly one answer."""
     solution = solve(target, case.evidence)
     if solution is None:
         return None
-    answer = write_answer(target, solution.answer, case.rng("answer", question))
+    answer = write_answer(target, solution.answer, case.make_rng("answer", question))
     return DraftAnswer(target, question, solution.moves, answer, tuple(sorted(solution.support)))
 
 
-# Words of a passage for others.
+# Rewording of passages.
 
 
 @dataclass(frozen=True, slots=True)
 class Rewording:
-    """Words of a passage that are exchanged, and the passage as it then is."""
+    """Replaced words of a passage, and the passage that results."""
 
-    place: int
+    passage_index: int
     claim: str
     pairs: tuple[tuple[str, str], ...]
     keep: tuple[str, ...]
@@ -185,52 +193,63 @@ class Rewording:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a passage, as it is read."""
+    """Return the sentences of a passage."""
     return re.split(r"(?<=\.)\s+", text.strip())
 
 
-def reword_statement(passage: Passage, place: int, statement: Statement, value: str) -> Rewording | None:
-    """Give a statement another value wherever the passage tells it; None where words alone cannot do that."""
+def reword_statement(passage: Passage, index: int, statement: Statement, value: str) -> Rewording | None:
+    """Give a statement another value wherever the passage states it; None where replacing words cannot do so."""
     kind = statement.relation.kind
-    forms = zip(list_surface_forms(kind, statement.value), list_surface_forms(kind, value), strict=True)
-    pairs = tuple({old: new for old, new in forms if _stands(passage.text, old)}.items())
-    told, keep = [], []
+    form_pairs = zip(list_surface_forms(kind, statement.value), list_surface_forms(kind, value), strict=True)
+    pairs = tuple({old: new for old, new in form_pairs if _occurs(passage.text, old)}.items())
+    claims, keep = [], []
     for sentence in split_sentences(passage.text):
         for part in sentence.removesuffix(".").split(", and "):
             if not any(old in part for old, _ in pairs):
                 continue
             if statement in read_passage(passage.title, f"{part}.").statements:
-                told.append(sentence)
+                claims.append(sentence)
             else:
                 keep.append(part)
-    return apply_rewording(passage, place, told[0], pairs, tuple(keep)) if told and pairs else None
+    return apply_rewording(passage, index, claims[0], pairs, tuple(keep)) if claims and pairs else None
 
 
-def _stands(text: str, part: str) -> bool:
-    return any(is_whole(text, place) for place in find_verbatim(text, part))
+def _occurs(text: str, part: str) -> bool:
+    return any(is_whole(text, span) for span in find_verbatim(text, part))
 
 
 def apply_rewording(
-    passage: Passage, place: int, claim: str, pairs: tuple[tuple[str, str], ...], keep: tuple[str, ...] = ()
+    passage: Passage, index: int, claim: str, pairs: tuple[tuple[str, str], ...], keep: tuple[str, ...] = ()
 ) -> Rewording | None:
-    """The exchange as code will make it; None where it would be refused."""
+    """Return the rewording with the edited passage, None where ``edit_passage`` refuses it."""
     edited = edit_passage(passage, [Replacement(*pair) for pair in pairs], keep)
-    return Rewording(place, claim, pairs, keep, edited.passage) if isinstance(edited, EditedPassage) else None
+    return Rewording(index, claim, pairs, keep, edited.passage) if isinstance(edited, EditedPassage) else None
 
 
-def list_statements(case: ConstructionCase, place: int) -> Iterator[tuple[EvidenceFact, Statement]]:
-    """What a passage says now that could be said otherwise, as facts of somebody."""
-    reading = case.evidence.readings[place]
-    for one in reading.statements:
-        if one.era is None and one.relation is not ALIAS and one.relation.single:
-            yield EvidenceFact(one.subject or reading.name, one.relation, one.value, (place,)), one
+def list_statements(case: ConstructionCase, index: int) -> Iterator[tuple[EvidenceFact, Statement]]:
+    """Yield the current single-valued facts of a passage, each with its statement."""
+    reading = case.evidence.readings[index]
+    for statement in reading.statements:
+        # Aliases and relations with several values have no single value to change.
+        if statement.era is None and statement.relation is not ALIAS and statement.relation.single:
+            yield (
+                EvidenceFact(statement.subject or reading.name, statement.relation, statement.value, (index,)),
+                statement,
+            )
 
 
 def find_statement(case: ConstructionCase, hop: EvidenceFact) -> Statement | None:
-    """The statement of a fact, in the first passage that makes it."""
-    found = (one for fact, one in list_statements(case, hop.passages[0]))
-    whose = {hop.subject, None}
-    return next((s for s in found if s.relation is hop.relation and s.value == hop.value and s.subject in whose), None)
+    """Return the statement of a fact in the first passage that states it."""
+    statements = (statement for fact, statement in list_statements(case, hop.passages[0]))
+    subjects = {hop.subject, None}
+    return next(
+        (
+            candidate
+            for candidate in statements
+            if candidate.relation is hop.relation and candidate.value == hop.value and candidate.subject in subjects
+        ),
+        None,
+    )
 
 
 # Edits of the evidence.
@@ -238,68 +257,69 @@ def find_statement(case: ConstructionCase, hop: EvidenceFact) -> Statement | Non
 
 @dataclass(frozen=True, slots=True)
 class EvidenceVariation:
-    """A fact with another value, and the response that follows."""
+    """A fact with another value, and the response that follows from it."""
 
     hop: EvidenceFact
     value: str
     rewording: Rewording
     moves: tuple[Move, ...]
-    known: Mapping[int, int]
-    """Moves that the kept steps tell, with their ids."""
+    earlier_steps: Mapping[int, int]
+    """Moves that the unchanged steps state, with the numbers of these steps."""
     first: int
-    """The id of the first affected step."""
+    """Number of the first affected step."""
     answer: str
 
-    def reply(self, seed: str, **other: Any) -> ReplyFields:
-        """As a constructor says it."""
+    def write_reply(self, seed: str, **other: Any) -> ReplyFields:
+        """Return the variation as the constructor's reply has it."""
         rewording = self.rewording
-        said: ReplyFields = {
+        fields: ReplyFields = {
             "plan": f"Change the {self.hop.relation} of {self.hop.subject}.",
-            "passage": rewording.place,
+            "passage": rewording.passage_index,
             "claim": rewording.claim,
             "replacements": [{"old": old, "new": new} for old, new in rewording.pairs],
             "keep": list(rewording.keep),
             "first": self.first,
-            "steps": write_reply_steps(self.moves, seed, self.known, self.first),
+            "steps": write_reply_steps(self.moves, seed, self.earlier_steps, self.first),
             "answer": self.answer,
         }
-        return said | other
+        return fields | other
 
 
 def make_variation(case: ConstructionCase, hop: EvidenceFact, value: str) -> EvidenceVariation | None:
-    """The fact with another value, and what follows from it; None where no single other answer does."""
-    place = hop.passages[0]
+    """Give a fact another value and solve again; None unless one other answer follows."""
+    index = hop.passages[0]
     statement = find_statement(case, hop)
-    rewording = reword_statement(case.passages[place], place, statement, value) if statement else None
+    rewording = reword_statement(case.passages[index], index, statement, value) if statement else None
     if rewording is None:
         return None
-    after = replace_passage(case.passages, place, rewording.passage)
+    after = replace_passage(case.passages, index, rewording.passage)
     solution = solve(case.target, read_evidence(after))
-    if solution is None or case.way is None or solution.answer == case.way.value:
+    if solution is None or case.derivation is None or solution.answer == case.derivation.value:
         return None
-    held = label_steps(case.question, after, case.told.trace)
-    first = next((number for number, sound in enumerate(held, start=1) if sound is False), None)
+    labels = label_steps(case.question, after, case.response.trace)
+    # Appendix B.4: the trace switches at the first step that the edit makes unsound.
+    first = next((number for number, sound in enumerate(labels, start=1) if sound is False), None)
     if first is None:
         return None
-    answer = write_answer(case.target, solution.answer, case.rng("answer"))
+    answer = write_answer(case.target, solution.answer, case.make_rng("answer"))
     return EvidenceVariation(
         hop, value, rewording, solution.moves, find_earlier_steps(case, solution, first), first, answer
     )
 
 
 def find_earlier_steps(case: ConstructionCase, solution: Solution, first: int) -> dict[int, int]:
-    """The moves that the steps before the first affected one tell already, and the ids of those steps."""
-    told: dict[Claim, int] = {}
+    """Map the moves already stated before step ``first`` to the numbers of these steps."""
+    numbers: dict[Claim, int] = {}
     for number in range(1, first):
-        before = case.told.trace.texts[:number]
-        for claim in read_trace(type(case.told.trace).of(*before)) or ():
-            told.setdefault(drop_name_type(claim), number)
-    found = ((place, told.get(drop_name_type(move.claim))) for place, move in enumerate(solution.moves))
-    return {place: number for place, number in found if number is not None}
+        before = case.response.trace.texts[:number]
+        for claim in read_trace(type(case.response.trace).of(*before)) or ():
+            numbers.setdefault(drop_name_type(claim), number)
+    matched = ((index, numbers.get(drop_name_type(move.claim))) for index, move in enumerate(solution.moves))
+    return {index: number for index, number in matched if number is not None}
 
 
 def drop_name_type(claim: Claim) -> Claim:
-    """The claim without the type that may be said of a name."""
+    """Return the claim without the type stated with a name ("the film X" becomes "X")."""
     if isinstance(claim, FactClaim):
         return replace(claim, phrase=Phrase(claim.phrase.base, claim.phrase.path))
     return claim
@@ -309,27 +329,31 @@ def drop_name_type(claim: Claim) -> Claim:
 
 
 def write_draft_steps(case: ConstructionCase, draft: DraftAnswer) -> list[ReplyFields]:
-    """The steps of a response."""
+    """Return the steps of a drafted response."""
     return write_reply_steps(draft.moves, f"{case.seed}/steps")
 
 
 def write_target_reply(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields:
-    """The original response."""
+    """Return the reply with the original response."""
     plan = "State the facts that lead to the answer, one by one, and conclude."
     return {"plan": plan, "steps": write_draft_steps(case, draft), "answer": draft.answer, "complete": True}
 
 
-def write_variations_reply(case: ConstructionCase, made: Sequence[EvidenceVariation]) -> ReplyFields:
-    """Edits of the evidence."""
+def write_variations_reply(case: ConstructionCase, variations: Sequence[EvidenceVariation]) -> ReplyFields:
+    """Return the reply with edits of the evidence."""
     plan = "Change one fact that the answer rests on, and follow it to its end."
-    return {"plan": plan, "variations": [one.reply(f"{case.seed}/steps") for one in made], "complete": True}
+    return {
+        "plan": plan,
+        "variations": [variation.write_reply(f"{case.seed}/steps") for variation in variations],
+        "complete": True,
+    }
 
 
 def write_question_reply(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields:
-    """The edit of the question."""
+    """Return the reply with the edit of the question."""
     return {
         "plan": "Ask for something else that the same passages tell.",
-        "component": _component(case.target, draft.target),
+        "component": _describe_change(case.target, draft.target),
         "question": draft.question,
         "support": list(draft.support),
         "steps": write_draft_steps(case, draft),
@@ -338,10 +362,10 @@ def write_question_reply(case: ConstructionCase, draft: DraftAnswer) -> ReplyFie
     }
 
 
-def _component(old: Target, new: Target) -> str:
-    """What was changed, in a few words."""
+def _describe_change(old: Target, new: Target) -> str:
+    """Return in a few words which component of the question changed."""
     if isinstance(old, ChoiceQuestion) and isinstance(new, ChoiceQuestion):
         return "one of the two candidates" if old.options != new.options else "the direction of the comparison"
-    sides = [(one.phrase,) if isinstance(one, LookupQuestion) else one.phrases() for one in (old, new)]
-    same = all(one.base == other.base for one, other in zip(*sides, strict=False))
+    sides = [(target.phrase,) if isinstance(target, LookupQuestion) else target.phrases() for target in (old, new)]
+    same = all(target.base == other.base for target, other in zip(*sides, strict=False))
     return "the relation asked for" if same else "the thing asked about"

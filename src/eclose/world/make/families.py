@@ -1,7 +1,7 @@
-"""Exact families: one claim edited, or another target asked, with everything that follows from it.
+"""Exact families: one claim edited, or another target asked, with everything that follows.
 
-An edit changes a fact of an entity and writes its passage again from the same seed, so that nothing but the value
-moves, wherever it is repeated. All conditions of appendix B are checked from the words before a family is given away.
+An edit changes a fact of an entity and writes its passage again from the same seed, so only the value changes, wherever
+it is repeated. All conditions of appendix B are checked on the words before a family is returned.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from eclose.world.language.phrases import Phrase
 
 MAX_EDITS = 2
-"""Evidence edits kept per source."""
+"""Largest number of evidence edits of a family."""
 
 
 @dataclass
 class FamilyFunnel:
-    """How many sources became families, and why the others did not."""
+    """Counts of sources, of families, and of sources without a family by reason."""
 
     sources: int = 0
     families: int = 0
@@ -52,25 +52,25 @@ class FamilyFunnel:
 
 
 def make_families(profile: str, seed: int, funnel: FamilyFunnel | None = None, start: int = 0) -> Iterator[Family]:
-    """Families without end. A source that admits no edit is passed over, and counted."""
+    """Yield families without end; sources that admit no edit are skipped and counted."""
     funnel = funnel if funnel is not None else FamilyFunnel()
     index = start
     while True:
-        made = make_family(make_item(profile, seed, index))
+        family = make_family(make_item(profile, seed, index))
         funnel.sources += 1
-        if isinstance(made, Family):
+        if isinstance(family, Family):
             funnel.families += 1
-            yield made
+            yield family
         else:
-            funnel.dropped[made] += 1
+            funnel.dropped[family] += 1
         index += 1
 
 
 def make_family(item: WorldItem) -> Family | str:
-    """A family from an item, or the reason why there is none."""
-    gold = _view(ViewKind.GOLD, item, item.instance.question, item.instance.evidence, item.target, item.solution)
-    asked = _question_edit(item, gold)
-    if asked is None:
+    """Return a family made from an item, or the reason why there is none."""
+    gold = _write_view(ViewKind.GOLD, item, item.instance.question, item.instance.evidence, item.target, item.solution)
+    question_edit = _question_edit(item, gold)
+    if question_edit is None:
         return "no question edit"
     edits = []
     for edit in _evidence_edits(item, gold):
@@ -79,22 +79,25 @@ def make_family(item: WorldItem) -> Family | str:
             break
     if not edits:
         return "no evidence edit"
-    family = Family(f"family-{item.instance.id}", item.instance, gold, tuple(edits), asked)
+    family = Family(f"family-{item.instance.id}", item.instance, gold, tuple(edits), question_edit)
     failures = check_family(family)
     return f"gate {failures[0].gate.value}" if failures else family
 
 
-def _view(
+def _write_view(
     kind: ViewKind, item: WorldItem, question: str, passages: tuple[Passage, ...], target: Target, solution: Solution
 ) -> View:
-    """A view: the solution in the item's own words."""
+    """Write a view: the solution in the item's own words."""
     steps = write_steps(solution.moves, f"{item.seed}/trace")
-    place = {move: number for number, step in enumerate(steps) for move in step.moves}
+    step_of_move = {move: number for number, step in enumerate(steps) for move in step.moves}
     proof = []
     for number, step in enumerate(steps):
         moves = [solution.moves[index] for index in step.moves]
         passages_used = dict.fromkeys(str(index) for move in moves for index in move.passages)
-        premises = dict.fromkeys(place[index] for move in moves for index in move.premises if place[index] < number)
+        # Two moves may share a step, so a premise can lie in the step itself: only earlier steps count.
+        premises = dict.fromkeys(
+            step_of_move[index] for move in moves for index in move.premises if step_of_move[index] < number
+        )
         proof.append(ProofStep(tuple(passages_used), tuple(premises)))
     return View(
         kind,
@@ -111,27 +114,28 @@ def _view(
 
 
 def _evidence_edits(item: WorldItem, gold: View) -> Iterator[EvidenceEdit]:
-    """Edits of facts the answer rests on, each in one passage, each with a new answer of its own."""
+    """Yield edits of facts that the answer rests on, each in one passage and with a new answer."""
     rng = Random(f"{item.seed}/edit")
-    (way,) = read_evidence(item.instance.evidence).answers(item.target)
+    (way,) = read_evidence(item.instance.evidence).find_answers(item.target)
     hops = list(dict.fromkeys(way.hops))
     rng.shuffle(hops)
     for hop in hops:
+        # A fact stated in two passages would contradict itself after an edit of one.
         if len(hop.passages) != 1 or hop.relation is rel.ALIAS:
             continue
         for value in draw_new_values(item.instance.evidence, hop, rng):
-            edit = _edit(item, gold, hop, value)
+            edit = _make_edit(item, gold, hop, value)
             if edit is not None and not any(find_evidence_edit_defects(gold, edit)):
                 yield edit
                 break
 
 
 def draw_new_values(passages: tuple[Passage, ...], hop: EvidenceFact, rng: Random) -> list[str]:
-    """Values that could stand in a fact's place and still lead somewhere, as plausible as the old one."""
+    """Draw values that could replace a fact's and are as plausible as the old one."""
     if hop.relation.kind is ValueKind.NAME:
         return _new_names(passages, hop.relation, hop.value, rng)
     scene = Scene(rng)
-    drawn = [scene.literal(hop.relation) for _ in range(8)]
+    drawn = [scene.draw_value(hop.relation) for _ in range(8)]
     if hop.relation.kind is ValueKind.DATE:
         # Day and month stay: the year is what is edited.
         drawn = [f"{value[:4]}{hop.value[4:]}" for value in drawn]
@@ -139,14 +143,14 @@ def draw_new_values(passages: tuple[Passage, ...], hop: EvidenceFact, rng: Rando
 
 
 def _new_names(passages: tuple[Passage, ...], relation: rel.Relation, value: str, rng: Random) -> list[str]:
-    """Names of the same sort from the passages, which may lead on, and an unused one, which ends there."""
+    """Draw names of the same type: up to six from the passages, which may lead on, and one unused, which does not."""
     readings = read_evidence(passages).readings
-    known = [name for reading in readings for name in _names(reading, relation)]
-    others = [name for name in dict.fromkeys(known) if name != value]
+    stated = [name for reading in readings for name in _names(reading, relation)]
+    others = [name for name in dict.fromkeys(stated) if name != value]
     rng.shuffle(others)
     scene = Scene(rng)
-    scene.names |= {*known, *(reading.name for reading in readings)}
-    return [*others[:6], scene.literal(relation)]
+    scene.names |= {*stated, *(reading.name for reading in readings)}
+    return [*others[:6], scene.draw_value(relation)]
 
 
 def _names(reading: PassageReading, relation: rel.Relation) -> list[str]:
@@ -154,26 +158,27 @@ def _names(reading: PassageReading, relation: rel.Relation) -> list[str]:
     return about + [statement.value for statement in reading.statements if statement.relation is relation]
 
 
-def _edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> EvidenceEdit | None:
-    """The fact with another value: new passage, new solution, new words from the first affected step on."""
-    place = hop.passages[0]
-    passage = item.passage(place, _changed(item.entities[place], hop, value))
+def _make_edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> EvidenceEdit | None:
+    """Give the fact another value: new passage, new solution, new words from the first affected step on."""
+    index = hop.passages[0]
+    passage = item.write_passage(index, _change_entity(item.entities[index], hop, value))
     before = item.instance.evidence
-    if passage.text == before[place].text:
+    if passage.text == before[index].text:
         return None
-    passages = (*before[:place], passage, *before[place + 1 :])
+    passages = (*before[:index], passage, *before[index + 1 :])
     solution = solve(item.target, read_evidence(passages))
+    # Equal numbers of moves keep the two traces aligned step by step.
     if solution is None or solution.answer == item.solution.answer or len(solution.moves) != len(item.solution.moves):
         return None
-    view = _view(ViewKind.EVIDENCE_CF, item, gold.question, passages, item.target, solution)
+    view = _write_view(ViewKind.EVIDENCE_CF, item, gold.question, passages, item.target, solution)
     first = next(
         (n for n, pair in enumerate(zip(gold.trace.steps, view.trace.steps, strict=False)) if pair[0] != pair[1]), None
     )
-    return None if first is None else EvidenceEdit(view, str(place), first)
+    return None if first is None else EvidenceEdit(view, str(index), first)
 
 
-def _changed(entity: Entity, hop: EvidenceFact, value: str) -> Entity:
-    """The entity with one fact changed."""
+def _change_entity(entity: Entity, hop: EvidenceFact, value: str) -> Entity:
+    """Return the entity with one fact changed."""
     statements = [
         replace(s, value=value) if s.relation is hop.relation and s.value == hop.value and s.era is None else s
         for s in entity.statements
@@ -185,7 +190,7 @@ def _changed(entity: Entity, hop: EvidenceFact, value: str) -> Entity:
 
 
 def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
-    """Another target asked of the same passages, one component away, with a distinct path and answer."""
+    """Return another question to the same passages, one component away, with its own path and answer."""
     rng = Random(f"{item.seed}/question")
     targets = find_near_targets(item.target, item.instance.evidence)
     rng.shuffle(targets)
@@ -197,54 +202,54 @@ def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
         question = write_question(target, Random(f"{item.seed}/question words"))
         if read_question(question) is None:
             continue
-        view = _view(ViewKind.QUESTION_CF, item, question, passages, target, solution)
+        view = _write_view(ViewKind.QUESTION_CF, item, question, passages, target, solution)
         if not any(find_question_edit_defects(gold, view)):
             return QuestionEdit(view)
     return None
 
 
 def find_near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
-    """Questions that differ in one component: the relation asked for, the thing asked about, the direction."""
+    """Return questions that differ in one component: the relation asked for, the thing asked about, the direction."""
     readings = read_evidence(passages).readings
     rivals = [(reading.name, reading.kind) for reading in readings]
     if isinstance(target, ChoiceQuestion):
         return [replace(target, least=not target.least)]
     if isinstance(target, LookupQuestion):
-        return _near_lookups(target.phrase, rivals)
-    kinds = (target.right.start_type, target.right.kind)
-    asked = (target.left.base, target.right.base)
-    found: list[Target] = [
-        replace(target, right=replace(target.right, base=name))
+        return _find_near_lookups(target.phrase, rivals)
+    kinds = (target.second.start_type, target.second.kind)
+    names = (target.first.base, target.second.base)
+    targets: list[Target] = [
+        replace(target, second=replace(target.second, base=name))
         for name, kind in rivals
-        if kind in kinds and name not in asked
+        if kind in kinds and name not in names
     ]
     if isinstance(target, AgreementQuestion):
         subject = target.relation.subject
-        return found + [replace(target, relation=other) for other in rel.AGREEMENT_FORMS if other.subject == subject]
-    return found + _near_spans(target)
+        return targets + [replace(target, relation=other) for other in rel.AGREEMENT_FORMS if other.subject == subject]
+    return targets + _find_near_spans(target)
 
 
-def _near_spans(target: YearSpanQuestion) -> list[Target]:
-    last = target.right.path[-1]
+def _find_near_spans(target: YearSpanQuestion) -> list[Target]:
+    last = target.second.path[-1]
     others = [
         r for r in rel.COMPARISON_WORDS if r.subject == last.subject and r.kind in (ValueKind.DATE, ValueKind.YEAR)
     ]
-    return [replace(target, right=replace(target.right, path=(*target.right.path[:-1], other))) for other in others]
+    return [replace(target, second=replace(target.second, path=(*target.second.path[:-1], other))) for other in others]
 
 
-def _near_lookups(phrase: Phrase, rivals: list[tuple[str, str | None]]) -> list[Target]:
+def _find_near_lookups(phrase: Phrase, rivals: list[tuple[str, str | None]]) -> list[Target]:
     if not phrase.path:
         return []
     last = phrase.path[-1]
-    found: list[Target] = [
+    targets: list[Target] = [
         LookupQuestion(replace(phrase, path=(*phrase.path[:-1], other)))
         for other in rel.RELATIONS
         if other.subject == last.subject and other is not last and other is not rel.ALIAS and other.single
     ]
     if isinstance(phrase.base, str):
-        found += [
+        targets += [
             LookupQuestion(replace(phrase, base=name))
             for name, kind in rivals
             if kind == phrase.start_type and name != phrase.base
         ]
-    return found
+    return targets

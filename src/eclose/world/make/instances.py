@@ -1,7 +1,7 @@
-"""Instances of the world, one by one from a seed: an unlimited benchmark whose truth is known.
+"""Instances of the world, one by one from a seed: an unlimited benchmark with exact labels.
 
-Item k of a seed is the same whoever makes it, in whatever order. Every item is checked from its words before it is
-given away: the question reads back, every passage reads back, and exactly one answer follows.
+Item k of a seed does not depend on order or process. Every item is checked on its words before it is returned: the
+question reads back, every passage reads back, and exactly one answer follows.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ATTEMPTS = 50
-"""Scenes tried for one item. Some cannot be used: two answers, a tie, a name that reads two ways."""
+"""Scenes tried for one item. Some are unusable: two answers, a tie, a name that reads two ways."""
 
-_BETWEEN = 0.22
-"""How far the length of passages scatters between questions, as a factor."""
+_LENGTH_SPREAD = 0.22
+"""Spread of passage lengths between questions: standard deviation of the log length."""
 
 _PADDING = (rel.PERSON, rel.FILM, rel.CITY, rel.COMPANY, rel.BOOK, rel.SONG, rel.UNIVERSITY, rel.COUNTRY, rel.AWARD)
 
 
 @dataclass(frozen=True)
 class WorldItem:
-    """A question with everything that is known about it."""
+    """A question with its target, solution and entities."""
 
     instance: Instance
     target: Target
     solution: Solution
     plot: Plot | None
-    """None for a question that came from outside."""
+    """None for a question from outside."""
     entities: tuple[Entity, ...]
     """In the order of the passages."""
     seed: str
     words: tuple[int, ...]
-    """How long each passage was to be."""
+    """Requested length of each passage, in words."""
 
-    def passage(self, index: int, entity: Entity) -> Passage:
-        """A passage as this item words it, of an entity whose facts may have been changed."""
+    def write_passage(self, index: int, entity: Entity) -> Passage:
+        """Write a passage in this item's words, for an entity whose facts may have changed."""
         return write_passage(entity, index, seed=f"{self.seed}/{index}", words=self.words[index])
 
     @property
@@ -66,15 +66,15 @@ class WorldItem:
 
 
 def find_profile(name: str) -> WorldProfile:
-    """A profile by its name."""
-    known = PROFILES | SHORT_PROFILES
-    if name not in known:
-        raise SettingError(f"there is no profile {name!r}. Choose from: {', '.join(known)}.")
-    return known[name]
+    """Return a profile by name; raise ``SettingError`` for an unknown one."""
+    profiles = PROFILES | SHORT_PROFILES
+    if name not in profiles:
+        raise SettingError(f"there is no profile {name!r}. Choose from: {', '.join(profiles)}.")
+    return profiles[name]
 
 
 def make_items(profile: str, seed: int, start: int = 0) -> Iterator[WorldItem]:
-    """Items without end."""
+    """Yield items without end."""
     index = start
     while True:
         yield make_item(profile, seed, index)
@@ -82,24 +82,25 @@ def make_items(profile: str, seed: int, start: int = 0) -> Iterator[WorldItem]:
 
 
 def make_item(profile: str, seed: int, index: int) -> WorldItem:
-    """One item."""
+    """Return one item."""
     settings = find_profile(profile)
     for attempt in range(ATTEMPTS):
-        item = _try(settings, hash_rank("world", profile, seed, index, attempt), f"{profile}-{seed}-{index}")
+        item = _try_scene(settings, hash_rank("world", profile, seed, index, attempt), f"{profile}-{seed}-{index}")
         if item is not None:
             return item
     raise AssertionError(f"no usable scene in {ATTEMPTS} attempts for {profile} {seed} {index}")
 
 
-def _try(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
+def _try_scene(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
     rng = Random(seed)
     kinds, weights, makers = zip(*profile.shapes, strict=True)
     (chosen,) = rng.choices(range(len(kinds)), weights)
     scene = Scene(rng, profile.detail)
     plot = makers[chosen](scene)
-    entities = _cast(scene, plot, profile.passages)
+    # Draws happen in this order: scene, padding, lengths, question. Changing it changes every item.
+    entities = _select_entities(scene, plot, profile.passages)
     # Some questions come with long passages, some with short ones.
-    scale = math.exp(rng.gauss(0, _BETWEEN))
+    scale = math.exp(rng.gauss(0, _LENGTH_SPREAD))
     words = tuple(max(12, round(scale * profile.words * math.exp(rng.gauss(0, profile.spread)))) for _ in entities)
     passages = tuple(
         write_passage(entity, index, seed=f"{seed}/{index}", words=words[index])
@@ -110,6 +111,7 @@ def _try(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
     solution = solve(plot.target, evidence)
     if evidence.unread or solution is None or not _reads_back(question, plot.target):
         return None
+    # Multi-hop means at least two passages (appendix B.2).
     if len(solution.support) < 2:
         return None
     answer = write_answer(plot.target, solution.answer, Random(f"{seed}/answer"))
@@ -127,21 +129,21 @@ def _try(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
     return WorldItem(instance, plot.target, solution, plot, tuple(entities), seed, words)
 
 
-def _cast(scene: Scene, plot: Plot, size: int) -> list[Entity]:
-    """Everyone who gets a passage: the plot's people first, then extras, in random order."""
+def _select_entities(scene: Scene, plot: Plot, size: int) -> list[Entity]:
+    """Return the entities that get a passage: those of the plot first, then others, in random order."""
     for entity in list(scene.entities):
-        scene.furnish(entity, skip=_asked(plot.target))
+        scene.add_common_facts(entity, skip=_asked_relations(plot.target))
     while len(scene.entities) < size:
-        scene.furnish(scene.entity(scene.rng.choice(_PADDING)))
-    gold = [entity for entity in scene.entities if any(entity is one for one in plot.gold)]
-    rest = [entity for entity in scene.entities if not any(entity is one for one in gold)]
-    cast = [*gold, *rest][:size]
-    scene.rng.shuffle(cast)
-    return cast
+        scene.add_common_facts(scene.add_entity(scene.rng.choice(_PADDING)))
+    gold = [entity for entity in scene.entities if any(entity is member for member in plot.gold)]
+    others = [entity for entity in scene.entities if not any(entity is member for member in gold)]
+    selected = [*gold, *others][:size]
+    scene.rng.shuffle(selected)
+    return selected
 
 
-def _asked(target: Target) -> tuple[rel.Relation, ...]:
-    """Relations no extra fact may touch, or the question could get a second answer."""
+def _asked_relations(target: Target) -> tuple[rel.Relation, ...]:
+    """Return relations that no extra fact may touch, since the question could get a second answer."""
     return target.phrase.path if isinstance(target, LookupQuestion) else ()
 
 
@@ -153,17 +155,17 @@ def _reads_back(question: str, target: Target) -> bool:
 
 
 def _aliases(target: Target, value: str, written: str, entities: Sequence[Entity]) -> tuple[str, ...]:
-    """Other accepted answers: a date the other way round, a person's other name."""
-    others: dict[str, None] = {}
+    """Return other accepted answers: a date the other way round, a person's other name."""
+    aliases: dict[str, None] = {}
     if isinstance(target, LookupQuestion) and target.phrase.path:
         kind = target.phrase.path[-1].kind
         if kind is not ValueKind.NAME:
-            others |= dict.fromkeys(write_value(kind, value, Random(draw)) for draw in range(8))
+            aliases |= dict.fromkeys(write_value(kind, value, Random(draw)) for draw in range(8))
     for entity in entities:
         if entity.alias is not None and value in (entity.name, entity.alias):
-            others |= {entity.name: None, entity.alias: None}
-    others.pop(written, None)
-    return tuple(others)
+            aliases |= {entity.name: None, entity.alias: None}
+    aliases.pop(written, None)
+    return tuple(aliases)
 
 
 def rename_item(item: WorldItem, name: str) -> WorldItem:

@@ -1,4 +1,4 @@
-"""The shapes of multi-hop questions, built as scenes: what the question needs, and what is there to mislead."""
+"""The shapes of multi-hop questions, built as scenes: the facts a question needs, and facts that mislead."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _FINAL: dict[str, tuple[Relation, ...]] = {
     rel.COMPANY: (rel.FOUNDED, rel.EMPLOYEES),
 }
 _GRANDPARENTS = tuple(rel.COMPOUND_PHRASES.values())
-# Two relations to a value with one spelling, so that the answer is the value as it stands. Not to kin: with few people
-# about, an edit would as soon make somebody their own mother.
+# Two relations to a value with one spelling, so that the answer is the value as it stands. No relatives: among few
+# people an edit would soon make a person their own mother.
 _PLAIN = tuple(
     (first, last)
     for start in STARTS
@@ -61,12 +61,12 @@ _SHARED = ((rel.CITY, rel.LIES_IN), (rel.PERSON, rel.BIRTH_PLACE), (rel.PERSON, 
 
 
 def draw_path(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
-    """A path of relations, each leading where the next one begins."""
+    """Draw a path of relations, each leading where the next one begins."""
     path: list[Relation] = []
     kind = start
-    for left in range(hops, 0, -1):
-        choices = [*_ONWARD[kind], *(_FINAL.get(kind, ()) if left == 1 else ())]
-        # A country's capital lies in that country: that way back leads nowhere new.
+    for remaining in range(hops, 0, -1):
+        choices = [*_ONWARD[kind], *(_FINAL.get(kind, ()) if remaining == 1 else ())]
+        # A country's capital lies in that country, so this step would lead back to the start.
         if path and path[-1] is rel.CAPITAL:
             choices = [relation for relation in choices if relation is not rel.LIES_IN]
         if not choices:
@@ -77,90 +77,91 @@ def draw_path(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
 
 
 def build_path(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[Entity]:
-    """Give every place on the path an article; the last value needs none."""
-    made, here = [start], start
+    """Give every entity on the path an article; return them. The last value needs none."""
+    entities, current = [start], start
     for relation in path[:-1]:
         assert relation.object is not None
-        there = scene.entity(relation.object, scene.new_name(relation.object, relation))
-        scene.link(here, relation, there)
-        made.append(there)
-        here = there
-    here.say(path[-1], scene.literal(path[-1]))
-    return made
+        following = scene.add_entity(relation.object, scene.draw_name(relation.object, relation))
+        scene.link(current, relation, following)
+        entities.append(following)
+        current = following
+    current.state(path[-1], scene.draw_value(path[-1]))
+    return entities
 
 
 def plot_chain(
     scene: Scene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True
 ) -> Plot:
-    """Who or what lies at the end of a path that begins with a work."""
+    """Plot a question for the end of a path that begins with a work."""
     kind = scene.rng.choice(STARTS)
     path = scene.rng.choice(paths) if paths else draw_path(scene, kind, hops)
-    start = scene.entity(path[0].subject)
+    start = scene.add_entity(path[0].subject)
     gold = build_path(scene, start, path)
-    rival = build_path(scene, scene.entity(start.kind), path)
+    # A second work with a chain of its own: the answer cannot be found by its type alone.
+    rival = build_path(scene, scene.add_entity(start.kind), path)
     if misleading:
         _mislead(scene, start, gold, path)
     phrase = Phrase(start.name, path, start.kind if scene.rng.random() < 0.7 or start.title != start.name else None)
-    scene.furnish(rival[0], skip=path)
+    scene.add_common_facts(rival[0], skip=path)
     return Plot(LookupQuestion(phrase), tuple(gold))
 
 
 def plot_inference(scene: Scene) -> Plot:
-    """A grandparent or a parent-in-law, sometimes of the person behind a work."""
+    """Plot a question for a grandparent or a parent-in-law."""
     return plot_chain(scene, 2, _GRANDPARENTS)
 
 
 def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relation, ...]) -> None:
-    """A work of another kind with the same title, or a namesake, or a name used for one's work only."""
+    """Add a work with the same title, a namesake, or a pseudonym under which the work names its author."""
     roll = scene.rng.random()
     if roll < 0.25 and start.kind in (rel.FILM, rel.BOOK, rel.SONG):
         other = scene.rng.choice([kind for kind in (rel.FILM, rel.BOOK, rel.SONG) if kind != start.kind])
         start.title = f"{start.name} ({rel.TYPE_WORDS[start.kind][0]})"
-        scene.furnish(scene.entity(other, start.name, note=rel.TYPE_WORDS[other][0]))
+        scene.add_common_facts(scene.add_entity(other, start.name, note=rel.TYPE_WORDS[other][0]))
     elif roll < 0.6 and len(gold) > 1 and path[0].role:
         person = gold[1]
         if roll < 0.45:
             person.title = f"{person.name} ({path[0].role})"
-            twin = scene.entity(rel.PERSON, person.name, note=None)
+            twin = scene.add_entity(rel.PERSON, person.name, note=None)
             twin.title = f"{twin.name} ({twin.occupation})"
-            twin.say(path[1], scene.literal(path[1]))
-            scene.furnish(twin, skip=path)
+            twin.state(path[1], scene.draw_value(path[1]))
+            scene.add_common_facts(twin, skip=path)
         else:
-            alias = scene.new_name(rel.PERSON)
+            alias = scene.draw_name(rel.PERSON)
             person.alias = alias
-            person.say(rel.ALIAS, alias)
+            person.state(rel.ALIAS, alias)
             start.statements = [
                 type(s)(s.subject, s.relation, alias, s.era) if s.value == person.name else s for s in start.statements
             ]
 
 
 def plot_comparison(scene: Scene, rivals: int = 1) -> Plot:
-    """Which of two has the smaller or larger value."""
+    """Plot a question which of two has the smaller or larger value."""
     kind, attribute = scene.rng.choice(_DIRECT)
-    return _choose(scene, kind, (), attribute, rivals)
+    return _plot_choice(scene, kind, (), attribute, rivals)
 
 
 def plot_bridge_comparison(scene: Scene, rivals: int = 1) -> Plot:
-    """The same of two works, by the people behind them."""
+    """Plot a comparison of two works by the people behind them."""
     role = scene.rng.choice(_ROLES)
     attribute = scene.rng.choice((rel.BIRTH_DATE, rel.BIRTH_DATE, rel.DEATH_DATE))
-    return _choose(scene, role.subject, (role,), attribute, rivals)
+    return _plot_choice(scene, role.subject, (role,), attribute, rivals)
 
 
-def _choose(scene: Scene, kind: str, path: tuple[Relation, ...], attribute: Relation, rivals: int) -> Plot:
+def _plot_choice(scene: Scene, kind: str, path: tuple[Relation, ...], attribute: Relation, rivals: int) -> Plot:
     gold: list[Entity] = []
     for _ in range(2):
-        gold += build_path(scene, scene.entity(kind), (*path, attribute))
+        gold += build_path(scene, scene.add_entity(kind), (*path, attribute))
     for _ in range(rivals):
-        build_path(scene, scene.entity(kind), (*path, attribute))
+        build_path(scene, scene.add_entity(kind), (*path, attribute))
     options = (gold[0].name, gold[len(gold) // 2].name)
     return Plot(ChoiceQuestion(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
 
 
 def plot_agreement(scene: Scene, rivals: int = 0) -> Plot:
-    """Whether two things, or the people behind them, have something in common.
+    """Plot a question whether two things, or the people behind them, share a value.
 
-    With rivals, one of them would give the other answer in the second thing's place.
+    With rivals, one of them would give the other answer in place of the second thing.
     """
     kind, relation = scene.rng.choice(_SHARED)
     bridged = kind == rel.PERSON and scene.rng.random() < 0.5
@@ -168,72 +169,73 @@ def plot_agreement(scene: Scene, rivals: int = 0) -> Plot:
     path = (role, relation) if role else (relation,)
     gold: list[Entity] = []
     for _ in range(2):
-        gold += build_path(scene, scene.entity(path[0].subject), path)
+        gold += build_path(scene, scene.add_entity(path[0].subject), path)
     half = len(gold) // 2
     agree = scene.rng.random() < 0.5
     if agree:
         _share(gold[half - 1], gold[-1], relation)
-    others = [build_path(scene, scene.entity(path[0].subject), path) for _ in range(rivals)]
+    others = [build_path(scene, scene.add_entity(path[0].subject), path) for _ in range(rivals)]
     if others and not agree:
         _share(gold[half - 1], others[0][-1], relation)
-    left, right = (Phrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
-    return Plot(AgreementQuestion(left, right, relation), tuple(gold))
+    first, second = (Phrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
+    return Plot(AgreementQuestion(first, second, relation), tuple(gold))
 
 
-def _share(one: Entity, other: Entity, relation: Relation) -> None:
-    """Give the other the value that the first has."""
-    shared = one.value(relation)
+def _share(source: Entity, target: Entity, relation: Relation) -> None:
+    """Give the target the value that the source has."""
+    shared = source.value(relation)
     assert shared is not None
-    other.statements = [
-        type(s)(s.subject, s.relation, shared, s.era) if s.relation is relation else s for s in other.statements
+    target.statements = [
+        type(s)(s.subject, s.relation, shared, s.era) if s.relation is relation else s for s in target.statements
     ]
 
 
 def plot_year_span(scene: Scene, rivals: int = 0) -> Plot:
-    """A number of years: a life, or a person's age when a work came out."""
+    """Plot a number of years: a life, or a person's age when a work came out."""
     if scene.rng.random() < 0.4:
-        work, person = _lived(scene)
+        work, person = _add_life(scene)
         for _ in range(rivals):
-            _lived(scene)
-        whose = Phrase(work.name, (rel.DIRECTOR,), rel.FILM)
-        return Plot(YearSpanQuestion(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE)), (work, person))
+            _add_life(scene)
+        director = Phrase(work.name, (rel.DIRECTOR,), rel.FILM)
+        return Plot(YearSpanQuestion(director.then(rel.BIRTH_DATE), director.then(rel.DEATH_DATE)), (work, person))
     role, when = scene.rng.choice(
         ((rel.DIRECTOR, rel.RELEASED), (rel.AUTHOR, rel.PUBLISHED), (rel.PERFORMER, rel.ISSUED))
     )
-    work, person = _made(scene, role, when)
+    work, person = _add_dated_work(scene, role, when)
     for _ in range(rivals):
-        _made(scene, role, when)
+        _add_dated_work(scene, role, when)
     base = Phrase(work.name, (), role.subject)
     return Plot(YearSpanQuestion(base.then(role, rel.BIRTH_DATE), base.then(when)), (work, person))
 
 
-def _lived(scene: Scene) -> tuple[Entity, Entity]:
-    """A film and its director, with both dates."""
-    (person,) = build_path(scene, scene.entity(rel.PERSON), (rel.BIRTH_DATE,))
-    person.say(rel.DEATH_DATE, scene.literal(rel.DEATH_DATE))
-    work = scene.entity(rel.FILM)
+def _add_life(scene: Scene) -> tuple[Entity, Entity]:
+    """Add a film and its director, with birth and death dates."""
+    (person,) = build_path(scene, scene.add_entity(rel.PERSON), (rel.BIRTH_DATE,))
+    person.state(rel.DEATH_DATE, scene.draw_value(rel.DEATH_DATE))
+    work = scene.add_entity(rel.FILM)
     scene.link(work, rel.DIRECTOR, person)
     return work, person
 
 
-def _made(scene: Scene, role: Relation, when: Relation) -> tuple[Entity, Entity]:
-    """A work with its year, and the person behind it with a birth date."""
-    work, person = build_path(scene, scene.entity(role.subject), (role, rel.BIRTH_DATE))
-    work.say(when, scene.literal(when))
+def _add_dated_work(scene: Scene, role: Relation, when: Relation) -> tuple[Entity, Entity]:
+    """Add a work with its year, and the person behind it with a birth date."""
+    work, person = build_path(scene, scene.add_entity(role.subject), (role, rel.BIRTH_DATE))
+    work.state(when, scene.draw_value(when))
     return work, person
 
 
 def plot_intersection(scene: Scene, onward: int = 0) -> Plot:
-    """Whoever did two things, or what lies some relations beyond."""
+    """Plot a question for the person who did two things, or for a value ``onward`` relations beyond."""
     roles = scene.rng.choice(((rel.STAR, rel.STAR), (rel.DIRECTOR, rel.SCREENWRITER), (rel.AUTHOR, rel.AUTHOR),
                               (rel.STAR, rel.DIRECTOR), (rel.PERFORMER, rel.SONGWRITER), (rel.DIRECTOR, rel.AUTHOR)))  # fmt: skip
-    person = scene.entity(rel.PERSON)
+    person = scene.add_entity(rel.PERSON)
     works = []
     for role in roles:
-        work = scene.entity(role.subject)
+        work = scene.add_entity(role.subject)
         scene.link(work, role, person)
+        # A second actor: only the combination of both deeds identifies the person.
         if not role.single:
-            work.say(role, scene.new_name(rel.PERSON))
+            work.state(role, scene.draw_name(rel.PERSON))
         works.append(work)
     deeds = tuple((role, work.name) for role, work in zip(roles, works, strict=True))
     if not onward:
@@ -245,16 +247,17 @@ def plot_intersection(scene: Scene, onward: int = 0) -> Plot:
 
 @dataclass(frozen=True, slots=True)
 class WorldProfile:
-    """How a benchmark looks: how many passages of what length, and which questions in which proportion."""
+    """The look of a benchmark: number and length of passages, and the mix of questions."""
 
     name: str
     passages: int
     words: int
+    """Median length of a passage."""
     spread: float
-    """How far passage lengths scatter around the median, as a factor."""
+    """Spread of passage lengths within a question: standard deviation of the log length."""
     shapes: tuple[tuple[str, float, Callable[[Scene], Plot]], ...]
     detail: float = 1.0
-    """How much articles say beside what the question needs, as a factor."""
+    """Factor on the facts that articles state beside those the question needs."""
 
 
 PROFILES = {
@@ -281,8 +284,8 @@ PROFILES = {
     )),
 }  # fmt: skip
 
-# No benchmark looks like these: contexts of at most about 150 words, from which a small model can learn on a small
-# machine. The easy answers are copied, the hard ones derived or far away.
+# Modelled on no benchmark: contexts of at most about 150 words, from which a small model can learn on a small machine.
+# Easy answers are copied from a passage, hard ones are derived or far away.
 SHORT_PROFILES = {
     "short-easy": WorldProfile("short-easy", 4, 16, 0.2, (
         ("bridge", 1.0, lambda s: plot_chain(s, 2, _PLAIN, misleading=False)),

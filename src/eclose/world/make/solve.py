@@ -1,7 +1,4 @@
-"""A reliable response: the question answered from the passages' words, every link stated.
-
-What the world's own model says before anybody sabotages it. Uses the grammar to write and the evidence to reason.
-"""
+"""Reliable responses: a question answered from the words of the passages, every link stated."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One step to be written: a claim, the passages it rests on, the earlier moves it rests on."""
+    """One step to be written: a claim, the passages and the earlier moves it rests on."""
 
     claim: Claim
     passages: tuple[int, ...] = ()
@@ -51,101 +48,109 @@ class Solution:
 
 
 def solve(target: Target, evidence: EvidenceFacts) -> Solution | None:
-    """The solution of a question with exactly one answer; None otherwise."""
-    answers = evidence.answers(target)
+    """Return the solution of a question, None unless it has exactly one answer."""
+    answers = evidence.find_answers(target)
     if len(answers) != 1:
         return None
-    (way,) = answers
-    support = way.support
+    (derivation,) = answers
+    support = derivation.support
     moves = [
         Move(
             FactClaim(Phrase(hop.subject, (hop.relation,)), hop.value),
-            tuple(place for place in hop.passages if place in support)[:1],
+            tuple(index for index in hop.passages if index in support)[:1],
         )
-        for hop in way.hops
+        for hop in derivation.hops
     ]
+    # Both sides of a comparison may share a fact.
     moves = list(dict.fromkeys(moves))
-    everything = tuple(range(len(moves)))
-    for claim in _conclusions(target, way, evidence):
-        moves.append(Move(claim, premises=everything))
-    return Solution(tuple(moves), way.value, support)
+    all_moves = tuple(range(len(moves)))
+    for claim in _conclusions(target, derivation, evidence):
+        moves.append(Move(claim, premises=all_moves))
+    return Solution(tuple(moves), derivation.value, support)
 
 
-def _conclusions(target: Target, way: Derivation, evidence: EvidenceFacts) -> list[Claim]:
-    """What is to be said once the facts are on the table."""
+def _conclusions(target: Target, derivation: Derivation, evidence: EvidenceFacts) -> list[Claim]:
+    """Return the claims that conclude from the facts."""
     if isinstance(target, LookupQuestion):
-        # One hop needs no conclusion: it would only be said twice.
-        return [FactClaim(target.phrase, way.value)] if len(way.hops) > 1 else []
-    left, right = target.phrases()
-    one, two = evidence.ways(left)[0].value, evidence.ways(right)[0].value
+        # A conclusion from a single fact would repeat it.
+        return [FactClaim(target.phrase, derivation.value)] if len(derivation.hops) > 1 else []
+    first, second = target.phrases()
+    first_value, second_value = evidence.derive(first)[0].value, evidence.derive(second)[0].value
     if isinstance(target, ChoiceQuestion):
-        return _choice(target, way, one, two)
+        return _conclude_choice(target, derivation, first_value, second_value)
     if isinstance(target, AgreementQuestion):
-        return [AgreementClaim(target.left, target.right, target.relation, same=way.value == YES)]
-    years = sorted((str(read_year(one)), str(read_year(two))))
-    return [SubtractionClaim(years[1], years[0], way.value), YearsApartClaim(left, right, way.value)]
+        return [AgreementClaim(target.first, target.second, target.relation, same=derivation.value == YES)]
+    years = sorted((str(read_year(first_value)), str(read_year(second_value))))
+    return [SubtractionClaim(years[1], years[0], derivation.value), YearsApartClaim(first, second, derivation.value)]
 
 
-def _choice(target: ChoiceQuestion, way: Derivation, one: str, two: str) -> list[Claim]:
-    less = sort_key(one) < sort_key(two)
+def _conclude_choice(
+    target: ChoiceQuestion, derivation: Derivation, first_value: str, second_value: str
+) -> list[Claim]:
+    less = sort_key(first_value) < sort_key(second_value)
     first, second = target.phrases()
     if target.path:
-        # Compare the people, whose dates were stated, rather than the works.
-        owners = [hop.subject for hop in way.hops if hop.relation is target.attribute]
+        # The dates were stated of the people, so these are compared and not their works.
+        owners = [hop.subject for hop in derivation.hops if hop.relation is target.attribute]
         if len(owners) == 2:
             first, second = (Phrase(owner, (target.attribute,)) for owner in owners)
     return [
-        OrderClaim(one, two, less),
+        OrderClaim(first_value, second_value, less),
         ComparisonClaim(first, second, less),
-        ChoiceClaim(way.value, target.kind, target.path, target.attribute, target.least),
+        ChoiceClaim(derivation.value, target.kind, target.path, target.attribute, target.least),
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenStep:
-    """A step and the moves it tells; none for a step that asserts nothing."""
+    """A step and the indices of the moves it states; no moves for a step without a claim."""
 
     text: str
     moves: tuple[int, ...]
 
 
 def write_steps(moves: Sequence[Move], seed: str, *, idle: Phrase | None = None) -> list[WrittenStep]:
-    """The moves in words; equal seeds give equal words around changed values.
+    """Write the moves as steps; equal seeds give equal words around changed values.
 
-    Now and then two facts share a line; ``idle`` adds a line that plans or restates to begin with.
+    Now and then two facts share a line; ``idle`` is a phrase for a first line that plans or restates.
     """
     rng = Random(seed)
     writer = StepWriter(rng)
-    steps = [WrittenStep(writer.idle(rng.choice((IdleStep.PLAN, IdleStep.RESTATEMENT)), idle), ())] if idle else []
+    steps = (
+        [WrittenStep(writer.write_idle_step(rng.choice((IdleStep.PLAN, IdleStep.RESTATEMENT)), idle), ())]
+        if idle
+        else []
+    )
     for index, move in enumerate(moves):
         passage = move.passages[0] if move.passages else None
-        text = writer.step(move.claim, passage, conclusion=bool(move.premises))
+        text = writer.write_step(move.claim, passage, conclusion=bool(move.premises))
+        # Drawn for every step, needed or not, so the stream stays aligned between views.
         joins = rng.random() < 0.08
         if joins and steps and steps[-1].moves and move.passages and moves[index - 1].passages:
-            before = steps.pop()
-            steps.append(WrittenStep(writer.joined((before.text, text)), (*before.moves, index)))
+            previous = steps.pop()
+            steps.append(WrittenStep(writer.join_steps((previous.text, text)), (*previous.moves, index)))
         else:
             steps.append(WrittenStep(text, (index,)))
     return steps
 
 
 def write_trace(moves: Sequence[Move], seed: str) -> Trace:
-    """The trace that tells the moves."""
+    """Return the trace that states the moves."""
     return Trace.of(*(step.text for step in write_steps(moves, seed)))
 
 
 def write_answer(target: Target, answer: str, rng: Random) -> str:
-    """The answer as it is submitted; what is no value of the asked kind (an abstention) stays as it is."""
+    """Return the answer in a surface form; text that is no value of the asked kind (an abstention) is unchanged."""
     kind = target.phrase.path[-1].kind if isinstance(target, LookupQuestion) and target.phrase.path else ValueKind.NAME
     return write_value(kind, answer, rng) if answer[:1].isdigit() else answer
 
 
 def write_submitted_answer(target: Target, answer: str, rng: Random) -> str:
-    """The answer as a model may put it: a person surname first, a closing full stop, a capital, or just as it is."""
+    """Return the answer as a model may put it: surname first, with a full stop, with a capital, or unchanged."""
     written, roll = write_answer(target, answer, rng), rng.random()
     if roll < 0.4 and is_person(written):
-        given, surname = written.rsplit(maxsplit=1)
-        return f"{surname}, {given}"
+        first_names, surname = written.rsplit(maxsplit=1)
+        return f"{surname}, {first_names}"
     if roll < 0.6:
         return f"{written}."
     return written[:1].upper() + written[1:] if roll < 0.8 else written

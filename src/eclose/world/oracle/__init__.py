@@ -1,1 +1,1 @@
-"""The exact judge: evidence, alignment, soundness, closure and conditions of families, decided from words."""
+"""The exact judge: evidence, alignment, soundness, closure and family conditions, decided from words."""

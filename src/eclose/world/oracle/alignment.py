@@ -1,4 +1,4 @@
-"""What a trace pursues, seen from the question: the basis of alignment. No evidence, answer or reference is seen."""
+"""Alignment of a trace with its question. Evidence, answer and reference are not used."""
 
 from __future__ import annotations
 
@@ -26,81 +26,82 @@ if TYPE_CHECKING:
 
 
 class AlignmentTracer:
-    """Reads off a trace what it is after, knowing by which way each name in it was reached."""
+    """Finds the goal of a trace, tracking the path by which each name in it was reached."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self._origins: defaultdict[str, list[Phrase]] = defaultdict(list)
-        self._wanted = _wanted(target)
+        self._goals = _goals(target)
         self._facts: list[FactClaim] = []
         self._last: ComparisonClaim | None = None
 
-    def follow(self, claims: Iterable[Claim]) -> tuple[bool, Claim] | None:
-        """Whether the main line is on the way to the target, and the claim that shows it; None without one.
+    def find_main_line(self, claims: Iterable[Claim]) -> tuple[bool, Claim] | None:
+        """Return whether the main line leads to the target, and the claim that shows it; None without a goal.
 
-        The last conclusion shows the main line, unless the trace goes on towards the target after it; without a
-        conclusion the last fact that carries on does. Intermediate goals are on the way, whatever their values;
-        stopping short is no deviation, and neither is a stray fact beside the argument.
+        The last conclusion shows the main line, unless the trace continues towards the target after it; without a
+        conclusion, the last fact that continues the argument does. Intermediate goals count as on the path whatever
+        their values. Stopping short is no deviation, and neither is a stray fact beside the argument (appendix A.3.2).
         """
-        listed = list(claims)
-        self._trace_back(listed)
-        shown = []
-        for claim in listed:
+        claim_list = list(claims)
+        self._trace_names(claim_list)
+        goal_claims = []
+        for claim in claim_list:
             if isinstance(claim, ComparisonClaim):
                 self._last = claim
-            if (verdict := self._on_the_way(claim)) is not None:
-                shown.append((verdict, claim))
-        return self._main_line(shown)
+            if (on_path := self._serves_target(claim)) is not None:
+                goal_claims.append((on_path, claim))
+        return self._select_main_line(goal_claims)
 
-    def _main_line(self, shown: list[tuple[bool, Claim]]) -> tuple[bool, Claim] | None:
-        last = max((place for place, (_, claim) in enumerate(shown) if self._concludes(claim)), default=None)
+    def _select_main_line(self, goal_claims: list[tuple[bool, Claim]]) -> tuple[bool, Claim] | None:
+        last = max((index for index, (_, claim) in enumerate(goal_claims) if self._concludes(claim)), default=None)
         if last is not None:
-            # To deny or to miss what was said before is not to go on.
-            onward = [found for found in shown[last + 1 :] if found[0] and isinstance(found[1], FactClaim)]
-            return onward[-1] if onward else shown[last]
-        carried = [found for found in shown if self._carries_on(found[1])]
-        return (carried or shown)[-1] if shown else None
+            # A denial or a missing fact after the conclusion does not continue the argument.
+            continued = [entry for entry in goal_claims[last + 1 :] if entry[0] and isinstance(entry[1], FactClaim)]
+            return continued[-1] if continued else goal_claims[last]
+        continuing = [entry for entry in goal_claims if self._continues(entry[1])]
+        return (continuing or goal_claims)[-1] if goal_claims else None
 
-    def _trace_back(self, claims: list[Claim]) -> None:
-        """Find out how every name was reached, in whatever order the trace tells it."""
+    def _trace_names(self, claims: list[Claim]) -> None:
+        """Find the paths by which every name was reached, in whatever order the trace states them."""
         self._facts = [claim for claim in claims if isinstance(claim, FactClaim)]
-        known = -1
-        while (count := sum(map(len, self._origins.values()))) != known:
-            known = count
+        previous = -1
+        # Repeat until no path is added: a trace may state the last link first.
+        while (count := sum(map(len, self._origins.values()))) != previous:
+            previous = count
             for fact in self._facts:
-                self._reach(fact)
+                self._extend_origins(fact)
 
-    def _reach(self, fact: FactClaim) -> None:
+    def _extend_origins(self, fact: FactClaim) -> None:
         phrase = fact.phrase
         if phrase.path == (ALIAS,) and isinstance(phrase.base, str):
-            # Two names of one person: whatever led to one leads to the other.
+            # Two names of one person: every path to one leads to the other.
             shared = list(dict.fromkeys([*self._origins[phrase.base], *self._origins[fact.value]]))
             self._origins[phrase.base] = shared
             self._origins[fact.value] = list(shared)
             return
-        for way in self._absolute(phrase):
-            # Only ways on which the target lies are worth remembering, so this comes to an end.
-            useful = any(self._leads_on(way, wanted) for wanted in self._wanted)
-            if useful and way not in self._origins[fact.value]:
-                self._origins[fact.value].append(way)
+        for path in self._expand(phrase):
+            # Only prefixes of a goal are kept, so the loop in _trace_names ends.
+            on_path = any(self._leads_on(path, goal) for goal in self._goals)
+            if on_path and path not in self._origins[fact.value]:
+                self._origins[fact.value].append(path)
 
     @staticmethod
     def _concludes(claim: Claim) -> bool:
-        """Whether a claim puts others together."""
+        """Return whether a claim combines other claims."""
         if isinstance(claim, FactClaim):
             return len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, CommonDoer)
         return isinstance(claim, ChoiceClaim | AgreementClaim | YearsApartClaim | ComparisonClaim)
 
-    def _carries_on(self, claim: Claim) -> bool:
-        """Whether a fact speaks of something the question names or the trace has reached."""
+    def _continues(self, claim: Claim) -> bool:
+        """Return whether a fact is about something that the question names or the trace has reached."""
         phrase = claim.fact.phrase if isinstance(claim, DenialClaim) else getattr(claim, "phrase", None)
         if not isinstance(phrase, Phrase) or not isinstance(phrase.base, str):
             return True
         names = {phrase.base, *self._other_names(phrase.base)}
-        return bool(names & ({wanted.base for wanted in self._wanted} | self._values))
+        return bool(names & ({goal.base for goal in self._goals} | self._values))
 
     def _other_names(self, name: str) -> Iterator[str]:
-        """What the trace says somebody is also called."""
+        """Yield the names that the trace gives as aliases of a name."""
         for fact in self._facts:
             if (
                 fact.phrase.path == (ALIAS,)
@@ -111,11 +112,11 @@ class AlignmentTracer:
 
     @property
     def _values(self) -> set[str]:
-        """What the trace has reached; a second name alone reaches nobody."""
+        """Values that the trace has reached. A second name alone reaches nothing."""
         return {fact.value for fact in self._facts if fact.phrase.path != (ALIAS,)}
 
-    def _on_the_way(self, claim: Claim) -> bool | None:
-        """Whether a claim serves the target; None for one that shows no goal of its own."""
+    def _serves_target(self, claim: Claim) -> bool | None:
+        """Return whether a claim serves the target, None for a claim without a goal of its own."""
         if isinstance(claim, FactClaim):
             return None if claim.phrase.path == (ALIAS,) else self._serves(claim.phrase)
         if isinstance(claim, DenialClaim):
@@ -123,23 +124,23 @@ class AlignmentTracer:
         if isinstance(claim, MissingFactClaim):
             return self._serves(claim.phrase)
         if isinstance(claim, ChoiceClaim):
-            return self._chosen(claim)
+            return self._judge_choice(claim)
         if isinstance(claim, ComparisonClaim):
-            return self._compared(claim)
+            return self._judge_comparison(claim)
         if isinstance(claim, AgreementClaim):
-            return self._both(claim.left.then(claim.relation), claim.right.then(claim.relation))
+            return self._compares_targets(claim.first.then(claim.relation), claim.second.then(claim.relation))
         if isinstance(claim, YearsApartClaim):
-            return self._both(claim.left, claim.right)
+            return self._compares_targets(claim.first, claim.second)
         return None
 
-    def _compared(self, claim: ComparisonClaim) -> bool | None:
-        if self._both(claim.left, claim.right):
+    def _judge_comparison(self, claim: ComparisonClaim) -> bool | None:
+        if self._compares_targets(claim.first, claim.second):
             return True
-        by_another = isinstance(self.target, ChoiceQuestion) and claim.left.path[-1] is not self.target.attribute
-        return False if by_another or self._elsewhere(claim) else None
+        by_another = isinstance(self.target, ChoiceQuestion) and claim.first.path[-1] is not self.target.attribute
+        return False if by_another or self._compares_elsewhere(claim) else None
 
-    def _elsewhere(self, claim: ComparisonClaim) -> bool:
-        """Whether a comparison is of something the question does not ask about, not just of something unexplained."""
+    def _compares_elsewhere(self, claim: ComparisonClaim) -> bool:
+        """Return whether a comparison is outside the question, and not just unexplained."""
         if not isinstance(self.target, ChoiceQuestion):
             return True
         return compares_outside_options(claim, self.target, self._works_behind)
@@ -147,65 +148,71 @@ class AlignmentTracer:
     def _works_behind(self, name: str | CommonDoer, role: tuple[Relation, ...]) -> list[str | CommonDoer]:
         return [fact.phrase.base for fact in self._facts if fact.value == name and fact.phrase.path == role]
 
-    def _absolute(self, phrase: Phrase) -> list[Phrase]:
-        """The phrase as ways from where the question starts."""
+    def _expand(self, phrase: Phrase) -> list[Phrase]:
+        """Return the phrase as paths from the start of the question."""
         if isinstance(phrase.base, CommonDoer):
             return [replace(phrase, kind=None)]
         reached = [Phrase(origin.base, (*origin.path, *phrase.path)) for origin in self._origins.get(phrase.base, ())]
-        return [Phrase(phrase.base, phrase.path), *reached, *self._as_doer(phrase, reached)]
+        return [Phrase(phrase.base, phrase.path), *reached, *self._expand_doer(phrase, reached)]
 
-    def _as_doer(self, phrase: Phrase, reached: list[Phrase]) -> list[Phrase]:
-        """Someone reached by one of the deeds a question names is on the way to whoever did both."""
-        which = self._which
-        if which is None:
+    def _expand_doer(self, phrase: Phrase, reached: list[Phrase]) -> list[Phrase]:
+        """Return paths from the person who did both deeds, for a person reached by one of them."""
+        doer = self._common_doer
+        if doer is None:
             return []
-        deeds = [Phrase(name, (relation,)) for relation, name in which.deeds]
-        cut = len(phrase.path)
+        deeds = [Phrase(name, (relation,)) for relation, name in doer.deeds]
+        length = len(phrase.path)
         return [
-            Phrase(which, phrase.path) for way in reached if Phrase(way.base, way.path[: len(way.path) - cut]) in deeds
+            Phrase(doer, phrase.path)
+            for path in reached
+            if Phrase(path.base, path.path[: len(path.path) - length]) in deeds
         ]
 
     @property
-    def _which(self) -> CommonDoer | None:
+    def _common_doer(self) -> CommonDoer | None:
         if isinstance(self.target, LookupQuestion) and isinstance(self.target.phrase.base, CommonDoer):
             return self.target.phrase.base
         return None
 
     def _serves(self, phrase: Phrase) -> bool:
-        return any(self._leads_on(way, wanted) for way in self._absolute(phrase) for wanted in self._wanted)
+        return any(self._leads_on(path, goal) for path in self._expand(phrase) for goal in self._goals)
 
     @staticmethod
-    def _leads_on(way: Phrase, wanted: Phrase) -> bool:
-        if way.base != wanted.base:
+    def _leads_on(path: Phrase, goal: Phrase) -> bool:
+        if path.base != goal.base:
             return False
-        return way.path == wanted.path[: len(way.path)] and (bool(way.path) or isinstance(way.base, CommonDoer))
+        return path.path == goal.path[: len(path.path)] and (bool(path.path) or isinstance(path.base, CommonDoer))
 
-    def _chosen(self, claim: ChoiceClaim) -> bool:
+    def _judge_choice(self, claim: ChoiceClaim) -> bool:
         target = self.target
         return (
             isinstance(target, ChoiceQuestion)
-            and not self._weighed_elsewhere()
+            and not self._compared_other_things()
             and claim.option in target.options
             and (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
         )
 
-    def _weighed_elsewhere(self) -> bool:
-        """Whether the last comparison was of other things than the question's."""
+    def _compared_other_things(self) -> bool:
+        """Return whether the last comparison was of other things than the question's."""
         return (
-            self._last is not None and not self._both(self._last.left, self._last.right) and self._elsewhere(self._last)
+            self._last is not None
+            and not self._compares_targets(self._last.first, self._last.second)
+            and self._compares_elsewhere(self._last)
         )
 
-    def _both(self, left: Phrase, right: Phrase) -> bool:
-        """Whether two phrases are the two values the question compares."""
+    def _compares_targets(self, first: Phrase, second: Phrase) -> bool:
+        """Return whether two phrases are the two values that the question compares."""
         if isinstance(self.target, LookupQuestion):
             return False
-        first, second = (Phrase(phrase.base, phrase.path) for phrase in self.target.phrases())
-        ones, others = self._absolute(left), self._absolute(right)
-        return (first in ones and second in others) or (second in ones and first in others)
+        target_first, target_second = (Phrase(phrase.base, phrase.path) for phrase in self.target.phrases())
+        first_paths, second_paths = self._expand(first), self._expand(second)
+        return (target_first in first_paths and target_second in second_paths) or (
+            target_second in first_paths and target_first in second_paths
+        )
 
 
-def _wanted(target: Target) -> list[Phrase]:
-    """The ways a trace may be on."""
+def _goals(target: Target) -> list[Phrase]:
+    """Return the paths that a trace may be on."""
     if isinstance(target, ChoiceQuestion | AgreementQuestion | YearSpanQuestion):
         return [Phrase(phrase.base, phrase.path) for phrase in target.phrases()]
     phrase = Phrase(target.phrase.base, target.phrase.path)

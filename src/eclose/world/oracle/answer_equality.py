@@ -1,4 +1,4 @@
-"""When two answers mean the same in the world: by value for dates and numbers, by their words for names."""
+"""Equality of answers: dates and numbers by value, names by their words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAD = re.compile(r"^(?:the answer is|it is|it was|this is)\s+", re.IGNORECASE)
 
 
 def is_abstention(answer: str) -> bool:
-    """Whether the answer says that there is none."""
+    """Return whether the answer says that there is none."""
     return _LEAD.sub("", answer.strip().rstrip(".")).lower() in _ABSTENTIONS
 
 
@@ -32,26 +32,27 @@ _UNIT = re.compile(r"(\d[\d,]*) (?:years?|people|inhabitants|pages|employees)")
 
 
 def _plain(answer: str) -> str:
-    """The answer without the words around it that say nothing."""
+    """Return the answer without introductory words and units."""
     text = _LEAD.sub("", answer.strip().rstrip("."))
-    found = _UNIT.fullmatch(text)
-    return read_answer_value(found[1] if found else text)
+    amount = _UNIT.fullmatch(text)
+    return read_answer_value(amount[1] if amount else text)
 
 
 def is_same_answer(answer: str, value: str) -> bool:
-    """Whether two answers surely mean the same: dates, numbers and durations by value, names by their words."""
+    """Return whether two answers certainly mean the same."""
     if is_abstention(answer) or is_abstention(value):
         return is_abstention(answer) and is_abstention(value)
-    one, other = _plain(answer), _plain(value)
-    if other.lower() in (YES, NO):
-        return " or " not in one and normalize_answer(one)[:1] == normalize_answer(other)
-    return one == other or (bool(normalize_answer(one)) and normalize_answer(one) == normalize_answer(other))
+    first, second = _plain(answer), _plain(value)
+    # "Yes, both are": the first word decides, unless the answer hedges with "or".
+    if second.lower() in (YES, NO):
+        return " or " not in first and normalize_answer(first)[:1] == normalize_answer(second)
+    return first == second or (bool(normalize_answer(first)) and normalize_answer(first) == normalize_answer(second))
 
 
 def matches_value(answer: str, value: str) -> Label:
-    """Whether an answer means a value; None for one that holds it among words that could change it.
+    """Return whether an answer means a value; None where it contains the value among other words.
 
-    Two names joined by "or" leave the question open, and so mean neither.
+    Two names joined by "or" leave the question open and match neither.
     """
     if is_same_answer(answer, value):
         return True
@@ -61,7 +62,8 @@ def matches_value(answer: str, value: str) -> Label:
 
 
 def is_correct(answer: str, accepted: Iterable[str]) -> Label:
-    """Whether the answer is one of the accepted ones; an abstention never is."""
+    """Return whether the answer is one of the accepted ones; an abstention never is."""
     if is_abstention(answer):
         return False
-    return negation(conjunction(negation(matches_value(answer, one)) for one in accepted))
+    # Three-valued "any": True beats None beats False.
+    return negation(conjunction(negation(matches_value(answer, value)) for value in accepted))

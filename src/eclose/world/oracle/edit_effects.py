@@ -1,6 +1,6 @@
-"""What an edit did to a passage, from its words: whether one claim changed and nothing else, and whether all fits.
+"""Effects of an edit, from the words: whether one claim alone changed, and whether the rest stays consistent.
 
-Names are read as the world's grammar reads them. What it cannot read is neither clean nor unclean: None.
+A label is None where the grammar cannot read a passage.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
     from eclose.world.language.facts import Statement
 
-_KIN = (FATHER, MOTHER, SPOUSE)
-_CHANGED = "\0"
+_RELATIVES = (FATHER, MOTHER, SPOUSE)
+_CUT = "\0"
 
 
 def list_surface_forms(kind: ValueKind, value: str) -> tuple[str, ...]:
-    """Every way a text may write a value, in an order that does not depend on the value."""
+    """Return every way to write a value, in an order that does not depend on the value."""
     if kind is ValueKind.DATE:
         year, month, day = value.split("-")
         name = MONTHS[int(month) - 1]
@@ -50,90 +50,102 @@ def list_surface_forms(kind: ValueKind, value: str) -> tuple[str, ...]:
 
 
 def is_localized(before: Passage, after: Passage) -> Label:
-    """Whether exactly one claim has another value, wherever it is repeated, and no other word moved."""
-    old, new = _reading(before), _reading(after)
+    """Return whether exactly one claim has another value, wherever it is repeated, and no other word changed."""
+    old, new = _read(before), _read(after)
     if old.unread or new.unread:
         return None
-    pair = find_changed_statement(old, new)
-    if pair is None or (old.kind, old.occupation) != (new.kind, new.occupation):
+    change = find_changed_statement(old, new)
+    if change is None or (old.kind, old.occupation) != (new.kind, new.occupation):
         return False
-    forms = [form for one in pair for form in list_surface_forms(one.relation.kind, one.value)]
-    return _without(before.text, forms) == _without(after.text, forms)
+    forms = [form for statement in change for form in list_surface_forms(statement.relation.kind, statement.value)]
+    return _cut_forms(before.text, forms) == _cut_forms(after.text, forms)
 
 
 def find_changed_statement(old: PassageReading, new: PassageReading) -> tuple[Statement, Statement] | None:
-    """The one statement that has another value, as it was and as it is; None where it is not one."""
-    gone = [one for one in old.statements if one not in new.statements]
-    come = [one for one in new.statements if one not in old.statements]
-    if len(gone) != 1 or len(come) != 1:
+    """Return the one statement with another value, before and after; None unless it is exactly one."""
+    removed = [statement for statement in old.statements if statement not in new.statements]
+    added = [statement for statement in new.statements if statement not in old.statements]
+    if len(removed) != 1 or len(added) != 1:
         return None
-    one, other = gone[0], come[0]
-    same = (one.subject, one.relation, one.era) == (other.subject, other.relation, other.era)
-    return (one, other) if same else None
+    before, after = removed[0], added[0]
+    same = (before.subject, before.relation, before.era) == (after.subject, after.relation, after.era)
+    return (before, after) if same else None
 
 
-def _without(text: str, forms: list[str]) -> str:
-    """The text with all forms of the values cut out, and articles as they are before a consonant."""
+def _cut_forms(text: str, forms: list[str]) -> str:
+    """Return the text with all forms of the values cut out, and articles as before a consonant."""
+    # Longest form first: "2 hours and 5 minutes" is cut as a whole, not up to "2 hours".
     ways = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-    return restore_plain_articles(re.sub(rf"(?<!\w)(?:{ways})(?!\w)", _CHANGED, text))
+    return restore_plain_articles(re.sub(rf"(?<!\w)(?:{ways})(?!\w)", _CUT, text))
 
 
-def _reading(passage: Passage) -> PassageReading:
+def _read(passage: Passage) -> PassageReading:
     return read_passage(passage.title, passage.text)
 
 
-def is_coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], place: int) -> Label:
-    """Whether nothing contradicts the changed claims: no second value, nobody their own kin, no death before birth."""
-    old, new = _reading(passages[place]), _reading(edited[place])
+def is_coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], index: int) -> Label:
+    """Return whether nothing contradicts the changed claims: no second value, impossible relative, or death before
+    birth.
+    """
+    old, new = _read(passages[index]), _read(edited[index])
     before, after = read_evidence(passages), read_evidence(edited)
     if old.unread or new.unread:
         return None
-    changed = [one for one in new.statements if one not in old.statements]
+    changed = [statement for statement in new.statements if statement not in old.statements]
     return all(
-        _told_once(one, new.name, before, after) and _goes_together(one, one.subject or new.name, after)
-        for one in changed
+        _keeps_value_count(statement, new.name, before, after)
+        and _is_consistent(statement, statement.subject or new.name, after)
+        for statement in changed
     )
 
 
-def _told_once(one: Statement, name: str, before: EvidenceFacts, after: EvidenceFacts) -> bool:
-    """Whether the passages give no more values for the claim than they did."""
-    if not one.relation.single:
+def _keeps_value_count(statement: Statement, name: str, before: EvidenceFacts, after: EvidenceFacts) -> bool:
+    """Return whether the passages give no more values for the claim than before."""
+    if not statement.relation.single:
         return True
-    whose = one.subject or name
-    values = [{hop.value for hop in evidence.facts(whose, one.relation)} for evidence in (before, after)]
+    subject = statement.subject or name
+    values = [{hop.value for hop in evidence.find_facts(subject, statement.relation)} for evidence in (before, after)]
     return len(values[1]) <= max(1, len(values[0]))
 
 
-def _goes_together(one: Statement, whose: str, evidence: EvidenceFacts) -> bool:
-    if one.relation in _KIN:
-        return _possible_kin(one, whose, evidence)
-    if one.relation is ALIAS:
-        return one.value != whose
-    if one.relation in (BIRTH_DATE, DEATH_DATE):
-        births, deaths = _values(whose, BIRTH_DATE, evidence), _values(whose, DEATH_DATE, evidence)
-        # Of namesakes nobody knows which date is whose.
+def _is_consistent(statement: Statement, subject: str, evidence: EvidenceFacts) -> bool:
+    if statement.relation in _RELATIVES:
+        return _is_possible_relative(statement, subject, evidence)
+    if statement.relation is ALIAS:
+        return statement.value != subject
+    if statement.relation in (BIRTH_DATE, DEATH_DATE):
+        births, deaths = _values(subject, BIRTH_DATE, evidence), _values(subject, DEATH_DATE, evidence)
+        # Among namesakes a date cannot be assigned to a person.
         return len(births) != 1 or len(deaths) != 1 or births < deaths
     return True
 
 
-def _possible_kin(one: Statement, whose: str, evidence: EvidenceFacts) -> bool:
-    """Nobody is their own kin, nor kin in two ways, nor their child's child; fathers are men, mothers women."""
-    if evidence.same(one.value, whose):
+def _is_possible_relative(statement: Statement, subject: str, evidence: EvidenceFacts) -> bool:
+    """Return whether a relative is possible.
+
+    Excluded are oneself, a relative in two relations, a child as a parent, a woman as father and a man as mother.
+    """
+    if evidence.same_entity(statement.value, subject):
         return False
-    if one.relation is not SPOUSE and is_woman(one.value) != (one.relation is MOTHER):
+    if statement.relation is not SPOUSE and is_woman(statement.value) != (statement.relation is MOTHER):
         return False
-    others = {value for kin in _KIN if kin is not one.relation for value in _values(whose, kin, evidence)}
-    theirs = {value for kin in (FATHER, MOTHER) for value in _values(one.value, kin, evidence)}
-    return one.value not in others and whose not in theirs
+    other_relatives = {
+        value
+        for relation in _RELATIVES
+        if relation is not statement.relation
+        for value in _values(subject, relation, evidence)
+    }
+    their_parents = {value for relation in (FATHER, MOTHER) for value in _values(statement.value, relation, evidence)}
+    return statement.value not in other_relatives and subject not in their_parents
 
 
 def _values(name: str, relation: object, evidence: EvidenceFacts) -> list[str]:
-    return [hop.value for hop in evidence.facts(name, relation)]  # type: ignore[arg-type]
+    return [hop.value for hop in evidence.find_facts(name, relation)]  # type: ignore[arg-type]
 
 
-def is_same_kind(target: Target, one: str, other: str) -> bool:
-    """Whether two answers are of one kind and could both be given to the question."""
-    return all(_fits(target, answer) for answer in (one, other)) and _is_name(one) == _is_name(other)
+def is_same_kind(target: Target, first: str, second: str) -> bool:
+    """Return whether two answers are of one kind and could both be given to the question."""
+    return all(_fits(target, answer) for answer in (first, second)) and _is_name(first) == _is_name(second)
 
 
 def _is_name(answer: str) -> bool:
@@ -154,7 +166,7 @@ def _fits(target: Target, answer: str) -> bool:
 
 
 def _is_value(target: LookupQuestion, plain: str) -> bool:
-    """Whether an answer in canonical form is of the kind that is asked for."""
+    """Return whether an answer in canonical form is of the asked kind."""
     path = target.phrase.path
     kind = path[-1].kind if path else ValueKind.NAME
     if kind is ValueKind.NAME:

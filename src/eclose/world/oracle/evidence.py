@@ -1,6 +1,6 @@
-"""What a set of passages establishes: the facts read from their words, and where phrases and questions lead in them.
+"""Facts read from the words of passages, and the values that phrases and questions lead to in them.
 
-Everything the oracle decides about evidence comes from here. Nothing is looked up by passage id.
+Every decision of the oracle about evidence rests on this module. Nothing is looked up by passage id.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from eclose.core.instance import Passage
     from eclose.world.language.facts import Statement
 
-_NOW = 10_000
+# Era of a current fact: later than any year.
+_CURRENT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceFact:
-    """One fact on the way: of whom, which relation, what, and the passages that state it."""
+    """One fact of a derivation: subject, relation, value, and the indices of the passages that state it."""
 
     subject: str
     relation: Relation
@@ -53,13 +54,18 @@ class Derivation:
 
     @property
     def support(self) -> frozenset[int]:
-        """The fewest passages that state all the facts."""
+        """The smallest set of passages that states all the facts."""
         choices = product(*(hop.passages for hop in self.hops))
-        return min((frozenset(choice) for choice in choices), key=lambda s: (len(s), sorted(s)), default=frozenset())
+        # Ties go to the lowest indices, so the support does not depend on set order.
+        return min(
+            (frozenset(choice) for choice in choices),
+            key=lambda indices: (len(indices), sorted(indices)),
+            default=frozenset(),
+        )
 
 
 class EvidenceFacts:
-    """The facts of some passages."""
+    """The facts of a sequence of passages."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self.readings: list[PassageReading] = [read_passage(passage.title, passage.text) for passage in passages]
@@ -76,118 +82,138 @@ class EvidenceFacts:
 
     @property
     def unread(self) -> list[tuple[int, str]]:
-        """Sentences nobody could read, with the passage they stand in."""
+        """Sentences outside the grammar, each with the index of its passage."""
         return [(index, part) for index, reading in enumerate(self.readings) for part in reading.unread]
 
-    def same(self, one: str, other: str) -> bool:
-        """Whether two names are one person's, as the passages have it."""
-        return one == other or one in self._aliases[other] or other in self._aliases[one]
+    def same_entity(self, name: str, other: str) -> bool:
+        """Return whether two names belong to one entity according to the passages."""
+        return name == other or name in self._aliases[other] or other in self._aliases[name]
 
-    def facts(self, name: str, relation: Relation, role: str | None = None) -> Iterator[EvidenceFact]:
-        """What the passages say now of a name; several values where they leave it open.
+    def find_facts(self, name: str, relation: Relation, role: str | None = None) -> Iterator[EvidenceFact]:
+        """Yield the current facts of a name; several values where the passages leave it open.
 
-        ``role`` is how the name was reached: of two namesakes, the director of a film is the one who is a film
-        director.
+        ``role`` is the relation's role by which the name was reached: of two namesakes, the director of a film is the
+        one with the occupation film director.
         """
-        found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for subject, statement, index in self._stated(name, relation, role):
-            found[subject, statement.value].append(index)
-        for (subject, value), where in found.items():
-            yield EvidenceFact(subject, relation, value, tuple(dict.fromkeys(where)))
+        passages_by_value: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for subject, statement, index in self._current_statements(name, relation, role):
+            passages_by_value[subject, statement.value].append(index)
+        for (subject, value), indices in passages_by_value.items():
+            yield EvidenceFact(subject, relation, value, tuple(dict.fromkeys(indices)))
 
-    def _stated(self, name: str, relation: Relation, role: str | None) -> Iterator[tuple[str, Statement, int]]:
+    def _current_statements(
+        self, name: str, relation: Relation, role: str | None
+    ) -> Iterator[tuple[str, Statement, int]]:
         for subject in (name, *self._aliases[name]):
+            # Loose statements stand in articles about another subject. Only the newest value of a relation counts.
             loose = self._loose.get((subject, relation), [])
-            elsewhere = max((s.era or _NOW for s, _ in loose), default=0)
-            newest = elsewhere
-            for referent in self.referents(subject, relation.subject, role):
-                own = [s for s in self.readings[referent].statements if s.subject is None and s.relation is relation]
-                latest = max((elsewhere, *(s.era or _NOW for s in own)))
+            latest_loose = max((statement.era or _CURRENT for statement, _ in loose), default=0)
+            newest = latest_loose
+            for referent in self.find_referents(subject, relation.subject, role):
+                statements = [
+                    statement
+                    for statement in self.readings[referent].statements
+                    if statement.subject is None and statement.relation is relation
+                ]
+                latest = max((latest_loose, *(statement.era or _CURRENT for statement in statements)))
                 newest = max(newest, latest)
-                yield from ((subject, s, referent) for s in own if (s.era or _NOW) == latest)
-            yield from ((subject, s, index) for s, index in loose if (s.era or _NOW) == newest)
+                yield from (
+                    (subject, statement, referent) for statement in statements if (statement.era or _CURRENT) == latest
+                )
+            yield from (
+                (subject, statement, index) for statement, index in loose if (statement.era or _CURRENT) == newest
+            )
 
-    def referents(self, name: str, kind: str, role: str | None = None) -> list[int]:
-        """The passages about bearers of a name, narrowed by the role if there are several."""
+    def find_referents(self, name: str, kind: str, role: str | None = None) -> list[int]:
+        """Return the passages about bearers of a name, narrowed by occupation where there are several."""
         bearers = [i for i in self._about[name] if self.readings[i].kind in (kind, None)]
         fitting = [i for i in bearers if self.readings[i].occupation == role]
         return fitting if role and len(bearers) > 1 and fitting else bearers
 
-    def ways(self, phrase: Phrase, role: str | None = None) -> list[Derivation]:
-        """Every value the phrase leads to, with the facts on the way; ``role`` is how its base was reached."""
-        reached = (
-            list(self._doers(phrase.base)) if isinstance(phrase.base, CommonDoer) else [Derivation(phrase.base, ())]
+    def derive(self, phrase: Phrase, role: str | None = None) -> list[Derivation]:
+        """Return every value that the phrase leads to, with the facts on the path.
+
+        ``role`` is the role by which the base of the phrase was reached.
+        """
+        derivations = (
+            list(self._find_doers(phrase.base))
+            if isinstance(phrase.base, CommonDoer)
+            else [Derivation(phrase.base, ())]
         )
         for relation in phrase.path:
-            reached = [
-                Derivation(hop.value, (*way.hops, *self._link(way.value, hop), hop))
-                for way in reached
-                for hop in self.facts(way.value, relation, role)
+            derivations = [
+                Derivation(hop.value, (*derivation.hops, *self._link_alias(derivation.value, hop), hop))
+                for derivation in derivations
+                for hop in self.find_facts(derivation.value, relation, role)
             ]
             role = relation.role
-        return reached
+        return derivations
 
-    def _link(self, mention: str, hop: EvidenceFact) -> tuple[EvidenceFact, ...]:
-        """The fact that joins a name to the one under which the next fact is told."""
+    def _link_alias(self, mention: str, hop: EvidenceFact) -> tuple[EvidenceFact, ...]:
+        """Return the fact that joins a name to the other name under which the next fact is stated."""
         if hop.subject == mention:
             return ()
-        where = [
+        indices = [
             index
             for index, reading in enumerate(self.readings)
-            for s in reading.statements
-            if s.relation is ALIAS and s.value == mention and (s.subject or reading.name) == hop.subject
+            for statement in reading.statements
+            if statement.relation is ALIAS
+            and statement.value == mention
+            and (statement.subject or reading.name) == hop.subject
         ]
-        return (EvidenceFact(hop.subject, ALIAS, mention, tuple(where)),)
+        return (EvidenceFact(hop.subject, ALIAS, mention, tuple(indices)),)
 
-    def _doers(self, which: CommonDoer) -> Iterator[Derivation]:
-        (first, a), (second, b) = which.deeds
-        for one in self.facts(a, first):
-            for two in self.facts(b, second):
-                if one.value == two.value:
-                    yield Derivation(one.value, (one, two))
+    def _find_doers(self, doer: CommonDoer) -> Iterator[Derivation]:
+        (first, first_work), (second, second_work) = doer.deeds
+        for first_fact in self.find_facts(first_work, first):
+            for second_fact in self.find_facts(second_work, second):
+                if first_fact.value == second_fact.value:
+                    yield Derivation(first_fact.value, (first_fact, second_fact))
 
-    def answers(self, target: Target) -> list[Derivation]:
-        """Every answer the passages give to a question; one answer is a unique one."""
+    def find_answers(self, target: Target) -> list[Derivation]:
+        """Return every answer that the passages give to a question, one derivation each."""
         if isinstance(target, LookupQuestion):
-            return _distinct(self.ways(target.phrase))
-        left, right = (self.ways(phrase) for phrase in target.phrases())
-        found = []
-        for one, two in product(left, right):
-            answer = self._settle(target, one.value, two.value)
+            return _distinct(self.derive(target.phrase))
+        first, second = (self.derive(phrase) for phrase in target.phrases())
+        derivations = []
+        for first_side, second_side in product(first, second):
+            answer = self._settle(target, first_side.value, second_side.value)
             if answer is not None:
-                found.append(Derivation(answer, (*one.hops, *two.hops)))
-        return _distinct(found)
+                derivations.append(Derivation(answer, (*first_side.hops, *second_side.hops)))
+        return _distinct(derivations)
 
-    def _settle(self, target: ChoiceQuestion | AgreementQuestion | YearSpanQuestion, one: str, two: str) -> str | None:
+    def _settle(
+        self, target: ChoiceQuestion | AgreementQuestion | YearSpanQuestion, first_value: str, second_value: str
+    ) -> str | None:
         if isinstance(target, AgreementQuestion):
-            return YES if self.same(one, two) else NO
-        return settle_comparison(target, one, two)
+            return YES if self.same_entity(first_value, second_value) else NO
+        return settle_comparison(target, first_value, second_value)
 
 
-def settle_comparison(target: ChoiceQuestion | YearSpanQuestion, one: str, two: str) -> str | None:
-    """The answer that two values give to a comparison; None for a tie."""
+def settle_comparison(target: ChoiceQuestion | YearSpanQuestion, first_value: str, second_value: str) -> str | None:
+    """Return the answer that two values give to a comparison, None for a tie."""
     if isinstance(target, YearSpanQuestion):
-        return str(abs(read_year(one) - read_year(two)))
-    if sort_key(one) == sort_key(two):
+        return str(abs(read_year(first_value) - read_year(second_value)))
+    if sort_key(first_value) == sort_key(second_value):
         return None
-    return target.options[0 if (sort_key(one) < sort_key(two)) == target.least else 1]
+    return target.options[0 if (sort_key(first_value) < sort_key(second_value)) == target.least else 1]
 
 
 def sort_key(value: str) -> tuple[int, ...]:
-    """Dates, years and numbers in their order."""
+    """Return a key that sorts dates, years and numbers."""
     return tuple(int(part) for part in value.split("-"))
 
 
-def _distinct(ways: list[Derivation]) -> list[Derivation]:
-    """One way per answer: the one with the smallest support."""
+def _distinct(derivations: list[Derivation]) -> list[Derivation]:
+    """Return one derivation per answer: the one with the smallest support."""
     best: dict[str, Derivation] = {}
-    for way in ways:
-        if way.value not in best or len(way.support) < len(best[way.value].support):
-            best[way.value] = way
+    for derivation in derivations:
+        if derivation.value not in best or len(derivation.support) < len(best[derivation.value].support):
+            best[derivation.value] = derivation
     return list(best.values())
 
 
 @lru_cache(maxsize=128)
 def read_evidence(passages: tuple[Passage, ...]) -> EvidenceFacts:
-    """The facts of some passages, read once."""
+    """Return the facts of the passages, cached."""
     return EvidenceFacts(passages)

@@ -1,7 +1,7 @@
-"""The conditions of appendix B, decided from words: a function for each role that checks, a label for each judgement.
+"""The conditions of appendix B, decided from words: a function per checking role, a label per judgment.
 
-Names are those of the replies (``protocol.acceptance``). A label is None where the oracle cannot read what it would
-have to rest on; it does not guess. :func:`defects` holds a whole family against all of them.
+Labels are named as in the replies (``protocol.acceptance``). A label is None where the grammar cannot read a text it
+rests on. :func:`find_family_defects` checks a family against all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eclose.core.gates import MINIMUM_SUPPORT
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Trace
 from eclose.core.three_valued import Label, conjunction
-from eclose.protocol.acceptance import SOUNDNESS, ACCEPTANCE_CONDITIONS
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
 from eclose.protocol.construction import ConstructionRole, SeedDefect
 from eclose.world.language.phrases import PRONOUNS, CommonDoer, Phrase
 from eclose.world.language.questions import NO, YES, ChoiceQuestion, LookupQuestion, Target, read_question
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Passages = tuple["Passage", ...]
 MAX_ANSWER_WORDS = 10
-"""Words of a short answer."""
+"""Longest short answer, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,74 +48,77 @@ class ReasonedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConditionLabels:
-    """What is said of a candidate, judgement by judgement."""
+    """Labels of a candidate, judgment by judgment."""
 
     labels: Mapping[str, Label]
     steps: tuple[Label, ...] | None = None
-    """For each step whether it is sound; None where no steps are judged."""
+    """Whether each step is sound; None where no steps are judged."""
 
     @property
     def readable(self) -> bool:
-        """Whether everything was decided."""
+        """Whether every label was decided."""
         return None not in self.labels.values() and None not in (self.steps or ())
 
     def objections(self, role: ConstructionRole) -> Iterator[str]:
-        """What does not come out as wanted, the unreadable included."""
+        """Yield the labels that differ from those required, undecided ones included."""
         for number, sound in enumerate(self.steps or (), start=1):
             if not sound:
                 yield f"{'cannot read' if sound is None else SOUNDNESS}: step {number}"
-        for name, wanted in ACCEPTANCE_CONDITIONS[role].items():
-            if (label := self.labels[name]) is not wanted:
+        for name, required in ACCEPTANCE_CONDITIONS[role].items():
+            if (label := self.labels[name]) is not required:
                 yield f"cannot read: {name}" if label is None else name
 
 
-# What passages warrant.
+# Warrant.
 
 
 def find_derivations(question: str, passages: Passages) -> list[Derivation] | None:
-    """Every answer that the passages give to a question; None when it cannot be read."""
+    """Return every answer of the passages to a question, None where it cannot be read."""
     target = read_question(question)
-    return None if target is None else read_evidence(passages).answers(target)
+    return None if target is None else read_evidence(passages).find_answers(target)
 
 
 def is_warranted(question: str, passages: Passages, answer: str) -> Label:
-    """W: the passages warrant the answer, under any name they give it."""
-    found = find_derivations(question, passages)
-    if found is None:
+    """Return W: whether the passages warrant the answer, under any name they give it."""
+    derivations = find_derivations(question, passages)
+    if derivations is None:
         return None
-    if any(_is(answer, way, passages) for way in found):
+    if any(_leads_to_answer(answer, derivation, passages) for derivation in derivations):
         return True
     return None if read_evidence(passages).unread else False
 
 
 def is_only_answer(question: str, passages: Passages, answer: str) -> Label:
-    """That the passages warrant no answer that excludes this one."""
-    found = find_derivations(question, passages)
-    if found is None:
+    """Return whether the passages warrant no answer that excludes this one."""
+    derivations = find_derivations(question, passages)
+    if derivations is None:
         return None
-    if not all(_is(answer, way, passages) for way in found):
+    if not all(_leads_to_answer(answer, derivation, passages) for derivation in derivations):
         return False
+    # An unread sentence could state a second answer.
     return None if read_evidence(passages).unread else True
 
 
-def _is(answer: str, way: Derivation, passages: Passages) -> bool:
-    return is_same_answer(answer, way.value) or read_evidence(passages).same(read_answer_value(answer), way.value)
+def _leads_to_answer(answer: str, derivation: Derivation, passages: Passages) -> bool:
+    return is_same_answer(answer, derivation.value) or read_evidence(passages).same_entity(
+        read_answer_value(answer), derivation.value
+    )
 
 
 def label_steps(question: str, passages: Passages, trace: Trace) -> tuple[Label, ...]:
-    """J: whether each step is warranted by the passages; a step that claims nothing is."""
+    """Return J: whether each step is warranted by the passages; a step without a claim is."""
     target = read_question(question)
     steps, _, _ = judge_steps(passages, trace, target.options if isinstance(target, ChoiceQuestion) else ())
     return tuple(True if step.substantive is False else step.sound for step in steps)
 
 
 def is_aligned(question: str, trace: Trace) -> Label:
-    """A: the trace goes after what the question asks, seen from the two of them alone."""
+    """Return A: whether the trace pursues what the question asks, from these two alone."""
     return judge(Instance("", question, ()), Response("", "", trace, None)).aligned
 
 
 def is_closed(question: str, trace: Trace, answer: str) -> Label:
-    """C: the trace establishes the answer; for one that is after something else, what that comes to."""
+    """Return C: whether the trace establishes the answer; for a misaligned trace, that of its own target."""
     return judge(Instance("", question, ()), Response("", "", trace, answer)).closed
 
 
@@ -124,7 +127,7 @@ def is_closed(question: str, trace: Trace, answer: str) -> Label:
 
 @dataclass(frozen=True, slots=True)
 class SourceScreening:
-    """What is said of a source."""
+    """The outcome of the screening of a source."""
 
     support: tuple[int, ...]
     judged: ConditionLabels
@@ -132,84 +135,92 @@ class SourceScreening:
 
 
 def screen_source(question: str, passages: Passages, accepted: Sequence[str]) -> SourceScreening:
-    """B.2: the support of the reference, whether it follows from it, alone, and from nothing else."""
-    found = find_derivations(question, passages) or []
-    meant = [way for way in found if any(_is(answer, way, passages) for answer in accepted)]
-    support = tuple(sorted((meant or found)[0].support)) if found else ()
-    rest = tuple(passage for place, passage in enumerate(passages) if place not in support)
-    needed = tuple(passages[place] for place in support)
+    """Screen a source (B.2): find the support of the reference, and whether only it warrants the reference."""
+    derivations = find_derivations(question, passages) or []
+    matching = [
+        derivation
+        for derivation in derivations
+        if any(_leads_to_answer(answer, derivation, passages) for answer in accepted)
+    ]
+    support = tuple(sorted((matching or derivations)[0].support)) if derivations else ()
+    others = tuple(passage for index, passage in enumerate(passages) if index not in support)
+    supporting = tuple(passages[index] for index in support)
     labels = {
-        "warranted": _any_warranted(question, needed, accepted),
-        "unique": conjunction((bool(meant), _any_alone(question, passages, accepted))),
-        "elsewhere": _any_warranted(question, rest, accepted),
+        "warranted": _any_warranted(question, supporting, accepted),
+        "unique": conjunction((bool(matching), _any_only_answer(question, passages, accepted))),
+        "elsewhere": _any_warranted(question, others, accepted),
     }
-    defect = _defect(question, passages, accepted, found, meant)
+    defect = _find_source_defect(question, passages, accepted, derivations, matching)
     if read_question(question) is None:
         labels = dict.fromkeys(labels, False)
     return SourceScreening(support, ConditionLabels(labels), defect)
 
 
 def _any_warranted(question: str, passages: Passages, accepted: Sequence[str]) -> Label:
-    found = [is_warranted(question, passages, answer) for answer in accepted]
-    return True if True in found else None if None in found else False
+    labels = [is_warranted(question, passages, answer) for answer in accepted]
+    return True if True in labels else None if None in labels else False
 
 
-def _any_alone(question: str, passages: Passages, accepted: Sequence[str]) -> Label:
-    found = [is_only_answer(question, passages, answer) for answer in accepted]
-    return True if True in found else None if None in found else False
+def _any_only_answer(question: str, passages: Passages, accepted: Sequence[str]) -> Label:
+    labels = [is_only_answer(question, passages, answer) for answer in accepted]
+    return True if True in labels else None if None in labels else False
 
 
-def _defect(
-    question: str, passages: Passages, accepted: Sequence[str], found: list[Derivation], meant: list[Derivation]
+def _find_source_defect(
+    question: str,
+    passages: Passages,
+    accepted: Sequence[str],
+    derivations: list[Derivation],
+    matching: list[Derivation],
 ) -> SeedDefect | None:
-    """The one thing that is wrong with a source, if something is."""
+    """Return the defect of a source, None where there is none."""
     target = read_question(question)
     if target is None:
         return SeedDefect.MALFORMED
     if len(accepted[0].split()) > MAX_ANSWER_WORDS:
         return SeedDefect.LONG_ANSWER
-    if len(found) > 1:
+    if len(derivations) > 1:
         return SeedDefect.UNDERDETERMINED
-    if found:
-        return None if meant else SeedDefect.UNSUPPORTED_REFERENCE
-    return SeedDefect.BROKEN_LINK if _of_another(target, passages, accepted) else SeedDefect.UNDERDETERMINED
+    if derivations:
+        return None if matching else SeedDefect.UNSUPPORTED_REFERENCE
+    return SeedDefect.BROKEN_LINK if _states_unlinked_value(target, passages, accepted) else SeedDefect.UNDERDETERMINED
 
 
-def _of_another(target: Target, passages: Passages, accepted: Sequence[str]) -> bool:
-    """Whether somebody has what is asked for, without a passage that joins them to the question."""
+def _states_unlinked_value(target: Target, passages: Passages, accepted: Sequence[str]) -> bool:
+    """Return whether a passage states the asked value without a link to the question."""
     if not isinstance(target, LookupQuestion) or not target.phrase.path:
         return False
-    told = (one for reading in read_evidence(passages).readings for one in reading.statements)
-    values = [one.value for one in told if one.relation is target.phrase.path[-1]]
+    stated = (statement for reading in read_evidence(passages).readings for statement in reading.statements)
+    values = [statement.value for statement in stated if statement.relation is target.phrase.path[-1]]
     return any(is_same_answer(answer, value) for answer in accepted for value in values)
 
 
 def check_target(
-    question: str, passages: Passages, support: Sequence[int], told: ReasonedAnswer
+    question: str, passages: Passages, support: Sequence[int], response: ReasonedAnswer
 ) -> tuple[ConditionLabels, list[int]]:
-    """B.3: L, A, C and R_E, and the numbers of the steps that hold by passages outside the support alone.
+    """Check the original response (B.3): L, A, C and R_E; also return the steps that only other passages support.
 
-    Every step that claims something counts as needed: no more of them are asked for than are.
+    Every step with a claim counts as needed.
     """
-    steps = label_steps(question, passages, told.trace)
-    inside = label_steps(question, tuple(passages[place] for place in support), told.trace)
+    steps = label_steps(question, passages, response.trace)
+    inside = label_steps(question, tuple(passages[index] for index in support), response.trace)
     pairs = enumerate(zip(steps, inside, strict=True), start=1)
-    outside = [number for number, (anywhere, here) in pairs if anywhere and here is False]
+    outside = [number for number, (label, inside_label) in pairs if label and inside_label is False]
     labels = {
-        "alignment.aligned": is_aligned(question, told.trace),
-        "closure.closed": is_closed(question, told.trace, told.answer),
+        "alignment.aligned": is_aligned(question, response.trace),
+        "closure.closed": is_closed(question, response.trace, response.answer),
         "grounding.grounded": not outside,
     }
     return ConditionLabels(labels, steps), outside
 
 
-def screen_edit(question: str, before: Passages, place: int, edited: Passage, answer: str, new: str) -> ConditionLabels:
-    """B.4 without traces: one claim changed, and the answer with it."""
-    after, target = replace_passage(before, place, edited), read_question(question)
+def screen_edit(question: str, before: Passages, index: int, edited: Passage, answer: str, new: str) -> ConditionLabels:
+    """Screen an edit of the evidence (B.4) without traces: one claim changed, and the answer with it."""
+    after, target = replace_passage(before, index, edited), read_question(question)
     return ConditionLabels(
         {
-            "localized": edit_effects.is_localized(before[place], edited),
-            "coherent": edit_effects.is_coherent(before, after, place),
+            "localized": edit_effects.is_localized(before[index], edited),
+            "coherent": edit_effects.is_coherent(before, after, index),
             "edited_after": is_warranted(question, after, new),
             "unique_after": is_only_answer(question, after, new),
             "original_after": is_warranted(question, after, answer),
@@ -219,87 +230,91 @@ def screen_edit(question: str, before: Passages, place: int, edited: Passage, an
     )
 
 
-def replace_passage(passages: Passages, place: int, edited: Passage) -> Passages:
-    """The passages with one of them in another form."""
-    return (*passages[:place], edited, *passages[place + 1 :])
+def replace_passage(passages: Passages, index: int, edited: Passage) -> Passages:
+    """Return the passages with one of them replaced."""
+    return (*passages[:index], edited, *passages[index + 1 :])
 
 
 def check_edit(
     question: str, before: Passages, after: Passages, gold: ReasonedAnswer, new: ReasonedAnswer, first: int
 ) -> ConditionLabels:
-    """B.4 with traces: the steps switch at the first affected one, counted from zero, and so does closure."""
-    ours, theirs = label_steps(question, before, gold.trace), label_steps(question, after, new.trace)
-    crossed, back = label_steps(question, after, gold.trace), label_steps(question, before, new.trace)
+    """Check an edit of the evidence (B.4) with traces: steps and closure switch at the first affected step, from
+    zero.
+    """
+    gold_before, new_after = label_steps(question, before, gold.trace), label_steps(question, after, new.trace)
+    gold_after, new_before = label_steps(question, after, gold.trace), label_steps(question, before, new.trace)
     labels = {
-        "prefix.before": conjunction(ours[:first]),
-        "prefix.after": conjunction(crossed[:first]),
-        "switching.original_before": _at(ours, first),
-        "switching.original_after": _at(crossed, first),
-        "switching.edited_before": _at(back, first),
-        "switching.edited_after": _at(theirs, first),
+        "prefix.before": conjunction(gold_before[:first]),
+        "prefix.after": conjunction(gold_after[:first]),
+        "switching.original_before": _label_at(gold_before, first),
+        "switching.original_after": _label_at(gold_after, first),
+        "switching.edited_before": _label_at(new_before, first),
+        "switching.edited_after": _label_at(new_after, first),
         "alignment.aligned": is_aligned(question, new.trace),
         "closure.original": is_closed(question, gold.trace, gold.answer),
         "closure.edited": is_closed(question, new.trace, new.answer),
         "closure.original_to_edited": is_closed(question, gold.trace, new.answer),
         "closure.edited_to_original": is_closed(question, new.trace, gold.answer),
     }
-    return ConditionLabels(labels, theirs)
+    return ConditionLabels(labels, new_after)
 
 
-def _at(labels: Sequence[Label], place: int) -> Label:
-    """A step that is not there was not judged."""
-    return labels[place] if 0 <= place < len(labels) else None
+def _label_at(labels: Sequence[Label], index: int) -> Label:
+    """Return the label of a step, None where there is no such step."""
+    return labels[index] if 0 <= index < len(labels) else None
 
 
 def screen_question(question: str, edited: str, passages: Passages, answer: str, new: str) -> ConditionLabels:
-    """B.5 without traces: something else is asked, and each question has its own answer."""
+    """Screen an edit of the question (B.5) without traces: another target, each question with its own answer."""
     old_target, target = read_question(question), read_question(edited)
-    found = find_derivations(edited, passages)
-    facts = min((len(way.hops) for way in found), default=0) if found is not None else 0
+    derivations = find_derivations(edited, passages)
+    facts = min((len(derivation.hops) for derivation in derivations), default=0) if derivations is not None else 0
     return ConditionLabels(
         {
-            "changed": None if old_target is None or target is None else _asks(old_target) != _asks(target),
+            "changed": None
+            if old_target is None or target is None
+            else _normalise_target(old_target) != _normalise_target(target),
             "edited_warranted": is_warranted(edited, passages, new),
             "edited_unique": is_only_answer(edited, passages, new),
             "original_fits_edited": is_warranted(edited, passages, answer),
             "edited_fits_original": is_warranted(question, passages, new),
-            "natural": None if target is None else _is_plain(target, passages),
+            "natural": None if target is None else _is_unambiguous(target, passages),
             "several_steps": None if target is None else facts > 1,
             "degenerate": None if target is None else _is_degenerate(target, edited, new),
         }
     )
 
 
-def _asks(target: Target) -> object:
-    """What is asked for, whatever the words and whichever of two sides comes first."""
+def _normalise_target(target: Target) -> object:
+    """Return the target apart from wording and from the order of its two sides."""
     if isinstance(target, LookupQuestion):
-        return _bare(target.phrase)
-    sides = frozenset(_bare(phrase) for phrase in target.phrases())
+        return _normalise_phrase(target.phrase)
+    sides = frozenset(_normalise_phrase(phrase) for phrase in target.phrases())
     return type(target), sides, target.least if isinstance(target, ChoiceQuestion) else None
 
 
-def _bare(phrase: Phrase) -> Phrase:
+def _normalise_phrase(phrase: Phrase) -> Phrase:
     base = CommonDoer(tuple(sorted(phrase.base.deeds, key=str))) if isinstance(phrase.base, CommonDoer) else phrase.base
     return Phrase(base, phrase.path)
 
 
-def _is_plain(target: Target, passages: Passages) -> bool:
-    """Whether it says whom it means: no pronoun, and no name that two of the same kind bear."""
+def _is_unambiguous(target: Target, passages: Passages) -> bool:
+    """Return whether the question has no pronoun and no name shared by two entities of a kind."""
     phrases = (target.phrase,) if isinstance(target, LookupQuestion) else target.phrases()
     evidence = read_evidence(passages)
     for phrase in phrases:
         if isinstance(phrase.base, CommonDoer):
             continue
-        if phrase.base in PRONOUNS or len(evidence.referents(phrase.base, phrase.start_type or "")) > 1:
+        if phrase.base in PRONOUNS or len(evidence.find_referents(phrase.base, phrase.start_type or "")) > 1:
             return False
     return True
 
 
 def _is_degenerate(target: Target, question: str, answer: str) -> bool:
-    """Whether it names its answer without offering it, or compares a thing with itself."""
+    """Return whether the question contains its answer without offering it, or compares a thing with itself."""
     if not isinstance(target, LookupQuestion):
-        one, other = target.phrases()
-        return _bare(one) == _bare(other)
+        first, second = target.phrases()
+        return _normalise_phrase(first) == _normalise_phrase(second)
     words = normalize_answer(answer)
     return words not in {(YES,), (NO,)} and contains_span(normalize_answer(question), words)
 
@@ -307,7 +322,9 @@ def _is_degenerate(target: Target, question: str, answer: str) -> bool:
 def check_question(
     question: str, edited: str, passages: Passages, gold: ReasonedAnswer, new: ReasonedAnswer
 ) -> ConditionLabels:
-    """B.5 with traces: each goes after its own question, and the new one establishes its answer."""
+    """Check an edit of the question (B.5) with traces: each is aligned with its own question alone, and the new one
+    closes.
+    """
     labels = {
         "alignment.original": is_aligned(question, gold.trace),
         "alignment.edited": is_aligned(edited, new.trace),
@@ -322,23 +339,23 @@ def check_question(
 
 
 def find_family_defects(family: Family) -> tuple[str, ...]:
-    """What is wrong with a family by the oracle, from its words alone; nothing for a correct one."""
-    return tuple(_defects(family))
+    """Return the defects of a family, found from its words alone; empty for a correct one."""
+    return tuple(_iterate_defects(family))
 
 
-def _defects(family: Family) -> Iterator[str]:
+def _iterate_defects(family: Family) -> Iterator[str]:
     source, gold = family.source, family.gold
-    yield from (f"source: {one}" for one in find_source_defects(source))
-    yield from (f"gold: {one}" for one in find_gold_defects(source, gold))
+    yield from (f"source: {defect}" for defect in find_source_defects(source))
+    yield from (f"gold: {defect}" for defect in find_gold_defects(source, gold))
     if not family.evidence_edits:
         yield "there is no evidence edit"
     for number, edit in enumerate(family.evidence_edits, start=1):
-        yield from (f"evidence edit {number}: {one}" for one in find_evidence_edit_defects(gold, edit))
-    yield from (f"question edit: {one}" for one in find_question_edit_defects(gold, family.question_edit.view))
+        yield from (f"evidence edit {number}: {defect}" for defect in find_evidence_edit_defects(gold, edit))
+    yield from (f"question edit: {defect}" for defect in find_question_edit_defects(gold, family.question_edit.view))
 
 
 def find_source_defects(source: Instance) -> Iterator[str]:
-    """What is wrong with a source: all of B.2."""
+    """Yield the defects of a source (B.2)."""
     if source.reference_answer is None:
         yield "there is no reference"
         return
@@ -351,50 +368,52 @@ def find_source_defects(source: Instance) -> Iterator[str]:
 
 
 def find_gold_defects(source: Instance, gold: View) -> Iterator[str]:
-    """What is wrong with the original response: all of B.3."""
+    """Yield the defects of the original response (B.3)."""
     if (gold.question, gold.evidence) != (source.question, source.evidence):
         yield "another question or other passages than the source's"
     if (right := is_warranted(gold.question, gold.evidence, gold.answer)) is not True:
         yield "cannot read: answer" if right is None else "answer"
-    judged, _ = check_target(gold.question, gold.evidence, _places(gold), _told(gold))
+    judged, _ = check_target(gold.question, gold.evidence, _support_indices(gold), _reasoned_answer(gold))
     yield from judged.objections(ConstructionRole.VERIFY_TARGET)
 
 
 def find_evidence_edit_defects(gold: View, edit: EvidenceEdit) -> Iterator[str]:
-    """What is wrong with an edit of the evidence: all of B.4."""
+    """Yield the defects of an edit of the evidence (B.4)."""
     view, before, after = edit.view, gold.evidence, edit.view.evidence
     if view.question != gold.question:
         yield "another question"
-    moved = [place for place, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]]
-    if len(moved) != 1 or len(before) != len(after) or after[moved[0]].title != before[moved[0]].title:
+    changed = [index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]]
+    if len(changed) != 1 or len(before) != len(after) or after[changed[0]].title != before[changed[0]].title:
         yield "not one changed passage"
         return
-    place = moved[0]
-    if place not in _places(gold):
+    index = changed[0]
+    if index not in _support_indices(gold):
         yield "an edit outside the support"
-    yield from screen_edit(gold.question, before, place, after[place], gold.answer, view.answer).objections(
+    yield from screen_edit(gold.question, before, index, after[index], gold.answer, view.answer).objections(
         ConstructionRole.SCREEN_EVIDENCE
     )
     if gold.trace.steps[: edit.first_affected_step] != view.trace.steps[: edit.first_affected_step]:
         yield "no shared beginning"
-    yield from check_edit(gold.question, before, after, _told(gold), _told(view), edit.first_affected_step).objections(
-        ConstructionRole.VERIFY_EVIDENCE
-    )
+    yield from check_edit(
+        gold.question, before, after, _reasoned_answer(gold), _reasoned_answer(view), edit.first_affected_step
+    ).objections(ConstructionRole.VERIFY_EVIDENCE)
 
 
 def find_question_edit_defects(gold: View, view: View) -> Iterator[str]:
-    """What is wrong with an edit of the question: all of B.5."""
+    """Yield the defects of an edit of the question (B.5)."""
     if view.evidence != gold.evidence:
         yield "other passages"
     screened = screen_question(gold.question, view.question, gold.evidence, gold.answer, view.answer)
     yield from screened.objections(ConstructionRole.SCREEN_QUESTION)
-    checked = check_question(gold.question, view.question, gold.evidence, _told(gold), _told(view))
+    checked = check_question(
+        gold.question, view.question, gold.evidence, _reasoned_answer(gold), _reasoned_answer(view)
+    )
     yield from checked.objections(ConstructionRole.VERIFY_QUESTION)
 
 
-def _told(view: View) -> ReasonedAnswer:
+def _reasoned_answer(view: View) -> ReasonedAnswer:
     return ReasonedAnswer(view.trace, view.answer)
 
 
-def _places(view: View) -> tuple[int, ...]:
-    return tuple(place for place, passage in enumerate(view.evidence) if passage.id in view.support_ids)
+def _support_indices(view: View) -> tuple[int, ...]:
+    return tuple(index for index, passage in enumerate(view.evidence) if passage.id in view.support_ids)

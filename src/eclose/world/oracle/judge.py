@@ -1,7 +1,7 @@
-"""The exact judge: what the paper's annotators decide, decided from the words of question, passages, trace and answer.
+"""The exact judge: the annotators' decisions, made from the words of question, passages, trace and answer.
 
-It follows the rules of appendix A.3.2. It never sees how a response was made, never looks a fact up by id, and
-answers ``None`` with a reason where it cannot read: it does not guess.
+It follows the rules of appendix A.3.2. How a response was made is not an input, and no fact is looked up by id. Where
+the grammar cannot read a text, the label is None with a reason.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ JUDGE = "world oracle"
 
 
 def judge(instance: Instance, response: Response) -> Judgment:
-    """The oracle's judgment of a response; what it cannot decide is listed with the reason."""
+    """Judge a response; undecided criteria are listed with their reasons."""
     target = read_question(instance.question)
     options = target.options if isinstance(target, ChoiceQuestion) else ()
     steps, claims, unread = judge_steps(instance.evidence, response.trace, options)
-    case = _Case(instance, response, target, claims, f"cannot read step {unread[0] + 1}" if unread else None)
-    open_step = _open_step(steps, unread)
+    case = _ResponseCase(instance, response, target, claims, f"cannot read step {unread[0] + 1}" if unread else None)
+    open_step = _explain_open_soundness(steps, unread)
     case.reasons |= {Criterion.LOCAL_SOUNDNESS: open_step} if open_step else {}
     return Judgment(
         response.id,
         JUDGE,
         steps,
-        aligned=case.decided(Criterion.ALIGNMENT, case.aligned),
-        closed=case.decided(Criterion.CLOSURE, case.closed),
-        complete=case.decided(Criterion.COMPLETENESS, case.complete),
-        correct=case.decided(Criterion.CORRECTNESS, case.correct),
+        aligned=case.decide(Criterion.ALIGNMENT, case.aligned),
+        closed=case.decide(Criterion.CLOSURE, case.closed),
+        complete=case.decide(Criterion.COMPLETENESS, case.complete),
+        correct=case.decide(Criterion.CORRECTNESS, case.correct),
         unjudged=case.reasons,
     )
 
@@ -61,8 +61,8 @@ _ODD_ANSWER = "cannot read the answer"
 
 
 @dataclass
-class _Case:
-    """The labels of a whole response, each a label or the reason why there is none."""
+class _ResponseCase:
+    """Labels of a response, each a label or the reason why there is none."""
 
     instance: Instance
     response: Response
@@ -73,61 +73,68 @@ class _Case:
     reasons: dict[Criterion, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """What is known of the trace before any question is asked of it."""
+        """Read the trace as premises and find its main line."""
         self.premises = TracePremises(self.claims)
-        self.pursued = AlignmentTracer(self.target).follow(self.claims) if self.target and not self.unread else None
+        self.main_line = (
+            AlignmentTracer(self.target).find_main_line(self.claims) if self.target and not self.unread else None
+        )
         if not self.response.trace.steps:
-            # Only an answer came: that says nothing about a trace nobody saw.
+            # An answer alone decides nothing about the trace.
             self.unread = NO_TRACE
 
-    def decided(self, criterion: Criterion, decide: Callable[[], bool | str]) -> Label:
-        """The label, with the reason noted where there is none."""
-        found = decide()
-        if isinstance(found, str):
-            self.reasons[criterion] = found
+    def decide(self, criterion: Criterion, judge_criterion: Callable[[], bool | str]) -> Label:
+        """Return the label; record the reason where there is none."""
+        label = judge_criterion()
+        if isinstance(label, str):
+            self.reasons[criterion] = label
             return None
-        return found
+        return label
 
     def aligned(self) -> bool | str:
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
-        return self.pursued[0] if self.pursued else _NO_GOAL
+        return self.main_line[0] if self.main_line else _NO_GOAL
 
     def closed(self) -> bool | str:
         if self.response.answer is None:
             return NO_ANSWER
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
-        on_target = self.pursued is None or self.pursued[0]
-        found = self.premises.established(self.target) if on_target else _own_conclusion(self.premises, self.pursued)
-        return self._is(self.response.answer, found)
+        # Closure of a misaligned trace is judged against its own target (appendix A.3.2).
+        on_target = self.main_line is None or self.main_line[0]
+        answers = (
+            self.premises.derive_answers(self.target)
+            if on_target
+            else _conclude_own_target(self.premises, self.main_line)
+        )
+        return self._matches(self.response.answer, answers)
 
     def complete(self) -> bool | str:
         if self.instance.reference_answer is None:
             return NO_REFERENCE
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
-        found = self.premises.established(self.target)
-        return any(self._is(accepted, found) is True for accepted in self.instance.accepted_answers)
+        answers = self.premises.derive_answers(self.target)
+        return any(self._matches(accepted, answers) is True for accepted in self.instance.accepted_answers)
 
     def correct(self) -> bool | str:
         if self.response.answer is None:
             return NO_ANSWER
         if self.instance.reference_answer is None:
             return NO_REFERENCE
-        found = is_correct(self.response.answer, self.instance.accepted_answers)
-        return _ODD_ANSWER if found is None else found
+        label = is_correct(self.response.answer, self.instance.accepted_answers)
+        return _ODD_ANSWER if label is None else label
 
-    def _is(self, answer: str, found: list[str]) -> bool | str:
-        """Whether an answer is the one thing that was established, under any name the trace gives it."""
-        if len(found) != 1:
+    def _matches(self, answer: str, answers: list[str]) -> bool | str:
+        """Return whether an answer is the one established, under any name that the trace gives it."""
+        if len(answers) != 1:
             return False
-        same = matches_value(self.premises.name(read_answer_value(answer)), found[0])
+        same = matches_value(self.premises.resolve_name(read_answer_value(answer)), answers[0])
         return _ODD_ANSWER if same is None else same
 
 
-def _open_step(steps: Sequence[StepJudgment], unread: Sequence[int]) -> str | None:
-    """Why local soundness is open; an unsound step decides it whatever the others may be."""
+def _explain_open_soundness(steps: Sequence[StepJudgment], unread: Sequence[int]) -> str | None:
+    """Return why local soundness is open; one unsound step decides it."""
     if any(step.sound is False for step in steps):
         return None
     if unread:
@@ -136,11 +143,11 @@ def _open_step(steps: Sequence[StepJudgment], unread: Sequence[int]) -> str | No
     return f"cannot read a sentence of the passages that may decide step {number}" if number else None
 
 
-def _own_conclusion(premises: TracePremises, pursued: tuple[bool, Claim] | None) -> list[str]:
-    """What a trace that left the question establishes for the target it pursues."""
-    claim = pursued[1] if pursued else None
+def _conclude_own_target(premises: TracePremises, main_line: tuple[bool, Claim] | None) -> list[str]:
+    """Return the answers that a misaligned trace establishes for its own target."""
+    claim = main_line[1] if main_line else None
     if isinstance(claim, FactClaim):
-        return premises.values(claim.phrase)
+        return premises.find_values(claim.phrase)
     if isinstance(claim, ChoiceClaim):
         return [claim.option]
     if isinstance(claim, AgreementClaim):

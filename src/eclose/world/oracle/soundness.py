@@ -1,4 +1,4 @@
-"""Is a step warranted? Every claim of a trace, checked against what the passages say, with the code of what fails."""
+"""Soundness of steps: every claim of a trace checked against the passages, with the code of the failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:
-    """Whether a claim holds; the reason when it does not; the passage that supports it when one does."""
+    """Whether a claim holds, the failure where it does not, and the passage that supports it where one does."""
 
     sound: Label
     failure: LocalFailure | None = None
@@ -54,14 +54,14 @@ def _fails(failure: LocalFailure) -> ClaimFinding:
 def judge_steps(
     passages: Sequence[Passage], trace: Trace, options: Sequence[str] = ()
 ) -> tuple[tuple[StepJudgment, ...], list[Claim], list[int]]:
-    """Every step judged, all claims that were read, and the numbers of the steps that were not.
+    """Judge every step; return the judgments, all claims read, and the indices of unread steps.
 
-    ``options`` are the things the question chooses between, which "the older one" is then said of.
+    ``options`` are the things a question chooses between, to which "the older one" may refer.
     """
     checker = StepChecker(read_evidence(tuple(passages)), options)
     discourse = Discourse()
     judged: list[StepJudgment] = []
-    everything: list[Claim] = []
+    claims_read: list[Claim] = []
     unread: list[int] = []
     for number, text in enumerate(trace.texts):
         claims = read_step(text, discourse)
@@ -69,22 +69,23 @@ def judge_steps(
             judged.append(StepJudgment(None))
             unread.append(number)
             continue
-        judged.append(_step(claims, checker, passages))
-        everything += claims
-    return tuple(judged), everything, unread
+        judged.append(_judge_step(claims, checker, passages))
+        claims_read += claims
+    return tuple(judged), claims_read, unread
 
 
-def _step(claims: tuple[Claim, ...], checker: StepChecker, passages: Sequence[Passage]) -> StepJudgment:
+def _judge_step(claims: tuple[Claim, ...], checker: StepChecker, passages: Sequence[Passage]) -> StepJudgment:
     findings = [checker.check(claim) for claim in claims if not isinstance(claim, IdleStep)]
     if not findings:
         return StepJudgment(substantive=False)
-    broken = next((finding for finding in findings if finding.sound is False), None)
-    if broken is not None:
-        return StepJudgment(substantive=True, sound=False, failure=broken.failure)
+    # One unsound claim makes the step unsound, whatever cannot be read beside it.
+    unsound = next((finding for finding in findings if finding.sound is False), None)
+    if unsound is not None:
+        return StepJudgment(substantive=True, sound=False, failure=unsound.failure)
     if any(finding.sound is None for finding in findings):
         return StepJudgment(substantive=True)
-    where = next((finding.passage for finding in findings if finding.passage is not None), None)
-    support = Support(where, passages[where].text) if where is not None else None
+    passage = next((finding.passage for finding in findings if finding.passage is not None), None)
+    support = Support(passage, passages[passage].text) if passage is not None else None
     return StepJudgment(substantive=True, sound=True, support=support)
 
 
@@ -95,127 +96,132 @@ class StepChecker:
         self.evidence = evidence
         self._options = options
         self._roles: dict[str, str] = {}
-        self._told: list[FactClaim] = []
-        self._compared: ComparisonClaim | None = None
+        self._facts: list[FactClaim] = []
+        self._last_comparison: ComparisonClaim | None = None
 
     def check(self, claim: Claim) -> ClaimFinding:
-        """Whether the evidence warrants a claim; sound steps before it follow from the evidence too."""
+        """Return whether the evidence warrants a claim; facts of earlier steps identify namesakes."""
         finding = self._check(claim)
         if isinstance(claim, FactClaim) and isinstance(claim.phrase.base, str) and claim.phrase.path:
             if (role := claim.phrase.path[-1].role) is not None:
                 self._roles[claim.value] = role
-            self._told.append(claim)
+            self._facts.append(claim)
         if isinstance(claim, ComparisonClaim):
-            self._compared = claim
+            self._last_comparison = claim
         return finding
 
     def _check(self, claim: Claim) -> ClaimFinding:
         if isinstance(claim, FactClaim):
-            return self._fact(claim)
+            return self._check_fact(claim)
         if isinstance(claim, DenialClaim):
-            return self._denied(claim)
+            return self._check_denial(claim)
         if isinstance(claim, MissingFactClaim):
             return (
                 _fails(LocalFailure.FALSE_COVERAGE)
-                if self._ways(claim.phrase)
+                if self._find_values(claim.phrase)
                 else self._unless_unread(claim.phrase, _HOLDS)
             )
         if isinstance(claim, OrderClaim):
-            return _computed((sort_key(claim.left) < sort_key(claim.right)) == claim.less and claim.left != claim.right)
+            return _check_computation(
+                (sort_key(claim.first) < sort_key(claim.second)) == claim.less and claim.first != claim.second
+            )
         if isinstance(claim, SubtractionClaim):
-            return _computed(int(claim.larger) - int(claim.smaller) == int(claim.result))
+            return _check_computation(int(claim.larger) - int(claim.smaller) == int(claim.result))
         if isinstance(claim, ChoiceClaim):
-            return self._chosen(claim)
+            return self._check_choice(claim)
         if isinstance(claim, IdleStep):
             return _HOLDS
-        return self._pair(claim)
+        return self._check_pair(claim)
 
-    def _ways(self, phrase: Phrase) -> list[str]:
+    def _find_values(self, phrase: Phrase) -> list[str]:
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
-        return list(dict.fromkeys(way.value for way in self.evidence.ways(phrase, role)))
+        return list(dict.fromkeys(way.value for way in self.evidence.derive(phrase, role)))
 
-    def _fact(self, claim: FactClaim) -> ClaimFinding:
+    def _check_fact(self, claim: FactClaim) -> ClaimFinding:
         phrase, evidence = claim.phrase, self.evidence
         if phrase.path == (ALIAS,) and isinstance(phrase.base, str):
-            known = evidence.same(phrase.base, claim.value)
-            return _HOLDS if known else self._unless_unread(phrase, _fails(LocalFailure.INVALID_INFERENCE), claim.value)
+            same = evidence.same_entity(phrase.base, claim.value)
+            return _HOLDS if same else self._unless_unread(phrase, _fails(LocalFailure.INVALID_INFERENCE), claim.value)
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
-        for way in evidence.ways(phrase, role):
-            if evidence.same(way.value, claim.value):
+        for way in evidence.derive(phrase, role):
+            if evidence.same_entity(way.value, claim.value):
                 return ClaimFinding(sound=True, passage=way.hops[-1].passages[0] if len(phrase.path) == 1 else None)
-        return self._unless_unread(phrase, _fails(self._why(claim)), claim.value)
+        return self._unless_unread(phrase, _fails(self._explain_failure(claim)), claim.value)
 
-    def _why(self, claim: FactClaim) -> LocalFailure:
-        """Content nobody states, or a fact of somebody else's, or a conclusion that does not follow."""
+    def _explain_failure(self, claim: FactClaim) -> LocalFailure:
+        """Return the failure of a fact: invented content, another entity's fact, or an invalid conclusion."""
         if len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, CommonDoer):
             return LocalFailure.INVALID_INFERENCE
-        a_namesakes = any(way.value == claim.value for way in self.evidence.ways(claim.phrase))
-        return LocalFailure.INVALID_INFERENCE if a_namesakes else LocalFailure.UNSUPPORTED_CONTENT
+        of_namesake = any(way.value == claim.value for way in self.evidence.derive(claim.phrase))
+        return LocalFailure.INVALID_INFERENCE if of_namesake else LocalFailure.UNSUPPORTED_CONTENT
 
     def _unless_unread(self, phrase: Phrase, finding: ClaimFinding, value: str = "") -> ClaimFinding:
-        """A sentence nobody could read may say otherwise, if it speaks of the same names or of one on the way."""
-        on_the_way = [Phrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path))]
-        names = {phrase.base, value, *(name for way in on_the_way for name in self._ways(way))}
+        """Return the finding, or an open one where an unread sentence mentions a name on the path."""
+        prefixes = [Phrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path))]
+        names = {phrase.base, value, *(name for prefix in prefixes for name in self._find_values(prefix))}
         texts = [name for name in names if isinstance(name, str) and name and not name[0].isdigit()]
         unread = self.evidence.unread
-        open_ = any(name in part or self._title_has(index, name) for index, part in unread for name in texts)
-        return ClaimFinding(sound=None) if open_ else finding
+        undecided = any(name in part or self._title_has(index, name) for index, part in unread for name in texts)
+        return ClaimFinding(sound=None) if undecided else finding
 
     def _title_has(self, index: int, name: str) -> bool:
         return self.evidence.readings[index].name == name
 
-    def _denied(self, claim: DenialClaim) -> ClaimFinding:
-        values = self._ways(claim.fact.phrase)
-        if any(self.evidence.same(value, claim.fact.value) for value in values):
+    def _check_denial(self, claim: DenialClaim) -> ClaimFinding:
+        values = self._find_values(claim.fact.phrase)
+        if any(self.evidence.same_entity(value, claim.fact.value) for value in values):
             return _fails(LocalFailure.OTHER)
         relation = claim.fact.phrase.path[-1] if claim.fact.phrase.path else None
         warranted = bool(values) and relation is not None and relation.single
         silent = self._unless_unread(claim.fact.phrase, _fails(LocalFailure.UNSUPPORTED_CONTENT), claim.fact.value)
         return _HOLDS if warranted else silent
 
-    def _pair(self, claim: ComparisonClaim | AgreementClaim | YearsApartClaim) -> ClaimFinding:
-        left, right = claim.left, claim.right
+    def _check_pair(self, claim: ComparisonClaim | AgreementClaim | YearsApartClaim) -> ClaimFinding:
+        first, second = claim.first, claim.second
         if isinstance(claim, AgreementClaim):
-            left, right = left.then(claim.relation), right.then(claim.relation)
-        ones, others = self._ways(left), self._ways(right)
-        if len(ones) != 1 or len(others) != 1:
+            first, second = first.then(claim.relation), second.then(claim.relation)
+        first_values, second_values = self._find_values(first), self._find_values(second)
+        if len(first_values) != 1 or len(second_values) != 1:
             finding = _fails(LocalFailure.INVALID_INFERENCE)
-            return self._unless_unread(left, self._unless_unread(right, finding))
-        one, other = ones[0], others[0]
+            return self._unless_unread(first, self._unless_unread(second, finding))
+        first_value, second_value = first_values[0], second_values[0]
         if isinstance(claim, AgreementClaim):
-            return _computed(self.evidence.same(one, other) == claim.same)
+            return _check_computation(self.evidence.same_entity(first_value, second_value) == claim.same)
         if isinstance(claim, YearsApartClaim):
-            return _computed(abs(read_year(one) - read_year(other)) == int(claim.years))
-        return _computed(sort_key(one) != sort_key(other) and (sort_key(one) < sort_key(other)) == claim.less)
+            return _check_computation(abs(read_year(first_value) - read_year(second_value)) == int(claim.years))
+        return _check_computation(
+            sort_key(first_value) != sort_key(second_value)
+            and (sort_key(first_value) < sort_key(second_value)) == claim.less
+        )
 
-    def _chosen(self, claim: ChoiceClaim) -> ClaimFinding:
-        """Among those the trace compares, or else those the question names."""
-        for names in (self._weighed(claim), self._options if claim.option in self._options else ()):
-            known = self._known((*names, claim.option), (*claim.path, claim.attribute))
-            if len(known) > 1 and claim.option in known:
-                return _computed(find_extreme(list(known.items()), least=claim.least) == claim.option)
+    def _check_choice(self, claim: ChoiceClaim) -> ClaimFinding:
+        """Check a choice among the names the trace compares, or else the options of the question."""
+        for names in (self._compared_names(claim), self._options if claim.option in self._options else ()):
+            values = self._single_values((*names, claim.option), (*claim.path, claim.attribute))
+            if len(values) > 1 and claim.option in values:
+                return _check_computation(find_extreme(list(values.items()), least=claim.least) == claim.option)
         return self._unless_unread(Phrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
 
-    def _known(self, names: Iterable[str], way: tuple[Relation, ...]) -> dict[str, str]:
-        """The values of those that have exactly one."""
-        found = {name: self._ways(Phrase(name, way)) for name in names}
-        return {name: values[0] for name, values in found.items() if len(values) == 1}
+    def _single_values(self, names: Iterable[str], path: tuple[Relation, ...]) -> dict[str, str]:
+        """Return the values of the names that have exactly one."""
+        values_by_name = {name: self._find_values(Phrase(name, path)) for name in names}
+        return {name: values[0] for name, values in values_by_name.items() if len(values) == 1}
 
-    def _weighed(self, claim: ChoiceClaim) -> list[str]:
-        """What was compared last, or all that was told of the attribute if nothing was."""
+    def _compared_names(self, claim: ChoiceClaim) -> list[str]:
+        """Return the names compared last, or all names with the attribute where no comparison was made."""
         if not claim.path:
-            told = [fact.phrase.base for fact in self._told if fact.phrase.path[0] is claim.attribute]
+            stated = [fact.phrase.base for fact in self._facts if fact.phrase.path[0] is claim.attribute]
         else:
-            told = [fact.phrase.base for fact in self._told if fact.phrase.path == claim.path]
-        names = [name for name in told if isinstance(name, str)]
-        if self._compared is None:
+            stated = [fact.phrase.base for fact in self._facts if fact.phrase.path == claim.path]
+        names = [name for name in stated if isinstance(name, str)]
+        if self._last_comparison is None:
             return names
-        sides = {self._compared.left.base, self._compared.right.base}
-        behind = [fact.phrase.base for fact in self._told if fact.phrase.path == claim.path and fact.value in sides]
+        sides = {self._last_comparison.first.base, self._last_comparison.second.base}
+        behind = [fact.phrase.base for fact in self._facts if fact.phrase.path == claim.path and fact.value in sides]
         return [
             name for name in (*names, *sides, *behind) if isinstance(name, str) and (name in sides or name in behind)
         ]
 
 
-def _computed(right: bool) -> ClaimFinding:
+def _check_computation(right: bool) -> ClaimFinding:
     return _HOLDS if right else _fails(LocalFailure.CONSTRAINT_OR_COMPUTATION)

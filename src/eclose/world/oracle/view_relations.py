@@ -1,7 +1,6 @@
-"""The relations between the views of a family, decided from words: warrant, support, alignment, closure, soundness.
+"""The relations W, U, A, C and J between the views of a family (appendix B), each a function of its permitted inputs.
 
-W, U, A, C and J of appendix B, each a function of exactly what it may rest on. Families are built on the fuller ones of
-``switching``; these are what tests and figures hold them against.
+Families are built with the fuller conditions of ``family_conditions``; tests and measurements compare these with them.
 """
 
 from __future__ import annotations
@@ -26,63 +25,63 @@ Passages = tuple["Passage", ...]
 
 
 def find_answers(question: str, passages: Passages) -> list[str] | None:
-    """Every answer the passages warrant; None when the question cannot be read."""
+    """Return every answer that the passages warrant, None where the question cannot be read."""
     target = read_question(question)
-    return None if target is None else [way.value for way in read_evidence(passages).answers(target)]
+    return None if target is None else [derivation.value for derivation in read_evidence(passages).find_answers(target)]
 
 
 def warrants(question: str, passages: Passages, answer: str) -> Label:
-    """W: the passages warrant the answer."""
-    found = find_answers(question, passages)
-    return None if found is None else any(is_same_answer(answer, one) for one in found)
+    """Return W: whether the passages warrant the answer."""
+    warranted = find_answers(question, passages)
+    return None if warranted is None else any(is_same_answer(answer, value) for value in warranted)
 
 
 def warrants_uniquely(question: str, passages: Passages, answer: str) -> Label:
-    """U: they warrant it, and nothing else."""
-    found = find_answers(question, passages)
-    return None if found is None else len(found) == 1 and is_same_answer(answer, found[0])
+    """Return U: whether the passages warrant the answer and no other."""
+    warranted = find_answers(question, passages)
+    return None if warranted is None else len(warranted) == 1 and is_same_answer(answer, warranted[0])
 
 
 def find_minimal_support(question: str, passages: Passages, answer: str) -> frozenset[int] | None:
-    """The fewest passages that warrant the answer; None when none do."""
+    """Return the smallest set of passages that warrants the answer, None where none does."""
     target = read_question(question)
     if target is None:
         return None
-    ways = read_evidence(passages).answers(target)
-    return next((way.support for way in ways if is_same_answer(answer, way.value)), None)
+    derivations = read_evidence(passages).find_answers(target)
+    return next((derivation.support for derivation in derivations if is_same_answer(answer, derivation.value)), None)
 
 
 def read_trace(trace: Trace) -> list[Claim] | None:
-    """All claims of a trace; None when a step cannot be read."""
+    """Return all claims of a trace, None where a step cannot be read."""
     discourse = Discourse()
     claims: list[Claim] = []
     for text in trace.texts:
-        found = read_step(text, discourse)
-        if found is None:
+        step_claims = read_step(text, discourse)
+        if step_claims is None:
             return None
-        claims += found
+        claims += step_claims
     return claims
 
 
 def is_aligned(question: str, trace: Trace) -> Label:
-    """A: the trace pursues what the question asks for."""
+    """Return A: whether the trace pursues what the question asks for."""
     target, claims = read_question(question), read_trace(trace)
     if target is None or claims is None:
         return None
-    pursued = AlignmentTracer(target).follow(claims)
-    return pursued[0] if pursued else None
+    main_line = AlignmentTracer(target).find_main_line(claims)
+    return main_line[0] if main_line else None
 
 
 def closes(question: str, trace: Trace, answer: str) -> Label:
-    """C for an aligned trace: its claims establish the answer."""
+    """Return C for an aligned trace: whether its claims establish the answer."""
     target, claims = read_question(question), read_trace(trace)
     if target is None or claims is None:
         return None
-    found = TracePremises(claims).established(target)
-    return len(found) == 1 and is_same_answer(answer, found[0])
+    established = TracePremises(claims).derive_answers(target)
+    return len(established) == 1 and is_same_answer(answer, established[0])
 
 
 def label_step_soundness(passages: Passages, trace: Trace) -> list[Label]:
-    """J: whether each step is warranted by these passages."""
+    """Return J: whether each step is warranted by these passages."""
     steps, _, _ = judge_steps(passages, trace)
     return [step.sound for step in steps]

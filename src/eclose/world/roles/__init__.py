@@ -1,1 +1,1 @@
-"""The roles of the world's model: judge, constructor and verifier, and who answers which request."""
+"""The roles of the world's model (judge, constructor, verifier) and the registry of its request handlers."""

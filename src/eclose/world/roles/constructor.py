@@ -1,7 +1,7 @@
-"""The world's model as a constructor of families: it reads what any constructor is shown, solves it, and writes.
+"""The world's model as a constructor of families: it reads the material of any constructor, solves it, and writes.
 
-Every candidate is held against the oracle and the gates before it is offered; where nothing can be built it says so. On
-request it plants defects at a known rate, one in a call, so that a pipeline's checks can be held against the truth.
+Every candidate is checked by the oracle and the gates before it is offered; where nothing can be built, the reply says
+so. With ``noise`` it plants defects at a known rate, one per call, so that the checks of a pipeline can be measured.
 """
 
 from __future__ import annotations
@@ -20,32 +20,11 @@ from eclose.world.faulty.bad_replies import REPLY_DEFECTS, make_bad_reply
 from eclose.world.language import relations as rel
 from eclose.world.language.phrases import CommonDoer
 from eclose.world.language.questions import ChoiceQuestion, LookupQuestion, Target, read_question, write_question
-from eclose.world.make.drafts import (
-    ConstructionCase,
-    DraftAnswer,
-    EvidenceVariation,
-    ReplyFields,
-    draft_solution,
-    make_variation,
-    write_draft_steps,
-    write_question_reply,
-    write_reply_steps,
-    write_target_reply,
-    write_variations_reply,
-)
+from eclose.world.make import drafts
 from eclose.world.make.families import draw_new_values, find_near_targets
 from eclose.world.make.solve import solve
+from eclose.world.oracle import family_conditions as conditions
 from eclose.world.oracle.evidence import read_evidence
-from eclose.world.oracle.family_conditions import (
-    ReasonedAnswer,
-    check_edit,
-    check_question,
-    check_target,
-    is_warranted,
-    replace_passage,
-    screen_edit,
-    screen_question,
-)
 from eclose.world.roles.verifier import convert_answer, convert_passages, read_request_material
 from eclose.world.server.chat_requests import ScriptedReply
 from eclose.world.server.faults import hash_to_unit
@@ -60,169 +39,193 @@ if TYPE_CHECKING:
 def register_constructor(
     registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0, defect: str | None = None
 ) -> None:
-    """Let the world's model build families, with a defect in so many replies, or with one kind wherever possible."""
+    """Register the constructor's handlers.
+
+    ``noise`` is the rate of replies with a defect; ``defect`` names one kind to plant wherever possible.
+    """
     if not 0 <= noise <= 1:
         raise SettingError("the rate at which a constructor errs lies between 0 and 1.")
-    known = sorted(name for kinds in REPLY_DEFECTS.values() for name in kinds)
-    if defect is not None and defect not in known:
-        raise SettingError(f"there is no defect {defect!r}. Choose from: {', '.join(known)}.")
-    for role in _BUILD:
+    kinds = sorted(name for kinds in REPLY_DEFECTS.values() for name in kinds)
+    if defect is not None and defect not in kinds:
+        raise SettingError(f"there is no defect {defect!r}. Choose from: {', '.join(kinds)}.")
+    for role in _BUILDERS:
         registry.register(role, partial(_answer, role, noise, seed, defect))
 
 
 def _answer(role: ConstructionRole, noise: float, seed: int, defect: str | None, request: ChatRequest) -> ScriptedReply:
     material = read_request_material(role, request)
-    # The objection is part of the material, so whoever is told of one draws anew.
+    # An objection is part of the material, so a repeated attempt draws anew.
     draw = request.draw(seed)
-    told = render_material(material)
+    shown_json = render_material(material)
     target = read_question(material.question)
     if target is None:
-        return ScriptedReply(_incomplete(role, "The question cannot be read."))
+        return ScriptedReply(_write_incomplete_reply(role, "The question cannot be read."))
     passages = convert_passages(material.evidence)
     gold = convert_answer(material.steps, material.answer) if hasattr(material, "steps") else None
-    case = ConstructionCase(material.question, target, passages, material.support, gold, hash_rank(*draw, role, told))
-    made = _BUILD[role](case, material)
-    if isinstance(made, str):
-        return ScriptedReply(_incomplete(role, made))
+    case = drafts.ConstructionCase(
+        material.question, target, passages, material.support, gold, hash_rank(*draw, role, shown_json)
+    )
+    candidate = _BUILDERS[role](case, material)
+    if isinstance(candidate, str):
+        return ScriptedReply(_write_incomplete_reply(role, candidate))
     kinds = [defect] if defect is not None and defect in REPLY_DEFECTS[role] else []
-    if defect is None and hash_to_unit("noise", *draw, role, told) < noise:
+    if defect is None and hash_to_unit("noise", *draw, role, shown_json) < noise:
         kinds = list(REPLY_DEFECTS[role])
-        case.rng("defect").shuffle(kinds)
+        case.make_rng("defect").shuffle(kinds)
     for kind in kinds:
-        if (broken := make_bad_reply(role, kind, case, made)) is not None:
-            return ScriptedReply(broken)
-    return ScriptedReply(_REPLY[role](case, made))
+        if (bad_reply := make_bad_reply(role, kind, case, candidate)) is not None:
+            return ScriptedReply(bad_reply)
+    return ScriptedReply(_WRITERS[role](case, candidate))
 
 
-def _incomplete(role: ConstructionRole, why: str) -> ReplyFields:
-    """The constructor says that it cannot be done."""
+def _write_incomplete_reply(role: ConstructionRole, reason: str) -> drafts.ReplyFields:
+    """Return the reply that nothing can be built."""
     if role is ConstructionRole.CONSTRUCT_EVIDENCE:
-        return {"plan": why, "variations": [], "complete": False}
-    nothing: ReplyFields = {"plan": why, "steps": [], "answer": "", "complete": False}
-    return nothing if role is ConstructionRole.CONSTRUCT_TARGET else nothing | {"component": "", "question": "", "support": []}
+        return {"plan": reason, "variations": [], "complete": False}
+    fields: drafts.ReplyFields = {"plan": reason, "steps": [], "answer": "", "complete": False}
+    return (
+        fields
+        if role is ConstructionRole.CONSTRUCT_TARGET
+        else fields | {"component": "", "question": "", "support": []}
+    )
 
 
 # The original response.
 
 
-def _target(case: ConstructionCase, material: Any) -> DraftAnswer | str:
-    if not is_warranted(case.question, case.passages, material.reference):
+def _build_target(case: drafts.ConstructionCase, material: Any) -> drafts.DraftAnswer | str:
+    if not conditions.is_warranted(case.question, case.passages, material.reference):
         return "The passages do not lead to the reference."
-    needed = tuple(case.passages[place] for place in case.support)
+    needed = tuple(case.passages[index] for index in case.support)
     solution = solve(case.target, read_evidence(needed))
     if solution is None:
         return "The passages in the support lead to no single answer."
-    moves = tuple(replace(move, passages=tuple(case.support[one] for one in move.passages)) for move in solution.moves)
-    draft = DraftAnswer(case.target, case.question, moves, material.reference, case.support)
-    judged, _ = check_target(case.question, case.passages, case.support, _told(case, draft))
-    against = next(judged.objections(ConstructionRole.VERIFY_TARGET), None)
-    return draft if against is None else f"What can be written does not hold: {against}."
+    moves = tuple(
+        replace(move, passages=tuple(case.support[index] for index in move.passages)) for move in solution.moves
+    )
+    draft = drafts.DraftAnswer(case.target, case.question, moves, material.reference, case.support)
+    judged, _ = conditions.check_target(case.question, case.passages, case.support, _reason_draft(case, draft))
+    objection = next(judged.objections(ConstructionRole.VERIFY_TARGET), None)
+    return draft if objection is None else f"What can be written does not hold: {objection}."
 
 
-def _told(case: ConstructionCase, draft: DraftAnswer) -> ReasonedAnswer:
-    return ReasonedAnswer(Trace.of(*(step["text"] for step in write_draft_steps(case, draft))), draft.answer)
+def _reason_draft(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> conditions.ReasonedAnswer:
+    return conditions.ReasonedAnswer(
+        Trace.of(*(step["text"] for step in drafts.write_draft_steps(case, draft))), draft.answer
+    )
 
 
 # Edits of the evidence.
 
 
-def _variations(case: ConstructionCase, material: Any) -> list[EvidenceVariation] | str:
-    if case.way is None:
+def _build_variations(case: drafts.ConstructionCase, material: Any) -> list[drafts.EvidenceVariation] | str:
+    if case.derivation is None:
         return "The passages do not lead to a single answer."
-    found: list[EvidenceVariation] = []
-    for hop in _from_both_ends(list(dict.fromkeys(case.way.hops))):
+    variations: list[drafts.EvidenceVariation] = []
+    for hop in _from_both_ends(list(dict.fromkeys(case.derivation.hops))):
         if len(hop.passages) != 1 or hop.passages[0] not in case.support or hop.relation is rel.ALIAS:
             continue
-        if (made := _varied(case, hop)) is not None:
-            found.append(made)
-        if len(found) >= material.wanted:
+        if (variation := _find_variation(case, hop)) is not None:
+            variations.append(variation)
+        if len(variations) >= material.wanted:
             break
-    return found or "No fact can be given another value that leads to one other answer."
+    return variations or "No fact can be given another value that leads to one other answer."
 
 
 def _from_both_ends(hops: list[EvidenceFact]) -> list[EvidenceFact]:
-    """The first, the last, the second, and so on: variations shall differ in where they begin."""
+    """Return the first, the last, the second and so on, so that variations begin at different steps."""
     order: list[EvidenceFact] = []
     while hops:
         order.append(hops.pop(-(len(order) % 2)))
     return order
 
 
-def _varied(case: ConstructionCase, hop: EvidenceFact) -> EvidenceVariation | None:
-    rng = case.rng("values", hop.subject, hop.relation)
+def _find_variation(case: drafts.ConstructionCase, hop: EvidenceFact) -> drafts.EvidenceVariation | None:
+    rng = case.make_rng("values", hop.subject, hop.relation)
     for value in draw_new_values(case.passages, hop, rng):
-        made = make_variation(case, hop, value)
-        if made is not None and _holds(case, made):
-            return made
+        variation = drafts.make_variation(case, hop, value)
+        if variation is not None and _passes_evidence_checks(case, variation):
+            return variation
     return None
 
 
-def _holds(case: ConstructionCase, made: EvidenceVariation) -> bool:
-    """Whether all of appendix B.4 holds, and what code checks of it."""
-    gold, rewording = case.told, made.rewording
-    if match_answer(made.answer, gold.answer):
+def _passes_evidence_checks(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> bool:
+    """Return whether all of appendix B.4 holds, the checks in code included."""
+    gold, rewording = case.response, variation.rewording
+    if match_answer(variation.answer, gold.answer):
         return False
-    screened = screen_edit(case.question, case.passages, rewording.place, rewording.passage, gold.answer, made.answer)
+    screened = conditions.screen_edit(
+        case.question, case.passages, rewording.passage_index, rewording.passage, gold.answer, variation.answer
+    )
     if any(screened.objections(ConstructionRole.SCREEN_EVIDENCE)):
         return False
-    texts = (step["text"] for step in write_reply_steps(made.moves, f"{case.seed}/steps", made.known, made.first))
-    new = ReasonedAnswer(Trace.of(*gold.trace.texts[: made.first - 1], *texts), made.answer)
-    after = replace_passage(case.passages, rewording.place, rewording.passage)
-    checked = check_edit(case.question, case.passages, after, gold, new, made.first - 1)
+    texts = (
+        step["text"]
+        for step in drafts.write_reply_steps(
+            variation.moves, f"{case.seed}/steps", variation.earlier_steps, variation.first
+        )
+    )
+    new = conditions.ReasonedAnswer(Trace.of(*gold.trace.texts[: variation.first - 1], *texts), variation.answer)
+    after = conditions.replace_passage(case.passages, rewording.passage_index, rewording.passage)
+    checked = conditions.check_edit(case.question, case.passages, after, gold, new, variation.first - 1)
     return not any(checked.objections(ConstructionRole.VERIFY_EVIDENCE))
 
 
 # The edit of the question.
 
 
-def _question(case: ConstructionCase, _: Any) -> DraftAnswer | str:
+def _build_question(case: drafts.ConstructionCase, _: Any) -> drafts.DraftAnswer | str:
     targets = [*find_near_targets(case.target, case.passages), *_further_targets(case)]
-    case.rng("targets").shuffle(targets)
+    case.make_rng("targets").shuffle(targets)
     for target in targets:
-        draft = draft_solution(case, target, write_question(target, case.rng("question")))
-        if draft is not None and len(draft.moves) > 1 and _retargets(case, draft):
+        draft = drafts.draft_solution(case, target, write_question(target, case.make_rng("question")))
+        if draft is not None and len(draft.moves) > 1 and _passes_question_checks(case, draft):
             return draft
     return "No other question to these passages has a single other answer."
 
 
-def _further_targets(case: ConstructionCase) -> list[Target]:
-    """What near targets leave out: something about whoever did two things, and another rival in a choice."""
+def _further_targets(case: drafts.ConstructionCase) -> list[Target]:
+    """Return targets beyond the near ones: facts about the person who did two things, another rival in a choice."""
     target = case.target
     if isinstance(target, LookupQuestion) and isinstance(target.phrase.base, CommonDoer) and not target.phrase.path:
-        people = [one for one in rel.RELATIONS if one.subject == rel.PERSON and one.single and one is not rel.ALIAS]
-        return [LookupQuestion(target.phrase.then(one)) for one in people]
+        people = [
+            relation
+            for relation in rel.RELATIONS
+            if relation.subject == rel.PERSON and relation.single and relation is not rel.ALIAS
+        ]
+        return [LookupQuestion(target.phrase.then(relation)) for relation in people]
     if isinstance(target, ChoiceQuestion):
-        rivals = [one.name for one in case.evidence.readings if one.kind == target.kind]
-        kept = target.options[0]
-        return [replace(target, options=(kept, name)) for name in rivals if name not in target.options]
+        rivals = [reading.name for reading in case.evidence.readings if reading.kind == target.kind]
+        first_option = target.options[0]
+        return [replace(target, options=(first_option, name)) for name in rivals if name not in target.options]
     return []
 
 
-def _retargets(case: ConstructionCase, draft: DraftAnswer) -> bool:
-    """Whether all of appendix B.5 holds, and what code checks of it."""
-    gold, question = case.told, draft.question
-    if match_answer(draft.answer, gold.answer) or _leaks(draft, case.question):
+def _passes_question_checks(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> bool:
+    """Return whether all of appendix B.5 holds, the checks in code included."""
+    gold, question = case.response, draft.question
+    if match_answer(draft.answer, gold.answer) or _names_answer(draft, case.question):
         return False
-    screened = screen_question(case.question, question, case.passages, gold.answer, draft.answer)
+    screened = conditions.screen_question(case.question, question, case.passages, gold.answer, draft.answer)
     if any(screened.objections(ConstructionRole.SCREEN_QUESTION)):
         return False
-    checked = check_question(case.question, question, case.passages, gold, _told(case, draft))
+    checked = conditions.check_question(case.question, question, case.passages, gold, _reason_draft(case, draft))
     return not any(checked.objections(ConstructionRole.VERIFY_QUESTION))
 
 
-def _leaks(draft: DraftAnswer, before: str) -> bool:
-    """Whether the question names its answer, and the old one did not offer it."""
+def _names_answer(draft: drafts.DraftAnswer, before: str) -> bool:
+    """Return whether the question contains its answer and the old question did not."""
     words = normalize_answer(draft.answer)
     return contains_span(normalize_answer(draft.question), words) and not contains_span(normalize_answer(before), words)
 
 
-_BUILD: Mapping[ConstructionRole, Callable[[ConstructionCase, Any], Any]] = {
-    ConstructionRole.CONSTRUCT_TARGET: _target,
-    ConstructionRole.CONSTRUCT_EVIDENCE: _variations,
-    ConstructionRole.CONSTRUCT_QUESTION: _question,
+_BUILDERS: Mapping[ConstructionRole, Callable[[drafts.ConstructionCase, Any], Any]] = {
+    ConstructionRole.CONSTRUCT_TARGET: _build_target,
+    ConstructionRole.CONSTRUCT_EVIDENCE: _build_variations,
+    ConstructionRole.CONSTRUCT_QUESTION: _build_question,
 }
-_REPLY: Mapping[ConstructionRole, Callable[[ConstructionCase, Any], ReplyFields]] = {
-    ConstructionRole.CONSTRUCT_TARGET: write_target_reply,
-    ConstructionRole.CONSTRUCT_EVIDENCE: write_variations_reply,
-    ConstructionRole.CONSTRUCT_QUESTION: write_question_reply,
+_WRITERS: Mapping[ConstructionRole, Callable[[drafts.ConstructionCase, Any], drafts.ReplyFields]] = {
+    ConstructionRole.CONSTRUCT_TARGET: drafts.write_target_reply,
+    ConstructionRole.CONSTRUCT_EVIDENCE: drafts.write_variations_reply,
+    ConstructionRole.CONSTRUCT_QUESTION: drafts.write_question_reply,
 }

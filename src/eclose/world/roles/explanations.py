@@ -1,7 +1,7 @@
-"""What is so of a trace, in words: the question it really pursues, the answer it really establishes, what it rests on.
+"""Explanations of labels: the target a trace pursues, the answer it establishes, the sentence that supports a step.
 
-The oracle decides labels; a judge that people read also says why. Here that is put into words, and only where it bears
-the label out.
+The oracle decides labels; these functions add the reason that a human-readable judgment gives. Each returns None where
+the reason would not support the label.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 
 def explain_target(question: str, trace: Trace) -> str | None:
-    """What a trace is after that does not pursue the question; None where it does, or cannot be read."""
+    """Return the target that a misaligned trace pursues; None for an aligned or unreadable one."""
     target, claims = _read(question, trace)
-    found = AlignmentTracer(target).follow(claims) if target and claims else None
-    if found is None or found[0]:
+    main_line = AlignmentTracer(target).find_main_line(claims) if target and claims else None
+    if main_line is None or main_line[0]:
         return None
-    claim = found[1]
+    claim = main_line[1]
     return write_phrase(claim.phrase, Random(question)) if isinstance(claim, FactClaim) else f"“{trace.texts[-1]}”"
 
 
 def explain_answer(question: str, trace: Trace, answer: str) -> str | None:
-    """The one answer to the question that follows from a trace; None where there is none, or it was submitted."""
+    """Return the one answer that a trace establishes; None where there is none, or it is the submitted one."""
     target, claims = _read(question, trace)
     if target is None or not claims:
         return None
     premises = TracePremises(claims)
-    found = premises.established(target)
-    if len(found) != 1 or matches_value(premises.name(read_answer_value(answer)), found[0]):
+    established = premises.derive_answers(target)
+    if len(established) != 1 or matches_value(premises.resolve_name(read_answer_value(answer)), established[0]):
         return None
-    return write_answer(target, found[0], Random(question))
+    return write_answer(target, established[0], Random(question))
 
 
 def find_quote(passage: Passage, trace: Trace, number: int) -> str:
-    """The sentence of a passage that bears a step out alone; the whole passage where it takes more of it."""
-    # Names hold no full stops here, so this is where sentences end.
+    """Return the sentence of a passage that alone supports a step; the whole passage where it takes more."""
+    # No name of the world contains a full stop, so every ". " ends a sentence.
     for sentence in passage.text.split(". "):
         quote = f"{sentence.removesuffix('.')}."
         steps, _, _ = judge_steps((replace(passage, text=quote),), trace)
@@ -59,7 +59,7 @@ def find_quote(passage: Passage, trace: Trace, number: int) -> str:
 
 
 def _read(question: str, trace: Trace) -> tuple[Target | None, list[Claim]]:
-    """The question and the claims; no claims where a step cannot be read."""
+    """Return the question's target and the claims; no claims where a step cannot be read."""
     target = read_question(question)
     options = target.options if isinstance(target, ChoiceQuestion) else ()
     _, claims, unread = judge_steps((), trace, options)

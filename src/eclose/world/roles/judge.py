@@ -1,8 +1,8 @@
-"""The world's model as a judge: it reads the material out of the request and answers from the oracle, exactly.
+"""The world's model as a judge: it reads the material from the request and answers exactly, from the oracle.
 
-It is given what any judge is given, so what it can decide shows what a disclosure is enough for. What the oracle cannot
-read it says it cannot: the reply then has the wrong shape on purpose, and the client counts an unjudged criterion.
-On request it errs at a known rate, by response and criterion, so that a validation can be checked against the truth.
+It sees the same material as any judge, so its decisions show whether a disclosure is sufficient. Where the oracle
+cannot read a text, the reply has the wrong shape on purpose and the client counts an unjudged criterion. With ``noise``
+it errs at a known rate, by response and criterion, so that a validation can be compared with the truth.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
-from eclose.protocol import disclosure as shown
-from eclose.protocol.judging import JOINT_PARTS, MATERIAL_TYPES, NOT_SUBSTANTIVE, SOUND, JudgeQuestion, restrict_material, encode_step
-from eclose.protocol.material_json import render_material, parse_material
+from eclose.protocol import disclosure
+from eclose.protocol.judging import (
+    JOINT_PARTS,
+    MATERIAL_TYPES,
+    NOT_SUBSTANTIVE,
+    SOUND,
+    JudgeQuestion,
+    encode_step,
+    restrict_material,
+)
+from eclose.protocol.material_json import parse_material, render_material
 from eclose.world.oracle.answer_equality import is_correct
 from eclose.world.oracle.judge import judge
 from eclose.world.oracle.view_relations import find_answers
@@ -31,7 +39,7 @@ _ID = "material"
 
 
 def register_judge(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
-    """Let the world's model judge, and err so often."""
+    """Register the judge's handlers; ``noise`` is the rate at which it errs."""
     if not 0 <= noise <= 1:
         raise SettingError("the rate at which a judge errs lies between 0 and 1.")
     for question in JudgeQuestion:
@@ -45,44 +53,44 @@ def _answer(question: JudgeQuestion, noise: float, seed: int, request: ChatReque
     except ValueError as error:
         raise BadRequest(str(error)) from None
     parts = [question] if question is not JudgeQuestion.JOINT else _parts(request)
-    said = {part: _judged(part, material, noise, request.draw(seed)) for part in parts}
-    told = {part.part: one for part, one in said.items() if one is not None}
-    if len(told) < len(parts):
+    judged = {part: _judge_part(part, material, noise, request.draw(seed)) for part in parts}
+    fields = {part.part: labels for part, labels in judged.items() if labels is not None}
+    if len(fields) < len(parts):
         return ScriptedReply({"unreadable": CANNOT_READ})
-    return ScriptedReply(told if question is JudgeQuestion.JOINT else told[question.part])
+    return ScriptedReply(fields if question is JudgeQuestion.JOINT else fields[question.part])
 
 
 def _parts(request: ChatRequest) -> list[JudgeQuestion]:
-    """What a joint judge is asked: the parts that the shape of its reply has."""
-    wanted = (request.schema or {}).get("properties", {})
-    return [part for part in JOINT_PARTS if part.part in wanted]
+    """Return the questions of a joint request: the parts of its reply schema."""
+    properties = (request.schema or {}).get("properties", {})
+    return [part for part in JOINT_PARTS if part.part in properties]
 
 
-def _judged(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
-    """What is said of one question, from what it may rest on alone; now and then the contrary."""
-    if isinstance(material, shown.JointMaterial):
+def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
+    """Judge one question from its own material; with noise, sometimes return the opposite."""
+    if isinstance(material, disclosure.JointMaterial):
         material = restrict_material(material, question)
     judged = _HANDLERS[question](material)
     if judged is None:
         return None
-    # By the material alone: a judge who errs on a case errs on it every time it is asked, unless told to draw anew.
-    turned = hash_to_unit("noise", *draw, question, render_material(material)) < noise
-    return _turned(judged) if turned else dict(judged)
+    # Drawn from the material alone: an error on a case recurs on every request, unless the request's seed changes.
+    errs = hash_to_unit("noise", *draw, question, render_material(material)) < noise
+    return _invert(judged) if errs else dict(judged)
 
 
-def _turned(judged: JudgedFields) -> dict[str, Any]:
-    """The opposite judgement of the whole."""
+def _invert(judged: JudgedFields) -> dict[str, Any]:
+    """Return the opposite judgment."""
     if "steps" in judged:
-        return {"steps": _turned_steps(judged["steps"])}
+        return {"steps": _invert_steps(judged["steps"])}
     labels = {name: not value for name, value in judged.items() if isinstance(value, bool)}
-    turned = {**judged, **labels}
+    inverted = {**judged, **labels}
     if "code" in judged:
-        turned["code"] = None if turned["eligible"] else Ineligibility.MISSING_LINK
-    return turned
+        inverted["code"] = None if inverted["eligible"] else Ineligibility.MISSING_LINK
+    return inverted
 
 
-def _turned_steps(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
-    """Sound throughout if some step was not; else the last one that counts is found unsound."""
+def _invert_steps(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
+    """Return all steps as sound if one was not, else the last sound one as unsound."""
     sound = mark_all_sound(steps)
     if sound != steps:
         return sound
@@ -90,7 +98,7 @@ def _turned_steps(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
 
 
 def mark_all_sound(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
-    """Every step that counts, found sound."""
+    """Return every substantive step as sound."""
     return {
         number: step if step["verdict"] == NOT_SUBSTANTIVE else {**step, "verdict": SOUND}
         for number, step in steps.items()
@@ -98,13 +106,13 @@ def mark_all_sound(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]
 
 
 def mark_last_unsound(steps: Mapping[str, JudgedFields], among: Iterable[str]) -> dict[str, JudgedFields]:
-    """The last of some steps found unsound, if there is one."""
+    """Return the steps with the last of ``among`` as unsound."""
     broken = {"verdict": LocalFailure.OTHER, "support": None}
     return {**steps, **{number: {**steps[number], **broken} for number in list(among)[-1:]}}
 
 
 def _instance(material: Any) -> Instance:
-    """As much of an instance as the material discloses."""
+    """Return an instance with as much as the material discloses."""
     evidence = getattr(material, "evidence", ())
     passages = tuple(Passage(str(passage.index), passage.title, passage.text) for passage in evidence)
     return Instance(
@@ -117,51 +125,53 @@ def _response(material: Any) -> Response:
     return Response(_ID, _ID, Trace.of(*steps), getattr(material, "answer", None))
 
 
-def _soundness(material: shown.SoundnessMaterial) -> JudgedFields | None:
-    found = judge(_instance(material), _response(material)).steps
-    if any(step.substantive is None or (step.substantive and step.sound is None) for step in found):
+def _soundness(material: disclosure.SoundnessMaterial) -> JudgedFields | None:
+    steps = judge(_instance(material), _response(material)).steps
+    if any(step.substantive is None or (step.substantive and step.sound is None) for step in steps):
         return None
-    return {"steps": {str(one.id): encode_step(step) for one, step in zip(material.steps, found, strict=True)}}
+    return {
+        "steps": {str(shown_step.id): encode_step(step) for shown_step, step in zip(material.steps, steps, strict=True)}
+    }
 
 
-def _alignment(material: shown.AlignmentMaterial) -> JudgedFields | None:
+def _alignment(material: disclosure.AlignmentMaterial) -> JudgedFields | None:
     label = judge(_instance(material), _response(material)).aligned
     return None if label is None else {"reason": "", "pursued": "", "aligned": label}
 
 
-def _closure(material: shown.ClosureMaterial) -> JudgedFields | None:
+def _closure(material: disclosure.ClosureMaterial) -> JudgedFields | None:
     label = judge(_instance(material), _response(material)).closed
     return None if label is None else {"reason": "", "established": None, "closed": label}
 
 
-def _completeness(material: shown.CompletenessMaterial) -> JudgedFields | None:
+def _completeness(material: disclosure.CompletenessMaterial) -> JudgedFields | None:
     label = judge(_instance(material), _response(material)).complete
     return None if label is None else {"reason": "", "missing": None, "complete": label}
 
 
-def _correctness(material: shown.CorrectnessMaterial) -> JudgedFields | None:
+def _correctness(material: disclosure.CorrectnessMaterial) -> JudgedFields | None:
     label = is_correct(material.answer, (material.reference, *material.aliases))
     return None if label is None else {"reason": "", "correct": label}
 
 
-def _sufficiency(material: shown.SufficiencyMaterial) -> JudgedFields | None:
-    found = find_answers(material.question, _instance(material).evidence)
-    if found is None:
+def _sufficiency(material: disclosure.SufficiencyMaterial) -> JudgedFields | None:
+    values = find_answers(material.question, _instance(material).evidence)
+    if values is None:
         return None
-    settled = found[0] if len(found) == 1 else None
-    return {"reason": "", "missing": None, "sufficient": settled is not None, "answer": settled}
+    answer = values[0] if len(values) == 1 else None
+    return {"reason": "", "missing": None, "sufficient": answer is not None, "answer": answer}
 
 
-def _eligibility(material: shown.EligibilityMaterial) -> JudgedFields:
-    found = find_answers(material.question, _instance(material).evidence)
+def _eligibility(material: disclosure.EligibilityMaterial) -> JudgedFields:
+    values = find_answers(material.question, _instance(material).evidence)
     code: Ineligibility | None = None
-    if found is None:
+    if values is None:
         code = Ineligibility.ILL_POSED
-    elif not found:
+    elif not values:
         code = Ineligibility.MISSING_EVIDENCE
-    elif len(found) > 1:
+    elif len(values) > 1:
         code = Ineligibility.UNDERDETERMINED
-    elif is_correct(found[0], (material.reference, *material.aliases)) is False:
+    elif is_correct(values[0], (material.reference, *material.aliases)) is False:
         code = Ineligibility.INCOMPATIBLE_REFERENCE
     return {"reason": "", "eligible": code is None, "code": code}
 

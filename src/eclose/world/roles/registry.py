@@ -1,8 +1,7 @@
-"""What the world's model says: handlers for its server, one per kind of request.
+"""Request handlers of the world's model, one per kind of request, and the generation of responses.
 
-Generation is answered here: question and passages are read out of the prompt, solved, and broken at the requested
-rates. Judging and screening stand in ``judging``; building families and checking them in ``constructing`` and
-``verifying``.
+Generation reads question and passages from the prompt, solves them, and breaks the response at the requested rates. The
+handlers of the other roles are in ``judge``, ``constructor`` and ``verifier``.
 """
 
 from __future__ import annotations
@@ -28,30 +27,30 @@ from eclose.world.roles.verifier import register_verifier
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
 
 PLANS_BY_NAME: dict[str, tuple[FailurePlan, ...]] = {
-    **{code.value: tuple(FailurePlan(code, None, blow) for blow in FailureImpact) for code in LocalFailure},
+    **{code.value: tuple(FailurePlan(code, None, impact) for impact in FailureImpact) for code in LocalFailure},
     **{
         kind.value: (FailurePlan(None, kind),)
         for kind in (FailureClass.PATH_DEVIATION, FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING)
     },
 }
-"""Failures that can be asked for by name, each a few plans to choose from."""
+"""Plans for each failure that can be requested by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRates:
-    """How often the model fails, and how."""
+    """Rates at which the model fails, by name of the failure."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse rates that are none."""
+        """Refuse unknown failures, and rates outside 0 to 1 or with a sum above 1."""
         if unknown := [name for name in self.rates if name not in PLANS_BY_NAME]:
             raise SettingError(f"there is no failure {unknown[0]!r}. Choose from: {', '.join(PLANS_BY_NAME)}.")
         if not all(0 <= rate <= 1 for rate in self.rates.values()) or sum(self.rates.values()) > 1:
             raise SettingError("failure rates must lie between 0 and 1, and add up to at most 1.")
 
     def draw(self, rng: Random) -> str | None:
-        """How the next response is to fail; None for not at all."""
+        """Draw the failure of the next response, None for none."""
         roll = rng.random()
         for name, rate in self.rates.items():
             if roll < rate:
@@ -69,7 +68,10 @@ def build_world_registry(
     constructor_noise: float = 0.0,
     verifier_noise: float = 0.0,
 ) -> HandlerRegistry:
-    """The handlers of the world. Its judge obeys nothing that it is shown, unless told whom to trust."""
+    """Return a registry with all handlers of the world.
+
+    ``judge_trust`` makes the judge obey orders in the texts it is shown; by default it ignores them.
+    """
     registry = HandlerRegistry()
     register_judge(registry, noise=judge_noise, seed=seed)
     if judge_trust is not None:
@@ -81,15 +83,15 @@ def build_world_registry(
 
 
 def generate_reply(request: ChatRequest, failures: FailureRates, seed: int) -> ScriptedReply:
-    """A response to the question in the last turn; the same request always gets the same one."""
-    found = parse_input(request.messages[-1]["content"])
-    if found is None:
+    """Reply to the question in the last message; equal requests get equal replies."""
+    parsed = parse_input(request.messages[-1]["content"])
+    if parsed is None:
         raise BadRequest("the last message is not a question with passages as the response prompt writes them")
-    question, passages = found
+    question, passages = parsed
     target = read_question(question)
     solution = solve(target, read_evidence(passages)) if target is not None else None
     if target is None or solution is None:
-        # A model says something even so; an honest one says that it does not know.
+        # The question is outside the grammar or has no single answer: abstain, as a model would.
         return ScriptedReply("1. Let us read the passages.\nFinal answer: not determined")
     draw = f"{seed}/{request.key}"
     item = WorldItem(Instance(request.key, question, passages), target, solution, None, (), draw, ())
@@ -99,15 +101,15 @@ def generate_reply(request: ChatRequest, failures: FailureRates, seed: int) -> S
 
 
 def break_item_response(item: WorldItem, failures: FailureRates) -> BrokenResponse:
-    """The item's response, failing as often and in such ways as asked.
+    """Break the item's response at the given rates.
 
-    Where this item cannot fail that way the response stays reliable; ``asked`` says what was wanted.
+    Where the item does not admit the drawn failure, the response stays reliable; ``requested`` names the failure.
     """
     rng = Random(f"{item.seed}/failure")
-    asked = failures.draw(rng)
-    plans = list(PLANS_BY_NAME[asked]) if asked else []
+    requested = failures.draw(rng)
+    plans = list(PLANS_BY_NAME[requested]) if requested else []
     rng.shuffle(plans)
     for plan in (*plans, FailurePlan()):
-        if (made := break_response(item, plan, "failure")) is not None:
-            return replace(made, asked=asked)
+        if (broken := break_response(item, plan, "failure")) is not None:
+            return replace(broken, requested=requested)
     raise AssertionError("a reliable response can always be made")

@@ -1,8 +1,8 @@
-"""The world's model as a verifier of families: six roles, answered from the oracle, exactly.
+"""The world's model as a verifier of families: six roles, answered exactly, from the oracle.
 
-It judges from the material it is shown and nothing else, every field for itself. What the oracle cannot read it says it
-cannot, as a judge does. On request it errs at a known rate, and then on the verdict as a whole, so that what slips
-through a pipeline can be counted.
+Each label rests on the shown material alone. Where the oracle cannot read a text, the reply has the wrong shape on
+purpose, as for a judge. With ``noise`` it inverts whole verdicts at a known rate, so that the errors that pass a
+pipeline can be counted.
 """
 
 from __future__ import annotations
@@ -14,20 +14,10 @@ from eclose.core.gates import MINIMUM_SUPPORT
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.errors import SettingError
-from eclose.protocol.acceptance import SOUNDNESS, ACCEPTANCE_CONDITIONS, find_objections
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS, find_objections
 from eclose.protocol.construction import MATERIAL_TYPES, ConstructionRole
-from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, render_material, parse_material
-from eclose.world.oracle.family_conditions import (
-    ConditionLabels,
-    ReasonedAnswer,
-    check_edit,
-    check_question,
-    check_target,
-    replace_passage,
-    screen_edit,
-    screen_question,
-    screen_source,
-)
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, parse_material, render_material
+from eclose.world.oracle import family_conditions as conditions
 from eclose.world.oracle.soundness import judge_steps
 from eclose.world.roles.judge import CANNOT_READ
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
@@ -36,13 +26,13 @@ from eclose.world.server.faults import hash_to_unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from eclose.protocol import construction as shown
+    from eclose.protocol import construction as materials
 
 ReplyFields: TypeAlias = dict[str, Any]
 
 
 def register_verifier(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
-    """Let the world's model check candidates, and err on so many of them."""
+    """Register the verifier's handlers; ``noise`` is the rate at which it errs."""
     if not 0 <= noise <= 1:
         raise SettingError("the rate at which a verifier errs lies between 0 and 1.")
     for role in _HANDLERS:
@@ -51,102 +41,109 @@ def register_verifier(registry: HandlerRegistry, *, noise: float = 0.0, seed: in
 
 def _answer(role: ConstructionRole, noise: float, seed: int, request: ChatRequest) -> ScriptedReply:
     material = read_request_material(role, request)
-    said = _HANDLERS[role](material)
-    if said is None:
+    fields = _HANDLERS[role](material)
+    if fields is None:
         return ScriptedReply({"unreadable": CANNOT_READ})
-    # By the material alone: whoever errs on a candidate errs on it every time, unless told to draw anew.
+    # Drawn from the material alone: an error on a candidate recurs, unless the request's seed changes.
     draw = request.draw(seed)
-    told = render_material(material)
-    if hash_to_unit("noise", *draw, role, told) < noise:
-        said = _turned(role, said, hash_to_unit("field", *draw, role, told), material)
-    return ScriptedReply(said)
+    shown_json = render_material(material)
+    if hash_to_unit("noise", *draw, role, shown_json) < noise:
+        fields = _invert(role, fields, hash_to_unit("field", *draw, role, shown_json), material)
+    return ScriptedReply(fields)
 
 
 def read_request_material(role: ConstructionRole, request: ChatRequest) -> Any:
-    """What the request shows."""
+    """Return the material of a request; raise ``BadRequest`` for indices outside the passages."""
     try:
         material = parse_material(MATERIAL_TYPES[role], request.messages[-1]["content"])
     except ValueError as error:
         raise BadRequest(str(error)) from None
     size = len(material.evidence)
-    named = [*getattr(material, "support", ()), *([material.edited.index] if hasattr(material, "edited") else ())]
-    if wrong := [index for index in named if not 0 <= index < size]:
-        raise BadRequest(f"there are no passages {wrong} among {size}")
+    indices = [*getattr(material, "support", ()), *([material.edited.index] if hasattr(material, "edited") else ())]
+    if unknown := [index for index in indices if not 0 <= index < size]:
+        raise BadRequest(f"there are no passages {unknown} among {size}")
     return material
 
 
 def convert_passages(evidence: tuple[DisclosedPassage, ...]) -> tuple[Passage, ...]:
-    """Passages as the oracle reads them; their ids are their places."""
-    return tuple(_passage(passage) for passage in evidence)
+    """Return passages as the oracle reads them; their ids are their indices."""
+    return tuple(_convert_passage(passage) for passage in evidence)
 
 
-def _passage(one: DisclosedPassage) -> Passage:
-    return Passage(str(one.index), one.title, one.text)
+def _convert_passage(shown_passage: DisclosedPassage) -> Passage:
+    return Passage(str(shown_passage.index), shown_passage.title, shown_passage.text)
 
 
-def convert_answer(steps: tuple[DisclosedStep, ...], answer: str) -> ReasonedAnswer:
-    """A response as it is shown."""
-    return ReasonedAnswer(Trace.of(*(step.text for step in steps)), answer)
+def convert_answer(steps: tuple[DisclosedStep, ...], answer: str) -> conditions.ReasonedAnswer:
+    """Return a response as it is shown."""
+    return conditions.ReasonedAnswer(Trace.of(*(step.text for step in steps)), answer)
 
 
-# An answer for each role, or None for what cannot be read.
+# One reply per role; None where a text cannot be read.
 
 
-def _seed(material: shown.SeedScreen) -> ReplyFields | None:
+def _seed(material: materials.SeedScreen) -> ReplyFields | None:
     accepted = (material.reference, *material.aliases)
-    found = screen_source(material.question, convert_passages(material.evidence), accepted)
-    if not found.judged.readable:
+    screening = conditions.screen_source(material.question, convert_passages(material.evidence), accepted)
+    if not screening.judged.readable:
         return None
-    return {**_nested(found.judged), "support": list(found.support), "defect": found.defect}
+    return {**_nest_labels(screening.judged), "support": list(screening.support), "defect": screening.defect}
 
 
-def _target(material: shown.TargetCheck) -> ReplyFields | None:
-    passages, told = convert_passages(material.evidence), convert_answer(material.steps, material.answer)
-    judged, outside = check_target(material.question, passages, material.support, told)
+def _target(material: materials.TargetCheck) -> ReplyFields | None:
+    passages, response = convert_passages(material.evidence), convert_answer(material.steps, material.answer)
+    judged, outside = conditions.check_target(material.question, passages, material.support, response)
     if not judged.readable:
         return None
-    said = _nested(judged)
-    inside, _, _ = judge_steps(tuple(passages[place] for place in material.support), told.trace)
-    anywhere, _, _ = judge_steps(passages, told.trace)
-    for entry, within, step in zip(said[SOUNDNESS]["steps"], inside, anywhere, strict=True):
+    fields = _nest_labels(judged)
+    inside, _, _ = judge_steps(tuple(passages[index] for index in material.support), response.trace)
+    steps, _, _ = judge_steps(passages, response.trace)
+    for entry, inside_step, step in zip(fields[SOUNDNESS]["steps"], inside, steps, strict=True):
         number = entry["id"]
         if number in outside:
-            others = [place for place in range(len(passages)) if place not in material.support]
-            entry |= {"passages": others if step.support is None else [step.support.passage_index], "premises": []}
-        elif within.support is not None:
-            entry |= {"passages": [material.support[within.support.passage_index]], "premises": []}
+            outside_passages = [index for index in range(len(passages)) if index not in material.support]
+            entry |= {
+                "passages": outside_passages if step.support is None else [step.support.passage_index],
+                "premises": [],
+            }
+        elif inside_step.support is not None:
+            entry |= {"passages": [material.support[inside_step.support.passage_index]], "premises": []}
         else:
             # A conclusion rests on the steps before it; a first step can only rest on the passages.
             entry |= {"passages": [] if number > 1 else list(material.support), "premises": list(range(1, number))}
-    said["grounding"]["outside"] = outside
-    return said
+    fields["grounding"]["outside"] = outside
+    return fields
 
 
-def _edit_screen(material: shown.EvidenceScreen) -> ReplyFields | None:
-    before, edited = convert_passages(material.evidence), _passage(material.edited)
+def _edit_screen(material: materials.EvidenceScreen) -> ReplyFields | None:
+    before, edited = convert_passages(material.evidence), _convert_passage(material.edited)
     answers = material.answer, material.edited_answer
-    return _if_read(screen_edit(material.question, before, material.edited.index, edited, *answers))
+    return _reply_if_readable(
+        conditions.screen_edit(material.question, before, material.edited.index, edited, *answers)
+    )
 
 
-def _edit_check(material: shown.EvidenceCheck) -> ReplyFields | None:
+def _edit_check(material: materials.EvidenceCheck) -> ReplyFields | None:
     before = convert_passages(material.evidence)
-    after = replace_passage(before, material.edited.index, _passage(material.edited))
+    after = conditions.replace_passage(before, material.edited.index, _convert_passage(material.edited))
     gold = convert_answer(material.steps, material.answer)
     new = convert_answer(material.edited_steps, material.edited_answer)
-    return _if_read(check_edit(material.question, before, after, gold, new, material.first - 1))
+    return _reply_if_readable(conditions.check_edit(material.question, before, after, gold, new, material.first - 1))
 
 
-def _question_screen(material: shown.QuestionScreen) -> ReplyFields | None:
-    asked = material.question, material.edited_question
+def _question_screen(material: materials.QuestionScreen) -> ReplyFields | None:
+    questions = material.question, material.edited_question
     answers = material.answer, material.edited_answer
-    return _if_read(screen_question(*asked, convert_passages(material.evidence), *answers))
+    return _reply_if_readable(conditions.screen_question(*questions, convert_passages(material.evidence), *answers))
 
 
-def _question_check(material: shown.QuestionCheck) -> ReplyFields | None:
+def _question_check(material: materials.QuestionCheck) -> ReplyFields | None:
     gold = convert_answer(material.steps, material.answer)
     new = convert_answer(material.edited_steps, material.edited_answer)
     passages = convert_passages(material.evidence)
-    return _if_read(check_question(material.question, material.edited_question, passages, gold, new))
+    return _reply_if_readable(
+        conditions.check_question(material.question, material.edited_question, passages, gold, new)
+    )
 
 
 _HANDLERS: Mapping[ConstructionRole, Callable[[Any], ReplyFields | None]] = {
@@ -159,60 +156,64 @@ _HANDLERS: Mapping[ConstructionRole, Callable[[Any], ReplyFields | None]] = {
 }
 
 
-def _if_read(judged: ConditionLabels) -> ReplyFields | None:
-    return _nested(judged) if judged.readable else None
+def _reply_if_readable(judged: conditions.ConditionLabels) -> ReplyFields | None:
+    return _nest_labels(judged) if judged.readable else None
 
 
-def _nested(judged: ConditionLabels) -> ReplyFields:
-    """Labels in the shape of a reply."""
-    said: ReplyFields = {}
+def _nest_labels(judged: conditions.ConditionLabels) -> ReplyFields:
+    """Return the labels in the shape of a reply."""
+    fields: ReplyFields = {}
     if judged.steps is not None:
         entries = enumerate(judged.steps, start=1)
-        said[SOUNDNESS] = {"steps": [{"id": number, "reason": "", "sound": sound} for number, sound in entries]}
+        fields[SOUNDNESS] = {"steps": [{"id": number, "reason": "", "sound": sound} for number, sound in entries]}
     for name, label in judged.labels.items():
-        *part, field = name.split(".")
-        where = said.setdefault(part[0], {"reason": ""}) if part else said
-        where[field] = label
-    return said if judged.steps is not None else {"reason": "", **said}
+        *prefix, field = name.split(".")
+        section = fields.setdefault(prefix[0], {"reason": ""}) if prefix else fields
+        section[field] = label
+    return fields if judged.steps is not None else {"reason": "", **fields}
 
 
-# To err.
+# Errors on request.
 
 
-def _turned(role: ConstructionRole, said: ReplyFields, pick: float, material: Any) -> ReplyFields:
-    """The opposite verdict: one judgement against what would be accepted, none against what would not."""
-    names = [*ACCEPTANCE_CONDITIONS[role], *([SOUNDNESS] if SOUNDNESS in said else [])]
-    if _accepted(role, said):
-        name = names[int(pick * len(names))]
-        _set(said, name, wanted=False, role=role)
-        return said
+def _invert(role: ConstructionRole, fields: ReplyFields, draw: float, material: Any) -> ReplyFields:
+    """Return the opposite verdict: one rejection of a candidate that would be accepted, none of another."""
+    names = [*ACCEPTANCE_CONDITIONS[role], *([SOUNDNESS] if SOUNDNESS in fields else [])]
+    if _is_accepted(role, fields):
+        name = names[int(draw * len(names))]
+        _set_label(fields, name, wanted=False, role=role)
+        return fields
     for name in names:
-        _set(said, name, wanted=True, role=role)
+        _set_label(fields, name, wanted=True, role=role)
     if role is ConstructionRole.SCREEN_SEED:
-        said["defect"] = None
-        said["support"] = list(dict.fromkeys([*said["support"], *range(min(MINIMUM_SUPPORT, len(material.evidence)))]))
+        fields["defect"] = None
+        fields["support"] = list(
+            dict.fromkeys([*fields["support"], *range(min(MINIMUM_SUPPORT, len(material.evidence)))])
+        )
     if role is ConstructionRole.VERIFY_TARGET:
-        for entry in said[SOUNDNESS]["steps"]:
-            if entry["id"] in said["grounding"]["outside"]:
+        for entry in fields[SOUNDNESS]["steps"]:
+            if entry["id"] in fields["grounding"]["outside"]:
                 entry["passages"] = list(material.support)
-        said["grounding"]["outside"] = []
-    return said
+        fields["grounding"]["outside"] = []
+    return fields
 
 
-def _accepted(role: ConstructionRole, said: ReplyFields) -> bool:
-    if SOUNDNESS in said and not all(entry["sound"] for entry in said[SOUNDNESS]["steps"]):
+def _is_accepted(role: ConstructionRole, fields: ReplyFields) -> bool:
+    if SOUNDNESS in fields and not all(entry["sound"] for entry in fields[SOUNDNESS]["steps"]):
         return False
-    if role is ConstructionRole.SCREEN_SEED and (said["defect"] is not None or len(set(said["support"])) < MINIMUM_SUPPORT):
+    if role is ConstructionRole.SCREEN_SEED and (
+        fields["defect"] is not None or len(set(fields["support"])) < MINIMUM_SUPPORT
+    ):
         return False
-    return not any(find_objections(role, said))
+    return not any(find_objections(role, fields))
 
 
-def _set(said: ReplyFields, name: str, *, wanted: bool, role: ConstructionRole) -> None:
+def _set_label(fields: ReplyFields, name: str, *, required: bool, role: ConstructionRole) -> None:
     if name == SOUNDNESS:
-        steps = said[SOUNDNESS]["steps"]
-        for entry in steps if wanted else steps[-1:]:
-            entry["sound"] = wanted
+        steps = fields[SOUNDNESS]["steps"]
+        for entry in steps if required else steps[-1:]:
+            entry["sound"] = required
         return
-    *part, field = name.split(".")
-    where = said[part[0]] if part else said
-    where[field] = ACCEPTANCE_CONDITIONS[role][name] is wanted
+    *prefix, field = name.split(".")
+    section = fields[prefix[0]] if prefix else fields
+    section[field] = ACCEPTANCE_CONDITIONS[role][name] is required

@@ -1,1 +1,1 @@
-"""An OpenAI-compatible server on this machine that answers from the world, with faults to order and a bill."""
+"""An OpenAI-compatible server on loopback that answers from the world, with faults on request and a bill."""

@@ -1,7 +1,7 @@
-"""A model in Python code behind an OpenAI-compatible HTTP door on this machine, with faults to order and a bill.
+"""An OpenAI-compatible HTTP server on this machine for a model in Python code, with faults on request and a bill.
 
-One event loop serves everything, so counts are exact. Only loopback addresses are served: there is no
-authentication, and the model may be told to misbehave.
+One event loop serves all requests, so counts are exact. Only loopback addresses are served: there is no authentication,
+and the model may be told to misbehave.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from eclose.world.server.chat_requests import Handler, HandlerRegistry
 
 MODEL = "world"
-"""The model in the list of models. Any other name is answered too: handlers may tell models apart."""
+"""The model in the list of models. Other names are answered too: handlers may distinguish models."""
 ATTEMPT_HEADER = "X-Attempt"
 LARGEST_REQUEST = 64 * 2**20
-"""Bytes; long evidence is a case to be served, not refused."""
+"""Bytes; long evidence must be served, not refused."""
 GRACE = 1.0
 """Seconds that requests under way have when the server stops."""
 _PAGE = "<!DOCTYPE html>\n<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>\n"
 _ENDPOINTS = "POST /v1/chat/completions, /v1/files, /v1/batches, GET /v1/models, /healthz, /bill, POST /bill/reset"
-_WATCH = 0.05
-"""Seconds between two looks whether a client is still there."""
+_POLL_SECONDS = 0.05
+"""Seconds between two checks whether a client is still connected."""
 _STATUS = {
     Fault.SERVER_ERROR: (500, "The server had an error while processing your request."),
     Fault.UNAVAILABLE: (503, "The engine is currently overloaded, please try again later."),
@@ -73,27 +73,28 @@ class ModelServer:
         self._registry = registry
         self._behaviour = behaviour
         self._bill = Bill()
-        self._desk = BatchEndpoints(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
+        self._batch_endpoints = BatchEndpoints(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
         self._in_flight = 0
         self._stopping = asyncio.Event()
 
     def bill(self, *, keys: bool = True) -> dict[str, Any]:
-        """What has been asked and paid so far; without keys only the totals."""
+        """Return the counts so far; without ``keys`` only the totals."""
         return self._bill.as_json(keys=keys) | {"in_flight": self._in_flight}
 
     def reset_bill(self) -> None:
-        """Start a new bill, and count attempts from 1 again. What is under way ends on the old one."""
+        """Start a new bill and count attempts from 1 again. Requests under way end on the old bill."""
         self._bill = Bill()
 
     def application(self) -> web.Application:
-        """The routes."""
+        """Return the application with its routes."""
         app = web.Application(client_max_size=LARGEST_REQUEST)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
-        self._desk.mount(app.router)
+        self._batch_endpoints.mount(app.router)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/bill", self._show_bill)
         app.router.add_post("/bill/reset", self._reset_bill)
+        # The catch-all must come last: routes match in this order.
         app.router.add_route("*", "/{path:.*}", self._unknown)
         app.on_shutdown.append(self._stop)
         return app
@@ -120,45 +121,45 @@ class ModelServer:
         return web.json_response(closed)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        """Read, count, decide what happens, let it happen."""
+        """Parse and count a request, then answer it or reject it as busy."""
         data, bill = await request.read(), self._bill
         try:
-            asked = ChatRequest.read(data)
-            handler = self._registry.handler(asked.schema_name)
-            numbered = _attempt(request)
-        except BadRequest as bad:
+            chat_request = ChatRequest.read(data)
+            handler = self._registry.handler(chat_request.schema_name)
+            attempt = _read_attempt(request)
+        except BadRequest as problem:
             bill.rejected += 1
-            return _error(400, str(bad), kind="invalid_request_error", code=bad.code, param=bad.param)
-        line = bill.line(asked.key)
+            return _error(400, str(problem), kind="invalid_request_error", code=problem.code, param=problem.param)
+        line = bill.get_line(chat_request.key)
         line.receive(time.monotonic())
         if self._in_flight == self._behaviour.max_concurrency:
             line.busy += 1
-            return self._turn_away(line)
+            return self._reject_busy(line)
         self._in_flight += 1
         bill.peak_in_flight = max(bill.peak_in_flight, self._in_flight)
         try:
-            call = _Call(request, asked, handler, line, numbered or line.attempts)
+            call = _Attempt(request, chat_request, handler, line, attempt or line.attempts)
             return await self._answer(call)
         finally:
             self._in_flight -= 1
 
-    async def _answer(self, call: _Call) -> web.StreamResponse:
-        key, attempt = call.asked.key, call.attempt
-        fault = self.outage or self._behaviour.fault(key, attempt)
+    async def _answer(self, call: _Attempt) -> web.StreamResponse:
+        key, attempt = call.chat_request.key, call.attempt
+        fault = self.outage or self._behaviour.draw_fault(key, attempt)
         if fault is not None:
             call.line.faulted[fault] += 1
         if fault is Fault.RATE_LIMIT:
-            return self._turn_away(call.line)
-        if delay := self._behaviour.delay(key, attempt):
+            return self._reject_busy(call.line)
+        if delay := self._behaviour.draw_delay(key, attempt):
             await asyncio.sleep(delay)
         if fault is not None and not fault.paid:
             return await self._fail(fault, call.request)
-        return await self._speak(fault, call)
+        return await self._reply(fault, call)
 
-    def _turn_away(self, line: BillLine) -> web.Response:
+    def _reject_busy(self, line: BillLine) -> web.Response:
         wait = self._behaviour.retry_after
         line.not_before = time.monotonic() + wait
-        # A date has whole seconds: rounded up, so that a client who keeps to it never comes too early.
+        # A date has whole seconds: rounded up, so that a client that obeys it is never early.
         date = formatdate(ceil(time.time() + wait), usegmt=True)
         after = date if self._behaviour.retry_after_as_date else f"{wait:g}"
         return _error(
@@ -166,7 +167,7 @@ class ModelServer:
         )
 
     async def _fail(self, fault: Fault, request: web.Request) -> web.StreamResponse:
-        """A fault in which the model has no part."""
+        """Send a fault in which the model has no part."""
         if fault in _STATUS:
             status, message = _STATUS[fault]
             return _error(status, message)
@@ -182,63 +183,65 @@ class ModelServer:
         return web.Response()
 
     async def _hang(self, request: web.Request) -> None:
-        """Say nothing until the client leaves, the time is over or the server stops."""
+        """Send nothing until the client leaves, the time is over or the server stops."""
         end = time.monotonic() + self._behaviour.hang_seconds
-        while not _gone(request) and not self._stopping.is_set() and (left := end - time.monotonic()) > 0:
-            await self._wait(min(left, _WATCH))
+        while (
+            not _is_disconnected(request) and not self._stopping.is_set() and (remaining := end - time.monotonic()) > 0
+        ):
+            await self._wait(min(remaining, _POLL_SECONDS))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait, unless the server stops."""
+        """Wait so many seconds, or until the server stops."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
-    async def _speak(self, fault: Fault | None, call: _Call) -> web.StreamResponse:
+    async def _reply(self, fault: Fault | None, call: _Attempt) -> web.StreamResponse:
         """Let the model answer; from here on the reply is paid."""
         try:
             body = self._body(fault, call)
         except BadRequest as error:
-            # A handler may find a request to be none of its own; nothing is paid for that.
+            # A handler may refuse a request as malformed; nothing is paid for it.
             call.line.errors += 1
             return _error(400, str(error), kind="invalid_request_error", code=error.code, param=error.param)
         except Exception as error:
-            # A handler's mistake must not look like the model's: the client and the log are told what it is.
+            # A bug in a handler must not look like a model fault, so client and log name it.
             call.line.errors += 1
-            _log.exception("the handler of %s failed", call.asked.schema_name or "plain text")
+            _log.exception("the handler of %s failed", call.chat_request.schema_name or "plain text")
             return _error(500, f"the handler failed: {error!r}", kind="handler_error")
         call.line.pay(body.prompt_tokens, body.completion_tokens)
-        headers = {"X-Request-Id": f"{call.asked.key}/{call.attempt}", "Content-Type": body.content_type}
+        headers = {"X-Request-Id": f"{call.chat_request.key}/{call.attempt}", "Content-Type": body.content_type}
         return await transport.send_body(fault, call.request, body.data, headers, self._behaviour, self._stopping)
 
-    def _body(self, fault: Fault | None, call: _Call) -> wire.ReplyBody:
-        reply = self._behaviour.flipped(call.handler(call.asked), call.asked.key)
+    def _body(self, fault: Fault | None, call: _Attempt) -> wire.ReplyBody:
+        reply = self._behaviour.flip_labels(call.handler(call.chat_request), call.chat_request.key)
         if fault is not None:
-            reply = self._behaviour.spoiled(reply, fault, call.asked.key, call.attempt)
-        return wire.write_completion(call.asked, reply)
+            reply = self._behaviour.break_content(reply, fault, call.chat_request.key, call.attempt)
+        return wire.write_completion(call.chat_request, reply)
 
 
-class _Call:
-    """One attempt of one request on its way through the server."""
+class _Attempt:
+    """One attempt of a request."""
 
-    __slots__ = ("asked", "attempt", "handler", "line", "request")
+    __slots__ = ("attempt", "chat_request", "handler", "line", "request")
 
     def __init__(
-        self, request: web.Request, asked: ChatRequest, handler: Handler, line: BillLine, attempt: int
+        self, request: web.Request, chat_request: ChatRequest, handler: Handler, line: BillLine, attempt: int
     ) -> None:
         self.request = request
-        self.asked = asked
+        self.chat_request = chat_request
         self.handler = handler
         self.line = line
         self.attempt = attempt
 
 
-def _attempt(request: web.Request) -> int | None:
-    """The attempt the client says this is; None where it leaves counting to the server."""
-    told = request.headers.get(ATTEMPT_HEADER)
-    if told is None:
+def _read_attempt(request: web.Request) -> int | None:
+    """Return the attempt number that the client sends, None where the server counts."""
+    header = request.headers.get(ATTEMPT_HEADER)
+    if header is None:
         return None
-    if not (told.isascii() and told.isdigit() and 1 <= len(told) <= 9 and int(told) >= 1):
+    if not (header.isascii() and header.isdigit() and 1 <= len(header) <= 9 and int(header) >= 1):
         raise BadRequest(f"{ATTEMPT_HEADER} must be a whole number from 1 on.", param=ATTEMPT_HEADER)
-    return int(told)
+    return int(header)
 
 
 def _error(
@@ -254,7 +257,7 @@ def _error(
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
-def _gone(request: web.Request) -> bool:
+def _is_disconnected(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
@@ -267,22 +270,26 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> AsyncIterator[ModelServer]:
-    """A server for as long as the block lasts; port 0 takes any free one."""
+    """Run a server for the duration of the block; port 0 takes any free one."""
     address = _loopback(host)
     server = ModelServer(registry, behaviour or ServerBehaviour(), batches)
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=GRACE)
     await runner.setup()
     try:
         await _listen(runner, address, port)
-        where, taken = runner.addresses[0][:2]
-        server.base_url = f"http://[{where}]:{taken}/v1" if ":" in where else f"http://{where}:{taken}/v1"
+        host_address, bound_port = runner.addresses[0][:2]
+        server.base_url = (
+            f"http://[{host_address}]:{bound_port}/v1"
+            if ":" in host_address
+            else f"http://{host_address}:{bound_port}/v1"
+        )
         yield server
     finally:
         await runner.cleanup()
 
 
 def _loopback(host: str) -> str:
-    """The address to listen at, if nobody else can reach it."""
+    """Return the address to listen at; raise ``SettingError`` unless it is a loopback address."""
     with suppress(ValueError):
         if ipaddress.ip_address(host).is_loopback:
             return host
@@ -319,7 +326,7 @@ class ServerThread:
         self._server: ModelServer | None = None
 
     def __enter__(self) -> ServerThread:
-        """Start; an address that cannot be served is an error here, not in the thread."""
+        """Start the server; errors of the address are raised here, not in the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="eclose-world-server", daemon=True)
         self._thread.start()
@@ -333,7 +340,7 @@ class ServerThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop, and leave neither thread nor socket behind."""
+        """Stop the server, its thread and its socket."""
         try:
             asyncio.run_coroutine_threadsafe(self._serving.__aexit__(None, None, None), self._loop).result()
         finally:
@@ -346,7 +353,7 @@ class ServerThread:
 
     @property
     def base_url(self) -> str:
-        """Where clients find it, with ``/v1``."""
+        """URL for clients, with ``/v1``."""
         return self._running.base_url
 
     @property
@@ -356,7 +363,7 @@ class ServerThread:
         return self._server
 
     def bill(self, *, keys: bool = True) -> dict[str, Any]:
-        """The bill, read between two requests and never in the middle of one."""
+        """Return the bill, read between two requests and never during one."""
 
         async def read() -> dict[str, Any]:
             return self._running.bill(keys=keys)
@@ -367,7 +374,7 @@ class ServerThread:
 def run_server(
     registry: HandlerRegistry, behaviour: ServerBehaviour | None = None, *, host: str = "127.0.0.1", port: int = 0
 ) -> None:
-    """Serve until SIGTERM or SIGINT. When ready, one line on standard output says where."""
+    """Serve until SIGTERM or SIGINT. When ready, print one line with the URL to standard output."""
     asyncio.run(_run(registry, behaviour, host, port))
 
 

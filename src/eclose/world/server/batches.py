@@ -1,7 +1,7 @@
-"""Files and batches of the scripted model: many requests in one file, answered by and by, as providers offer them.
+"""Files and batches of the scripted model: many requests in one file, as providers offer them.
 
-A batch is answered, and billed, the moment it is made; how far it has got is only shown later, one step with each
-look at it. So no clock decides what a test sees, and what was billed does not depend on anybody coming back for it.
+A batch is answered and billed when it is created; its progress is only shown later, one stage per request for its
+status. No clock decides what a test sees, and the bill does not depend on anyone fetching the results.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ if TYPE_CHECKING:
     from eclose.world.server.chat_requests import HandlerRegistry
 
 ENDPOINT = "/v1/chat/completions"
-"""The one kind of request that batches may hold here."""
+"""The only kind of request that a batch may contain."""
 MOST_REQUESTS = 50_000
 LARGEST_FILE = 200 * 2**20
 _PAGE, _LONGEST_PAGE = 20, 100
-_ON_THE_WAY = ("validating", "in_progress", "finalizing")
+_STAGES = ("validating", "in_progress", "finalizing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchBehaviour:
-    """How batches go wrong; by default they are done at the second look and hold what they should, in order."""
+    """Faults of batches; by default they complete at the second look, with all results in order."""
 
     looks: int = 2
-    """How often a batch is looked at until it is seen to be done."""
+    """Number of status requests until a batch is shown as finished."""
     stop_after: int | None = None
-    """Only so many requests of a batch are answered; the others are listed as not executed."""
+    """Number of requests that are answered; the others are listed as not executed."""
     stopped: Literal["expired", "cancelled"] = "expired"
-    """How a batch that was stopped ends."""
+    """Final status of a batch that was stopped."""
     shuffled: bool = False
     """Whether results come in another order than the requests."""
     missing: int = 0
-    """The results of so many requests at the end are in no file, though they are billed."""
+    """Number of last results left out of the files, though they are billed."""
     repeated: int = 0
-    """The results of so many requests at the beginning are written twice."""
+    """Number of first results that are written twice."""
     contradicted: int = 0
-    """So many requests at the beginning have a second result, that of the request behind them."""
+    """Number of first requests with a second result, that of the next request."""
     strangers: int = 0
-    """So many results belong to no request."""
+    """Number of results that belong to no request."""
     torn: bool = False
-    """Whether the last line of the results is cut off in the middle."""
+    """Whether the last line of the results is cut off."""
     unheard: int = 0
-    """So many batches are made, but the connection closes before the client is told."""
+    """Number of batches that are created while the connection closes before the reply."""
     late: int = 0
-    """A new batch is left out of the next so many lists."""
+    """Number of lists from which a new batch is left out."""
 
     def __post_init__(self) -> None:
-        """Refuse amounts that are none."""
+        """Raise ``SettingError`` for negative amounts."""
         amounts = ("looks", "missing", "repeated", "contradicted", "strangers", "unheard", "late")
         if wrong := [name for name in amounts if getattr(self, name) < 0]:
             raise SettingError(f"{', '.join(wrong)} must not be negative.")
@@ -73,7 +73,7 @@ class BatchBehaviour:
 
 @dataclass(slots=True)
 class _Batch:
-    """One batch: what it was made of, and what it ends with."""
+    """One batch: its input, and its final results."""
 
     id: str
     input_file_id: str
@@ -88,9 +88,9 @@ class _Batch:
     lists: int = 0
 
     def as_json(self, needed: int) -> dict[str, Any]:
-        done = self.looks >= needed
-        status = self.end if done else _ON_THE_WAY[min(self.looks, len(_ON_THE_WAY) - 1)]
-        errors = {"object": "list", "data": self.problems} if done and self.problems else None
+        finished = self.looks >= needed
+        status = self.end if finished else _STAGES[min(self.looks, len(_STAGES) - 1)]
+        errors = {"object": "list", "data": self.problems} if finished and self.problems else None
         return {
             "id": self.id,
             "object": "batch",
@@ -99,16 +99,16 @@ class _Batch:
             "input_file_id": self.input_file_id,
             "completion_window": self.window,
             "status": status,
-            "output_file_id": self.output_file_id if done else None,
-            "error_file_id": self.error_file_id if done else None,
+            "output_file_id": self.output_file_id if finished else None,
+            "error_file_id": self.error_file_id if finished else None,
             "created_at": 0,
-            "request_counts": self.counts if done else self.counts | {"completed": 0, "failed": 0},
+            "request_counts": self.counts if finished else self.counts | {"completed": 0, "failed": 0},
             "metadata": self.metadata,
         }
 
 
 class BatchEndpoints:
-    """The files and batches of one server. Answers and bills as the server's chat does."""
+    """Files and batches of one server, answered and billed as its chat requests are."""
 
     def __init__(
         self, registry: HandlerRegistry, behaviour: ServerBehaviour, bill: Callable[[], Bill], batches: BatchBehaviour
@@ -135,11 +135,11 @@ class BatchEndpoints:
             return _refuse(400, f"the body is no form with a file: {error}")
         if parts.get("purpose") != b"batch" or "file" not in parts:
             return _refuse(400, "give a file with the purpose batch", param="purpose")
-        name = self._keep(parts["file"])
+        name = self._store_file(parts["file"])
         about = {"id": name, "object": "file", "bytes": len(parts["file"]), "created_at": 0}
         return web.json_response(about | {"filename": "batch.jsonl", "purpose": "batch", "status": "processed"})
 
-    def _keep(self, data: bytes) -> str:
+    def _store_file(self, data: bytes) -> str:
         name = f"file-{len(self._files) + 1:06}"
         self._files[name] = data
         return name
@@ -151,37 +151,37 @@ class BatchEndpoints:
 
     async def _create(self, request: web.Request) -> web.Response:
         try:
-            wanted = dict(json.loads(await request.read()))
-            batch = self._batch(wanted)
+            fields = dict(json.loads(await request.read()))
+            batch = self._create_batch(fields)
         except (ValueError, TypeError, UserError) as error:
             return _refuse(400, f"this is no batch: {error}")
         self._batches[batch.id] = batch
-        self._work(batch)
+        self._run_batch(batch)
         if len(self._batches) <= self._faults.unheard and request.transport is not None:
             request.transport.close()
         return web.json_response(batch.as_json(self._faults.looks))
 
-    def _batch(self, wanted: dict[str, Any]) -> _Batch:
-        if wanted.get("endpoint") != ENDPOINT or wanted.get("completion_window") != "24h":
+    def _create_batch(self, fields: dict[str, Any]) -> _Batch:
+        if fields.get("endpoint") != ENDPOINT or fields.get("completion_window") != "24h":
             raise BadRequest(f"endpoint must be {ENDPOINT}, completion_window 24h.")
-        if (name := wanted.get("input_file_id")) not in self._files:
+        if (name := fields.get("input_file_id")) not in self._files:
             raise BadRequest("input_file_id names no file.", param="input_file_id")
-        return _Batch(f"batch_{len(self._batches) + 1:06}", name, "24h", wanted.get("metadata"))
+        return _Batch(f"batch_{len(self._batches) + 1:06}", name, "24h", fields.get("metadata"))
 
     async def _list(self, request: web.Request) -> web.Response:
         limit = int(request.query.get("limit", _PAGE))
         if not 1 <= limit <= _LONGEST_PAGE:
             return _refuse(400, f"limit must be 1 to {_LONGEST_PAGE}", param="limit")
         after = request.query.get("after")
-        # The newest come first, as at the provider: a batch that is looked for is on the first page.
-        newest = [batch for batch in reversed(self._batches.values()) if after or self._shown(batch)]
+        # Newest first, as at the provider: a recent batch is on the first page.
+        newest = [batch for batch in reversed(self._batches.values()) if after or self._is_listed(batch)]
         ids = [batch.id for batch in newest]
-        rest = newest[ids.index(after) + 1 :] if after in ids else newest
-        page = [batch.as_json(self._faults.looks) for batch in rest[:limit]]
+        remaining = newest[ids.index(after) + 1 :] if after in ids else newest
+        page = [batch.as_json(self._faults.looks) for batch in remaining[:limit]]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
-        return web.json_response({"object": "list", "data": page, "has_more": len(rest) > limit} | ends)
+        return web.json_response({"object": "list", "data": page, "has_more": len(remaining) > limit} | ends)
 
-    def _shown(self, batch: _Batch) -> bool:
+    def _is_listed(self, batch: _Batch) -> bool:
         batch.lists += 1
         return batch.lists > self._faults.late
 
@@ -191,73 +191,77 @@ class BatchEndpoints:
         batch.looks += 1
         return web.json_response(batch.as_json(self._faults.looks))
 
-    def _work(self, batch: _Batch) -> None:
-        """Check the file, answer its requests, and lay the results out in two files."""
-        requests, batch.problems = _checked(self._files[batch.input_file_id])
+    def _run_batch(self, batch: _Batch) -> None:
+        """Check the file, answer its requests, and write the results to two files."""
+        requests, batch.problems = _parse_batch_file(self._files[batch.input_file_id])
         if batch.problems:
             batch.end = "failed"
             return
-        most = self._faults.stop_after
-        if most is not None and len(requests) > most:
+        limit = self._faults.stop_after
+        if limit is not None and len(requests) > limit:
             batch.end = self._faults.stopped
-        results = [_result(batch, line, *self._answer(line["body"])) for line in requests[:most]]
-        unanswered = [] if most is None else [self._left_out(batch, line) for line in requests[most:]]
+        results = [_result(batch, line, *self._answer(line["body"])) for line in requests[:limit]]
+        unanswered = [] if limit is None else [self._unexecuted_result(batch, line) for line in requests[limit:]]
         good = [result for result in results if result["response"]["status_code"] == 200]
         bad = [result for result in results if result["response"]["status_code"] != 200] + unanswered
         batch.counts = {"total": len(requests), "completed": len(good), "failed": len(bad)}
-        batch.output_file_id = self._file(self._spoiled(batch, good), torn=self._faults.torn)
-        batch.error_file_id = self._file(self._ordered(batch, bad))
+        batch.output_file_id = self._write_results(self._distort_results(batch, good), torn=self._faults.torn)
+        batch.error_file_id = self._write_results(self._order_results(batch, bad))
 
-    def _left_out(self, batch: _Batch, line: dict[str, Any]) -> dict[str, Any]:
+    def _unexecuted_result(self, batch: _Batch, line: dict[str, Any]) -> dict[str, Any]:
         message = f"This request could not be executed before the batch {self._faults.stopped}."
         error = {"code": f"batch_{self._faults.stopped}", "message": message}
         return {"id": f"{batch.id}/-", "custom_id": line["custom_id"], "response": None, "error": error}
 
     def _answer(self, body: object) -> tuple[int, bytes]:
-        """Status and body of one request, counted on the bill as if it had come alone."""
+        """Return status and body of one request, billed like a single request."""
         bill = self._bill()
         try:
-            asked = ChatRequest.of(body)
-            handler = self._registry.handler(asked.schema_name)
-        except BadRequest as bad:
+            chat_request = ChatRequest.of(body)
+            handler = self._registry.handler(chat_request.schema_name)
+        except BadRequest as problem:
             bill.rejected += 1
-            return 400, _problem(bad)
-        line = bill.line(asked.key)
+            return 400, _problem_body(problem)
+        line = bill.get_line(chat_request.key)
         line.receive(time.monotonic())
-        fault = self._behaviour.fault(asked.key, line.attempts)
+        fault = self._behaviour.draw_fault(chat_request.key, line.attempts)
         if fault is not None:
             line.faulted[fault] += 1
             if not fault.paid:
                 return (429 if fault is Fault.RATE_LIMIT else 500), wire.write_error(str(fault), kind="server_error")
         try:
-            reply = self._behaviour.flipped(handler(asked), asked.key)
-            reply = reply if fault is None else self._behaviour.spoiled(reply, fault, asked.key, line.attempts)
-            said = wire.write_completion(asked, reply)
-        except BadRequest as bad:
+            reply = self._behaviour.flip_labels(handler(chat_request), chat_request.key)
+            reply = (
+                reply if fault is None else self._behaviour.break_content(reply, fault, chat_request.key, line.attempts)
+            )
+            encoded = wire.write_completion(chat_request, reply)
+        except BadRequest as problem:
             line.errors += 1
-            return 400, _problem(bad)
-        line.pay(said.prompt_tokens, said.completion_tokens)
-        return 200, said.data
+            return 400, _problem_body(problem)
+        line.pay(encoded.prompt_tokens, encoded.completion_tokens)
+        return 200, encoded.data
 
-    def _spoiled(self, batch: _Batch, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The good results as they are handed out."""
+    def _distort_results(self, batch: _Batch, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the successful results as they are handed out."""
         faults = self._faults
-        kept = results[: len(results) - faults.missing] if faults.missing else list(results)
-        kept += results[: faults.repeated]
+        handed_out = results[: len(results) - faults.missing] if faults.missing else list(results)
+        handed_out += results[: faults.repeated]
         pairs = islice(pairwise(results), faults.contradicted)
-        kept += [{**other, "custom_id": result["custom_id"]} for result, other in pairs]
-        kept += [{**result, "custom_id": f"{number:064x}"} for number, result in enumerate(results[: faults.strangers])]
-        return self._ordered(batch, kept)
+        handed_out += [{**other, "custom_id": result["custom_id"]} for result, other in pairs]
+        handed_out += [
+            {**result, "custom_id": f"{number:064x}"} for number, result in enumerate(results[: faults.strangers])
+        ]
+        return self._order_results(batch, handed_out)
 
-    def _ordered(self, batch: _Batch, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _order_results(self, batch: _Batch, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if self._faults.shuffled:
             Random(f"{self._behaviour.seed}/{batch.id}").shuffle(results)
         return results
 
-    def _file(self, results: Iterable[dict[str, Any]], *, torn: bool = False) -> str | None:
-        """A file of results; as at the provider, there is none where there would be nothing in it."""
+    def _write_results(self, results: Iterable[dict[str, Any]], *, torn: bool = False) -> str | None:
+        """Store a file of results; as at the provider, there is no file without results."""
         data = b"".join(json.dumps(result).encode("ascii") + b"\n" for result in results)
-        return self._keep(data[: -len(data.splitlines()[-1]) // 2] if torn and data else data) if data else None
+        return self._store_file(data[: -len(data.splitlines()[-1]) // 2] if torn and data else data) if data else None
 
 
 async def _read(part: BodyPartReader) -> bytes:
@@ -269,12 +273,12 @@ async def _read(part: BodyPartReader) -> bytes:
     return bytes(data)
 
 
-def _checked(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The requests of a file, and what is wrong with it: a provider refuses the whole file for one line."""
+def _parse_batch_file(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the requests of a file and its problems: a provider refuses the whole file for one bad line."""
     requests, problems = [], []
-    seen: set[str] = set()
+    custom_ids: set[str] = set()
     for number, raw in enumerate(data.splitlines(), 1):
-        line, code = _line(raw, seen)
+        line, code = _parse_line(raw, custom_ids)
         if code is not None:
             problems.append({"code": code, "line": number, "message": f"line {number}: {code}", "param": None})
         else:
@@ -286,18 +290,18 @@ def _checked(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return requests, problems
 
 
-def _line(raw: bytes, seen: set[str]) -> tuple[dict[str, Any], str | None]:
+def _parse_line(raw: bytes, custom_ids: set[str]) -> tuple[dict[str, Any], str | None]:
     try:
         line = json.loads(raw)
-        custom_id, how = line["custom_id"], (line["method"], line["url"])
+        custom_id, method_and_url = line["custom_id"], (line["method"], line["url"])
         _ = line["body"]
     except (ValueError, KeyError, TypeError):
         return {}, "invalid_json_line"
-    if how != ("POST", ENDPOINT):
+    if method_and_url != ("POST", ENDPOINT):
         return line, "mismatched_endpoint"
-    if not isinstance(custom_id, str) or custom_id in seen:
+    if not isinstance(custom_id, str) or custom_id in custom_ids:
         return line, "duplicate_custom_id"
-    seen.add(custom_id)
+    custom_ids.add(custom_id)
     return line, None
 
 
@@ -306,8 +310,8 @@ def _result(batch: _Batch, line: dict[str, Any], status: int, body: bytes) -> di
     return {"id": f"{batch.id}/req", "custom_id": line["custom_id"], "response": response, "error": None}
 
 
-def _problem(bad: BadRequest) -> bytes:
-    return wire.write_error(str(bad), kind="invalid_request_error", code=bad.code, param=bad.param)
+def _problem_body(problem: BadRequest) -> bytes:
+    return wire.write_error(str(problem), kind="invalid_request_error", code=problem.code, param=problem.param)
 
 
 def _refuse(status: int, message: str, param: str | None = None) -> web.Response:

@@ -1,8 +1,8 @@
-"""What the scripted model's provider would charge: every request counted once, by its key.
+"""The bill of the scripted model: every request counted once, by its key.
 
-Paid is what the model answered with status 200 and began to send: spoiled replies, replies cut off on the way and
-replies to a client that has left meanwhile are paid, as they are in reality. Turned away, failed, dropped before the
-headers, left hanging or shown a proxy's page is free.
+Paid are replies that the model answered with status 200 and began to send, as in reality: broken replies, replies cut
+off on the way, and replies to a client that has left. Free are rejected, failed, dropped and hanging requests, and a
+proxy's page.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from eclose.world.server.faults import Fault
 
 @dataclass(slots=True)
 class BillLine:
-    """What happened to one request."""
+    """Counts of one request."""
 
     received: int = 0
     paid: int = 0
     busy: int = 0
-    """Turned away because too many requests were under way."""
+    """Rejected because too many requests were under way."""
     early: int = 0
     """Received again before the Retry-After of the last 429 was over."""
     errors: int = 0
-    """The handler raised an error or gave a reply that cannot be sent."""
+    """The handler raised an error or returned a reply that cannot be sent."""
     faulted: Counter[Fault] = field(default_factory=Counter)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     not_before: float = 0.0
-    """When the client may come again, on the server's clock."""
+    """Time on the server's clock at which the client may retry."""
 
     @property
     def attempts(self) -> int:
-        """How often the model was reached; whom the door turned away has not tried yet."""
+        """Number of times the model was reached; requests rejected as busy do not count."""
         return self.received - self.busy
 
     def receive(self, now: float) -> None:
@@ -49,7 +49,7 @@ class BillLine:
         self.completion_tokens += completion_tokens
 
     def as_json(self) -> dict[str, Any]:
-        """The counts of this line."""
+        """Return the counts of this line."""
         return {name: getattr(self, name) for name in _COUNTS} | {"faulted": _plain(self.faulted)}
 
 
@@ -62,17 +62,17 @@ class Bill:
 
     lines: dict[str, BillLine] = field(default_factory=dict)
     rejected: int = 0
-    """Requests without a key, since they could not be understood: 400."""
+    """Requests that could not be parsed, and so have no key (status 400)."""
     peak_in_flight: int = 0
 
-    def line(self, key: str) -> BillLine:
-        """The line of a request."""
+    def get_line(self, key: str) -> BillLine:
+        """Return the line of a request, a new one for a new key."""
         if (line := self.lines.get(key)) is None:
             line = self.lines[key] = BillLine()
         return line
 
     def as_json(self, *, keys: bool = True) -> dict[str, Any]:
-        """Totals, and on request every line. Totals are sums of the lines, so the two cannot disagree."""
+        """Return totals, and with ``keys`` every line. Totals are sums of the lines."""
         bill: dict[str, Any] = {"totals": self._totals()}
         if keys:
             bill["requests"] = {key: line.as_json() for key, line in self.lines.items()}

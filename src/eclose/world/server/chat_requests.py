@@ -1,6 +1,6 @@
-"""What the scripted model is asked and what it says: requests read at the door, replies, and who answers what.
+"""Requests and replies of the scripted model, and the registry of its handlers.
 
-Knows the OpenAI chat protocol's request, nothing of HTTP, faults or the world's facts.
+Covers the request side of the OpenAI chat protocol; HTTP, faults and the world's facts are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eclose.core.identity import content_hash
 from eclose.errors import UserError
 from eclose.protocol.prompts import Message
 
-# What a client may change without asking the model anything else. Of the metadata only `replica` is kept.
+# Fields that do not change the question to the model. Of the metadata only `replica` counts.
 _TRANSPORT_ONLY = frozenset(
     {
         "metadata",
@@ -31,7 +31,7 @@ MOST_TOP_LOGPROBS = 20
 
 
 class BadRequest(UserError):  # noqa: N818 (the protocol's own word for it)
-    """A request the server cannot answer; the client is told why with status 400."""
+    """A request the server cannot answer; the client gets the reason with status 400."""
 
     def __init__(self, problem: str, *, param: str | None = None, code: str = "invalid_value") -> None:
         self.param = param
@@ -40,31 +40,31 @@ class BadRequest(UserError):  # noqa: N818 (the protocol's own word for it)
 
 
 def compute_request_key(body: Mapping[str, Any]) -> str:
-    """The identity of a request: everything the model sees, nothing of how the reply travels.
+    """Return the identity of a request: all that the model sees, nothing about transport.
 
-    Of ``metadata`` only ``replica`` counts: it asks the same question once more on purpose and so names another
-    draw, while run names and record ids leave the request what it was.
+    Of ``metadata`` only ``replica`` counts: it repeats a question on purpose and so names another draw, while run names
+    and record ids do not change the request.
     """
-    seen = {name: value for name, value in body.items() if name not in _TRANSPORT_ONLY}
+    content = {name: value for name, value in body.items() if name not in _TRANSPORT_ONLY}
     metadata = body.get("metadata")
     if isinstance(metadata, Mapping) and "replica" in metadata:
-        seen["metadata"] = {"replica": metadata["replica"]}
-    return content_hash(seen)
+        content["metadata"] = {"replica": metadata["replica"]}
+    return content_hash(content)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A chat completion as it was asked for. Handlers see no attempt: what a model says does not depend on it."""
+    """A chat completion request. Handlers do not see the attempt, so replies cannot depend on it."""
 
     key: str
-    """See :func:`request_key`; the seed for whatever a handler draws."""
+    """See :func:`compute_request_key`; the seed of a handler's random choices."""
     model: str
     messages: tuple[Message, ...]
     schema_name: str | None
-    """Which structured reply is wanted; None for plain text."""
+    """Name of the requested structured reply; None for plain text."""
     schema: Mapping[str, Any] | None
     by_tool: bool
-    """Whether the structured reply is wanted as the arguments of a tool call."""
+    """Whether the structured reply is requested as the arguments of a tool call."""
     temperature: float | None
     max_tokens: int | None
     seed: int | None
@@ -72,11 +72,11 @@ class ChatRequest:
     top_logprobs: int
     stream: bool
     body: Mapping[str, Any]
-    """The request as it came."""
+    """The request as received."""
 
     @classmethod
     def read(cls, body: bytes) -> ChatRequest:
-        """Read a request off the wire."""
+        """Parse a request from its bytes."""
         try:
             return cls.of(json.loads(body, parse_constant=_not_json))
         except (ValueError, RecursionError) as error:
@@ -84,12 +84,12 @@ class ChatRequest:
 
     @classmethod
     def of(cls, body: object) -> ChatRequest:
-        """Check a request; every field the server acts on is either understood or refused."""
+        """Check a request; every field that the server acts on is either supported or refused."""
         if not isinstance(body, Mapping):
             raise BadRequest("the body must be a JSON object.", code="invalid_json")
         if _integer(body, "n") not in (None, 1):
             raise BadRequest("n > 1 is not offered. Send one request per sample, told apart by metadata.replica.")
-        schema_name, schema, by_tool = _wanted_shape(body)
+        schema_name, schema, by_tool = _requested_schema(body)
         return cls(
             key=compute_request_key(body),
             model=_text(body, "model"),
@@ -107,35 +107,35 @@ class ChatRequest:
         )
 
     def draw(self, seed: int) -> tuple[int, ...]:
-        """What a handler that errs at random draws by: its own seed, and the request's where it has one."""
+        """Return the seeds of a handler's random errors: its own, and the request's where it has one."""
         return (seed,) if self.seed is None else (seed, self.seed)
 
     @property
     def prompt_tokens(self) -> int:
-        """The length of the conversation in words, which stand for tokens here."""
+        """Length of the conversation in words, which stand for tokens here."""
         return sum(len(message["content"].split()) for message in self.messages)
 
     @property
     def include_usage(self) -> bool:
-        """Whether a streamed reply shall end with its usage."""
+        """Whether a streamed reply ends with its usage."""
         options = self.body.get("stream_options")
         return isinstance(options, Mapping) and options.get("include_usage") is True
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """What the model says."""
+    """A reply of the scripted model."""
 
     content: str | Mapping[str, Any]
     """Text, or a value that is sent as JSON text."""
     finish_reason: str = "stop"
     first_token: Mapping[str, float] | None = None
-    """Probabilities of the first token, such as ``{"Yes": 0.9, "No": 0.1}``; the text begins with one of them."""
+    """Probabilities of the first token, such as ``{"Yes": 0.9, "No": 0.1}``; the text starts with one of them."""
     refusal: str | None = None
-    """Why the model will not answer; it then has no content."""
+    """The refusal text of a reply without content."""
 
     def __post_init__(self) -> None:
-        """Refuse a distribution that could not have led to the text."""
+        """Raise ``ValueError`` for a distribution that does not fit the text."""
         if self.first_token is None:
             return
         if not (isinstance(self.content, str) and self.content.startswith(tuple(self.first_token))):
@@ -152,57 +152,57 @@ class ScriptedReply:
 
 
 Handler: TypeAlias = Callable[[ChatRequest], ScriptedReply]
-"""A model in code. It must answer from the request alone, so that a repeated question has the same answer."""
+"""A model in code. It must answer from the request alone, so that a repeated question gets the same answer."""
 
 
 class HandlerRegistry:
-    """Who answers which request, by the name of the wanted schema."""
+    """Handlers of requests, by the name of the requested schema."""
 
     def __init__(self) -> None:
         self._handlers: dict[str | None, Handler] = {}
 
     def register(self, schema_name: str | None, handler: Handler) -> None:
-        """Let a handler answer the requests for a schema; None stands for plain text."""
+        """Add the handler of a schema; None stands for plain text."""
         if schema_name in self._handlers:
             raise ValueError(f"requests for {schema_name or 'plain text'} have a handler already")
         self._handlers[schema_name] = handler
 
     @property
     def schema_names(self) -> list[str]:
-        """The schemas that can be asked for."""
+        """The schemas with a handler."""
         return sorted(name for name in self._handlers if name is not None)
 
     def handler(self, schema_name: str | None) -> Handler:
-        """The one who answers; a request nobody answers is told what it could ask for."""
+        """Return the handler of a schema; raise ``BadRequest`` that lists the known ones."""
         if (handler := self._handlers.get(schema_name)) is not None:
             return handler
         if schema_name is None:
             problem, param = "this model writes no plain text: ask for a schema.", "response_format"
         else:
             problem, param = f"unknown schema {schema_name!r}.", "response_format.json_schema.name"
-        known = ", ".join(self.schema_names) or "none"
-        raise BadRequest(f"{problem} Known schemas: {known}.", param=param, code="unknown_schema")
+        names = ", ".join(self.schema_names) or "none"
+        raise BadRequest(f"{problem} Known schemas: {names}.", param=param, code="unknown_schema")
 
 
 def _not_json(constant: str) -> Never:
     raise ValueError(f"{constant} is no JSON value")
 
 
-def _wanted_shape(body: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any] | None, bool]:
-    """Name and schema of the structured reply that is wanted, and whether as a tool call."""
+def _requested_schema(body: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any] | None, bool]:
+    """Return name and schema of the requested structured reply, and whether as a tool call."""
     if (tool := _forced_tool(body)) is not None:
         return _text(tool, "name", inside="tools.function."), tool.get("parameters"), True
     form = body.get("response_format")
     if form is None or (isinstance(form, Mapping) and form.get("type") == "text"):
         return None, None, False
-    wanted = form.get("json_schema") if isinstance(form, Mapping) and form.get("type") == "json_schema" else None
-    if not isinstance(wanted, Mapping):
+    schema = form.get("json_schema") if isinstance(form, Mapping) and form.get("type") == "json_schema" else None
+    if not isinstance(schema, Mapping):
         raise BadRequest("response_format must be text or json_schema with a name.", param="response_format")
-    return _text(wanted, "name", inside="response_format.json_schema."), wanted.get("schema"), False
+    return _text(schema, "name", inside="response_format.json_schema."), schema.get("schema"), False
 
 
 def _forced_tool(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The function that must be called; None where the model is free to write, since it then does."""
+    """Return the function that must be called, None where the model is free to write text."""
     choice = body.get("tool_choice")
     if choice is None or choice in ("auto", "none"):
         return None
@@ -224,12 +224,13 @@ def _messages(value: object) -> tuple[Message, ...]:
     if not turns:
         raise BadRequest("messages must not be empty.", param="messages")
     return tuple(
-        Message(role=_text(turn, "role", inside="messages."), content=_words(turn.get("content"))) for turn in turns
+        Message(role=_text(turn, "role", inside="messages."), content=_join_content(turn.get("content")))
+        for turn in turns
     )
 
 
-def _words(content: object) -> str:
-    """The text of a turn: a string, nothing (a tool call), or parts that are all text."""
+def _join_content(content: object) -> str:
+    """Return the text of a message: a string, nothing (a tool call), or parts that are all text."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -260,7 +261,7 @@ def _flag(body: Mapping[str, Any], name: str) -> bool:
 
 def _integer(body: Mapping[str, Any], name: str) -> int | None:
     value = body.get(name)
-    # A truth value is no number, although Python counts it among the integers.
+    # bool is a subclass of int in Python, but not a number in JSON.
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
         raise BadRequest(f"{name} must be a whole number.", param=name)
     return value
@@ -274,7 +275,7 @@ def _temperature(body: Mapping[str, Any]) -> float | None:
 
 
 def _max_tokens(body: Mapping[str, Any]) -> int | None:
-    """The bound on the reply under its new or its old name."""
+    """Return the limit on the reply under its new or its old name."""
     name = "max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens"
     value = _integer(body, name)
     if value is not None and value < 1:

@@ -1,7 +1,7 @@
-"""How the scripted model and the line to it misbehave, decided without a clock and without memory.
+"""Faults and noise of the scripted model, decided without clock or memory.
 
-Whether a reply is noisy is a pure function of seed and request, whether an attempt fails one of seed, request and
-attempt. So an interrupted run and an unbroken one meet the same model, on every machine.
+Noise in a reply is a pure function of seed and request; a fault is one of seed, request and attempt. An interrupted run
+therefore meets the same model as an unbroken one, on every machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OFF_FORMAT = "Sure! Here is what you asked for:"
 
 
 class Fault(StrEnum):
-    """One way in which a request goes wrong."""
+    """One way in which a request fails."""
 
     RATE_LIMIT = "rate_limit"
     """429 with Retry-After."""
@@ -87,37 +87,41 @@ _PAID = frozenset(
 
 
 def hash_to_unit(*parts: str | int) -> float:
-    """A number in [0, 1) that depends on the parts alone."""
+    """Return a number in [0, 1) that depends on the parts alone."""
+    # 13 hex digits are 52 bits, which a float holds exactly.
     return int(hash_rank(*parts)[:13], 16) / 16**13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerBehaviour:
-    """How the server behaves; by default it is quick, exact and reliable."""
+    """Noise, faults and delays of the server; by default it is fast, exact and reliable."""
 
     seed: int = 0
     flip_rate: float = 0.0
-    """How often a truth value of a reply is turned round: JSON booleans, and the Yes or No of a first token."""
+    """Rate at which labels of a reply are inverted: JSON booleans, and the Yes or No of a first token."""
     faults: Mapping[Fault, float] = field(default_factory=dict)
-    """How often each fault happens; at most one happens to an attempt, so the rates add up to 1 or less."""
+    """Rate of each fault; at most one fault happens to an attempt, so the sum is at most 1."""
     max_faults_per_key: int = 3
-    """Only the first so many attempts of a request can fail, so a client that keeps trying gets through."""
+    """Only the first attempts of a request can fail, so a client that retries gets through."""
     retry_after: float = 1.0
-    """Seconds a turned-away client is asked to wait."""
+    """Seconds of the Retry-After header of a 429."""
     retry_after_as_date: bool = False
     """Whether Retry-After is a date instead of seconds; providers send both."""
     slow_seconds: float = 2.0
+    """Seconds that a slow body takes."""
     hang_seconds: float = 60.0
+    """Seconds until a hanging connection closes."""
     oversized_bytes: int = 16 * 2**20
+    """Bytes of an oversized body after decoding."""
     latency: float = 0.0
-    """Seconds before every reply; a client that is turned away with 429 does not wait."""
+    """Seconds before every reply; a 429 is sent at once."""
     jitter: float = 0.0
-    """Up to so many seconds more."""
+    """Largest additional delay, in seconds."""
     max_concurrency: int | None = None
-    """How many requests may be under way; one more is turned away with 429, which does not count as an attempt."""
+    """Largest number of requests under way; one more gets a 429, which does not count as an attempt."""
 
     def __post_init__(self) -> None:
-        """Name every mistake at once."""
+        """Raise one error that lists every invalid setting."""
         if problems := self._problems():
             raise SettingError(" ".join(problems))
 
@@ -138,31 +142,31 @@ class ServerBehaviour:
             problems.append("max_concurrency must be at least 1.")
         return problems
 
-    def fault(self, key: str, attempt: int) -> Fault | None:
-        """What happens to an attempt, counted from 1; None for nothing."""
+    def draw_fault(self, key: str, attempt: int) -> Fault | None:
+        """Return the fault of an attempt (counted from 1), None for none."""
         if not self.faults or attempt > self.max_faults_per_key:
             return None
-        place = hash_to_unit("fault", self.seed, key, attempt)
+        remaining = hash_to_unit("fault", self.seed, key, attempt)
         for fault in Fault:
-            place -= self.faults.get(fault, 0.0)
-            if place < 0:
+            remaining -= self.faults.get(fault, 0.0)
+            if remaining < 0:
                 return fault
         return None
 
-    def delay(self, key: str, attempt: int) -> float:
-        """Seconds until the server answers an attempt."""
+    def draw_delay(self, key: str, attempt: int) -> float:
+        """Return the seconds until the server answers an attempt."""
         if not self.jitter:
             return self.latency
         return self.latency + self.jitter * hash_to_unit("delay", self.seed, key, attempt)
 
-    def flipped(self, reply: ScriptedReply, key: str) -> ScriptedReply:
-        """The reply as a noisy model gives it, the same however often it is asked."""
+    def flip_labels(self, reply: ScriptedReply, key: str) -> ScriptedReply:
+        """Return the reply with noise, the same for every attempt."""
         if not self.flip_rate:
             return reply
         if not isinstance(reply.content, str):
             return replace(reply, content=self._flip_leaves(reply.content, key, ()))
         if reply.first_token is not None and self._flips(key, ("first_token",)):
-            return _other_answer(reply)
+            return _swap_first_token(reply)
         return reply
 
     def _flip_leaves(self, value: Any, key: str, path: tuple[str | int, ...]) -> Any:
@@ -177,14 +181,14 @@ class ServerBehaviour:
     def _flips(self, key: str, path: tuple[str | int, ...]) -> bool:
         return hash_to_unit("flip", self.seed, key, *path) < self.flip_rate
 
-    def spoiled(self, reply: ScriptedReply, fault: Fault, key: str, attempt: int) -> ScriptedReply:
-        """The reply after a fault of its content; other faults leave it alone."""
-        place = hash_to_unit("place", self.seed, key, attempt)
+    def break_content(self, reply: ScriptedReply, fault: Fault, key: str, attempt: int) -> ScriptedReply:
+        """Return the reply after a content fault; other faults leave it unchanged."""
+        draw = hash_to_unit("place", self.seed, key, attempt)
         match fault:
             case Fault.TRUNCATED:
-                return ScriptedReply(reply.text[: int(place * len(reply.text))], finish_reason="length")
+                return ScriptedReply(reply.text[: int(draw * len(reply.text))], finish_reason="length")
             case Fault.MALFORMED:
-                return ScriptedReply(_OFF_FORMAT if isinstance(reply.content, str) else _broken(reply.text, place))
+                return ScriptedReply(_OFF_FORMAT if isinstance(reply.content, str) else _break_json(reply.text, draw))
             case Fault.WRONG_SHAPE:
                 return ScriptedReply({"unexpected": reply.content})
             case Fault.REFUSAL:
@@ -199,25 +203,25 @@ def _rate(value: float) -> bool:
     return 0 <= value <= 1
 
 
-def _broken(text: str, place: float) -> str:
-    """JSON text as models are known to break it; none of these is JSON, all of them tempt a lenient reader."""
-    ways = (f"```json\n{text}\n```", f"Here is the result:\n{text}", f"{text}\n{text}", f"\ufeff{text}", text[:-1])
-    return ways[int(place * len(ways))]
+def _break_json(text: str, draw: float) -> str:
+    """Return JSON text broken as models break it: no variant is JSON, each tempts a lenient parser."""
+    variants = (f"```json\n{text}\n```", f"Here is the result:\n{text}", f"{text}\n{text}", f"\ufeff{text}", text[:-1])
+    return variants[int(draw * len(variants))]
 
 
-def _other_answer(reply: ScriptedReply) -> ScriptedReply:
-    """The reply with Yes and No exchanged, in its distribution and at the beginning of its text."""
+def _swap_first_token(reply: ScriptedReply) -> ScriptedReply:
+    """Return the reply with Yes and No exchanged, in its distribution and at the start of its text."""
     distribution, text = reply.first_token or {}, reply.text
-    spoken = max((token for token in distribution if text.startswith(token)), key=len)
-    exchanged = {_opposite(token): probability for token, probability in distribution.items()}
-    return replace(reply, content=_opposite(spoken) + text[len(spoken) :], first_token=exchanged)
+    first = max((token for token in distribution if text.startswith(token)), key=len)
+    swapped = {_opposite(token): probability for token, probability in distribution.items()}
+    return replace(reply, content=_opposite(first) + text[len(first) :], first_token=swapped)
 
 
 def _opposite(token: str) -> str:
-    """No for Yes and Yes for No, written alike; other tokens stay what they are."""
-    if (found := _YES_OR_NO.match(token)) is None:
+    """Return No for Yes and Yes for No in the same case; other tokens unchanged."""
+    if (matched := _YES_OR_NO.match(token)) is None:
         return token
-    before, word, after = found.groups()
+    before, word, after = matched.groups()
     other = "no" if word.lower() == "yes" else "yes"
     if word.isupper():
         other = other.upper()

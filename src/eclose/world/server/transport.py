@@ -1,4 +1,4 @@
-"""Ways in which the body of a good reply is sent: whole, slowly, cut off, compressed, or far too large."""
+"""Transmission of a reply's body: complete, slow, cut off, compressed, or far too large."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ async def send_body(
     behaviour: ServerBehaviour,
     stopping: asyncio.Event,
 ) -> web.StreamResponse:
-    """Send a body as the fault has it; None sends it whole."""
+    """Send a body with the given transport fault; None sends it unchanged."""
     match fault:
         case Fault.SLOW:
-            return await _dribble(request, data, headers, behaviour.slow_seconds, stopping)
+            return await _send_slowly(request, data, headers, behaviour.slow_seconds, stopping)
         case Fault.CUT:
-            return await _cut(request, data, headers)
+            return await _send_half(request, data, headers)
         case Fault.GZIP:
             return web.Response(body=gzip.compress(data), headers={**headers, "Content-Encoding": "gzip"})
         case Fault.ENCODED:
             return web.Response(body=data[::-1], headers={**headers, "Content-Encoding": _UNKNOWN_ENCODING})
         case Fault.OVERSIZED:
-            return await _pour(request, headers, behaviour.oversized_bytes)
+            return await _send_oversized(request, headers, behaviour.oversized_bytes)
         case Fault.BOMB:
             body = _bomb(behaviour.oversized_bytes)
             return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
@@ -52,15 +52,16 @@ async def send_body(
 
 
 def disconnect(request: web.Request) -> None:
-    """Close the connection of a request. Closing still sends what was written before; aborting would lose it."""
+    """Close the connection of a request. ``close`` still sends what was written before, ``abort`` would not."""
     if request.transport is not None:
         request.transport.close()
 
 
-async def _dribble(
+async def _send_slowly(
     request: web.Request, data: bytes, headers: dict[str, str], seconds: float, stopping: asyncio.Event
 ) -> web.StreamResponse:
     """Send the body in small pieces over so many seconds, with a pause before each."""
+    # At least ten pieces, and four a second.
     size = ceil(len(data) / max(10, ceil(4 * seconds)))
     starts = range(0, len(data), size)
     response = web.StreamResponse(headers=headers)
@@ -74,8 +75,8 @@ async def _dribble(
     return response
 
 
-async def _cut(request: web.Request, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
-    """Promise the whole body, send half of it, hang up."""
+async def _send_half(request: web.Request, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
+    """Announce the whole body, send half of it, close the connection."""
     response = web.StreamResponse(headers=headers)
     response.content_length = len(data)
     with suppress(ConnectionError):
@@ -85,8 +86,8 @@ async def _cut(request: web.Request, data: bytes, headers: dict[str, str]) -> we
     return response
 
 
-async def _pour(request: web.Request, headers: dict[str, str], size: int) -> web.StreamResponse:
-    """Send a JSON object of so many bytes; stops when the client leaves."""
+async def _send_oversized(request: web.Request, headers: dict[str, str], size: int) -> web.StreamResponse:
+    """Send a JSON object of so many bytes; stop when the client leaves."""
     response = web.StreamResponse(headers=headers)
     response.content_length = size
     with suppress(ConnectionError):
@@ -97,7 +98,7 @@ async def _pour(request: web.Request, headers: dict[str, str], size: int) -> web
 
 
 def _pieces(size: int) -> Iterator[bytes]:
-    """A JSON object of so many bytes (at least 2), in pieces: nearly all of it is blanks."""
+    """Yield a JSON object of so many bytes (at least 2) in pieces; nearly all of it is blanks."""
     yield b"{"
     for start in range(0, size - 2, _PIECE):
         yield b" " * min(_PIECE, size - 2 - start)
@@ -106,4 +107,5 @@ def _pieces(size: int) -> Iterator[bytes]:
 
 @lru_cache(maxsize=4)
 def _bomb(size: int) -> bytes:
+    # Blanks compress by a factor of about 1,000, which is what makes the bomb small on the wire.
     return gzip.compress(b"".join(_pieces(size)))

@@ -1,6 +1,6 @@
-"""Replies as an OpenAI-compatible server writes them: completions, streams, log probabilities and errors.
+"""Bodies of an OpenAI-compatible server: completions, streams, log probabilities and errors.
 
-No clock and no random id enters a body: the same request gets the same bytes.
+No clock and no random id enters a body: equal requests get equal bytes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from eclose.world.server.chat_requests import ChatRequest, ScriptedReply
 
-# A token is a word with the blanks before it, so that tokens joined are the text and their number is its words.
+# A token is a word with the blanks before it: tokens joined give the text, and their number is its word count.
 _TOKEN = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 _IMPOSSIBLE = -9999.0
-"""The log probability of a token that cannot come, as the protocol writes it: JSON has no infinity."""
+"""Log probability of an impossible token, as the protocol writes it: JSON has no infinity."""
 _FINGERPRINT = "eclose-world"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyBody:
-    """A reply ready to be sent, and what it costs."""
+    """An encoded reply and its token counts."""
 
     data: bytes
     content_type: str
@@ -33,132 +33,132 @@ class ReplyBody:
     completion_tokens: int
 
 
-def write_completion(asked: ChatRequest, reply: ScriptedReply) -> ReplyBody:
-    """The body of a good answer, streamed or whole, no longer than was asked for."""
-    spoken = _within(reply, asked.max_tokens)
-    prompt_tokens, completion_tokens = asked.prompt_tokens, len(spoken.text.split())
+def write_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
+    """Return the body of a reply, streamed or complete, cut at the requested number of tokens."""
+    reply_text = _cut_reply(reply, request.max_tokens)
+    prompt_tokens, completion_tokens = request.prompt_tokens, len(reply_text.text.split())
     usage = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
     }
-    if asked.stream:
-        data, content_type = _stream(asked, spoken, usage), "text/event-stream"
+    if request.stream:
+        data, content_type = _stream(request, reply_text, usage), "text/event-stream"
     else:
-        data, content_type = _encode(_whole(asked, spoken, usage)), "application/json"
+        data, content_type = _encode(_complete_body(request, reply_text, usage)), "application/json"
     return ReplyBody(data, content_type, prompt_tokens, completion_tokens)
 
 
 def write_error(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
-    """The body of an error."""
+    """Return the body of an error."""
     return _encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
-def _within(reply: ScriptedReply, max_tokens: int | None) -> ScriptedReply:
-    """The reply as text, cut after so many words."""
-    spoken = replace(reply, content=reply.text)
-    if max_tokens is None or len(spoken.text.split(None, max_tokens)) <= max_tokens:
-        return spoken
-    return replace(spoken, content="".join(_tokens(spoken)[:max_tokens]), finish_reason="length")
+def _cut_reply(reply: ScriptedReply, max_tokens: int | None) -> ScriptedReply:
+    """Return the reply as text, cut after so many words."""
+    cut = replace(reply, content=reply.text)
+    if max_tokens is None or len(cut.text.split(None, max_tokens)) <= max_tokens:
+        return cut
+    return replace(cut, content="".join(_tokens(cut)[:max_tokens]), finish_reason="length")
 
 
-def _whole(asked: ChatRequest, spoken: ScriptedReply, usage: dict[str, int]) -> dict[str, Any]:
+def _complete_body(request: ChatRequest, reply: ScriptedReply, usage: dict[str, int]) -> dict[str, Any]:
     choice = {
         "index": 0,
-        "message": {"role": "assistant", **_message(asked, spoken)},
-        "logprobs": _logprobs(asked, spoken) if asked.logprobs else None,
-        "finish_reason": spoken.finish_reason,
+        "message": {"role": "assistant", **_message(request, reply)},
+        "logprobs": _logprobs(request, reply) if request.logprobs else None,
+        "finish_reason": reply.finish_reason,
     }
-    return _envelope(asked, "chat.completion", [choice]) | {"usage": usage}
+    return _envelope(request, "chat.completion", [choice]) | {"usage": usage}
 
 
-def _envelope(asked: ChatRequest, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+def _envelope(request: ChatRequest, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "id": f"chatcmpl-{_digest(asked)}",
+        "id": f"chatcmpl-{_digest(request)}",
         "object": kind,
         "created": 0,
-        "model": asked.model,
+        "model": request.model,
         "system_fingerprint": _FINGERPRINT,
         "choices": choices,
     }
 
 
-def _message(asked: ChatRequest, spoken: ScriptedReply) -> dict[str, Any]:
-    """Content, tool call or refusal. A forced tool call ends with ``stop``, as OpenAI's do."""
-    if spoken.refusal is not None:
-        return {"content": None, "refusal": spoken.refusal}
-    if asked.by_tool and spoken.text:
-        function = {"name": asked.schema_name, "arguments": spoken.text}
-        call = {"id": f"call_{_digest(asked)}", "type": "function", "function": function}
+def _message(request: ChatRequest, reply: ScriptedReply) -> dict[str, Any]:
+    """Return content, tool call or refusal. A forced tool call ends with ``stop``, as OpenAI's do."""
+    if reply.refusal is not None:
+        return {"content": None, "refusal": reply.refusal}
+    if request.by_tool and reply.text:
+        function = {"name": request.schema_name, "arguments": reply.text}
+        call = {"id": f"call_{_digest(request)}", "type": "function", "function": function}
         return {"content": None, "refusal": None, "tool_calls": [call]}
-    return {"content": spoken.text, "refusal": None}
+    return {"content": reply.text, "refusal": None}
 
 
-def _digest(asked: ChatRequest) -> str:
-    return asked.key.removeprefix("sha256:")[:24]
+def _digest(request: ChatRequest) -> str:
+    return request.key.removeprefix("sha256:")[:24]
 
 
-def _logprobs(asked: ChatRequest, spoken: ScriptedReply) -> dict[str, Any]:
-    """The first token has the distribution the handler gave; the scripted model is sure of all others."""
-    entries = [_entry(token, {token: 1.0}, asked.top_logprobs) for token in _tokens(spoken)]
-    if spoken.first_token is not None and entries:
-        entries[0] = _entry(entries[0]["token"], spoken.first_token, asked.top_logprobs)
+def _logprobs(request: ChatRequest, reply: ScriptedReply) -> dict[str, Any]:
+    """Return log probabilities: the handler's distribution for the first token, certainty for all others."""
+    entries = [_entry(token, {token: 1.0}, request.top_logprobs) for token in _tokens(reply)]
+    if reply.first_token is not None and entries:
+        entries[0] = _entry(entries[0]["token"], reply.first_token, request.top_logprobs)
     return {"content": entries, "refusal": None}
 
 
-def _tokens(spoken: ScriptedReply) -> list[str]:
-    """The text in pieces; the first is a token of the distribution where there is one."""
-    starts = [token for token in spoken.first_token or () if spoken.text.startswith(token)]
+def _tokens(reply: ScriptedReply) -> list[str]:
+    """Return the text in tokens; the first is one of the distribution where there is one."""
+    starts = [token for token in reply.first_token or () if reply.text.startswith(token)]
     first = max(starts, key=len, default="")
-    rest = _TOKEN.findall(spoken.text, len(first))
-    return [first, *rest] if first else rest
+    remaining = _TOKEN.findall(reply.text, len(first))
+    return [first, *remaining] if first else remaining
 
 
 def _entry(token: str, distribution: Mapping[str, float], most: int) -> dict[str, Any]:
     likely = sorted(distribution.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
     return {
-        **_scored(token, distribution[token]),
-        "top_logprobs": [_scored(other, probability) for other, probability in likely],
+        **_score_token(token, distribution[token]),
+        "top_logprobs": [_score_token(other, probability) for other, probability in likely],
     }
 
 
-def _scored(token: str, probability: float) -> dict[str, Any]:
+def _score_token(token: str, probability: float) -> dict[str, Any]:
     logprob = log(probability) if probability > 0 else _IMPOSSIBLE
     return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
 
 
-def _stream(asked: ChatRequest, spoken: ScriptedReply, usage: dict[str, int]) -> bytes:
-    chunks = [_chunk(asked, {"role": "assistant", "content": ""})]
-    chunks += [_chunk(asked, delta, logprobs) for delta, logprobs in _deltas(asked, spoken)]
-    chunks.append(_chunk(asked, {}, finish_reason=spoken.finish_reason))
-    if asked.include_usage:
-        chunks.append(_envelope(asked, "chat.completion.chunk", []) | {"usage": usage})
+def _stream(request: ChatRequest, reply: ScriptedReply, usage: dict[str, int]) -> bytes:
+    chunks = [_chunk(request, {"role": "assistant", "content": ""})]
+    chunks += [_chunk(request, delta, logprobs) for delta, logprobs in _deltas(request, reply)]
+    chunks.append(_chunk(request, {}, finish_reason=reply.finish_reason))
+    if request.include_usage:
+        chunks.append(_envelope(request, "chat.completion.chunk", []) | {"usage": usage})
     return b"".join(b"data: " + _encode(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
 
 
-def _deltas(asked: ChatRequest, spoken: ScriptedReply) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Text word by word; a refusal or a tool call in one piece."""
-    message = _message(asked, spoken)
+def _deltas(request: ChatRequest, reply: ScriptedReply) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Yield the text word by word; a refusal or a tool call in one piece."""
+    message = _message(request, reply)
     if message["content"] is None:
         for call in message.get("tool_calls", ()):
             call["index"] = 0
         yield {name: value for name, value in message.items() if value is not None}, None
         return
-    entries = _logprobs(asked, spoken)["content"] if asked.logprobs else None
-    for index, token in enumerate(_tokens(spoken)):
+    entries = _logprobs(request, reply)["content"] if request.logprobs else None
+    for index, token in enumerate(_tokens(reply)):
         yield {"content": token}, {"content": [entries[index]], "refusal": None} if entries else None
 
 
 def _chunk(
-    asked: ChatRequest,
+    request: ChatRequest,
     delta: dict[str, Any],
     logprobs: dict[str, Any] | None = None,
     finish_reason: str | None = None,
 ) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-    return _envelope(asked, "chat.completion.chunk", [choice])
+    return _envelope(request, "chat.completion.chunk", [choice])
 
 
 def _encode(value: dict[str, Any]) -> bytes:
-    # ASCII with escapes is safe for lone surrogates too, which UTF-8 could not carry.
+    # Escaped ASCII also carries lone surrogates, which UTF-8 cannot encode.
     return json.dumps(value, separators=(",", ":")).encode("ascii")
