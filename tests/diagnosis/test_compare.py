@@ -37,29 +37,29 @@ def compared(run, base, resamples=400, seed=1):
 def test_a_difference_is_the_run_minus_the_other_on_shared_questions():
     run = rows(GOOD, GOOD, ASTRAY, GOOD, None, UNSOUND)
     base = rows(GOOD, ASTRAY, ASTRAY, UNSOUND, GOOD)
-    found = compared(run, base)
+    comparison = compared(run, base)
     # q0 to q3 are shared: 3 of 4 reliable against 1 of 4; in the gap 1 against 2.
-    assert found.overall.questions == 4
-    trr, lgg = found.overall.differences[TRR], found.overall.differences[LGG]
+    assert comparison.overall.questions == 4
+    trr, lgg = comparison.overall.differences[TRR], comparison.overall.differences[LGG]
     assert (trr.run.hits, trr.run.n, trr.base.hits, trr.base.n) == (3, 4, 1, 4)
     assert trr.estimate.value == 0.5
     assert lgg.estimate.value == -0.25
     assert trr.estimate.interval.low <= 0.5 <= trr.estimate.interval.high
-    assert found.run_alone == UnsharedCounts(1, 1, 0)
-    assert found.base_alone == UnsharedCounts(1, 1, 0)
+    assert comparison.run_alone == UnsharedCounts(1, 1, 0)
+    assert comparison.base_alone == UnsharedCounts(1, 1, 0)
 
 
 def test_the_interval_is_the_paired_one():
     """Where one run is right exactly where the other is, but for two questions, the difference hardly moves."""
     base = [GOOD if number % 2 else UNSOUND for number in range(200)]
     run = [GOOD if number in (0, 2) else verdict for number, verdict in enumerate(base)]
-    found = compared(rows(*run), rows(*base), resamples=2_000).overall.differences[TRR].estimate
-    assert found.value == pytest.approx(0.01)
+    comparison = compared(rows(*run), rows(*base), resamples=2_000).overall.differences[TRR].estimate
+    assert comparison.value == pytest.approx(0.01)
     # By hand: each resample has a Poisson-like number of the two questions, 0 to 5 of 200 in 95 % of resamples.
     # One question of a hundred has changed; another may have changed for the worse unseen.
-    assert -0.02 <= found.interval.low < 0
-    assert 0.02 <= found.interval.high <= 0.04
-    apart = [summarize(rows(*one))[0].estimates[TRR].interval for one in (run, base)]
+    assert -0.02 <= comparison.interval.low < 0
+    assert 0.02 <= comparison.interval.high <= 0.04
+    apart = [summarize(rows(*verdict_row))[0].estimates[TRR].interval for verdict_row in (run, base)]
     assert all(interval.high - interval.low > 0.1 for interval in apart)
 
 
@@ -69,9 +69,11 @@ def test_intervals_cover_the_truth():
     for _ in range(200):
         before = rng.random(60) < 0.5
         after = np.where(rng.random(60) < 0.3, rng.random(60) < 0.8, before)
-        one, other = ([GOOD if hit else SHORT for hit in side] for side in (after, before))
+        verdict_row, other = ([GOOD if hit else SHORT for hit in side] for side in (after, before))
         interval = (
-            compare_rows(rows(*one), rows(*other), rng=rng, resamples=300).overall.differences[TRR].estimate.interval
+            compare_rows(rows(*verdict_row), rows(*other), rng=rng, resamples=300)
+            .overall.differences[TRR]
+            .estimate.interval
         )
         covered += interval.low <= 0.3 * (0.8 - 0.5) <= interval.high
     assert covered >= 180
@@ -80,14 +82,14 @@ def test_intervals_cover_the_truth():
 def test_several_responses_to_a_question_travel_together():
     run = [SettledVerdict(f"r{n}", f"q{n % 3}", GOOD if n < 9 else SHORT, "b") for n in range(12)]
     base = rows(GOOD, SHORT, GOOD)
-    found = compared(run, base)
-    trr = found.overall.differences[TRR]
+    comparison = compared(run, base)
+    trr = comparison.overall.differences[TRR]
     assert (trr.run.hits, trr.run.n) == (9, 12)
     assert trr.estimate.value == pytest.approx(9 / 12 - 2 / 3)
-    assert (found.overall.run_responses, found.overall.base_responses) == (12, 3)
+    assert (comparison.overall.run_responses, comparison.overall.base_responses) == (12, 3)
     # Which of the four responses to a question the other run's goes with is not known, but for one of its id.
-    assert found.run_alone == UnsharedCounts(0, 0, 9)
-    assert {pair.run.response_id for pair in found.pairs} == {"r0", "r1", "r2"}
+    assert comparison.run_alone == UnsharedCounts(0, 0, 9)
+    assert {pair.run.response_id for pair in comparison.pairs} == {"r0", "r1", "r2"}
 
 
 def test_equal_runs_do_not_promise_certainty():
@@ -99,9 +101,9 @@ def test_equal_runs_do_not_promise_certainty():
     assert 0.1 < high < 0.25
     assert low == pytest.approx(-high)
     # All against none: an unseen share of questions could say the contrary.
-    one = compared(rows(*[GOOD] * 20), rows(*[SHORT] * 20)).overall.differences[TRR].estimate
-    assert one.value == 1
-    assert one.interval == pytest.approx((1 - 2 * high, 1))
+    verdict_row = compared(rows(*[GOOD] * 20), rows(*[SHORT] * 20)).overall.differences[TRR].estimate
+    assert verdict_row.value == 1
+    assert verdict_row.interval == pytest.approx((1 - 2 * high, 1))
 
 
 def test_the_bound_counts_only_questions_that_count():
@@ -113,49 +115,49 @@ def test_the_bound_counts_only_questions_that_count():
 
 
 def test_what_is_undefined_in_one_run_has_no_difference():
-    found = compared(rows(GOOD, GOOD), rows(GOOD, ASTRAY)).overall.differences[Metric.GAP_RISK]
-    assert found.run.value is None
-    assert found.base.value == 1
-    assert found.estimate.value is None
-    assert found.estimate.interval is None
-    assert found.bounds is None
+    comparison = compared(rows(GOOD, GOOD), rows(GOOD, ASTRAY)).overall.differences[Metric.GAP_RISK]
+    assert comparison.run.value is None
+    assert comparison.base.value == 1
+    assert comparison.estimate.value is None
+    assert comparison.estimate.interval is None
+    assert comparison.bounds is None
 
 
 def test_the_unjudged_are_in_no_rate_and_widen_the_bounds():
-    found = compared(rows(GOOD, OPEN, SHORT), rows(GOOD, GOOD, OPEN)).overall.differences[TRR]
-    assert (found.run.n, found.run.unjudged, found.base.n, found.base.unjudged) == (2, 1, 2, 1)
-    assert found.estimate.value == pytest.approx(1 / 2 - 1)
+    comparison = compared(rows(GOOD, OPEN, SHORT), rows(GOOD, GOOD, OPEN)).overall.differences[TRR]
+    assert (comparison.run.n, comparison.run.unjudged, comparison.base.n, comparison.base.unjudged) == (2, 1, 2, 1)
+    assert comparison.estimate.value == pytest.approx(1 / 2 - 1)
     # The run is between 1/3 and 2/3, the other between 2/3 and 1.
-    assert found.bounds == pytest.approx((-2 / 3, 0))
+    assert comparison.bounds == pytest.approx((-2 / 3, 0))
 
 
 def test_datasets_are_compared_apart_and_drawn_apart():
     run = rows(GOOD, SHORT) + rows(GOOD, GOOD, benchmark="a", prefix="s")
     base = rows(SHORT, SHORT) + rows(GOOD, SHORT, benchmark="a", prefix="s")
-    found = compared(run, base)
-    assert [group.group for group in found.groups] == [(), ("a",), ("b",)]
-    assert [group.questions for group in found.groups] == [4, 2, 2]
-    assert found.groups[1].differences[TRR].estimate.value == 0.5
+    comparison = compared(run, base)
+    assert [group.group for group in comparison.groups] == [(), ("a",), ("b",)]
+    assert [group.questions for group in comparison.groups] == [4, 2, 2]
+    assert comparison.groups[1].differences[TRR].estimate.value == 0.5
     assert [group.group for group in compared(rows(GOOD), rows(GOOD)).groups] == [()]
 
 
 def test_one_id_in_two_datasets_is_two_questions():
-    found = compared(rows(GOOD, GOOD), rows(GOOD) + rows(GOOD, GOOD, benchmark=None))
-    assert found.overall.questions == 1
-    assert found.run_alone.questions == 1
-    assert found.base_alone.questions == 2
+    comparison = compared(rows(GOOD, GOOD), rows(GOOD) + rows(GOOD, GOOD, benchmark=None))
+    assert comparison.overall.questions == 1
+    assert comparison.run_alone.questions == 1
+    assert comparison.base_alone.questions == 2
 
 
 def test_every_change_of_class_is_counted_once():
     run, base = rows(GOOD, SHORT, UNSOUND, OPEN, GOOD), rows(SHORT, GOOD, UNSOUND, GOOD, GOOD)
-    found = compared(run, base)
+    comparison = compared(run, base)
     reliable, short = TraceGroup.RELIABLE, FailureClass.INCOMPLETE_REASONING
     unsound = TraceGroup.LOCALLY_UNSOUND
-    assert found.transitions == {
+    assert comparison.transitions == {
         (short, reliable): 1, (reliable, short): 1, (unsound, unsound): 1, (reliable, None): 1, (reliable, reliable): 1
     }  # fmt: skip
-    assert [pair.run.instance_id for pair in found.changed] == ["q0", "q1", "q3"]
-    assert sum(found.transitions.values()) == len(found.pairs) == 5
+    assert [pair.run.instance_id for pair in comparison.changed] == ["q0", "q1", "q3"]
+    assert sum(comparison.transitions.values()) == len(comparison.pairs) == 5
 
 
 def of_model(name, verdict, model, question="q"):
@@ -167,23 +169,23 @@ def test_partners_are_of_one_id_or_of_one_source_and_never_of_one_place():
     row = of_model
     base = [row("a", GOOD, "m"), row("b", SHORT, "m"), row("c", UNSOUND, "n"), row("d", ASTRAY, "o")]
     run = [row("x", GOOD, "p"), row("y", GOOD, "n"), row("b", GOOD, "q"), row("z", GOOD, "p"), row("u", GOOD, "p")]
-    found = compared(run, base)
-    assert {pair.run.response_id: pair.base.response_id for pair in found.pairs} == {"b": "b", "y": "c"}
-    assert (found.run_alone.unpaired, found.base_alone.unpaired) == (3, 2)
-    assert sum(found.transitions.values()) == 2
+    comparison = compared(run, base)
+    assert {pair.run.response_id: pair.base.response_id for pair in comparison.pairs} == {"b": "b", "y": "c"}
+    assert (comparison.run_alone.unpaired, comparison.base_alone.unpaired) == (3, 2)
+    assert sum(comparison.transitions.values()) == 2
 
 
 @pytest.mark.parametrize("model", [None, "m"])
 def test_several_responses_of_one_source_or_of_none_are_not_paired(model):
     base, run = ([of_model(f"{side}{n}", GOOD, model) for n in range(2)] for side in "ab")
-    found = compared(run, base)
-    assert found.pairs == ()
-    assert (found.run_alone.unpaired, found.base_alone.unpaired) == (2, 2)
+    comparison = compared(run, base)
+    assert comparison.pairs == ()
+    assert (comparison.run_alone.unpaired, comparison.base_alone.unpaired) == (2, 2)
 
 
 def test_the_only_responses_to_a_question_are_partners_whatever_their_models():
-    found = compared([of_model("x", GOOD, "new")], [of_model("y", SHORT, "old")])
-    assert [(pair.base.response_id, pair.run.response_id) for pair in found.pairs] == [("y", "x")]
+    comparison = compared([of_model("x", GOOD, "new")], [of_model("y", SHORT, "old")])
+    assert [(pair.base.response_id, pair.run.response_id) for pair in comparison.pairs] == [("y", "x")]
 
 
 def test_small_datasets_are_not_trusted_with_their_own_variance():

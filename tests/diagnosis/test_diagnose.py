@@ -24,9 +24,9 @@ HOLDS, FAILS = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.
 
 
 def case(*, steps=(HOLDS,), number=0, answer="Arica", **labels):
-    given = {"aligned": True, "closed": True, "complete": True, "correct": True, "evidence_sufficient": True, **labels}
+    values = {"aligned": True, "closed": True, "complete": True, "correct": True, "evidence_sufficient": True, **labels}
     response = Response(f"r{number}", "i", Trace.of(*("x" for _ in steps)), answer, Source("m"))
-    return Case(INSTANCE, response, Judgment(f"r{number}", "judge", steps, **given))
+    return Case(INSTANCE, response, Judgment(f"r{number}", "judge", steps, **values))
 
 
 def diagnosed(*cases, resamples=20):
@@ -38,16 +38,18 @@ def test_everything_planted_is_counted():
     planted: Counter[object] = Counter()
     for item in islice(make_items("2wiki", 1), 10):
         for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
-            if (made := break_response(item, plan, "x")) is not None:
-                cases.append(Case(item.instance, made.response, judge(item.instance, made.response)))
-                planted[made.verdict.locally_sound, made.verdict.aligned, made.verdict.closed] += 1
-                planted.update(step.failure for step in made.steps if step.failure)
-    found = diagnosed(*cases)
-    assert found.joint == {key: count for key, count in planted.items() if isinstance(key, tuple)}
-    assert found.local_failures == {key: count for key, count in planted.items() if isinstance(key, LocalFailure)}
-    assert found.overall.responses == len(cases)
-    assert found.judges == ("world oracle",)
-    assert found.unjudged == {}
+            if (response_case := break_response(item, plan, "x")) is not None:
+                cases.append(Case(item.instance, response_case.response, judge(item.instance, response_case.response)))
+                planted[
+                    response_case.verdict.locally_sound, response_case.verdict.aligned, response_case.verdict.closed
+                ] += 1
+                planted.update(step.failure for step in response_case.steps if step.failure)
+    diagnosis = diagnosed(*cases)
+    assert diagnosis.joint == {key: count for key, count in planted.items() if isinstance(key, tuple)}
+    assert diagnosis.local_failures == {key: count for key, count in planted.items() if isinstance(key, LocalFailure)}
+    assert diagnosis.overall.responses == len(cases)
+    assert diagnosis.judges == ("world oracle",)
+    assert diagnosis.unjudged == {}
 
 
 def test_rates_are_given_for_sufficient_and_insufficient_evidence_apart():
@@ -57,20 +59,20 @@ def test_rates_are_given_for_sufficient_and_insufficient_evidence_apart():
         case(number=2, evidence_sufficient=False, aligned=False),
         case(number=3, evidence_sufficient=None),
     ]
-    found = diagnosed(*cases)
-    assert {kind: group.responses for kind, group in found.by_evidence.items()} == {
+    diagnosis = diagnosed(*cases)
+    assert {kind: group.responses for kind, group in diagnosis.by_evidence.items()} == {
         Evidence.SUFFICIENT: 2, Evidence.INSUFFICIENT: 1, Evidence.UNJUDGED: 1
     }  # fmt: skip
-    rate = found.by_evidence[Evidence.SUFFICIENT].rates[Metric.TRACE_RELIABILITY_RATE]
+    rate = diagnosis.by_evidence[Evidence.SUFFICIENT].rates[Metric.TRACE_RELIABILITY_RATE]
     assert (rate.hits, rate.n) == (1, 2)
     assert diagnosed(cases[0]).by_evidence.keys() == {Evidence.SUFFICIENT}
 
 
 def of(model, benchmark, number, **labels):
-    made = case(number=number, **labels)
+    response_case = case(number=number, **labels)
     instance = replace(INSTANCE, id=f"i{number}", benchmark=benchmark)
-    response = replace(made.response, instance_id=instance.id, source=Source(model))
-    return replace(made, instance=instance, response=response)
+    response = replace(response_case.response, instance_id=instance.id, source=Source(model))
+    return replace(response_case, instance=instance, response=response)
 
 
 def counted(groups):
@@ -80,12 +82,12 @@ def counted(groups):
 def test_models_are_counted_over_all_datasets_and_datasets_over_all_models():
     cases = [of("m", "b", 0), of("m", "c", 1, closed=False)]
     cases += [of("n", "b", number, closed=number % 3 != 0) for number in range(2, 32)]
-    found = diagnosed(*cases)
-    assert counted(found.by_model) == [(("m",), 2, 1), (("n",), 30, 20)]
-    assert counted(found.by_dataset) == [(("b",), 31, 21), (("c",), 1, 0)]
-    assert counted(found.pairs) == [(("b", "m"), 1, 1), (("b", "n"), 30, 20), (("c", "m"), 1, 0)]
+    diagnosis = diagnosed(*cases)
+    assert counted(diagnosis.by_model) == [(("m",), 2, 1), (("n",), 30, 20)]
+    assert counted(diagnosis.by_dataset) == [(("b",), 31, 21), (("c",), 1, 0)]
+    assert counted(diagnosis.pairs) == [(("b", "m"), 1, 1), (("b", "n"), 30, 20), (("c", "m"), 1, 0)]
     # The same responses have the same figures, whatever they are called.
-    assert replace(found.by_model[1], group=()) == replace(found.pairs[1], group=())
+    assert replace(diagnosis.by_model[1], group=()) == replace(diagnosis.pairs[1], group=())
 
 
 @pytest.mark.parametrize(
@@ -99,19 +101,19 @@ def test_models_are_counted_over_all_datasets_and_datasets_over_all_models():
     ids=["one dataset", "one model", "a dataset for each model", "one of both"],
 )
 def test_no_groups_say_what_others_say(cases):
-    found = diagnosed(*cases)
-    assert (found.by_model, found.by_dataset) == ((), ())
+    diagnosis = diagnosed(*cases)
+    assert (diagnosis.by_model, diagnosis.by_dataset) == ((), ())
 
 
 def test_what_was_judged_again_is_counted_and_kin_is_named():
     again = replace(case(), judgment=replace(case().judgment, votes={"C": (True, False)}))
-    found = diagnosed(again, case(number=1))
-    assert list(found.flips) == ["C"]
-    assert (found.flips["C"].responses, found.flips["C"].flipped) == (1, 1)
+    diagnosis = diagnosed(again, case(number=1))
+    assert list(diagnosis.flips) == ["C"]
+    assert (diagnosis.flips["C"].responses, diagnosis.flips["C"].flipped) == (1, 1)
     assert diagnosed(case()).flips == {}
-    assert found.same_family_pairs == ()
+    assert diagnosis.same_family_pairs == ()
     kin = [of(model, "b", number) for number, model in enumerate(("x/llama-3-8b", "y/qwen3-8b", "x/llama-3-8b"))]
-    kin = [replace(one, judgment=replace(one.judgment, judge="z/llama-4")) for one in kin]
+    kin = [replace(judged_case, judgment=replace(judged_case.judgment, judge="z/llama-4")) for judged_case in kin]
     nobody = replace(kin[0], response=replace(kin[0].response, id="r9", source=None))
     assert diagnosed(*kin, nobody).same_family_pairs == (("z/llama-4", "x/llama-3-8b"),)
 
@@ -126,27 +128,27 @@ def test_where_judge_and_matching_disagree_is_counted():
         case(number=5, correct=None),
         case(number=6, answer=None, correct=None),
     ]
-    matched = [one.matched for one in cases]
+    matched = [judged_case.matched for judged_case in cases]
     assert matched[0] is True
     assert matched[2] is False
     assert matched[6] is None
-    found = diagnosed(*cases).matching
-    assert found == AnswerMatching(1 + matched[1], 2 - matched[1], 1, 1, 2)
+    diagnosis = diagnosed(*cases).matching
+    assert diagnosis == AnswerMatching(1 + matched[1], 2 - matched[1], 1, 1, 2)
 
 
 def test_a_match_of_an_alias_alone_is_a_figure_of_its_own():
     """D.5.3 holds answers against the reference alone."""
-    one = case(number=0, answer="San Marcos de Arica")
-    named = replace(one, instance=replace(one.instance, reference_answer="Morro", aliases=("Arica",)))
+    judged_case = case(number=0, answer="San Marcos de Arica")
+    named = replace(judged_case, instance=replace(judged_case.instance, reference_answer="Morro", aliases=("Arica",)))
     assert (named.matched, named.matched_with_aliases) == (False, True)
-    found = diagnosed(named)
-    assert found.matching == AnswerMatching(0, 1, 0, 0, 0)
-    assert found.alias_matching == AnswerMatching(1, 0, 0, 0, 0)
+    diagnosis = diagnosed(named)
+    assert diagnosis.matching == AnswerMatching(0, 1, 0, 0, 0)
+    assert diagnosis.alias_matching == AnswerMatching(1, 0, 0, 0, 0)
     assert case(answer=None).matched_with_aliases is None
 
 
 def test_responses_are_counted_by_how_many_labels_they_violate():
-    found = diagnosed(
+    diagnosis = diagnosed(
         case(number=0),
         case(number=1, aligned=False),
         case(number=2, steps=(FAILS,), closed=False),
@@ -154,19 +156,19 @@ def test_responses_are_counted_by_how_many_labels_they_violate():
         case(number=4, steps=(FAILS,), aligned=False, closed=False),
         case(number=5, aligned=None),
     )
-    assert found.violations == LabelViolations(none=1, one=1, several=3, both_links=2, unknown=1)
+    assert diagnosis.violations == LabelViolations(none=1, one=1, several=3, both_links=2, unknown=1)
 
 
 def test_answers_and_sufficiency_can_come_apart():
     cases = [case(number=0, closed=False), case(number=1, correct=False), case(number=2, correct=False, closed=None)]
-    found = diagnosed(*cases)
-    assert (found.correct_but_insufficient, found.incorrect_but_sufficient, found.inconsistent) == (1, 1, 1)
+    diagnosis = diagnosed(*cases)
+    assert (diagnosis.correct_but_insufficient, diagnosis.incorrect_but_sufficient, diagnosis.inconsistent) == (1, 1, 1)
 
 
 def test_why_labels_are_missing_is_counted():
     missing = replace(case().judgment, closed=None, unjudged={Criterion.CLOSURE: "refusal"})
-    found = diagnosed(replace(case(), judgment=missing), case(number=1))
-    assert found.unjudged == {Criterion.CLOSURE: {"refusal": 1}}
+    diagnosis = diagnosed(replace(case(), judgment=missing), case(number=1))
+    assert diagnosis.unjudged == {Criterion.CLOSURE: {"refusal": 1}}
 
 
 @pytest.mark.parametrize(
@@ -200,8 +202,8 @@ def test_why_labels_are_missing_is_counted():
         ),
     ],
 )
-def test_the_broken_link_is_named_in_a_sentence(found, sentence):
-    assert describe_failure(found) == sentence
+def test_the_broken_link_is_named_in_a_sentence(diagnosis, sentence):
+    assert describe_failure(diagnosis) == sentence
 
 
 def test_nothing_to_diagnose_is_said():

@@ -22,8 +22,8 @@ TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 PASSED, FAILED, UNDECIDED = GateOutcome.PASSED, GateOutcome.FAILED, GateOutcome.UNDECIDED
 
 
-def gate(diagnosis, limits, left=0, **more):
-    left_out = [(f"r{number}", "it was not judged") for number in range(left)]
+def gate(diagnosis, limits, omitted=0, **more):
+    left_out = [(f"r{number}", "it was not judged") for number in range(omitted)]
     return gated(diagnosis.overall, diagnosis.unjudged, limits, left_out, **more)
 
 
@@ -31,12 +31,20 @@ def diagnosed(good, bad, unjudged=0, **labels):
     cases = [case(number=number) for number in range(good)]
     cases += [case(number=good + number, closed=False) for number in range(bad)]
     for number in range(unjudged):
-        one = case(number=good + bad + number, closed=None)
-        cases.append(replace(one, judgment=replace(one.judgment, unjudged={Criterion.CLOSURE: "refusal"}, **labels)))
+        limit_check = case(number=good + bad + number, closed=None)
+        cases.append(
+            replace(
+                limit_check, judgment=replace(limit_check.judgment, unjudged={Criterion.CLOSURE: "refusal"}, **labels)
+            )
+        )
     # Every response answers a question of its own.
     cases = [
-        replace(one, instance=replace(one.instance, id=f"i{n}"), response=replace(one.response, instance_id=f"i{n}"))
-        for n, one in enumerate(cases)
+        replace(
+            limit_check,
+            instance=replace(limit_check.instance, id=f"i{n}"),
+            response=replace(limit_check.response, instance_id=f"i{n}"),
+        )
+        for n, limit_check in enumerate(cases)
     ]
     return diagnose_cases(cases)
 
@@ -101,50 +109,52 @@ def test_one_question_decides_nothing():
 
 def test_responses_without_a_judgment_always_count_against_passing():
     """950 of 1,000 responses were never judged, and the 50 others passed."""
-    report = gate(diagnosed(50, 0), GateLimits(at_least={TRR: 0.9}), left=950)
+    report = gate(diagnosed(50, 0), GateLimits(at_least={TRR: 0.9}), omitted=950)
     assert report.outcome is UNDECIDED
     assert message(report) == (
         "cannot tell: TRR at least 90.0 %: 100.0 % [92.9, 100.0], n = 50, the judge's own rate; "
         "[3.7, 100.0] whatever the 950 responses without a label are. "
         "More responses do not decide it: judge the 950 responses without a label."
     )
-    assert gate(diagnosed(990, 0), GateLimits(at_least={TRR: 0.9}), left=10).outcome is PASSED
+    assert gate(diagnosed(990, 0), GateLimits(at_least={TRR: 0.9}), omitted=10).outcome is PASSED
 
 
 def test_a_system_that_drops_its_bad_responses_passes_no_more_often():
     """All that fail have no judgment: at the limit, the gate must not pass."""
     limits = GateLimits(at_least={TRR: 0.85})
-    assert gate(diagnosed(860, 0), limits, left=140).outcome is UNDECIDED
+    assert gate(diagnosed(860, 0), limits, omitted=140).outcome is UNDECIDED
     assert gate(diagnosed(860, 0, unjudged=140), limits).outcome is UNDECIDED
-    assert gate(diagnosed(880, 0), limits, left=120).outcome is PASSED
+    assert gate(diagnosed(880, 0), limits, omitted=120).outcome is PASSED
 
 
 def test_what_was_not_judged_counts_against_failing_too():
     limits = GateLimits(at_least={TRR: 0.9})
     assert gate(diagnosed(970, 30), limits).outcome is PASSED
     assert gate(diagnosed(870, 30, unjudged=100), limits).outcome is UNDECIDED
-    assert gate(diagnosed(400, 100), limits, left=10).outcome is FAILED
-    assert gate(diagnosed(400, 100), limits, left=500).outcome is UNDECIDED
+    assert gate(diagnosed(400, 100), limits, omitted=10).outcome is FAILED
+    assert gate(diagnosed(400, 100), limits, omitted=500).outcome is UNDECIDED
 
 
 def test_missing_labels_have_a_limit_of_their_own():
     report = gate(diagnosed(870, 30, unjudged=100), GateLimits(unjudged=0.05))
     assert message(report) == "failed: C without a label at most 5.0 %: 100 of 1,000 responses."
-    found = diagnosed(10, 0)
-    without = replace(found, unjudged={Criterion.COMPLETENESS: {NO_REFERENCE: 10}})
+    gate_report = diagnosed(10, 0)
+    without = replace(gate_report, unjudged={Criterion.COMPLETENESS: {NO_REFERENCE: 10}})
     assert gate(without, GateLimits(unjudged=0.0)).outcome is PASSED
-    assert gate(replace(found, unjudged={Criterion.COMPLETENESS: {"refusal": 10}}), GateLimits(unjudged=0.0)).reasons
+    assert gate(
+        replace(gate_report, unjudged={Criterion.COMPLETENESS: {"refusal": 10}}), GateLimits(unjudged=0.0)
+    ).reasons
 
 
 def test_a_run_that_was_judged_in_part_does_not_pass_as_judged():
-    report = gate(diagnosed(90, 0), GateLimits(unjudged=0.05), left=10)
+    report = gate(diagnosed(90, 0), GateLimits(unjudged=0.05), omitted=10)
     assert message(report) == (
         "failed: without any judgment at most 5.0 %: 10 of 100 responses, such as r0 (it was not judged)."
     )
-    report = gate(diagnosed(90, 0), GateLimits(unjudged=0.1), left=10)
+    report = gate(diagnosed(90, 0), GateLimits(unjudged=0.1), omitted=10)
     assert message(report) == "passed: without a label at most 10.0 %: no criterion in more than 10 of 100 responses."
     # Ten without any judgment and ten without this label are twenty without it.
-    report = gate(diagnosed(80, 0, unjudged=10), GateLimits(unjudged=0.1), left=10)
+    report = gate(diagnosed(80, 0, unjudged=10), GateLimits(unjudged=0.1), omitted=10)
     assert message(report) == "failed: C without a label at most 10.0 %: 20 of 100 responses."
 
 
@@ -169,9 +179,9 @@ def test_what_cannot_be_told_is_taken_for_what_was_asked():
 
 
 def test_several_limits_say_what_that_does_to_errors():
-    found = diagnosed(95, 5)
-    assert gate(found, GateLimits(at_least={TRR: 0.8}, unjudged=0.0)).multiplicity is None
-    several = gate(found, GateLimits(at_least={TRR: 0.8, Metric.ACCURACY: 0.5}, at_most={LGG: 0.2}))
+    gate_report = diagnosed(95, 5)
+    assert gate(gate_report, GateLimits(at_least={TRR: 0.8}, unjudged=0.0)).multiplicity is None
+    several = gate(gate_report, GateLimits(at_least={TRR: 0.8, Metric.ACCURACY: 0.5}, at_most={LGG: 0.2}))
     assert several.multiplicity.startswith("3 limits are held at once.")
     assert several.multiplicity.endswith("fails by chance in at most 7.5 %.")
 
@@ -182,15 +192,15 @@ def corrected(value, low, high, unjudged=0):
 
 def test_limits_are_held_against_corrected_rates():
     """The judge passes 40 % of failures: its own rate is 87 % where 80 % is true."""
-    found, limits = diagnosed(880, 120), GateLimits(at_least={TRR: 0.85})
-    assert gate(found, limits).outcome is PASSED
-    report = gate(found, limits, corrected=corrected(0.8, 0.74, 0.845))
+    gate_report, limits = diagnosed(880, 120), GateLimits(at_least={TRR: 0.85})
+    assert gate(gate_report, limits).outcome is PASSED
+    report = gate(gate_report, limits, corrected=corrected(0.8, 0.74, 0.845))
     assert message(report) == (
         "failed: TRR at least 85.0 %: 80.0 % [74.0, 84.5], corrected by 100 labels of people "
         "(the judge's own rate: 88.0 % [85.8, 89.9])."
     )
     # Another rate has no correction and is the judge's own.
-    other = gate(found, GateLimits(at_most={LGG: 0.2}), corrected=corrected(0.8, 0.74, 0.845))
+    other = gate(gate_report, GateLimits(at_most={LGG: 0.2}), corrected=corrected(0.8, 0.74, 0.845))
     assert "12.0 % [10.1, 14.2], n = 1,000, the judge's own rate" in message(other)
 
 
@@ -203,7 +213,9 @@ def test_corrected_rates_say_how_many_labels_would_decide():
 
 
 def test_unjudged_responses_widen_corrected_rates():
-    report = gate(diagnosed(880, 120), GateLimits(at_least={TRR: 0.73}), left=50, corrected=corrected(0.8, 0.74, 0.845))
+    report = gate(
+        diagnosed(880, 120), GateLimits(at_least={TRR: 0.73}), omitted=50, corrected=corrected(0.8, 0.74, 0.845)
+    )
     assert report.outcome is UNDECIDED
     assert "[69.4, 85.5] whatever the 50 responses without a label are" in message(report)
 
@@ -241,9 +253,9 @@ def test_a_rise_of_the_gap_has_a_limit():
 def test_unjudged_responses_count_against_a_difference_too():
     clear = baseline(-0.005, -0.015, 0.005)
     assert gate(diagnosed(900, 100), GateLimits(max_drop={TRR: 0.02}), base=clear).outcome is PASSED
-    left = gate(diagnosed(900, 100), GateLimits(max_drop={TRR: 0.02}), left=30, base=clear)
-    assert left.outcome is UNDECIDED
-    assert "whatever the responses without a label are" in message(left)
+    omitted = gate(diagnosed(900, 100), GateLimits(max_drop={TRR: 0.02}), omitted=30, base=clear)
+    assert omitted.outcome is UNDECIDED
+    assert "whatever the responses without a label are" in message(omitted)
     there = gate(diagnosed(900, 100), GateLimits(max_drop={TRR: 0.02}), base=clear._replace(left_out=300))
     assert there.outcome is UNDECIDED
 

@@ -274,8 +274,8 @@ def test_alpha_of_several_is_the_krippendorff_packages(seed):
         AnnotatedResponse(f"q{number // 2}", tuple(judged([], label) for label in row[:count]))
         for number, (row, count) in enumerate(zip(labels.tolist(), people.tolist(), strict=True))
     ]
-    given = np.where(np.arange(4) < people[:, np.newaxis], labels, np.nan)
-    oracle = krippendorff.alpha(given.T, level_of_measurement="nominal")
+    label_codes = np.where(np.arange(4) < people[:, np.newaxis], labels, np.nan)
+    oracle = krippendorff.alpha(label_codes.T, level_of_measurement="nominal")
     assert report(cases)["Alignment A"].alpha.value == pytest.approx(oracle, abs=1e-9)
 
 
@@ -345,7 +345,7 @@ def test_the_papers_table_of_responses_to_the_printed_digit():
     ],
 )  # fmt: skip
 def test_the_papers_table_of_steps_to_the_printed_digit(name, steps, n, expected):
-    first = [one for one, _, times in steps for _ in range(times)]
+    first = [entry for entry, _, times in steps for _ in range(times)]
     second = [other for _, other, times in steps for _ in range(times)]
     pairs = [annotated(f"q{start}", judged(first[start : start + 5]), judged(second[start : start + 5]))
              for start in range(0, n, 5)]  # fmt: skip
@@ -366,10 +366,12 @@ def test_ac1_near_the_ceiling_is_the_papers():
 N1, N2 = Ineligibility.MISSING_EVIDENCE, Ineligibility.MISSING_LINK
 
 
-def screened(dataset, *said):
+def screened(dataset, *code):
     """True, or the reason of a no."""
-    found = [Screening("q", f"S{n}", one is True, None if one is True else one) for n, one in enumerate(said)]
-    return ScreenedQuestion(dataset, tuple(found))
+    agreement_rows = [
+        Screening("q", f"S{n}", entry is True, None if entry is True else entry) for n, entry in enumerate(code)
+    ]
+    return ScreenedQuestion(dataset, tuple(agreement_rows))
 
 
 def screen(cases, resamples=200):
@@ -378,24 +380,32 @@ def screen(cases, resamples=200):
 
 def test_screening_by_hand():
     cases = [screened("b", True, True), screened("a", True, N1), screened("a", N1, N1), screened("a", N1, N2)]
-    found = screen(cases)
+    agreement_rows = screen(cases)
     # (1,1), (1,0), (0,0), (0,0): three ones, five zeros; alpha = 1 - 7 · 2/(64 - 9 - 25) = 16/30.
-    assert (found.overall.eligibility.n, found.overall.eligibility.raw.value) == (4, 3 / 4)
-    assert found.overall.eligibility.alpha.value == pytest.approx(16 / 30, abs=1e-15)
+    assert (agreement_rows.overall.eligibility.n, agreement_rows.overall.eligibility.raw.value) == (4, 3 / 4)
+    assert agreement_rows.overall.eligibility.alpha.value == pytest.approx(16 / 30, abs=1e-15)
     # (N1,N1), (N1,N2): alpha = 1 - 3 · 2/(16 - 9 - 1) = 0.
-    assert (found.overall.reason.n, found.overall.reason.raw.value, found.overall.both_no) == (2, 1 / 2, 2)
-    assert found.overall.reason.alpha.value == pytest.approx(0, abs=1e-15)
-    assert found.overall.reason.specific is None
-    assert list(found.datasets) == ["a", "b"]
-    assert found.datasets["b"].eligibility.unanimous
-    assert (found.datasets["b"].reason.n, found.datasets["b"].both_no) == (0, 0)
-    assert (found.datasets["a"].eligibility.n, found.datasets["a"].both_no) == (3, 2)
+    assert (
+        agreement_rows.overall.reason.n,
+        agreement_rows.overall.reason.raw.value,
+        agreement_rows.overall.both_no,
+    ) == (2, 1 / 2, 2)
+    assert agreement_rows.overall.reason.alpha.value == pytest.approx(0, abs=1e-15)
+    assert agreement_rows.overall.reason.specific is None
+    assert list(agreement_rows.datasets) == ["a", "b"]
+    assert agreement_rows.datasets["b"].eligibility.unanimous
+    assert (agreement_rows.datasets["b"].reason.n, agreement_rows.datasets["b"].both_no) == (0, 0)
+    assert (agreement_rows.datasets["a"].eligibility.n, agreement_rows.datasets["a"].both_no) == (3, 2)
 
 
 def test_a_screening_without_a_label_or_a_reason_is_compared_with_nothing():
     open_ = Screening("q", "S1")
-    found = screen([ScreenedQuestion("a", (open_, open_)), screened("a", None, N1)])
-    assert (found.overall.eligibility.n, found.overall.both_no, found.overall.reason.n) == (1, 1, 0)
+    agreement_rows = screen([ScreenedQuestion("a", (open_, open_)), screened("a", None, N1)])
+    assert (agreement_rows.overall.eligibility.n, agreement_rows.overall.both_no, agreement_rows.overall.reason.n) == (
+        1,
+        1,
+        0,
+    )
     assert screen([]).overall.eligibility.n == 0
 
 
@@ -408,18 +418,20 @@ def test_the_papers_tables_of_eligibility_to_the_printed_digit():
         for dataset, (n, differ, both) in PAPERS_SCREENING.items()
         for labels in split(differ, both, n)
     ]
-    found = screen(cases, resamples=2_000)
-    row = found.overall.eligibility
+    agreement_rows = screen(cases, resamples=2_000)
+    row = agreement_rows.overall.eligibility
     assert (row.n, f"{100 * row.raw.value:.1f} {row.alpha.value:.3f}") == (1_300, "91.0 0.783")
-    assert found.overall.both_no == 322
+    assert agreement_rows.overall.both_no == 322
     # Another program's draws under the same seed are others; the ends move by less than a hundredth.
     assert row.alpha.interval == pytest.approx((0.745, 0.817), abs=0.006)
     assert row.raw.interval == pytest.approx((0.894, 0.925), abs=0.003)
-    told = {name: f"{100 * one.eligibility.raw.value:.1f} {one.eligibility.alpha.value:.3f} {one.both_no}"
-            for name, one in found.datasets.items()}  # fmt: skip
-    assert told["2WikiMultiHopQA"] == "97.3 0.804 18"
-    assert told["MuSiQue"] == "86.0 0.720 262"
-    assert told["HotpotQA"] == "93.8 0.735 42"
+    printed = {
+        name: f"{100 * entry.eligibility.raw.value:.1f} {entry.eligibility.alpha.value:.3f} {entry.both_no}"
+        for name, entry in agreement_rows.datasets.items()
+    }
+    assert printed["2WikiMultiHopQA"] == "97.3 0.804 18"
+    assert printed["MuSiQue"] == "86.0 0.720 262"
+    assert printed["HotpotQA"] == "93.8 0.735 42"
 
 
 def test_reasons_are_resampled_among_what_both_refuse():

@@ -109,9 +109,9 @@ def test_replicates_are_the_means_of_the_drawn_rows():
     for resample in range(25):
         for method, metric in product(experiment.methods, MAIN_METRICS):
             settings = []
-            for place, backbone in enumerate(blocks[0].backbone[resample]):
-                drawn = repeated(questions, blocks[0].questions[resample, place])
-                seeds = repeated(SEEDS, blocks[0].seeds[resample, place])
+            for position, backbone in enumerate(blocks[0].backbone[resample]):
+                drawn = repeated(questions, blocks[0].questions[resample, position])
+                seeds = repeated(SEEDS, blocks[0].seeds[resample, position])
                 for benchmark, size in BENCHMARKS.items():
                     inside = [question for question in drawn if question[0] == benchmark]
                     assert len(inside) == size
@@ -197,7 +197,7 @@ def test_a_trained_method_without_a_seed_is_refused_by_name():
     rows = [row("2wiki", number, source, correct=True) for source in sources for number in range(3)]
     with pytest.raises(UserError, match=r"E-Closure on qwen: 3 responses have no training seed"):
         Experiment.of(rows)
-    assert Experiment.of([one for one in rows if get_method(one) != "E-Closure"]).methods == [UNTUNED, "SFT"]
+    assert Experiment.of([entry for entry in rows if get_method(entry) != "E-Closure"]).methods == [UNTUNED, "SFT"]
 
 
 def test_seeds_are_not_averaged_with_responses_that_name_none():

@@ -37,8 +37,10 @@ def test_the_rate_of_a_label_is_that_of_results():
     verdicts = [verdict(text) for text in map("".join, product("10-", repeat=5))]
     assert LABEL_METRICS.keys() == set(JudgedLabel)
     for label, metric in LABEL_METRICS.items():
-        found = [compute_rate(metric, [one]) for one in verdicts]
-        assert [one.hits if one.n else -1 for one in found] == list(encode_hits(label, verdicts))
+        validation = [compute_rate(metric, [compared_case]) for compared_case in verdicts]
+        assert [compared_case.hits if compared_case.n else -1 for compared_case in validation] == list(
+            encode_hits(label, verdicts)
+        )
 
 
 def rng(seed=42):
@@ -85,8 +87,8 @@ def test_a_small_validation_by_hand(label, labelled, n, counts, scores):
     row = report(SMALL).overall.rows[label]
     assert (row.labelled, row.n, row.unjudged) == (labelled, n, labelled - n)
     assert (row.found, row.misses, row.false_alarms) == counts
-    found = [getattr(row.scores, field.name).value for field in fields(AgreementScores)]
-    assert found == pytest.approx(scores, abs=1e-15)
+    validation = [getattr(row.scores, field.name).value for field in fields(AgreementScores)]
+    assert validation == pytest.approx(scores, abs=1e-15)
     assert row.disagreement.value == pytest.approx(1 - row.scores.agreement.value, abs=1e-15)
 
 
@@ -171,8 +173,8 @@ def random_cases(seed, count=90, unknown=0.1, datasets=("a", "b", "c")):
     cases = []
     for index in range(count):
         truth = draw.random(5) < 0.7
-        judge = "".join(label(one ^ (draw.random() < 0.2)) for one in truth)
-        human = "".join(label(one) for one in truth)
+        judge = "".join(label(compared_case ^ (draw.random() < 0.2)) for compared_case in truth)
+        human = "".join(label(compared_case) for compared_case in truth)
         cases.append(case(f"q{index // 3}", judge, human, datasets[index // 3 % len(datasets)]))
     return cases
 
@@ -181,18 +183,18 @@ def random_cases(seed, count=90, unknown=0.1, datasets=("a", "b", "c")):
 @pytest.mark.parametrize("dataset", [None, "b"])
 def test_every_score_is_scikit_learns(seed, dataset):
     cases = random_cases(seed)
-    found = report(cases, resamples=5)
-    for label, row in (found.overall if dataset is None else found.datasets[dataset]).rows.items():
+    validation = report(cases, resamples=5)
+    for label, row in (validation.overall if dataset is None else validation.datasets[dataset]).rows.items():
         pairs = [
-            (LABEL_METRICS[label].hit(one.human), LABEL_METRICS[label].hit(one.judge))
-            for one in cases
-            if dataset in (None, one.dataset)
+            (LABEL_METRICS[label].hit(compared_case.human), LABEL_METRICS[label].hit(compared_case.judge))
+            for compared_case in cases
+            if dataset in (None, compared_case.dataset)
         ]
         human, judge = zip(*(pair for pair in pairs if None not in pair), strict=True)
         assert row.n == len(human)
-        assert row.labelled == sum(one is not None for one, _ in pairs)
+        assert row.labelled == sum(compared_case is not None for compared_case, _ in pairs)
         failure = {"pos_label": label is LGG, "zero_division": np.nan}
-        wanted = AgreementScores(
+        expected = AgreementScores(
             oracle.accuracy_score(human, judge),
             oracle.f1_score(human, judge, **failure),
             oracle.precision_score(human, judge, **failure),
@@ -203,13 +205,13 @@ def test_every_score_is_scikit_learns(seed, dataset):
         )
         for field in fields(AgreementScores):
             value = getattr(row.scores, field.name).value
-            assert value == pytest.approx(getattr(wanted, field.name), abs=1e-12), field.name
+            assert value == pytest.approx(getattr(expected, field.name), abs=1e-12), field.name
 
 
 def test_a_dataset_has_the_draws_of_its_own_questions_and_shares_them_with_the_whole():
     cases = random_cases(1)
     both = report(cases)
-    alone = report([one for one in cases if one.dataset == "a"])
+    alone = report([compared_case for compared_case in cases if compared_case.dataset == "a"])
     for label in JudgedLabel:
         assert both.datasets["a"].rows[label].scores == alone.overall.rows[label].scores
     assert both.datasets["a"].mean_agreement == alone.overall.mean_agreement
@@ -219,10 +221,10 @@ def test_a_dataset_has_the_draws_of_its_own_questions_and_shares_them_with_the_w
 
 def test_questions_of_two_datasets_with_one_name_are_two():
     cases = [case("q", "11111", "11111", "a"), case("q", "01111", "11111", "b")]
-    found = report(cases, resamples=50)
-    assert found.overall.questions == 2
+    validation = report(cases, resamples=50)
+    assert validation.overall.questions == 2
     # Each dataset draws its one question every time.
-    assert found.overall.rows[L].scores.agreement == (0.5, (0.5, 0.5), 0)
+    assert validation.overall.rows[L].scores.agreement == (0.5, (0.5, 0.5), 0)
 
 
 def test_a_question_travels_with_all_its_responses():
@@ -236,21 +238,23 @@ def test_a_question_travels_with_all_its_responses():
 
 def twice(cases, others):
     return [
-        TwoJudgesCase(one.question_id, one.dataset, one.judge, other.judge, one.human)
-        for one, other in zip(cases, others, strict=True)
+        TwoJudgesCase(
+            compared_case.question_id, compared_case.dataset, compared_case.judge, other.judge, compared_case.human
+        )
+        for compared_case, other in zip(cases, others, strict=True)
     ]
 
 
 def test_each_judge_of_a_comparison_has_the_intervals_of_its_own_validation():
     cases, others = random_cases(2, unknown=0), random_cases(2, unknown=0)
-    others = [one._replace(judge=verdict("11111")) for one in others]
+    others = [compared_case._replace(judge=verdict("11111")) for compared_case in others]
     compared = compare_judges(twice(cases, others), rng=rng(), resamples=200)
     for label in JudgedLabel:
         assert compared.first[label] == report(cases).overall.rows[label].scores
         assert compared.second[label] == report(others).overall.rows[label].scores
         first, second = compared.first[label].agreement, compared.second[label].agreement
         assert compared.difference[label].agreement.value == pytest.approx(first.value - second.value, abs=1e-15)
-    means = [report(one).overall.mean_agreement.value for one in (cases, others)]
+    means = [report(compared_case).overall.mean_agreement.value for compared_case in (cases, others)]
     assert compared.mean_agreement.value == pytest.approx(means[0] - means[1], abs=1e-15)
     assert compared.mean_failure_f1.value is not None
 
@@ -273,12 +277,12 @@ def test_only_what_both_judges_labelled_is_compared():
 
 
 def test_errors_for_other_runs_count_hits_of_each_rate():
-    found = count_judge_errors(SMALL)
+    validation = count_judge_errors(SMALL)
     # People in the rows, hits last. In the gap: 00 00 01 11.
-    assert found[LGG].table.tolist() == [[2, 1], [0, 1]]
-    assert found[TRR].table.tolist() == [[1, 0], [2, 1]]
+    assert validation[LGG].table.tolist() == [[2, 1], [0, 1]]
+    assert validation[TRR].table.tolist() == [[1, 0], [2, 1]]
     # The first question has (1,1) and (1,0) of (people, judge) for L, the second (1,1) twice, the third (0,1).
-    assert dict(zip(found[L].counts, found[L].questions, strict=True)) == {
+    assert dict(zip(validation[L].counts, validation[L].questions, strict=True)) == {
         (0, 1, 0, 1): 1,
         (0, 0, 0, 2): 1,
         (0, 0, 1, 0): 1,

@@ -11,17 +11,17 @@ def voted(**votes):
 
 
 def test_responses_that_flip_and_pairs_that_differ_are_counted():
-    found = count_flips([voted(L=(True, True, False)), voted(L=(True, True, True)), voted(L=(False, None, False))])["L"]
-    assert (found.responses, found.flipped, found.pairs, found.differing) == (3, 1, 7, 2)
-    assert found.rate == pytest.approx(1 / 3)
-    assert found.pair_rate == pytest.approx(2 / 7)
-    assert found.interval is not None
-    assert found.interval.low < 1 / 3 < found.interval.high
+    flips = count_flips([voted(L=(True, True, False)), voted(L=(True, True, True)), voted(L=(False, None, False))])["L"]
+    assert (flips.responses, flips.flipped, flips.pairs, flips.differing) == (3, 1, 7, 2)
+    assert flips.rate == pytest.approx(1 / 3)
+    assert flips.pair_rate == pytest.approx(2 / 7)
+    assert flips.interval is not None
+    assert flips.interval.low < 1 / 3 < flips.interval.high
 
 
 def test_a_label_that_was_had_once_cannot_flip():
-    found = count_flips([voted(C=(None, True, None)), voted(C=(None, None, None))])["C"]
-    assert (found.responses, found.rate, found.pair_rate, found.interval) == (0, None, None, None)
+    flips = count_flips([voted(C=(None, True, None)), voted(C=(None, None, None))])["C"]
+    assert (flips.responses, flips.rate, flips.pair_rate, flips.interval) == (0, None, None, None)
 
 
 def test_nothing_repeated_is_nothing_to_tell():

@@ -93,9 +93,9 @@ def test_the_widest_interval_holds_whatever_the_unjudged_are():
     assert widest.high == 1
     assert summary.widest(Metric.LOCAL_SOUNDNESS_RATE) == pytest.approx((0, 1), abs=0.01)
     # Responses without any judgment count in the same way.
-    (seen,) = summarize(rows[:850])
-    assert seen.widest(Metric.ACCURACY, left_out=150) == widest
-    assert seen.widest(Metric.ACCURACY) == seen.estimates[Metric.ACCURACY].interval
+    (counted,) = summarize(rows[:850])
+    assert counted.widest(Metric.ACCURACY, left_out=150) == widest
+    assert counted.widest(Metric.ACCURACY) == counted.estimates[Metric.ACCURACY].interval
 
 
 def test_unjudged_responses_to_new_questions_never_raise_the_lower_end():

@@ -48,11 +48,11 @@ def matches(rule: dict[str, str], cell: Cell) -> bool:
 @cache
 def account() -> dict[str, Counter[str]]:
     """How many numbers of each table are covered in which way."""
-    found = {(cell.table, cell.row, cell.column): derivation.kind for cell, derivation in derivations()}
+    claims = {(cell.table, cell.row, cell.column): derivation.kind for cell, derivation in derivations()}
     listed = [(kind, rule) for kind in (GIVEN, NOT_DERIVABLE) for rule in rules(kind)]
     tables: dict[str, Counter[str]] = {}
     for name, cell in cells().items():
-        ways = [found[name]] if name in found else []
+        ways = [claims[name]] if name in claims else []
         ways += [kind for kind, rule in listed if matches(rule, cell)]
         assert len(ways) == 1, f"{cell} is accounted for {len(ways)} times: {ways}"
         tables.setdefault(cell.table, Counter())[ways[0]] += 1

@@ -205,16 +205,16 @@ def verify(cell: Cell, derivation: Derivation) -> None:
     result = derivation.compute()
     values = list(result) if isinstance(result, Iterable) else [result]
     assert values, f"nothing is feasible for {cell}"
-    shown = f"{cell} against {sorted({round(float(value), 6) for value in values})}"
+    printed_text = f"{cell} against {sorted({round(float(value), 6) for value in values})}"
     match derivation.kind:
         case Kind.DERIVED:
-            assert all(map(cell.agrees, values)), shown
+            assert all(map(cell.agrees, values)), printed_text
         case Kind.REESTIMATED:
-            assert all(cell.agrees(value, units=Fraction(2)) for value in values), shown
+            assert all(cell.agrees(value, units=Fraction(2)) for value in values), printed_text
         case Kind.CONSISTENT | Kind.SPREAD:
             within = isinstance(result, Span) and result.low <= cell.value <= result.high
-            assert within or any(map(cell.agrees, values)), shown
+            assert within or any(map(cell.agrees, values)), printed_text
         case Kind.CONTRADICTION:
             recorded = Cell(cell.table, cell.row, cell.column, derivation.instead)
-            assert all(map(recorded.agrees, values)), f"no longer {derivation.instead}: {shown}"
-            assert not any(map(cell.agrees, values)), f"no contradiction any more: {shown}"
+            assert all(map(recorded.agrees, values)), f"no longer {derivation.instead}: {printed_text}"
+            assert not any(map(cell.agrees, values)), f"no contradiction any more: {printed_text}"

@@ -38,14 +38,14 @@ def setting_mean(hits, counted, datasets, weights, resample):
     means = []
     for column in range(columns):
         settings = []
-        for place, backbone in enumerate(weights.backbone[resample]):
+        for slot, backbone in enumerate(weights.backbone[resample]):
             shared = weights.questions.shape[1] == 1
-            questions = expanded(weights.questions[resample, 0 if shared else place])
+            questions = expanded(weights.questions[resample, 0 if shared else slot])
             for dataset in sorted(set(datasets)):
                 inside = [question for question in questions if datasets[question] == dataset]
                 seeds = [
                     pooled_rate(hits[backbone, seed, :, column], counted[backbone, seed, :, column], inside)
-                    for seed in expanded(weights.seeds[resample, place])
+                    for seed in expanded(weights.seeds[resample, slot])
                 ]
                 settings.append(sum(seeds) / len(seeds))
         means.append(sum(settings) / len(settings))

@@ -20,9 +20,9 @@ def test_upper_quantiles_are_those_of_the_distribution(tail):
 
 def test_a_float_and_an_array_give_the_same():
     for a, b in PARAMETERS.T:
-        one = beta_upper(float(a), float(b), 0.025)
-        assert isinstance(one, float)
-        assert one == pytest.approx(float(beta_upper(np.array([a]), np.array([b]), 0.025)[0]), abs=1e-12)
+        single = beta_upper(float(a), float(b), 0.025)
+        assert isinstance(single, float)
+        assert single == pytest.approx(float(beta_upper(np.array([a]), np.array([b]), 0.025)[0]), abs=1e-12)
 
 
 def test_the_chance_of_a_greater_value():

@@ -130,7 +130,7 @@ def test_no_cases_are_undefined_in_every_resample():
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), min_size=1, max_size=20), st.integers(0, 9))
 def test_intervals_of_rates_stay_between_0_and_1(cases, seed):
     cluster = np.array([question for question, _, _ in cases])
-    counted = np.array([[float(known)] for _, _, known in cases])
+    counted = np.array([[float(labelled)] for _, _, labelled in cases])
     hits = counted * np.array([[float(hit)] for _, hit, _ in cases])
     value, interval, undefined = bootstrap_rates(hits, counted, cluster, rng=rng(seed), resamples=30).estimate()
     assert (value is None) == (undefined == 30) == (interval is None)

@@ -40,8 +40,8 @@ def test_a_rate_of_nothing_is_undefined():
 
 
 def test_unknown_cases_and_questions_without_a_case_do_not_count():
-    known = clustered_rate(np.array([1, 1, 0]), np.array([0, 0, 1]))
-    assert clustered_rate(np.array([1, X, 1, X, 0]), np.array([0, 0, 0, 2, 1])) == known
+    labelled = clustered_rate(np.array([1, 1, 0]), np.array([0, 0, 1]))
+    assert clustered_rate(np.array([1, X, 1, X, 0]), np.array([0, 0, 0, 2, 1])) == labelled
 
 
 @pytest.mark.parametrize("failures", [0, 1, 5, 25, 49, 50])
@@ -77,9 +77,9 @@ def test_more_failures_never_raise_an_end(n):
 def test_one_more_failure_in_whichever_question_never_raises_an_end(sizes):
     ends = {failures: interval(failures, sizes) for failures in product(*(range(size + 1) for size in sizes))}
     for failures, before in ends.items():
-        for place, size in enumerate(sizes):
-            if failures[place] < size:
-                more = (*failures[:place], failures[place] + 1, *failures[place + 1 :])
+        for position, size in enumerate(sizes):
+            if failures[position] < size:
+                more = (*failures[:position], failures[position] + 1, *failures[position + 1 :])
                 assert ends[more].low <= before.low + 1e-11
                 assert ends[more].high <= before.high + 1e-11
 

@@ -51,8 +51,8 @@ def resampled(scored, weights):
 @seeds
 def test_auroc_with_ties_is_scikit_learns(seed):
     scored = random_scored(seed)
-    known = scored.failed | scored.reliable
-    assert auroc(scored) == pytest.approx(roc_auc_score(scored.reliable[known], scored.scores[known]), abs=1e-9)
+    labelled = scored.failed | scored.reliable
+    assert auroc(scored) == pytest.approx(roc_auc_score(scored.reliable[labelled], scored.scores[labelled]), abs=1e-9)
 
 
 def test_auroc_by_hand():

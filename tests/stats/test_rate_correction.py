@@ -204,26 +204,26 @@ def test_sampling_by_the_judges_label_leaves_the_precision_of_each_label_alone()
     assert weighted.interval == pytest.approx(corrected(judge, human, draws=50_000, seed=1).interval, abs=4e-3)
 
 
-def errors(found, taken, hits=10, others=10):
-    judge = np.concatenate([np.arange(hits) < found, np.arange(others) < taken]).astype(np.intp)
+def errors(estimate, sampled, hits=10, others=10):
+    judge = np.concatenate([np.arange(hits) < estimate, np.arange(others) < sampled]).astype(np.intp)
     human = np.repeat(codes(1, 0), [hits, others])
     return JudgeErrors.of(judge, human, alone(judge))
 
 
 def test_errors_are_kept_question_by_question():
     judge, human = codes(1, 1, 0, 1, 0, 0, 1), codes(1, 0, 0, 1, 0, X, 0)
-    found = JudgeErrors.of(judge, human, codes(4, 4, 4, 2, 2, 2, 9))
+    estimate = JudgeErrors.of(judge, human, codes(4, 4, 4, 2, 2, 2, 9))
     # Cells: neither, people alone, the judge alone, both.
-    assert found.counts == ((0, 0, 1, 0), (1, 0, 0, 1), (1, 0, 1, 1))
-    assert found.questions == (1, 1, 1)
+    assert estimate.counts == ((0, 0, 1, 0), (1, 0, 0, 1), (1, 0, 1, 1))
+    assert estimate.questions == (1, 1, 1)
     # Two cases a question on average, two disputed in two questions: (2 + 2)/(2 + 1).
-    assert found.imaginary == pytest.approx(4 / 3)
-    assert found.table.tolist() == [[2, 2], [0, 2]]
+    assert estimate.imaginary == pytest.approx(4 / 3)
+    assert estimate.table.tolist() == [[2, 2], [0, 2]]
 
 
 def test_a_rate_carried_over_by_hand():
     judge = np.repeat(codes(1, 0, X), [45, 55, 25])
-    rate = carried_over_rate(judge, alone(judge), errors(found=8, taken=1), rng=rng())
+    rate = carried_over_rate(judge, alone(judge), errors(estimate=8, sampled=1), rng=rng())
     # (45/100 - 1/10)/(8/10 - 1/10)
     assert rate.value == pytest.approx(1 / 2, abs=1e-15)
     assert (rate.judged, rate.unjudged, rate.labelled, rate.judge, rate.human) == (100, 25, 20, 0.45, 0.5)
@@ -235,8 +235,8 @@ def test_draws_of_a_rate_carried_over_are_those_of_three_proportions():
     judge = np.repeat(codes(1, 0), [300, 700])
     rate = carried_over_rate(judge, alone(judge), errors(27, 4, hits=30, others=60), rng=rng(), draws=200_000)
     draw = rng(1)
-    found, taken = draw.beta(27.5, 3.5, 400_000), draw.beta(4.5, 56.5, 400_000)
-    drawn = np.clip((draw.beta(300.5, 700.5, 400_000) - taken) / (found - taken), 0, 1)
+    estimate, sampled = draw.beta(27.5, 3.5, 400_000), draw.beta(4.5, 56.5, 400_000)
+    drawn = np.clip((draw.beta(300.5, 700.5, 400_000) - sampled) / (estimate - sampled), 0, 1)
     tail = expanded_tail(90)
     assert rate.interval == pytest.approx(np.quantile(drawn, [tail, 1 - tail]), abs=2e-3)
 
@@ -244,14 +244,14 @@ def test_draws_of_a_rate_carried_over_are_those_of_three_proportions():
 @pytest.mark.parametrize("share,value", [(0.02, 0), (0.95, 1)])
 def test_a_rate_carried_over_stays_a_rate(share, value):
     judge = (np.arange(100) < 100 * share).astype(np.intp)
-    rate = carried_over_rate(judge, alone(judge), errors(found=8, taken=1), rng=rng())
+    rate = carried_over_rate(judge, alone(judge), errors(estimate=8, sampled=1), rng=rng())
     assert rate.value == value
     assert 0 <= rate.interval.low <= value <= rate.interval.high <= 1
 
 
-@pytest.mark.parametrize("known", [errors(5, 5), errors(2, 6), errors(0, 1, hits=0), errors(1, 0, others=0)])
-def test_a_judge_that_tells_nothing_corrects_nothing(known):
-    rate = carried_over_rate(codes(1, 0, 1), codes(0, 1, 2), known, rng=rng())
+@pytest.mark.parametrize("with_label", [errors(5, 5), errors(2, 6), errors(0, 1, hits=0), errors(1, 0, others=0)])
+def test_a_judge_that_tells_nothing_corrects_nothing(with_label):
+    rate = carried_over_rate(codes(1, 0, 1), codes(0, 1, 2), with_label, rng=rng())
     assert (rate.value, rate.interval) == (None, None)
 
 
@@ -264,12 +264,12 @@ def test_a_judge_that_hardly_tells_leaves_nearly_everything_open():
 
 def test_intervals_hold_the_truth_where_the_textbook_fails():
     """A small version of perf/judge_validation.py: rate 0.1, errors in 2 %, 100 labelled of 2,000."""
-    draw, held, textbook_held = rng(5), 0, 0
+    draw, covered, textbook_held = rng(5), 0, 0
     for _ in range(200):
         truth = (draw.random(2000) < 0.1).astype(np.intp)
         judge = truth ^ (draw.random(2000) < 0.02)
         rate = corrected_rate(judge, np.where(np.arange(2000) < 100, truth, X), np.arange(2000), rng=draw, draws=500)
-        held += rate.interval.low <= 0.1 <= rate.interval.high
+        covered += rate.interval.low <= 0.1 <= rate.interval.high
         spread = 1.96 * sqrt((truth - judge)[:100].var() / 100 + judge.var() / 2000)
         textbook_held += abs(rate.difference - 0.1) <= spread
-    assert held >= 0.92 * 200 > textbook_held
+    assert covered >= 0.92 * 200 > textbook_held

@@ -41,31 +41,33 @@ def make_cases(items: list[WorldItem], count: int, seed: int = 1) -> list[Case]:
 
 
 def _case(item: WorldItem, model: str, number: int, rng: Random) -> Case:
-    made = None
-    while made is None:
-        made = break_response(
+    broken = None
+    while broken is None:
+        broken = break_response(
             item, FailurePlan() if rng.random() < MODELS[model] else rng.choice(FAILURE_PLANS), f"{number}"
         )
-    response = replace(made.response, id=f"{item.instance.id}/{model}/{number}", source=Source(model))
-    told = judge(item.instance, made.response)
-    return Case(item.instance, response, _enriched(replace(told, response_id=response.id), made, item, rng))
+    response = replace(broken.response, id=f"{item.instance.id}/{model}/{number}", source=Source(model))
+    judgment = judge(item.instance, broken.response)
+    return Case(item.instance, response, _enriched(replace(judgment, response_id=response.id), broken, item, rng))
 
 
-def _enriched(told: Judgment, made: BrokenResponse, item: WorldItem, rng: Random) -> Judgment:
-    steps = tuple(_quoted(step, text, item) for step, text in zip(told.steps, made.response.trace.texts, strict=True))
-    failure = told.verdict.failure_class
+def _enriched(judgment: Judgment, broken: BrokenResponse, item: WorldItem, rng: Random) -> Judgment:
+    steps = tuple(
+        _quoted(step, text, item) for step, text in zip(judgment.steps, broken.response.trace.texts, strict=True)
+    )
+    failure = judgment.verdict.failure_class
     lacking = int(re.sub(r"\D", "", item.instance.id) or 0) % 9 == 4
-    told = replace(
-        told,
+    judgment = replace(
+        judgment,
         judge="judge-large-2026",
         steps=steps,
         reasons={
             Criterion.ALIGNMENT: "It sets out to answer what was asked."
-            if told.aligned
+            if judgment.aligned
             else "It answers something else.",
-            Criterion.CLOSURE: "The last step states the answer." if told.closed else "No step yields this answer.",
+            Criterion.CLOSURE: "The last step states the answer." if judgment.closed else "No step yields this answer.",
         },
-        pursued=f"something near it: {made.response.trace.texts[-1]}"
+        pursued=f"something near it: {broken.response.trace.texts[-1]}"
         if failure is FailureClass.PATH_DEVIATION
         else None,
         established=item.instance.reference_answer if failure is FailureClass.ANSWER_DECOUPLING else None,
@@ -73,10 +75,10 @@ def _enriched(told: Judgment, made: BrokenResponse, item: WorldItem, rng: Random
         missing_evidence="No passage tells the last link of the chain." if lacking else None,
     )
     if rng.random() < 0.02:
-        told = replace(told, closed=None, unjudged={Criterion.CLOSURE: "refusal"})
+        judgment = replace(judgment, closed=None, unjudged={Criterion.CLOSURE: "refusal"})
     elif rng.random() < 0.01:
-        told = replace(told, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: "wrong step ids"})
-    return told
+        judgment = replace(judgment, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: "wrong step ids"})
+    return judgment
 
 
 def _quoted(step: StepJudgment, text: str, item: WorldItem) -> StepJudgment:
@@ -86,7 +88,7 @@ def _quoted(step: StepJudgment, text: str, item: WorldItem) -> StepJudgment:
         return replace(step, reason=reason)
     sentences = re.split(r"(?<=[.!?])\s+", step.support.quote)
     words = set(re.findall(r"\w+", text))
-    best = max(sentences, key=lambda one: len(words & set(re.findall(r"\w+", one))))
+    best = max(sentences, key=lambda sentence: len(words & set(re.findall(r"\w+", sentence))))
     return replace(step, support=Support(step.support.passage_index, best), reason=reason)
 
 

@@ -147,10 +147,10 @@ def test_a_hostile_address_is_just_an_unknown_response(browser, report, word):
 
 
 def test_what_acts_unseen_is_shown_by_name(browser, hostile):
-    place = next(number for number, text in enumerate(PAYLOADS) if "\u202e" in text)
+    index = next(number for number, text in enumerate(PAYLOADS) if "\u202e" in text)
     with opened(browser, hostile) as tab:
-        tab.evaluate("(n) => { document.querySelector('#list').scrollTop = n * 68; }", place)
-        tab.locator(f"#row-{place}").click()
+        tab.evaluate("(n) => { document.querySelector('#list').scrollTop = n * 68; }", index)
+        tab.locator(f"#row-{index}").click()
         tab.wait_for_selector("#detail .unseen")
         assert "U+202E" in tab.locator("#detail .words .unseen").all_inner_texts()
         assert not tab.evaluate("/[\\u202a-\\u202e]/.test(document.body.innerText)")
@@ -164,12 +164,13 @@ def test_filters_show_what_the_diagnosis_counts(browser, report, cases, diagnosi
         assert shown_rows(tab) == parts.groups["gap"]
         tab.select_option("select[name=outcome]", "")
         tab.select_option("select[name=model]", "brook-mini")
-        wanted = sum(one.response.source.model == "brook-mini" for one in cases)
-        assert shown_rows(tab) == wanted
+        expected = sum(response_case.response.source.model == "brook-mini" for response_case in cases)
+        assert shown_rows(tab) == expected
         tab.select_option("select[name=outcome]", "unsound")
         both = sum(
-            one.response.source.model == "brook-mini" and one.verdict.locally_sound is False for one in cases
-        )  # fmt: skip
+            response_case.response.source.model == "brook-mini" and response_case.verdict.locally_sound is False
+            for response_case in cases
+        )
         assert shown_rows(tab) == both
         # The number beside an option says what choosing it would show.
         option = tab.locator("select[name=outcome] option[value=reliable]").inner_text()
@@ -181,10 +182,14 @@ def test_filters_show_what_the_diagnosis_counts(browser, report, cases, diagnosi
 
 
 def test_search_finds_words_of_questions_reasoning_and_passages(browser, report, cases):
-    wanted = cases[5].response.trace.texts[0]
-    within = [one for one in cases if wanted.lower() in "\n".join(one.response.trace.texts).lower()]
+    expected = cases[5].response.trace.texts[0]
+    within = [
+        response_case
+        for response_case in cases
+        if expected.lower() in "\n".join(response_case.response.trace.texts).lower()
+    ]
     with opened(browser, report) as tab:
-        tab.fill("#search", wanted)
+        tab.fill("#search", expected)
         read_through(tab)
         assert len(within) <= shown_rows(tab) < len(cases)
         word = cases[0].instance.evidence[4].text.split(". ")[1]
@@ -228,26 +233,26 @@ def test_keys_move_open_close_and_search(browser, report, cases):
 
 
 def test_a_response_is_shown_with_verdicts_quotes_and_what_was_seen(browser, report, cases):
-    place, one = next(
-        (place, one)
-        for place, one in enumerate(cases)
-        if one.verdict.locally_sound is False and any(step.support for step in one.judgment.steps)
+    index, response_case = next(
+        (index, response_case)
+        for index, response_case in enumerate(cases)
+        if response_case.verdict.locally_sound is False and any(step.support for step in response_case.judgment.steps)
     )
-    with opened(browser, report, address=f"#r={one.response.id}") as tab:
-        until(tab, "(id) => document.querySelector('#detail .id')?.textContent === id", one.response.id)
-        assert one.instance.question in tab.inner_text("#detail .facts")
-        assert one.instance.reference_answer in tab.inner_text("#detail .facts")
+    with opened(browser, report, address=f"#r={response_case.response.id}") as tab:
+        until(tab, "(id) => document.querySelector('#detail .id')?.textContent === id", response_case.response.id)
+        assert response_case.instance.question in tab.inner_text("#detail .facts")
+        assert response_case.instance.reference_answer in tab.inner_text("#detail .facts")
         assert "does not hold" in tab.inner_text("#detail .broken") or "do not hold" in tab.inner_text(
             "#detail .broken"
         )
         boxes = tab.locator("#detail .step")
-        assert boxes.count() == len(one.response.trace)
-        for number, step in enumerate(one.judgment.steps):
-            told = boxes.nth(number).inner_text()
-            assert one.response.trace.texts[number] in told
-            assert ("holds" in told) is (step.sound is True)
-            assert step.failure is None or step.failure.value in told
-        number, step = next((n, step) for n, step in enumerate(one.judgment.steps) if step.support)
+        assert boxes.count() == len(response_case.response.trace)
+        for number, step in enumerate(response_case.judgment.steps):
+            step_text = boxes.nth(number).inner_text()
+            assert response_case.response.trace.texts[number] in step_text
+            assert ("holds" in step_text) is (step.sound is True)
+            assert step.failure is None or step.failure.value in step_text
+        number, step = next((n, step) for n, step in enumerate(response_case.judgment.steps) if step.support)
         boxes.nth(number).click()
         marked = tab.locator("mark.chosen")
         assert marked.count() >= 1
@@ -257,8 +262,8 @@ def test_a_response_is_shown_with_verdicts_quotes_and_what_was_seen(browser, rep
         assert 0 <= box["y"] <= DESKTOP["height"]
         criteria = tab.inner_text("#detail .criteria")
         assert "question, reasoning" in criteria
-        assert "refusal" not in criteria or one.judgment.unjudged
-        assert tab.locator("#list [aria-selected=true]").get_attribute("id") == f"row-{place}"
+        assert "refusal" not in criteria or response_case.judgment.unjudged
+        assert tab.locator("#list [aria-selected=true]").get_attribute("id") == f"row-{index}"
         assert_calm(tab)
 
 
@@ -270,10 +275,10 @@ def test_an_address_is_a_position(browser, report, cases, diagnosis):
         tab.locator("#row-1").click()
         until(tab, "() => location.hash.includes('r=')")
         address = tab.evaluate("location.hash")
-        shown = tab.inner_text("#detail .broken")
+        broken_text = tab.inner_text("#detail .broken")
     with opened(browser, report, address=address) as tab:
         tab.wait_for_selector("#detail .broken")
-        assert tab.inner_text("#detail .broken") == shown
+        assert tab.inner_text("#detail .broken") == broken_text
         assert tab.get_attribute("#list", "aria-activedescendant") == "row-1"
     with opened(browser, report, address="#r=nobody") as tab:
         assert "no response of that id" in tab.inner_text("#explorer-problem")
@@ -292,9 +297,9 @@ def test_a_transition_leads_to_its_responses(browser, cases, diagnosis, tmp_path
         links = tab.locator("#table-transitions a.show")
         assert links.count() > 4
         for number in range(links.count()):
-            wanted = int(links.nth(number).inner_text())
+            expected = int(links.nth(number).inner_text())
             links.nth(number).click()
-            until(tab, "(n) => document.querySelector('#status').textContent.startsWith(n + ' of')", wanted)
+            until(tab, "(n) => document.querySelector('#status').textContent.startsWith(n + ' of')", expected)
         tab.click("#clear")
         tab.select_option("select[name=before]", "changed")
         assert shown_rows(tab) == len(against.comparison.changed)

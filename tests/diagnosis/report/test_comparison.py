@@ -27,14 +27,14 @@ from eclose.stats.intervals import Interval
 
 def asked(number, response="r", benchmark="b", **labels):
     """A response to a question of its own."""
-    made = case(**labels)
-    instance = replace(made.instance, id=f"q{number}", benchmark=benchmark)
+    response_case = case(**labels)
+    instance = replace(response_case.instance, id=f"q{number}", benchmark=benchmark)
     name = f"{response}{number}"
     return replace(
-        made,
+        response_case,
         instance=instance,
-        response=replace(made.response, id=name, instance_id=instance.id),
-        judgment=replace(made.judgment, response_id=name),
+        response=replace(response_case.response, id=name, instance_id=instance.id),
+        judgment=replace(response_case.judgment, response_id=name),
     )
 
 
@@ -63,18 +63,18 @@ def against():
 
 
 def test_what_moved_and_what_was_left_aside_is_said(against):
-    told = describe_comparison(against)
-    assert told[0] == "Compared on 6 questions that both runs answer: 6 responses here, 6 there."
+    output = describe_comparison(against)
+    assert output[0] == "Compared on 6 questions that both runs answer: 6 responses here, 6 there."
     assert (
-        told[1]
+        output[1]
         == "Not compared: 1 question (1 response) of this run only; 1 question (1 response) of the other run only."
     )
     # 3 of 5 against 4 of 6; the fourth is not judged.
-    assert told[2].startswith("Reliability (TRR): −6.7 points [")
-    assert told[2].endswith(
+    assert output[2].startswith("Reliability (TRR): −6.7 points [")
+    assert output[2].endswith(
         "no clear change (60.0 % after 66.7 % of the judged; the difference lies between −16.7 and 0.0 points)."
     )
-    assert told[5] == (
+    assert output[5] == (
         "Of 6 pairs of responses 3 stay in their class; 1 became reliable, 1 no longer is, "
         "1 is decided in one run only."
     )
@@ -90,13 +90,13 @@ def test_a_clear_difference_is_called_one():
 
 def test_an_undefined_rate_has_no_difference():
     unknown = [asked(0, closed=None, correct=None)]
-    told = describe_comparison(held(unknown, [asked(0)]))
-    assert told[4] == "Accuracy (Acc): not defined in this run, so there is no difference."
+    output = describe_comparison(held(unknown, [asked(0)]))
+    assert output[4] == "Accuracy (Acc): not defined in this run, so there is no difference."
     rows = {row[0].text: row for row in tabulate_comparison(held(unknown, [asked(0)]))[0].rows}
     assert rows["Acc"][4].text == "undefined"
     assert rows["LggRisk"][4].text == "undefined"
-    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=held(unknown, [asked(0)]))))
-    assert told["comparison"]["groups"][0]["differences"]["Acc"]["value"] is None
+    output = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=held(unknown, [asked(0)]))))
+    assert output["comparison"]["groups"][0]["differences"]["Acc"]["value"] is None
 
 
 def test_responses_without_a_partner_are_counted():
@@ -107,7 +107,7 @@ def test_responses_without_a_partner_are_counted():
 
 
 def test_what_else_differs_is_a_caution():
-    other = [replace(one, judgment=replace(one.judgment, judge="somebody")) for one in BEFORE]
+    other = [replace(entry, judgment=replace(entry.judgment, judge="somebody")) for entry in BEFORE]
     other[0] = replace(other[0], instance=replace(other[0].instance, evidence=(Passage("1", "", "Lima."),)))
     assert held(before=other, left_out=[("x", "it was not judged")]).cautions == (
         "This run was judged by judge, the other one by somebody: a difference may come from the judges.",
@@ -159,7 +159,7 @@ def test_every_transition_leads_to_as_many_responses(against):
 
     def chosen(facet, option):
         (mask,) = [bits for name, _, bits in columns[facet]["options"] if name == option]
-        return {place for place, bits in enumerate(columns[facet]["column"]) if bits & mask}
+        return {position for position, bits in enumerate(columns[facet]["column"]) if bits & mask}
 
     linked = [cell for row in tabulate_comparison(against)[-1].rows for cell in row if cell.show]
     assert len(linked) == 8
@@ -173,19 +173,21 @@ def test_every_transition_leads_to_as_many_responses(against):
 
 def test_undecided_for_another_reason_is_no_change():
     now, before = [asked(0, closed=None)], [asked(0, aligned=None)]
-    found = held(now, before)
-    assert found.comparison.changed == ()
+    comparison = held(now, before)
+    assert comparison.comparison.changed == ()
     (facet,) = [
-        one for one in unpack(make_payload(now, found.before(now)).index)["facets"] if one["name"] == "before"
-    ]  # fmt: skip
+        entry
+        for entry in unpack(make_payload(now, comparison.before(now)).index)["facets"]
+        if entry["name"] == "before"
+    ]
     assert [name for name, _, _ in facet["options"]] == ["undecided"]
 
 
 def test_every_format_tells_the_comparison(against):
     notes, diagnosis = ReportContext(base=against), make_diagnosis(NOW)
-    made = render_page(diagnosis, NOW, notes)
-    assert '<section id="against">' in made
-    assert 'href="#before=reliable&amp;outcome=gap_path_deviation">1</a>' in made
+    response_case = render_page(diagnosis, NOW, notes)
+    assert '<section id="against">' in response_case
+    assert 'href="#before=reliable&amp;outcome=gap_path_deviation">1</a>' in response_case
     assert '<section id="against">' not in render_page(diagnosis, NOW)
     text = render_markdown(diagnosis, NOW, notes)
     assert "## Compared with runs/base" in text
@@ -197,18 +199,18 @@ def test_every_format_tells_the_comparison(against):
 
 
 def test_json_holds_the_whole_comparison(against):
-    told = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=against)))["comparison"]
-    assert list(told) == [
+    output = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=against)))["comparison"]
+    assert list(output) == [
         "against", "cautions", "only_here", "only_there", "groups", "pairs", "transitions", "changed"
     ]  # fmt: skip
-    assert told["against"] == "runs/base"
-    assert told["only_here"] == {"questions": 1, "responses": 1, "without_partner": 0}
-    trr = told["groups"][0]["differences"]["TRR"]
+    assert output["against"] == "runs/base"
+    assert output["only_here"] == {"questions": 1, "responses": 1, "without_partner": 0}
+    trr = output["groups"][0]["differences"]["TRR"]
     assert list(trr) == ["here", "there", "value", "interval", "undefined", "constant", "bounds"]
     assert trr["here"] == {"hits": 3, "n": 5, "unjudged": 1, "value": 0.6}
     assert trr["value"] == pytest.approx(3 / 5 - 4 / 6)
-    assert {"before": "reliable", "after": "gap_path_deviation", "responses": 1} in told["transitions"]
-    assert told["changed"][0] == {
+    assert {"before": "reliable", "after": "gap_path_deviation", "responses": 1} in output["transitions"]
+    assert output["changed"][0] == {
         "benchmark": "b", "question": "q0", "response": "r0", "response_there": "r0", "before": "gap_answer_decoupling",
         "after": "reliable",
     }  # fmt: skip

@@ -205,7 +205,7 @@ def test_every_key_moves_to_the_row_it_names(browser, report, cases):
 
 
 def test_a_link_to_a_response_that_the_filters_hide_clears_them(browser, report, cases):
-    hidden = next(one for one in cases if one.verdict.reliable is False).response.id
+    hidden = next(response_case for response_case in cases if response_case.verdict.reliable is False).response.id
     with opened(browser, report, address=f"#outcome=reliable&r={hidden}") as tab:
         until(tab, "(id) => document.querySelector('#detail .id')?.textContent === id", hidden)
         assert_in_step(tab)

@@ -30,22 +30,22 @@ def unpack(block):
 
 def opened(cases):
     payload = make_payload(cases)
-    details = [one for block in payload.details for one in unpack(block)]
-    evidence = [one for block in payload.evidence for one in unpack(block)]
+    details = [entry for block in payload.details for entry in unpack(block)]
+    evidence = [entry for block in payload.evidence for entry in unpack(block)]
     return unpack(payload.index), details, evidence
 
 
 def test_every_response_is_there_in_order_with_its_question_and_passages(cases):
     index, details, evidence = opened(cases)
-    assert index["ids"] == [one.response.id for one in cases]
+    assert index["ids"] == [entry.response.id for entry in cases]
     assert len(details) == len(cases)
-    for place, one in enumerate(cases):
-        question = index["questions"][index["question"][place]]
-        assert question[0] == one.instance.question
-        assert evidence[question[4]] == [[passage.title, passage.text] for passage in one.instance.evidence]
-        assert [step[0] for step in details[place]["steps"]] == list(one.response.trace.texts)
-        assert details[place]["broken"] == describe_failure(one)
-        assert index["models"][index["model"][place]] == one.response.source.model
+    for number, entry in enumerate(cases):
+        question = index["questions"][index["question"][number]]
+        assert question[0] == entry.instance.question
+        assert evidence[question[4]] == [[passage.title, passage.text] for passage in entry.instance.evidence]
+        assert [step[0] for step in details[number]["steps"]] == list(entry.response.trace.texts)
+        assert details[number]["broken"] == describe_failure(entry)
+        assert index["models"][index["model"][number]] == entry.response.source.model
 
 
 def test_votes_are_kept_where_they_differ():
@@ -57,7 +57,7 @@ def test_votes_are_kept_where_they_differ():
 
 def test_questions_and_passages_are_stored_once(cases):
     index, _, evidence = opened(cases)
-    assert len(index["questions"]) == len({one.instance for one in cases}) == 12
+    assert len(index["questions"]) == len({entry.instance for entry in cases}) == 12
     assert len(evidence) == 12
     payload = make_payload(cases)
     assert len(payload.details) == -(-len(cases) // RESPONSES_PER_CHUNK)
@@ -65,10 +65,10 @@ def test_questions_and_passages_are_stored_once(cases):
 
 
 def test_one_id_under_two_sets_of_passages_keeps_both():
-    one, two = case(number=0), case(number=1)
+    entry, two = case(number=0), case(number=1)
     two = replace(two, instance=replace(two.instance, evidence=(Passage("0", "other", "Lima."),)))
-    index, _, evidence = opened([one, two])
-    assert [evidence[index["questions"][place][4]] for place in index["question"]] == [
+    index, _, evidence = opened([entry, two])
+    assert [evidence[index["questions"][number][4]] for number in index["question"]] == [
         [["", "Arica."]],
         [["other", "Lima."]],
     ]
@@ -77,9 +77,9 @@ def test_one_id_under_two_sets_of_passages_keeps_both():
 @given(st.text(max_size=20), st.text(min_size=1, max_size=9), st.text(max_size=9))
 def test_a_quote_is_found_where_a_browser_counts_it(before, quote, after):
     text = before + quote + after
-    one = case(steps=(StepJudgment(True, True, support=Support(0, quote)),))
-    one = replace(one, instance=replace(one.instance, evidence=(Passage("0", "", text),)))
-    (detail,) = opened([one])[1]
+    entry = case(steps=(StepJudgment(True, True, support=Support(0, quote)),))
+    entry = replace(entry, instance=replace(entry.instance, evidence=(Passage("0", "", text),)))
+    (detail,) = opened([entry])[1]
     passage, start, end = detail["steps"][0][5]
     units = text.encode("utf-16-le", "surrogatepass")
     assert units[2 * start : 2 * end].decode("utf-16-le", "surrogatepass") == quote
@@ -88,14 +88,14 @@ def test_a_quote_is_found_where_a_browser_counts_it(before, quote, after):
 
 def test_a_quote_that_is_nowhere_is_kept_as_it_is():
     supports = [Support(0, "Lima"), Support(5, "Arica"), Support(-1, "Arica"), Support(0, "")]
-    one = case(steps=tuple(StepJudgment(True, True, support=support) for support in supports))
-    (detail,) = opened([one])[1]
+    entry = case(steps=tuple(StepJudgment(True, True, support=support) for support in supports))
+    (detail,) = opened([entry])[1]
     assert [step[5] for step in detail["steps"]] == [[0, "Lima"], [5, "Arica"], [-1, "Arica"], [0, ""]]
 
 
 def test_steps_without_a_judgement_are_shown_as_not_judged():
-    one = case()
-    bare = replace(one, judgment=replace(one.judgment, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: "refusal"}))
+    entry = case()
+    bare = replace(entry, judgment=replace(entry.judgment, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: "refusal"}))
     (detail,) = opened([bare])[1]
     assert detail["steps"] == [["x", 2, 2, None, None, None]]
     assert detail["labels"] == [1, 2, 1, 1, 1, 1]
@@ -147,14 +147,14 @@ def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
         index, _, _ = opened(given_cases)
         diagnosis = make_diagnosis(given_cases, resamples=5)
         columns = {facet["name"]: facet for facet in index["facets"]}
-        told = build_headline(diagnosis, ReportContext())
+        items = build_headline(diagnosis, ReportContext())
         lost = [part for stage in build_flow(diagnosis) for part in (*stage.lost, stage.passed)]
-        linked = [one for one in (*told, *(part for one in told for part in one.parts), *lost) if one.show]
+        linked = [entry for entry in (*items, *(part for entry in items for part in entry.parts), *lost) if entry.show]
         assert len(linked) > 8
-        for one in linked:
-            facet, option = one.show.split("=")
+        for entry in linked:
+            facet, option = entry.show.split("=")
             masks = [bits for name, _, bits in columns[facet]["options"] if name == option]
-            assert one.count == sum(bool(bits & mask) for mask in masks for bits in columns[facet]["column"]), one
+            assert entry.count == sum(bool(bits & mask) for mask in masks for bits in columns[facet]["column"]), entry
 
 
 def test_bits_fit_into_a_browsers_integers():
@@ -162,7 +162,7 @@ def test_bits_fit_into_a_browsers_integers():
 
 
 def test_every_outcome_has_a_name(cases):
-    assert all(derive_facts(one).outcome in OUTCOMES for one in [*cases, *hostile_cases()])
+    assert all(derive_facts(entry).outcome in OUTCOMES for entry in [*cases, *hostile_cases()])
 
 
 def test_the_page_is_told_what_each_judge_saw():

@@ -46,19 +46,19 @@ def shown(text):
 
 @given(ANY_TEXT)
 def test_markdown_shows_any_text_as_it_is(text):
-    if wanted := to_one_line(text):
+    if expected := to_one_line(text):
         # As it stands in a report: after other words of a line.
-        assert shown(f"x {markdown_escape(text)}") == f"x {wanted}"
+        assert shown(f"x {markdown_escape(text)}") == f"x {expected}"
 
 
 @given(st.one_of(ANY_TEXT, st.text("-+=#>.)1*_ a\t:|`~", max_size=6)))
 def test_markdown_shows_any_text_as_it_is_at_the_beginning_of_a_line(text):
     for start in ("- ", "# ", "> "):
-        inner = [one for one in MARKDOWN.parse(start + markdown_escape(text)) if one.type == "inline"]
+        inner = [entry for entry in MARKDOWN.parse(start + markdown_escape(text)) if entry.type == "inline"]
         assert len(MARKDOWN.parse(start + markdown_escape(text))) == len(
             MARKDOWN.parse(f"{start}{'x' if inner else ''}")
         )
-        assert "".join(child.content for one in inner for child in one.children) == to_one_line(text)
+        assert "".join(child.content for entry in inner for child in entry.children) == to_one_line(text)
 
 
 def test_numbers_and_names_stay_readable_in_markdown():
@@ -110,16 +110,16 @@ _ALLOWED = re.compile(
 
 @given(ANY_TEXT)
 def test_latex_has_no_command_comment_or_column_of_its_values(text):
-    left = _ALLOWED.sub("", latex_escape(text))
-    assert not re.search(r"[\\{}$&#%_^~<>|\"'`\n\r\x00-\x1f]|--", left)
+    remainder = _ALLOWED.sub("", latex_escape(text))
+    assert not re.search(r"[\\{}$&#%_^~<>|\"'`\n\r\x00-\x1f]|--", remainder)
 
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_latex_keeps_its_rows_whatever_the_names(text):
     def shape(word):
         hostile = [hostile_case(number, word) for number in range(4)]
-        made = render_latex(make_diagnosis(hostile, resamples=5), hostile_notes(word))
-        return [(line.count(" & "), line.endswith(r" \\")) for line in made.splitlines()]
+        output_text = render_latex(make_diagnosis(hostile, resamples=5), hostile_notes(word))
+        return [(line.count(" & "), line.endswith(r" \\")) for line in output_text.splitlines()]
 
     assert shape(text) == shape("harmless")
 
@@ -152,16 +152,16 @@ def test_no_table_of_the_latex_is_wider_than_the_text(diagnosis):
 
 
 def test_agreement_and_steadiness_are_told_in_every_format():
-    asked = [repeated(0, A=(True, False, True)), repeated(1, A=(True, True))]
-    diagnosis, notes = make_diagnosis(asked), ReportContext(validation="On 40.", agreement=agreeing(4))
-    told = json.loads(render_json(diagnosis, notes))
-    a = next(row for row in told["agreement"] if row["label"] == "A")
+    repeated_cases = [repeated(0, A=(True, False, True)), repeated(1, A=(True, True))]
+    diagnosis, notes = make_diagnosis(repeated_cases), ReportContext(validation="On 40.", agreement=agreeing(4))
+    output = json.loads(render_json(diagnosis, notes))
+    a = next(row for row in output["agreement"] if row["label"] == "A")
     assert (a["n"], a["value"], a["misses"], a["false_alarms"]) == (40, 0.9, 4, 0)
-    assert told["flips"]["A"] | {"interval": None} == {
+    assert output["flips"]["A"] | {"interval": None} == {
         "responses": 2, "flipped": 1, "value": 0.5, "interval": None, "pairs": 4, "differing": 2, "pair_rate": 0.5
     }  # fmt: skip
-    assert told["same_family"] == []
-    text = render_markdown(diagnosis, asked, notes)
+    assert output["same_family"] == []
+    text = render_markdown(diagnosis, repeated_cases, notes)
     assert "least about A (pursues the question)" in text
     assert "## How steady the judge is" in text
     assert "| A | pursues the question | 2 | 1 | 50.0 [" in text
@@ -169,7 +169,9 @@ def test_agreement_and_steadiness_are_told_in_every_format():
     assert r"\label{tab:agreement}" in tex
     assert r"\label{tab:flips}" in tex
     assert not re.search(r"\d \\%", tex)
-    properties = {one.get("name"): one.get("value") for one in parsed(asked, notes).findall(".//property")}
+    properties = {
+        entry.get("name"): entry.get("value") for entry in parsed(repeated_cases, notes).findall(".//property")
+    }
     assert properties["flips A"] == "1 of 2 responses got both answers"
     assert "least about A" in properties["validation"]
     once = render_latex(make_diagnosis([case()]))
@@ -185,7 +187,7 @@ def test_junit_has_a_test_for_each_response(cases, diagnosis):
     root = parsed(cases)
     tests = root.findall(".//testcase")
     groups = diagnosis.overall.composition.groups
-    assert {test.get("name") for test in tests} == {one.response.id for one in cases}
+    assert {test.get("name") for test in tests} == {entry.response.id for entry in cases}
     assert len(tests) == int(root.get("tests")) == len(cases)
     failures = groups["gap"] + groups["locally_unsound"]
     assert len(root.findall(".//failure")) >= failures
@@ -193,7 +195,7 @@ def test_junit_has_a_test_for_each_response(cases, diagnosis):
     assert int(root.get("skipped")) == len(root.findall(".//skipped"))
     passing = [test for test in tests if not len(test)]
     assert len(passing) == groups["reliable"]
-    assert {test.get("classname").split(".")[1] for test in tests} == {one.response.source.model for one in cases}
+    assert {test.get("classname").split(".")[1] for test in tests} == {entry.response.source.model for entry in cases}
 
 
 def test_junit_says_why_a_response_fails_or_is_skipped():
@@ -214,8 +216,8 @@ def test_junit_is_xml_whatever_the_text(text):
 
 
 def test_json_holds_every_rate_with_its_interval(diagnosis):
-    told = json.loads(render_json(diagnosis, ReportContext(left_out=[("r", "it was not judged")])))
-    first = told["groups"][0]
+    output = json.loads(render_json(diagnosis, ReportContext(left_out=[("r", "it was not judged")])))
+    first = output["groups"][0]
     rate = diagnosis.overall.rates[Metric.GAP_RATE]
     assert list(first["rates"]) == [metric.value for metric in Metric]
     assert first["rates"]["LGG"]["hits"] == rate.hits
@@ -223,29 +225,31 @@ def test_json_holds_every_rate_with_its_interval(diagnosis):
     assert first["rates"]["LGG"]["interval"] == list(diagnosis.overall.estimates[Metric.GAP_RATE].interval)
     assert first["rates"]["LGG"]["bounds"] == list(rate.bounds)
     assert (first["benchmark"], first["model"]) == (None, None)
-    assert told["groups"][1]["benchmark"] == diagnosis.groups[1].group[0]
-    assert [(row["benchmark"], row["model"]) for row in told["by_model"]] == [(None, model) for model in sorted(MODELS)]
-    assert all(row["model"] is None and row["benchmark"] for row in told["by_dataset"])
-    assert sum(row["responses"] for row in told["by_model"]) == told["responses"]
-    assert sum(row["responses"] for row in told["joint"]) == told["responses"]
-    assert told["left_out"] == [{"response": "r", "reason": "it was not judged"}]
-    assert told["validation"] is None
+    assert output["groups"][1]["benchmark"] == diagnosis.groups[1].group[0]
+    assert [(row["benchmark"], row["model"]) for row in output["by_model"]] == [
+        (None, model) for model in sorted(MODELS)
+    ]
+    assert all(row["model"] is None and row["benchmark"] for row in output["by_dataset"])
+    assert sum(row["responses"] for row in output["by_model"]) == output["responses"]
+    assert sum(row["responses"] for row in output["joint"]) == output["responses"]
+    assert output["left_out"] == [{"response": "r", "reason": "it was not judged"}]
+    assert output["validation"] is None
 
 
 def test_the_keys_of_the_json_stay(diagnosis):
-    told = json.loads(render_json(diagnosis))
-    assert told["format"] == "eclose-diagnosis-1"
-    assert list(told) == [
+    output = json.loads(render_json(diagnosis))
+    assert output["format"] == "eclose-diagnosis-1"
+    assert list(output) == [
         "format", "title", "about", "stale", "provenance", "judges", "headline", "validation", "validated", "corrected",
         "agreement", "responses", "questions", "groups", "by_model", "by_dataset", "by_evidence", "joint", "violations",
         "local_failures", "matching", "alias_matching", "correct_but_insufficient", "incorrect_but_sufficient",
         "inconsistent", "unjudged", "flips", "same_family", "left_out", "rejected", "comparison",
     ]  # fmt: skip
-    assert told["comparison"] is None
-    assert list(told["groups"][0]) == [
+    assert output["comparison"] is None
+    assert list(output["groups"][0]) == [
         "benchmark", "model", "responses", "questions", "rates", "trace_groups", "failures", "gap_failures"
     ]  # fmt: skip
-    assert list(told["groups"][0]["rates"]["TRR"]) == [
+    assert list(output["groups"][0]["rates"]["TRR"]) == [
         "hits", "n", "unjudged", "value", "interval", "undefined", "method", "bounds", "reading", "of_judged", "wilson"
     ]  # fmt: skip
 
@@ -285,8 +289,8 @@ def test_bytes_do_not_depend_on_the_process():
     program = (
         "import hashlib; from tests.diagnosis.report.hostile import *; "
         "from tests.diagnosis.report.making import make_diagnosis; "
-        "from eclose.diagnosis.report.html import page; from eclose.diagnosis.report.junit import junit; "
+        "from eclose.diagnosis.report.html import render_page; from eclose.diagnosis.report.junit import render_junit; "
         "cases = hostile_cases(); diagnosis = make_diagnosis(cases, resamples=5); "
-        "print(hashlib.sha256((page(diagnosis, cases) + junit(cases)).encode()).hexdigest())"
+        "print(hashlib.sha256((render_page(diagnosis, cases) + render_junit(cases)).encode()).hexdigest())"
     )
     assert len(told_by_processes(program)) == 1

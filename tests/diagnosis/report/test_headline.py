@@ -31,19 +31,19 @@ from eclose.stats.rates import Rate
 UNREADABLE = "invalid: Additional properties are not allowed"
 
 
-def without_soundness(made):
-    judgment = replace(made.judgment, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: UNREADABLE})
-    return replace(made, judgment=judgment)
+def without_soundness(response_cases):
+    judgment = replace(response_cases.judgment, steps=(), unjudged={Criterion.LOCAL_SOUNDNESS: UNREADABLE})
+    return replace(response_cases, judgment=judgment)
 
 
 def responses(unjudged):
     """60 responses, 28 of which fail as a whole; ``unjudged`` of them have no L, the others hold step by step."""
-    made = [case(number=number, closed=number % 60 >= 28) for number in range(60)]
-    return [without_soundness(one) if number < unjudged else one for number, one in enumerate(made)]
+    response_cases = [case(number=number, closed=number % 60 >= 28) for number in range(60)]
+    return [without_soundness(entry) if number < unjudged else entry for number, entry in enumerate(response_cases)]
 
 
 @pytest.fixture(params=[56, 60], ids=["56 of 60", "60 of 60"])
-def found(request):
+def diagnosis(request):
     return make_diagnosis(responses(request.param))
 
 
@@ -53,8 +53,8 @@ def visible(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html)).replace("&nbsp;", " ").replace("\u00a0", " ")
 
 
-def test_the_largest_type_says_that_too_little_was_judged(found):
-    reliable, gap, unsound, undecided = build_headline(found, ReportContext())
+def test_the_largest_type_says_that_too_little_was_judged(diagnosis):
+    reliable, gap, unsound, undecided = build_headline(diagnosis, ReportContext())
     for statement in (reliable, gap, unsound):
         assert str(statement.figure) == "too little judged"
         assert statement.lead.startswith("to tell how many ")
@@ -65,56 +65,56 @@ def test_the_largest_type_says_that_too_little_was_judged(found):
     assert undecided.kind == "undecided"
 
 
-def test_no_format_gives_the_artefact(found):
+def test_no_format_gives_the_artefact(diagnosis):
     notes = ReportContext()
-    html, text = render_page(found, responses(56), notes), render_markdown(found, context=notes)
-    for words in (visible(html), text.replace("\u00a0", " "), render_latex(found, notes)):
+    html, text = render_page(diagnosis, responses(56), notes), render_markdown(diagnosis, context=notes)
+    for words in (visible(html), text.replace("\u00a0", " "), render_latex(diagnosis, notes)):
         assert "No response is in the local-global gap" not in words
         assert not re.search(r"0\.0 ?\\?,?\\?% ?\[", words)
         assert "too little judged" in words
     for words in (visible(html), text.replace("\u00a0", " ")):
         assert "between 0.0 % and 46.7 %" in words
-    told = json.loads(render_json(found, notes))
-    rates = told["groups"][0]["rates"]
+    output = json.loads(render_json(diagnosis, notes))
+    rates = output["groups"][0]["rates"]
     for name in ("TRR", "LGG", "LSR"):
         assert rates[name]["value"] is None
         assert rates[name]["interval"] is None
         assert rates[name]["reading"] == "too_little_judged"
     assert rates["LGG"]["bounds"] == [0.0, 28 / 60]
     assert rates["A"]["value"] == 1.0
-    assert [one["figure"] for one in told["headline"]][:3] == ["too little judged"] * 3
+    assert [entry["figure"] for entry in output["headline"]][:3] == ["too little judged"] * 3
 
 
-def test_corrected_rates_say_no_more_than_the_labels_they_rest_on(found):
+def test_corrected_rates_say_no_more_than_the_labels_they_rest_on(diagnosis):
     notes = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
-    for statement in build_headline(found, notes)[:3]:
+    for statement in build_headline(diagnosis, notes)[:3]:
         assert str(statement.figure) == "too little judged"
-    assert "corrected by people" not in visible(render_page(found, responses(56), notes))
-    assert [dot.label for dot in layout_rates(found, notes).rows[0][2]][1:] == ["too little judged"] * 2
+    assert "corrected by people" not in visible(render_page(diagnosis, responses(56), notes))
+    assert [dot.label for dot in layout_rates(diagnosis, notes).rows[0][2]][1:] == ["too little judged"] * 2
 
 
 def test_the_top_of_a_report_says_what_is_missing_and_why():
     (caution,) = [
-        one for one in list_cautions(make_diagnosis(responses(56)), ReportContext()) if "Too little judged" in one
+        entry for entry in list_cautions(make_diagnosis(responses(56)), ReportContext()) if "Too little judged" in entry
     ]
     assert caution == (
         "Too little judged: L (every step holds) has no label for 56 of 60 responses: "
         "the reply does not have the requested form (56)."
     )
     assert not [
-        one for one in list_cautions(make_diagnosis(responses(12)), ReportContext()) if "Too little judged" in one
+        entry for entry in list_cautions(make_diagnosis(responses(12)), ReportContext()) if "Too little judged" in entry
     ]
 
 
 def test_a_few_missing_labels_give_bounds_beside_the_rate_of_the_judged():
-    found = make_diagnosis(responses(6))
-    reliable, gap, unsound = build_headline(found, ReportContext())[:3]
+    diagnosis = make_diagnosis(responses(6))
+    reliable, gap, unsound = build_headline(diagnosis, ReportContext())[:3]
     assert str(gap.figure) == "between 36.7 % and 46.7 %"
     assert gap.detail.startswith("Of the 54 of 60 that are judged: 40.7 % [")
     assert gap.whose == "the judge's own figure, not validated"
     assert str(unsound.figure) == "between 0.0 % and 10.0 %"
     assert str(reliable.figure).startswith("53.3 % [")
-    cell = make_rate_cell(found.overall, Metric.GAP_RATE)
+    cell = make_rate_cell(diagnosis.overall, Metric.GAP_RATE)
     assert cell.text == "36.7 to 46.7"
     assert cell.details[0].startswith("40.7 [")
 
@@ -140,9 +140,9 @@ def test_nothing_to_count_is_not_zero():
         (Rate(0, 0, 4), RateStatus.TOO_LITTLE),
     ],
 )
-def test_the_share_without_a_label_decides_what_is_told(rate, told):
+def test_the_share_without_a_label_decides_what_is_told(rate, output):
     assert MAX_UNJUDGED_SHARE == 0.2
-    assert classify_rate(rate) is told
+    assert classify_rate(rate) is output
 
 
 def test_bounds_that_round_to_one_number_are_one_number():
@@ -156,8 +156,10 @@ def test_a_comparison_with_too_little_judged_gives_no_difference():
 
     base = [case(number=number) for number in range(60)]
     against = compare_with_base(responses(56), base, "old", rng=np.random.default_rng(1), resamples=20)
-    told = [one for one in describe_comparison(against) if one.startswith(("Reliability", "The local-global gap"))]
-    assert all("too little judged to compare; the difference lies between" in one for one in told)
+    output = [
+        entry for entry in describe_comparison(against) if entry.startswith(("Reliability", "The local-global gap"))
+    ]
+    assert all("too little judged to compare; the difference lies between" in entry for entry in output)
     rows = {row[0].text: row for row in tabulate_comparison(against)[0].rows}
     assert [cell.text for cell in rows["LGG"][2:5]] == ["–", "0.0", "too little judged"]
     labels = {letter: dot.label for letter, _, dot in layout_differences(against.comparison).rows}
@@ -166,15 +168,15 @@ def test_a_comparison_with_too_little_judged_gives_no_difference():
 
 
 def test_shares_of_the_gap_have_wilson_intervals_beside_the_clustered_ones():
-    made = [case(number=number, closed=number >= 20, correct=number >= 20) for number in range(60)]
-    made += [case(steps=(FAILS,), number=number, closed=False, correct=False) for number in range(60, 80)]
-    found = make_diagnosis(made)
-    cell = make_rate_cell(found.overall, Metric.GAP_SHARE)
+    response_cases = [case(number=number, closed=number >= 20, correct=number >= 20) for number in range(60)]
+    response_cases += [case(steps=(FAILS,), number=number, closed=False, correct=False) for number in range(60, 80)]
+    diagnosis = make_diagnosis(response_cases)
+    cell = make_rate_cell(diagnosis.overall, Metric.GAP_SHARE)
     # 20 of 40, by hand: Wilson's interval is 35.2 to 64.8.
     assert cell.text == "50.0"
     assert "W [35.2, 64.8]" in cell.details
-    assert "W [35.2, 64.8]" in make_rate_cell(found.overall, Metric.GAP_RISK).details
-    assert not any(line.startswith("W") for line in make_rate_cell(found.overall, Metric.GAP_RATE).details)
-    assert render_latex(found).count("W [35.2, 64.8]") == 4  # two rates, for the group and for all
-    rates = json.loads(render_json(found))["groups"][0]["rates"]
+    assert "W [35.2, 64.8]" in make_rate_cell(diagnosis.overall, Metric.GAP_RISK).details
+    assert not any(line.startswith("W") for line in make_rate_cell(diagnosis.overall, Metric.GAP_RATE).details)
+    assert render_latex(diagnosis).count("W [35.2, 64.8]") == 4  # two rates, for the group and for all
+    rates = json.loads(render_json(diagnosis))["groups"][0]["rates"]
     assert [round(end, 3) for end in rates["LggShare"]["wilson"]] == [0.352, 0.648]

@@ -51,9 +51,9 @@ def test_words_stand_out_from_their_ground(browser, report, scheme):
     tab.wait_for_selector("#detail .broken")
     tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     tab.evaluate(ASIDE)
-    found = {tuple(one) for one in tab.evaluate(COLOURS)}
-    assert len(found) > 8
-    for ink, paper, where in sorted(found):
+    colours = {tuple(first) for first in tab.evaluate(COLOURS)}
+    assert len(colours) > 8
+    for ink, paper, where in sorted(colours):
         assert contrast(ink, paper) >= 4.5, (ink, paper, where, contrast(ink, paper))
     context.close()
 
@@ -79,8 +79,8 @@ COLOURS = """() => [...document.querySelectorAll("body *")].filter((one) =>
 })"""
 
 
-def contrast(one: str, two: str) -> float:
-    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+def contrast(first: str, two: str) -> float:
+    high, low = sorted((luminance(first), luminance(two)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 

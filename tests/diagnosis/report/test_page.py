@@ -81,14 +81,18 @@ def test_numbers_and_units_do_not_part(text):
 def test_responses_come_before_tables_and_only_the_first_table_is_open(text):
     assert text.index('id="headline"') < text.index('id="plots"') < text.index('id="explorer"')
     assert text.index('id="explorer"') < text.index('id="tables"')
-    tables = [one for one in Skeleton(text).named("details") if one.get("class") == "table"]
-    assert [one["id"] for one in tables if "open" in one] == ["table-metrics"]
+    tables = [element for element in Skeleton(text).named("details") if element.get("class") == "table"]
+    assert [element["id"] for element in tables if "open" in element] == ["table-metrics"]
     assert len(tables) > 6
 
 
 def test_the_policy_names_the_script_and_the_style_and_nothing_else(text):
     skeleton = Skeleton(text)
-    (policy,) = [one["content"] for one in skeleton.named("meta") if one.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        element["content"]
+        for element in skeleton.named("meta")
+        if element.get("http-equiv") == "Content-Security-Policy"
+    ]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == "'none'"
     for name, tag in (("explorer.js", "script"), ("page.css", "style")):
@@ -136,10 +140,10 @@ def test_a_judge_nobody_checked_is_named_at_the_top(text, diagnosis, cases):
     )
     assert NOT_VALIDATED not in validated
     assert "Agrees with people on 91 of 100." in validated
-    told = render_page(diagnosis, cases, ReportContext(validation="On 40.", validated=True, agreement=agreeing(4)))
-    assert told.index("least about A (pursues the question)") < told.index('id="headline"')
-    assert 'href="#table-agreement"' in told
-    assert 'id="table-agreement"' in told
+    html = render_page(diagnosis, cases, ReportContext(validation="On 40.", validated=True, agreement=agreeing(4)))
+    assert html.index("least about A (pursues the question)") < html.index('id="headline"')
+    assert 'href="#table-agreement"' in html
+    assert 'id="table-agreement"' in html
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
@@ -148,9 +152,9 @@ def test_hostile_text_adds_no_element_and_no_attribute(payload):
     shapes = []
     for word in (payload, "harmless"):
         hostile = [hostile_case(number, word) for number in range(3)]
-        made = render_page(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word))
-        made.encode()
-        shapes.append([(tag, sorted(attributes)) for tag, attributes in Skeleton(made).elements])
+        page_html = render_page(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word))
+        page_html.encode()
+        shapes.append([(tag, sorted(attributes)) for tag, attributes in Skeleton(page_html).elements])
     assert shapes[0] == shapes[1]
 
 
@@ -158,12 +162,14 @@ def test_what_acts_without_being_seen_is_shown_by_name():
     assert reveal_invisible("a\u202eb\u200bc\x00d\U000e0041") == "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩d⟨U+E0041⟩"
     assert reveal_invisible("one\r\ntwo\rthree") == "one\ntwo⟨U+000D⟩three"
     assert reveal_invisible("tab\tline\nد‌ر 👩‍🚀 é") == "tab\tline\nد‌ر 👩‍🚀 é"
-    made = render_page(make_diagnosis(hostile_cases(), resamples=5), hostile_cases(), hostile_notes("a\u202eb\x00"))
-    assert "a⟨U+202E⟩b⟨U+0000⟩" in made
-    assert not re.search("[\x00\u202e\u2066-\u2069\ufeff]", made)
+    page_html = render_page(
+        make_diagnosis(hostile_cases(), resamples=5), hostile_cases(), hostile_notes("a\u202eb\x00")
+    )
+    assert "a⟨U+202E⟩b⟨U+0000⟩" in page_html
+    assert not re.search("[\x00\u202e\u2066-\u2069\ufeff]", page_html)
 
 
 def test_a_response_costs_little_room(text, cases):
     """Without the passages, which are stored once."""
-    blocks = sum(len(found) for found in re.findall(r'id="(?:index|details-\d+)">([^<]*)<', text))
+    blocks = sum(len(block) for block in re.findall(r'id="(?:index|details-\d+)">([^<]*)<', text))
     assert blocks / len(cases) < 700

@@ -52,29 +52,34 @@ def mixed():
 
 
 def test_the_headline_counts_what_was_planted(mixed):
-    told = {one.kind: one for one in build_headline(mixed, ReportContext())}
-    assert {kind: one.count for kind, one in told.items()} == {"reliable": 2, "gap": 5, "unsound": 1, "undecided": 1}
-    assert {part.kind: part.count for part in told["gap"].parts} == {
+    output = {item.kind: item for item in build_headline(mixed, ReportContext())}
+    assert {kind: item.count for kind, item in output.items()} == {
+        "reliable": 2,
+        "gap": 5,
+        "unsound": 1,
+        "undecided": 1,
+    }
+    assert {part.kind: part.count for part in output["gap"].parts} == {
         "path_deviation": 1, "incomplete_reasoning": 1, "answer_decoupling": 1, "closure_failure": 1, "undetermined": 1
     }  # fmt: skip
     # 2 of 8 judged; the ninth can be a hit or not: 2/9 to 3/9.
-    assert str(told["reliable"].figure) == "between 22.2 % and 33.3 %"
-    assert told["reliable"].detail.startswith("Of the 8 of 9 that are judged: 25.0 % [")
-    assert told["reliable"].counted == "at least 2 responses"
-    assert told["unsound"].detail == ""
-    assert told["unsound"].counted == "1 response"
-    assert str(told["unsound"].figure).startswith("11.1 % [")
+    assert str(output["reliable"].figure) == "between 22.2 % and 33.3 %"
+    assert output["reliable"].detail.startswith("Of the 8 of 9 that are judged: 25.0 % [")
+    assert output["reliable"].counted == "at least 2 responses"
+    assert output["unsound"].detail == ""
+    assert output["unsound"].counted == "1 response"
+    assert str(output["unsound"].figure).startswith("11.1 % [")
 
 
 def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
-    for found in (mixed, diagnosis):
-        stages = build_flow(found)
-        assert stages[0].total == found.overall.responses
+    for sample_diagnosis in (mixed, diagnosis):
+        stages = build_flow(sample_diagnosis)
+        assert stages[0].total == sample_diagnosis.overall.responses
         for stage, following in itertools.pairwise(stages):
             assert stage.passed.count == following.total
         for stage in stages:
             assert stage.passed.count + sum(part.count for part in stage.lost) == stage.total
-        assert stages[-1].passed.count == found.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
+        assert stages[-1].passed.count == sample_diagnosis.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
     names = [{part.kind: part.count for part in stage.lost} for stage in build_flow(mixed)]
     assert names == [
         {"unsound": 1},
@@ -117,13 +122,13 @@ def test_a_judge_nobody_checked_is_called_that():
 
 
 def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
-    told = list_cautions(
+    output = list_cautions(
         make_diagnosis([case(correct=False)]),
         ReportContext(left_out=[("r9", "it was not judged"), ("r8", "it was not judged")]),
     )
-    assert "Fewer than 20 questions" in told[0]
-    assert told[1] == "2 responses left out: it was not judged."
-    assert "yet wrong" in told[2]
+    assert "Fewer than 20 questions" in output[0]
+    assert output[1] == "2 responses left out: it was not judged."
+    assert "yet wrong" in output[2]
 
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
@@ -147,8 +152,8 @@ def test_the_headline_is_corrected_as_a_whole_or_not_at_all(mixed):
     """The judge's own parts beside a corrected whole do not add up."""
     for missing in CORRECTED:
         some = {metric: estimate for metric, estimate in CORRECTED.items() if metric is not missing}
-        told = build_headline(mixed, ReportContext(corrected=some, validation="On 40.", validated=True))[:3]
-        assert {(one.whose, one.beside) for one in told} == {("the judge's own figure, not corrected", "")}
+        output = build_headline(mixed, ReportContext(corrected=some, validation="On 40.", validated=True))[:3]
+        assert {(item.whose, item.beside) for item in output} == {("the judge's own figure, not corrected", "")}
 
 
 def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
@@ -163,9 +168,9 @@ def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
 
 
 def test_without_a_validation_every_figure_is_called_the_judges_own(mixed):
-    told = build_headline(mixed, ReportContext())[:3]
-    assert {one.whose for one in told} == {"the judge's own figure, not validated"}
-    assert [one.beside for one in told] == ["", "", ""]
+    output = build_headline(mixed, ReportContext())[:3]
+    assert {item.whose for item in output} == {"the judge's own figure, not validated"}
+    assert [item.beside for item in output] == ["", "", ""]
 
 
 def test_models_come_before_datasets_and_pairs(diagnosis, mixed):
@@ -206,21 +211,21 @@ def test_how_far_the_judge_agrees_with_people_is_told_by_label():
 
 
 def repeated(number, **votes):
-    made = case(number=number)
-    return replace(made, judgment=replace(made.judgment, votes=votes))
+    response_case = case(number=number)
+    return replace(response_case, judgment=replace(response_case.judgment, votes=votes))
 
 
 def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
-    asked = [repeated(0, A=(True, False, True), evidence=(True, True)), repeated(1, A=(True, True, None))]
-    found = make_diagnosis(asked)
-    rows = {row[0].text: row for row in build_flips_table(found).rows}
+    repeated_cases = [repeated(0, A=(True, False, True), evidence=(True, True)), repeated(1, A=(True, True, None))]
+    sample_diagnosis = make_diagnosis(repeated_cases)
+    rows = {row[0].text: row for row in build_flips_table(sample_diagnosis).rows}
     # A: two responses, one flips; of 3 + 1 pairs two differ.
     assert [cell.text for cell in rows["A"]] == ["A", "pursues the question", "2", "1", "50.0", "50.0"]
     assert rows["A"][4].details[0].startswith("[9.")
     assert [cell.text for cell in rows["evidence"]][2:] == ["1", "0", "0.0", "0.0"]
-    (told,) = describe_flips(found)
-    assert "least steady about A (pursues the question): 1 of 2 responses got both answers, 50.0 % [" in told
-    assert describe_flips(make_diagnosis(asked[1:])) == (
+    (output,) = describe_flips(sample_diagnosis)
+    assert "least steady about A (pursues the question): 1 of 2 responses got both answers, 50.0 % [" in output
+    assert describe_flips(make_diagnosis(repeated_cases[1:])) == (
         "The judge was asked more than once and said the same each time.",
     )
     assert describe_flips(make_diagnosis([case()])) == ()
@@ -230,9 +235,9 @@ def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
 def test_a_judge_of_the_models_own_family_is_a_caution():
     own = replace(case(), response=replace(case().response, source=Source("qwen/qwen3-8b")))
     own = replace(own, judgment=replace(own.judgment, judge="openai/qwen2.5-72b"))
-    told = list_cautions(make_diagnosis([own]), ReportContext())
-    assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in one for one in told)
-    assert not any("family" in one for one in list_cautions(make_diagnosis([case()]), ReportContext()))
+    output = list_cautions(make_diagnosis([own]), ReportContext())
+    assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in item for item in output)
+    assert not any("family" in item for item in list_cautions(make_diagnosis([case()]), ReportContext()))
 
 
 def test_no_number_is_parted_from_its_unit():

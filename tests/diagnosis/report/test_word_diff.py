@@ -52,8 +52,8 @@ def marked(old, new):
         ("a a", "a a a", "a a{+ a+}"),
     ],
 )  # fmt: skip
-def test_words_for_words(old, new, wanted):
-    assert marked(old, new) == wanted
+def test_words_for_words(old, new, expected):
+    assert marked(old, new) == expected
 
 
 TEXTS = st.lists(st.sampled_from([*"ab é.-'", "word", "Wörter", "\n", "東", "\u0301", "🇨🇱"]), max_size=30).map("".join)
@@ -67,7 +67,7 @@ def test_both_texts_are_in_the_difference(old, new):
     assert all(piece.text for piece in pieces)
     assert is_changed(pieces) is (old != new)
     # No two neighbours of one kind.
-    assert all(one.mark is not other.mark for one, other in pairwise(pieces))
+    assert all(first_piece.mark is not other.mark for first_piece, other in pairwise(pieces))
 
 
 def test_a_long_text_with_two_changes_far_apart_is_compared_quickly_and_well():
@@ -107,9 +107,9 @@ def test_likeness_counts_shared_words():
         (["a"], [], []),
     ],
 )
-def test_counterparts(old, new, wanted):
-    found = match_counterparts(old, new)
-    if wanted == [0, None]:
-        assert sorted(found, key=str) == [0, None]
+def test_counterparts(old, new, expected):
+    pairs = match_counterparts(old, new)
+    if expected == [0, None]:
+        assert sorted(pairs, key=str) == [0, None]
     else:
-        assert found == wanted
+        assert pairs == expected

@@ -109,11 +109,11 @@ def per_dataset(printed: Cell) -> Derivation | None:
 
 def remainder(variant: str, column: str) -> float:
     metric, accuracy = (Metric.ACCURACY, MATCH) if column == "Acc_match" else (METRICS[column], SEMANTIC)
-    left = sum(compute_rate(metric, pooled_run(variant, seed, accuracy)).hits for seed in SEEDS)
+    remaining = sum(compute_rate(metric, pooled_run(variant, seed, accuracy)).hits for seed in SEEDS)
     for dataset in ("2WikiMultiHopQA", "MuSiQue"):
         printed = cell("appendix_ablation_datasets", f"{variant} | {dataset}", column)
-        left -= printed.count(DATASETS[dataset] * len(SEEDS))
-    return percent(Rate(left, DATASETS["HotpotQA"] * len(SEEDS)).value)
+        remaining -= printed.count(DATASETS[dataset] * len(SEEDS))
+    return percent(Rate(remaining, DATASETS["HotpotQA"] * len(SEEDS)).value)
 
 
 def failures(cell: Cell) -> Derivation | None:

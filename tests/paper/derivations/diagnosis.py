@@ -78,8 +78,8 @@ def end(metric: Metric, which: str) -> float:
 
 
 def failing(metric: Metric) -> Rate:
-    held = diagnosed()[metric]
-    return Rate(held.n - held.hits, held.n)
+    holding = diagnosed()[metric]
+    return Rate(holding.n - holding.hits, holding.n)
 
 
 def share(hits: int, n: int) -> float:

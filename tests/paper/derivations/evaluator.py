@@ -110,10 +110,10 @@ def difference(metric: Metric) -> float:
 
 def remainder(column: str) -> float:
     """What the pool and the other two datasets leave for HotpotQA."""
-    left = automated(DIFFERENCES[column]).hits - diagnosed()[DIFFERENCES[column]].hits
+    remaining = automated(DIFFERENCES[column]).hits - diagnosed()[DIFFERENCES[column]].hits
     for dataset in ("2WikiMultiHopQA", "MuSiQue"):
-        left -= cell("evaluator_dataset_bias", dataset, column).count(DATASETS[dataset] * len(BACKBONES))
-    return percent(Fraction(left, DATASETS["HotpotQA"] * len(BACKBONES)))
+        remaining -= cell("evaluator_dataset_bias", dataset, column).count(DATASETS[dataset] * len(BACKBONES))
+    return percent(Fraction(remaining, DATASETS["HotpotQA"] * len(BACKBONES)))
 
 
 TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
@@ -143,8 +143,8 @@ def dataset_bias(cell: Cell) -> Derivation | None:
 @cache
 def gap_table() -> Floats:
     """The evaluator's gap labels against people's, the gap first."""
-    gap, found, added = diagnosed()[LGG].hits, _said("gap found"), _said("gap assigned in addition")
-    return np.array([[found, gap - found], [added, RESPONSES - gap - added]])
+    gap, rates, added = diagnosed()[LGG].hits, _said("gap found"), _said("gap assigned in addition")
+    return np.array([[rates, gap - rates], [added, RESPONSES - gap - added]])
 
 
 def gap_f1(effort: str) -> list[float]:
@@ -152,8 +152,8 @@ def gap_f1(effort: str) -> list[float]:
     human = diagnosed()[LGG].hits
     assigned = human + cell("evaluator_effort", effort, "dLGG").count(RESPONSES)
     tables = [
-        [[found, human - found], [assigned - found, RESPONSES - human - assigned + found]]
-        for found in range(min(human, assigned) + 1)
+        [[rates, human - rates], [assigned - rates, RESPONSES - human - assigned + rates]]
+        for rates in range(min(human, assigned) + 1)
     ]
     return [failure_f1(table) for table in tables]
 

@@ -38,11 +38,11 @@ def finding(
     role: ConstructionRole, judge: str = "house/judge", *, again: bool = False, **other: object
 ) -> FamilyFinding:
     """What somebody said who had nothing against it, but for what is given."""
-    said = good(role) | other
+    reply = good(role) | other
     if (steps := SOUND.get(role)) and SOUND_KEY not in other:
-        entry = said[SOUND_KEY]["steps"][-1]
-        said[SOUND_KEY] = {"steps": [{**entry, "id": number + 1, "sound": True} for number in range(steps)]}
-    return parse_finding(role, judge, said, passages=10, steps=steps, support=(0, 3), again=again)
+        entry = reply[SOUND_KEY]["steps"][-1]
+        reply[SOUND_KEY] = {"steps": [{**entry, "id": number + 1, "sound": True} for number in range(steps)]}
+    return parse_finding(role, judge, reply, passages=10, steps=steps, support=(0, 3), again=again)
 
 
 SOUND_KEY = "soundness"
@@ -64,7 +64,7 @@ FINDINGS = (
 
 def full_family() -> Family:
     """Two edits of the evidence, one of the question, everything said."""
-    first, second = (parse_evidence_edit(GOLD, told) for told in (VARIATION, ANOTHER))
+    first, second = (parse_evidence_edit(GOLD, draft) for draft in (VARIATION, ANOTHER))
     assert isinstance(first, EvidenceEdit)
     assert isinstance(second, EvidenceEdit)
     source = replace(SOURCE, benchmark="harbours", kind="bridge", hops=2, aliases=("Arica, Chile",))
@@ -83,15 +83,15 @@ def hostile_family(number: int, text: str) -> Family:
     proof = (ProofStep((text, other, "1")), ProofStep((), (0,)))
     gold = View(ViewKind.GOLD, text, evidence, Trace.of(text, other), text, (text, text), proof)
     swapped = View(ViewKind.EVIDENCE_CF, other, edited, Trace.of(text, f"{other} so"), other, (text, "x"), proof)
-    asked = View(ViewKind.QUESTION_CF, other, evidence[:1], Trace.of(other), other, (), ())
+    question_view = View(ViewKind.QUESTION_CF, other, evidence[:1], Trace.of(other), other, (), ())
     change = Intervention(text, (Replacement(text, other),), (text,))
-    said = {text: True, "reason": text, "part": {text: text, "reason": text, "steps": [{"id": text, text: [text]}]}}
+    reply = {text: True, "reason": text, "part": {text: text, "reason": text, "steps": [{"id": text, text: [text]}]}}
     return Family(
         f"{text}#{number}",
         Instance(f"{text}#{number}", text, evidence, text, (text,), benchmark=text, kind=text),
         gold,
         (EvidenceEdit(swapped, text, 1, change),),
-        QuestionEdit(asked, text),
-        (FamilyFinding(text, text, said, (text,)), FamilyFinding(ConstructionRole.SCREEN_SEED, text, said)),
+        QuestionEdit(question_view, text),
+        (FamilyFinding(text, text, reply, (text,)), FamilyFinding(ConstructionRole.SCREEN_SEED, text, reply)),
         FamilyProvenance(text, text, text, {text: 1}, text),
     )

@@ -45,14 +45,14 @@ def test_everything_is_there_and_every_element_is_closed(text):
     ids = [attributes["id"] for _, attributes in skeleton.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {"f1", "f1-p0", "f1-p1", "f1-p2"} <= set(ids)
-    told = words(text)
+    page_words = words(text)
     for part in (
         "Gold", "Evidence-CF 1", "Evidence-CF 2", "Question-CF", "the first step that depends on the change",
         "rests on [2] Ana Ruiz", "rests on step 1, step 2", "The Arica Prize", "the relation", "1 other passage",
         "house/second", "maker/large", "sha256:0123", "the Arica Prize still points at Arica",
         "against it: original_after",
     ):  # fmt: skip
-        assert part in told
+        assert part in page_words
 
 
 def test_changed_words_are_marked(text):
@@ -63,21 +63,21 @@ def test_blanks_around_changed_words_are_not_coloured():
     family = full_family()
     edit = family.question_edit
     longer = replace(edit.view, question="Where was the director of Blue Harbour born and raised?")
-    made = page(replace(family, question_edit=replace(edit, view=longer)))
-    assert "born <ins>and raised</ins>?" in made
-    assert not re.search(r"<(del|ins)>\s|\s</(del|ins)>", made)
+    page_html = page(replace(family, question_edit=replace(edit, view=longer)))
+    assert "born <ins>and raised</ins>?" in page_html
+    assert not re.search(r"<(del|ins)>\s|\s</(del|ins)>", page_html)
 
 
 def test_a_link_leads_to_every_passage_that_is_named(text):
     skeleton = Skeleton(text)
     ids = {attributes.get("id") for _, attributes in skeleton.elements}
-    targets = {one["href"].removeprefix("#") for one in skeleton.named("a")}
+    targets = {element["href"].removeprefix("#") for element in skeleton.named("a")}
     assert {"f1-p0", "f1-p2"} <= targets <= ids
 
 
 def test_only_what_somebody_objects_to_is_unfolded(text):
-    folded = [one for one in Skeleton(text).named("details") if one.get("class") == "finding-box"]
-    assert ["open" in one for one in folded] == [False] * 4 + [True] + [False] * 4
+    folded = [element for element in Skeleton(text).named("details") if element.get("class") == "finding-box"]
+    assert ["open" in element for element in folded] == [False] * 4 + [True] + [False] * 4
 
 
 def test_several_families_have_contents(text):
@@ -86,7 +86,7 @@ def test_several_families_have_contents(text):
     assert skeleton.open == []
     assert "contents" not in {attributes.get("id") for _, attributes in Skeleton(text).elements}
     assert {"contents", "f1", "f2"} <= {attributes.get("id") for _, attributes in skeleton.elements}
-    assert {"#f1", "#f2"} <= {one["href"] for one in skeleton.named("a")}
+    assert {"#f1", "#f2"} <= {element["href"] for element in skeleton.named("a")}
     assert "2 families of runs/x" in words(many)
 
 
@@ -96,7 +96,7 @@ def test_a_family_that_fails_a_gate_says_so(text):
 
 
 def test_the_policy_allows_the_style_and_nothing_else(text):
-    (policy,) = [one["content"] for one in Skeleton(text).named("meta") if one.get("http-equiv")]
+    (policy,) = [element["content"] for element in Skeleton(text).named("meta") if element.get("http-equiv")]
     style = "".join((TEXTS / name).read_text("utf-8") for name in ("page.css", "family.css"))
     assert f"<style>{style}</style>" in text
     assert f"style-src '{source_hash(style)}'" in policy
@@ -130,18 +130,18 @@ def test_hostile_text_adds_no_element_and_no_attribute(payload):
     """
     shapes = []
     for word in (payload, "harmless"):
-        shown = [replace(make_family_display(hostile_family(number, word)), failures=(word,)) for number in range(2)]
-        made = render_family_page(shown, name=word, selection=word)
-        made.encode()
-        elements = [(tag, sorted(attributes)) for tag, attributes in Skeleton(made).elements]
-        shapes.append([one for one in elements if one not in (("del", []), ("ins", []))])
+        displays = [replace(make_family_display(hostile_family(number, word)), failures=(word,)) for number in range(2)]
+        page_html = render_family_page(displays, name=word, selection=word)
+        page_html.encode()
+        elements = [(tag, sorted(attributes)) for tag, attributes in Skeleton(page_html).elements]
+        shapes.append([element for element in elements if element not in (("del", []), ("ins", []))])
     assert shapes[0] == shapes[1]
 
 
 def test_what_acts_without_being_seen_is_shown_by_name():
-    made = page(hostile_family(0, "a\u202eb\x00"))
-    assert "a⟨U+202E⟩b⟨U+0000⟩" in made
-    assert not re.search("[\x00\u202e]", made)
+    page_html = page(hostile_family(0, "a\u202eb\x00"))
+    assert "a⟨U+202E⟩b⟨U+0000⟩" in page_html
+    assert not re.search("[\x00\u202e]", page_html)
 
 
 # --- in a real browser ---------------------------------------------------------------------------------------------
@@ -193,9 +193,9 @@ def test_views_stand_beside_each_other_and_below_each_other_on_a_phone(browser, 
     path = saved(tmp_path, text)
     boxes = "() => [...document.querySelectorAll('.view')].map((one) => one.getBoundingClientRect().toJSON())"
     with opened(browser, path) as tab:
-        seen = tab.evaluate(boxes)
-        assert len({box["top"] for box in seen}) == 1
-        assert len({box["left"] for box in seen}) == 4
+        rectangles = tab.evaluate(boxes)
+        assert len({box["top"] for box in rectangles}) == 1
+        assert len({box["left"] for box in rectangles}) == 4
         # Questions, steps and answers each begin at one height.
         tops = "(one) => [...one.children].map((cell) => cell.offsetTop)"
         assert len({tuple(view.evaluate(tops)) for view in tab.locator(".view").all()}) == 1
@@ -209,9 +209,9 @@ def test_views_stand_beside_each_other_and_below_each_other_on_a_phone(browser, 
 def test_words_stand_out_from_their_ground(browser, tmp_path, scheme):
     path = saved(tmp_path, page(full_family(), hostile_family(1, "odd")))
     with opened(browser, path, scheme=scheme) as tab:
-        found = {tuple(one) for one in tab.evaluate(COLOURS)}
-    assert len(found) > 8
-    for ink, paper, where in sorted(found):
+        colours = {tuple(element) for element in tab.evaluate(COLOURS)}
+    assert len(colours) > 8
+    for ink, paper, where in sorted(colours):
         assert contrast(ink, paper) >= 4.5, (ink, paper, where, contrast(ink, paper))
 
 

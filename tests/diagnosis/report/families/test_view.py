@@ -20,15 +20,15 @@ def marked(words):
 
 
 @pytest.fixture(scope="module")
-def shown():
+def display():
     return make_family_display(full_family())
 
 
-def test_views_come_in_order_and_edits_are_numbered_where_there_are_several(shown):
-    assert [view.name for view in shown.views] == ["Gold", "Evidence-CF 1", "Evidence-CF 2", "Question-CF"]
+def test_views_come_in_order_and_edits_are_numbered_where_there_are_several(display):
+    assert [view.name for view in display.views] == ["Gold", "Evidence-CF 1", "Evidence-CF 2", "Question-CF"]
     family = full_family()
-    one = replace(family, evidence_edits=family.evidence_edits[:1])
-    assert name_views(one) == ("Gold", "Evidence-CF", "Question-CF")
+    entry = replace(family, evidence_edits=family.evidence_edits[:1])
+    assert name_views(entry) == ("Gold", "Evidence-CF", "Question-CF")
     assert name_views(replace(family, evidence_edits=())) == ("Gold", "Question-CF")
     assert [view.name for view in make_family_display(replace(family, evidence_edits=())).views] == [
         "Gold",
@@ -36,15 +36,15 @@ def test_views_come_in_order_and_edits_are_numbered_where_there_are_several(show
     ]
 
 
-def test_gold_is_unmarked(shown):
-    gold = shown.views[0]
+def test_gold_is_unmarked(display):
+    gold = display.views[0]
     words = [gold.question, gold.answer, *(step.words for step in gold.steps)]
     assert all(piece.mark is DiffMark.SAME for text in words for piece in text)
     assert (gold.change, gold.omitted_steps) == (None, ())
 
 
-def test_words_that_differ_from_gold_are_marked(shown):
-    _, first, second, question = shown.views
+def test_words_that_differ_from_gold_are_marked(display):
+    _, first, second, question = display.views
     assert marked(first.question) == "Where was the director of Blue Harbour born?"
     assert [marked(step.words) for step in first.steps] == [
         "Blue Harbour was directed by Ana Ruiz.",
@@ -58,16 +58,16 @@ def test_words_that_differ_from_gold_are_marked(shown):
     assert marked(question.question).endswith(" the director [-of Blue Harbour born-]{+who left Arica come out+}?")
 
 
-def test_a_step_is_held_against_its_counterpart_wherever_that_stands(shown):
-    question = shown.views[3]
+def test_a_step_is_held_against_its_counterpart_wherever_that_stands(display):
+    question = display.views[3]
     assert [step.counterpart for step in question.steps] == [2, None]
     assert marked(question.steps[0].words) == "Ana Ruiz [-was born in-]{+left+} Arica."
     assert question.omitted_steps == (1, 3)
     assert not any(step.first_affected for step in question.steps)
 
 
-def test_every_step_says_what_it_rests_on(shown):
-    steps = shown.views[0].steps
+def test_every_step_says_what_it_rests_on(display):
+    steps = display.views[0].steps
     assert [step.passages for step in steps] == [
         (PassageReference(0, "Blue Harbour"),),
         (PassageReference(2, "Ana Ruiz"),),
@@ -79,13 +79,13 @@ def test_every_step_says_what_it_rests_on(shown):
     assert not any(step.support_recorded for step in unknown.views[0].steps)
 
 
-def test_passages_that_matter_are_told_from_the_others(shown):
-    assert [(one.index, one.notes) for one in shown.relevant_passages] == [
+def test_passages_that_matter_are_told_from_the_others(display):
+    assert [(entry.index, entry.notes) for entry in display.relevant_passages] == [
         (0, ("supports every view", "changed in Evidence-CF 2")),
         (2, ("supports every view", "changed in Evidence-CF 1")),
     ]
-    assert [(one.index, one.title) for one in shown.other_passages] == [(1, "Arica")]
-    (version,) = shown.relevant_passages[1].versions
+    assert [(entry.index, entry.title) for entry in display.other_passages] == [(1, "Arica")]
+    (version,) = display.relevant_passages[1].versions
     text = "Ana Ruiz, born in [-Arica-]{+Iquique+}, left [-Arica-]{+Iquique+} early. The Arica Prize is hers."
     assert marked(version.text) == text
 
@@ -94,10 +94,10 @@ def test_a_passage_that_is_edited_but_supports_nothing_matters_too():
     family = full_family()
     gold = replace(family.gold, support_ids=("b",))
     edits = tuple(replace(edit, view=replace(edit.view, support_ids=("b",))) for edit in family.evidence_edits)
-    asked = replace(family.question_edit, view=replace(family.question_edit.view, support_ids=()))
-    shown = make_family_display(replace(family, gold=gold, evidence_edits=edits, question_edit=asked))
-    assert [one.index for one in shown.relevant_passages] == [0, 1, 2]
-    assert [one.notes for one in shown.relevant_passages] == [
+    question_edit = replace(family.question_edit, view=replace(family.question_edit.view, support_ids=()))
+    display = make_family_display(replace(family, gold=gold, evidence_edits=edits, question_edit=question_edit))
+    assert [entry.index for entry in display.relevant_passages] == [0, 1, 2]
+    assert [entry.notes for entry in display.relevant_passages] == [
         ("changed in Evidence-CF 2",),
         ("supports Gold, Evidence-CF 1, Evidence-CF 2",),
         ("changed in Evidence-CF 1",),
@@ -108,31 +108,31 @@ def test_passages_that_come_or_go_are_shown():
     family = full_family()
     edit = family.question_edit
     evidence = (*edit.view.evidence[1:], Passage("new", "Newcomer", "Nobody knew it."))
-    shown = make_family_display(
+    display = make_family_display(
         replace(family, question_edit=replace(edit, view=replace(edit.view, evidence=evidence)))
     )
-    assert "not in Question-CF" in shown.passages[0].notes
-    assert (shown.passages[-1].title, shown.passages[-1].notes) == ("Newcomer", ("only in Question-CF",))
-    assert any("same_evidence" in failure for failure in shown.failures)
+    assert "not in Question-CF" in display.passages[0].notes
+    assert (display.passages[-1].title, display.passages[-1].notes) == ("Newcomer", ("only in Question-CF",))
+    assert any("same_evidence" in failure for failure in display.failures)
 
 
-def test_how_a_passage_was_changed_is_told_where_it_is_known(shown):
-    change = shown.views[1].change
+def test_how_a_passage_was_changed_is_told_where_it_is_known(display):
+    change = display.views[1].change
     assert (change.claim, str(change.passage)) == ("Ana Ruiz, born in Arica, left Arica early.", "[2] Ana Ruiz")
-    assert [(one.old, one.new) for one in change.replacements] == [("Arica", "Iquique")]
+    assert [(entry.old, entry.new) for entry in change.replacements] == [("Arica", "Iquique")]
     assert (change.keep, change.claim_recorded) == (("The Arica Prize",), True)
-    assert shown.views[3].change.component == "the relation"
+    assert display.views[3].change.component == "the relation"
     family = full_family()
     silent = tuple(replace(edit, intervention=None) for edit in family.evidence_edits)
     assert make_family_display(replace(family, evidence_edits=silent)).views[1].change.claim_recorded is False
 
 
-def test_origin_and_provenance(shown):
-    assert dict(shown.facts) == {
+def test_origin_and_provenance(display):
+    assert dict(display.facts) == {
         "source": "q", "dataset": "harbours", "kind": "bridge", "hops": "2", "reference": "Arica",
         "also accepted": "Arica, Chile",
     }  # fmt: skip
-    assert dict(shown.provenance) == {
+    assert dict(display.provenance) == {
         "constructor": "maker/large", "verifier": "house/judge", "verified again by": "house/second",
         "attempts": "target 1, evidence 2", "guidelines": "sha256:0123",
     }  # fmt: skip
@@ -148,13 +148,13 @@ def test_what_fails_a_gate_is_shown_with_the_reason():
     family = full_family()
     assert make_family_display(family).failures == ()
     broken = replace(family, gold=replace(family.gold, trace=Trace(()), answer="Lima"))
-    shown = make_family_display(broken)
-    assert any("gold_answer" in failure for failure in shown.failures)
-    assert shown.views[0].steps == ()
-    assert all(step.counterpart is None for step in shown.views[1].steps)
+    display = make_family_display(broken)
+    assert any("gold_answer" in failure for failure in display.failures)
+    assert display.views[0].steps == ()
+    assert all(step.counterpart is None for step in display.views[1].steps)
 
 
 def test_names_that_are_no_passage_are_kept():
-    shown = make_family_display(hostile_family(1, "odd"))
-    assert str(shown.views[1].support[1]) == "[?] x"
-    assert shown.views[0].steps[0].passages[1] == PassageReference(None, "odd 1")
+    display = make_family_display(hostile_family(1, "odd"))
+    assert str(display.views[1].support[1]) == "[?] x"
+    assert display.views[0].steps[0].passages[1] == PassageReference(None, "odd 1")

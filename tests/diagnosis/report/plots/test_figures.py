@@ -50,15 +50,15 @@ def words(figure):
     from matplotlib.text import Text
 
     figure.draw_without_rendering()
-    return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
+    return [element for element in figure.findobj(Text) if element.get_visible() and element.get_text().strip()]
 
 
 def assert_inside(figure):
     frame = figure.bbox.padded(1)
-    for one in words(figure):
-        box = one.get_window_extent()
-        assert frame.contains(*box.min), one
-        assert frame.contains(*box.max), one
+    for element in words(figure):
+        box = element.get_window_extent()
+        assert frame.contains(*box.min), element
+        assert frame.contains(*box.max), element
 
 
 def test_no_word_is_cut(diagnosis):
@@ -75,21 +75,21 @@ def test_long_names_and_large_numbers_leave_room():
 
 
 def test_figures_say_what_the_page_says(diagnosis):
-    made = drawn(diagnosis, held())
-    told = {name: " ".join(one.get_text() for one in words(figure)) for name, figure in made.items()}
+    drawing = drawn(diagnosis, held())
+    texts = {name: " ".join(element.get_text() for element in words(figure)) for name, figure in drawing.items()}
     for name, responses, dots in layout_rates(diagnosis, ReportContext()).rows:
-        assert f"{name}  ({responses:,})" in told["rates"]
-        assert all(dot.label in told["rates"] for dot in dots)
+        assert f"{name}  ({responses:,})" in texts["rates"]
+        assert all(dot.label in texts["rates"] for dot in dots)
     for row in layout_flow(build_flow(diagnosis)):
-        assert f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)" in told["flow"]
+        assert f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)" in texts["flow"]
         for part in row.lost:
-            assert f"{part.name}: {part.count:,} ({part.share} %)" in told["flow"]
+            assert f"{part.name}: {part.count:,} ({part.share} %)" in texts["flow"]
     for bars in layout_compositions(diagnosis):
-        assert f"n = {bars.total:,}" in told["failures"]
-        assert all(f"{bar.count:,} ({bar.share} %)" in told["failures"] for bar in bars.bars)
+        assert f"n = {bars.total:,}" in texts["failures"]
+        assert all(f"{bar.count:,} ({bar.share} %)" in texts["failures"] for bar in bars.bars)
     for letter, _, dot in layout_differences(held().comparison).rows:
-        assert letter in told["differences"]
-        assert dot.label in told["differences"]
+        assert letter in texts["differences"]
+        assert dot.label in texts["differences"]
 
 
 def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
@@ -100,45 +100,47 @@ def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
     for model, dots in panels[-1].models:
         values = [pooled[model].rates[metric].value for metric in PANEL_METRICS]
         assert [metric.value for metric in PANEL_METRICS] == ["Acc", "LSR", "GSR", "TRR", "LGG", "LggShare", "LggRisk"]
-        assert [dot.value for dot in dots] == [None if one is None else round(100 * one, 3) for one in values]
+        assert [dot.value for dot in dots] == [
+            None if element is None else round(100 * element, 3) for element in values
+        ]
         assert dots[5].n == pooled[model].rates[PANEL_METRICS[5]].n
     figure = module._metrics(panels)
     bars = [len([patch for patch in axes.patches if patch.get_height() > 0]) for axes in figure.axes]
     drawn = [sum(bool(dot.value) + bool(dot.band and dot.band[1] > dot.band[0]) for _, dots in panel.models
                  for dot in dots) for panel in panels]  # fmt: skip
     assert bars == drawn
-    told = " ".join(one.get_text() for one in words(figure))
-    assert all(model in told for model in pooled)
+    texts = " ".join(element.get_text() for element in words(figure))
+    assert all(model in texts for model in pooled)
 
 
 def test_one_model_or_one_dataset_is_pooled_once():
     def of(model, dataset, number):
-        made = case(number=number)
-        source = replace(made.response, source=Source(model))
-        return replace(made, response=source, instance=replace(made.instance, benchmark=dataset))
+        drawing = case(number=number)
+        source = replace(drawing.response, source=Source(model))
+        return replace(drawing, response=source, instance=replace(drawing.instance, benchmark=dataset))
 
     single = layout_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
     assert [(panel.name, len(panel.models)) for panel in single] == [("a", 2)]
-    one = layout_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
-    assert [(panel.name, len(panel.models)) for panel in one] == [("a", 1), ("b", 1), ("all datasets", 1)]
-    assert one[-1].models[0][1][0].n == 2
+    element = layout_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
+    assert [(panel.name, len(panel.models)) for panel in element] == [("a", 1), ("b", 1), ("all datasets", 1)]
+    assert element[-1].models[0][1][0].n == 2
     apart = layout_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
     assert [model for model, _ in apart[-1].models] == ["m", "n"]
 
 
 def test_what_is_not_there_is_not_drawn():
-    found = draw_figures(make_diagnosis([case()], resamples=5), ReportContext())
-    assert list(found) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
+    files = draw_figures(make_diagnosis([case()], resamples=5), ReportContext())
+    assert list(files) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
     assert "differences.pdf" in draw_figures(make_diagnosis(NOW, resamples=5), ReportContext(base=held(NOW, BEFORE)))
 
 
 @pytest.mark.parametrize("text", PAYLOADS[::16], ids=range(len(PAYLOADS[::16])))
 def test_no_name_says_more_than_a_name(text):
     hostile = [hostile_case(number, text) for number in range(4)]
-    found = draw_figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
-    for name, data in found.items():
+    files = draw_figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
+    for name, data in files.items():
         if name.endswith(".svg"):
-            kinds = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(data).iter()}
+            kinds = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(data).iter()}
             assert kinds <= {"svg", "metadata", "RDF", "Work", "type", "format", "defs", "style", "g", "path", "use",
                              "clipPath", "rect", "pattern"}  # fmt: skip
         else:
@@ -155,10 +157,10 @@ def test_a_dollar_sign_is_a_dollar_sign():
 def test_bytes_do_not_depend_on_the_process():
     program = (
         "import hashlib; from tests.diagnosis.report.making import *; "
-        "from eclose.diagnosis.report.plots.figures import figures; "
-        "from eclose.diagnosis.report.context import Notes; "
-        "found = figures(make_diagnosis(make_cases(make_questions(3), 12), 5), Notes()); "
-        "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in found.items()))"
+        "from eclose.diagnosis.report.plots.figures import draw_figures; "
+        "from eclose.diagnosis.report.context import ReportContext; "
+        "files = draw_figures(make_diagnosis(make_cases(make_questions(3), 12), 5), ReportContext()); "
+        "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in files.items()))"
     )
     assert len(told_by_processes(program)) == 1
 
