@@ -129,7 +129,7 @@ class Results:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows of ``to_dicts`` as a data frame; labels that were not judged are ``<NA>``."""
-        import pandas as pd  # noqa: PLC0415 - not a dependency: whoever calls this has it
+        import pandas as pd  # noqa: PLC0415 - not a dependency of the package
 
         frame = pd.DataFrame.from_records(self.to_dicts())
         return frame.astype({name: "boolean" for name in _LABELS if name in frame.columns})
@@ -262,20 +262,24 @@ def diagnose(
     validation = None if validation is None else Path(validation)
     stale = _stale_validation(folders, validation)
     note(f"STALE: {sentence}" for sentence in stale)
-    context = ReportContext(
-        left_out=case_set.left_out,
-        stale=(*case_set.stale, *stale),
-        rejected=case_set.rejected,
-        checked=case_set.checked,
-    )
-    if title is not None:
-        context = replace(context, title=title)
+    context = _context(case_set, stale, title)
     if against is not None:
         base = read_runs([Path(against)], allow_stale=allow_stale)
         note(notices_of(base))
         context = _compared(context, case_set.cases, base, run_names([*folders, Path(against)])[-1], seed, resamples)
     context = _corrected(context, folders, case_set.cases, validation, seed)
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
+
+
+def _context(case_set: CaseSet, stale: Sequence[str], title: str | None) -> ReportContext:
+    """Return the context of a report without a comparison or a correction."""
+    context = ReportContext(
+        left_out=case_set.left_out,
+        stale=(*case_set.stale, *stale),
+        rejected=case_set.rejected,
+        checked=case_set.checked,
+    )
+    return context if title is None else replace(context, title=title)
 
 
 def _ignore(_notice: str) -> None:

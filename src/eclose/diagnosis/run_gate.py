@@ -1,4 +1,4 @@
-"""The gate of a judged run: its rates held against limits, as ``eclose gate`` and ``assert_reliable`` do."""
+"""The gate of a judged run: checks its rates against limits, for ``eclose gate`` and ``assert_reliable``."""
 
 from __future__ import annotations
 
@@ -96,10 +96,7 @@ def gate(
     allow_stale: bool = False,
     notify: Callable[[str], None] | None = None,
 ) -> GateResult:
-    """Hold a judged run against limits.
-
-    A limit is held against the 95 % interval of the rate, over questions. Responses without a label count in whichever
-    way is worse. Where people labelled at least 30 responses, limits are held against the corrected rates.
+    """Check a judged run against limits, which apply to the 95 % intervals of its rates over questions.
 
     Args:
         run: Folder of a judged run, or cases.
@@ -107,13 +104,13 @@ def gate(
         min_accuracy: Smallest share of correct answers.
         min_lsr: Smallest share of locally sound traces.
         max_lgg: Largest share of traces in the local-global gap.
-        max_unjudged: Largest share of responses without a label.
+        max_unjudged: Largest share of responses without a label; these count in the worse way.
         against: Folder of a base run, for the four limits that follow.
         max_trr_drop: Largest drop of TRR below the base run, on the questions both answer: 0.02 is 2 points.
         max_accuracy_drop: Largest drop of accuracy.
         max_lsr_drop: Largest drop of LSR.
         max_lgg_rise: Largest rise of LGG above the base run.
-        validation: File that ``eclose judge validate`` wrote, instead of the one in the folder.
+        validation: Validation file instead of the one in the folder; 30 labels of people or more correct the rates.
         seed: Seed of the intervals of corrected rates and of differences.
         allow_stale: Use judgments that were made from other files than those in the folder.
         notify: Called with each notice as soon as it is known; ``GateResult.notices`` has them all.
@@ -140,44 +137,58 @@ def gate(
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
     )
+    return _check_run(run, limits, against, validation, seed=seed, allow_stale=allow_stale, notify=notify)
+
+
+def _check_run(
+    run: Path | str | Iterable[Case],
+    limits: GateLimits,
+    against: Path | str | None,
+    validation: Path | str | None,
+    *,
+    seed: int,
+    allow_stale: bool,
+    notify: Callable[[str], None] | None,
+) -> GateResult:
+    """Read the run and its base run, and check every limit."""
     folder = Path(run) if isinstance(run, str | Path) else None
-    read = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, str | Path) else CaseSet(tuple(run))
+    case_set = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, str | Path) else CaseSet(tuple(run))
     base = None if against is None else read_cases(Path(against), allow_stale=allow_stale)
-    notices = (*notices_of(read), *(() if base is None else notices_of(base)))
+    notices = (*notices_of(case_set), *(() if base is None else notices_of(base)))
     if notify is not None:
         for notice in notices:
             notify(notice)
-    diagnosis = diagnose_cases(read.cases)
-    corrected = {} if folder is None else _corrected_rates(folder, read, validation, seed)
-    baseline = None if base is None else _baseline(read, base, str(against), seed)
+    diagnosis = diagnose_cases(case_set.cases)
+    corrected = {} if folder is None else _corrected_rates(folder, case_set, validation, seed)
+    baseline = None if base is None else _baseline(case_set, base, str(against), seed)
     report = check_limits(
-        diagnosis.overall, diagnosis.unjudged, limits, read.left_out, corrected=corrected, base=baseline
+        diagnosis.overall, diagnosis.unjudged, limits, case_set.left_out, corrected=corrected, base=baseline
     )
-    stale = (*read.stale, *(() if base is None else base.stale))
+    stale = (*case_set.stale, *(() if base is None else base.stale))
     return GateResult(
-        limits, report, diagnosis, tuple(read.cases), tuple(read.left_out), corrected, notices, stale, folder
+        limits, report, diagnosis, tuple(case_set.cases), tuple(case_set.left_out), corrected, notices, stale, folder
     )
 
 
 def _corrected_rates(
-    folder: Path, read: CaseSet, validation: Path | str | None, seed: int
+    folder: Path, case_set: CaseSet, validation: Path | str | None, seed: int
 ) -> Mapping[Metric, CorrectedRate]:
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
     from eclose.judging.rate_correction import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
 
-    judgments, responses = [case.judgment for case in read.cases], [case.response for case in read.cases]
+    judgments, responses = [case.judgment for case in case_set.cases], [case.response for case in case_set.cases]
     path = None if validation is None else Path(validation)
     return correct_runs([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
 
 
-def _baseline(read: CaseSet, base: CaseSet, name: str, seed: int) -> Baseline:
+def _baseline(case_set: CaseSet, base: CaseSet, name: str, seed: int) -> Baseline:
     import numpy as np  # noqa: PLC0415
 
     from eclose.diagnosis.compare import compare_rows  # noqa: PLC0415
 
-    refuse_other_questions(read.cases, base.cases)
-    rows = ([case.row for case in side.cases] for side in (read, base))
+    refuse_other_questions(case_set.cases, base.cases)
+    rows = ([case.row for case in side.cases] for side in (case_set, base))
     overall = compare_rows(*rows, rng=np.random.default_rng(seed)).overall
     rates = {
         metric: PairedRate(difference.run, difference.base, difference.estimate, overall.questions)
