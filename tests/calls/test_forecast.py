@@ -11,15 +11,13 @@ import pytest
 
 from eclose.calls.forecast import (
     MODEL,
-    WORLD,
-    count_words,
     estimate_expected_tokens,
     expected_usage,
     find_habits,
     forecast_usage,
 )
 from eclose.calls.prices import Price
-from eclose.judging.judge_response import requests
+from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, Usage
 from eclose.models.token_counts import bound_usage
@@ -28,13 +26,14 @@ from eclose.protocol.prompts import Message
 from eclose.world.make.instances import make_items
 from eclose.world.roles.registry import build_world_registry
 from eclose.world.server.chat_requests import ChatRequest
+from eclose.world.server.writing_habits import WORLD, count_words, register_world_habits
 
 
 def asked(profile="short-easy", seed=8, count=6, **settings):
     return [
         request
         for item in islice(make_items(profile, seed), count)
-        for request in requests(item.instance, item.response, JudgeSettings(**settings))
+        for request in build_judge_requests(item.instance, item.response, JudgeSettings(**settings))
     ]
 
 
@@ -138,7 +137,8 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     assert (unpriced.calls, unpriced.cost, unpriced.most_cost) == (len(every), None, None)
 
 
-def test_the_worlds_model_is_known_by_its_name():
+def test_the_worlds_model_is_known_by_its_name_once_registered():
+    register_world_habits()
     assert find_habits("127.0.0.1:8000/world") is WORLD
     assert find_habits("openai/gpt-x") is MODEL
     assert find_habits("openai/worldly") is MODEL

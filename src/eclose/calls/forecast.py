@@ -34,11 +34,6 @@ def estimate_expected_tokens(text: str) -> int:
     return sum(-(-len(piece) // _LETTERS) if piece[0].isalpha() else 1 for piece in _PIECES.findall(text))
 
 
-def count_words(text: str) -> int:
-    """Count words, as the model server of the synthetic world counts tokens."""
-    return len(text.split())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritingHabits:
     """Usual lengths of a judge's replies, and the token counting of its provider."""
@@ -67,22 +62,17 @@ MODEL = WritingHabits(
 )
 """Habits of a language model behind a chat API. Assumed, not measured: models differ in length."""
 
-WORLD = WritingHabits(
-    count=count_words,
-    a_message=0,
-    schema_read=False,
-    # It writes no reasons and quotes whole passages; on worlds other than the recorded one, 48 to 59 % of the steps
-    # had a quote.
-    texts={"answer": 2},
-    quoted=1.0,
-    supported=0.52,
-)
-"""Habits of the model server of the synthetic world."""
+_registered: dict[str, WritingHabits] = {}
+
+
+def register_habits(model: str, habits: WritingHabits) -> None:
+    """Set the writing habits of a model, named without its provider."""
+    _registered[model] = habits
 
 
 def find_habits(name: str) -> WritingHabits:
-    """Return the writing habits of a model by its name, ``provider/model``."""
-    return WORLD if name.partition("/")[2] == "world" else MODEL
+    """Return the registered writing habits of a model by its name, ``provider/model``; ``MODEL`` for any other."""
+    return _registered.get(name.partition("/")[2], MODEL)
 
 
 @dataclass(frozen=True, slots=True)

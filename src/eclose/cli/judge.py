@@ -180,7 +180,9 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
 async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
     from eclose.judging.run import forecast_judging
     from eclose.models.resolve import resolve_model
+    from eclose.world.server.writing_habits import register_world_habits
 
+    register_world_habits()
     model = await resolve_model(model, calls.deadline)
     say(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
 

@@ -38,9 +38,11 @@ def screen(
     """
     from eclose.judging.screen import forecast_screening, screen_questions
     from eclose.judging.settings import JudgeSettings
+    from eclose.world.server.writing_habits import register_world_habits
 
     settings, model = JudgeSettings(attempts=attempts), options.model(judge_model)
     if options.dry_run:
+        register_world_habits()
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
         say(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return

@@ -73,7 +73,7 @@ def make(
 ) -> None:
     """Make questions with responses, families, or sources for families, without a model."""
     from eclose.errors import SettingError
-    from eclose.world.make import files
+    from eclose.world import files
 
     if not questions and not families and not sources:
         raise SettingError("give --questions N, --families N or --sources N.")

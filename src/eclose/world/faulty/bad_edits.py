@@ -89,6 +89,7 @@ def _second_claim(case: drafts.ConstructionCase, variation: drafts.EvidenceVaria
     for second in _unrelated_edits(case, first.passage_index):
         pairs = tuple({**dict(first.pairs), **dict(second.pairs)}.items())
         both = drafts.apply_rewording(passage, first.passage_index, first.claim, pairs, first.keep)
+        # The second edit must add a replacement of its own.
         if both is not None and len(pairs) > len(first.pairs):
             return _write_rewording(case, variation, both)
     return None

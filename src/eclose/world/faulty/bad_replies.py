@@ -79,6 +79,7 @@ def _bystanders(case: drafts.ConstructionCase) -> Iterator[EvidenceFact]:
             continue
         for hop, statement in drafts.list_statements(case, index):
             about = case.evidence.readings[index].name
+            # A namesake in the support could state the same fact.
             elsewhere = any(case.evidence.readings[other].name == about for other in case.support)
             if not elsewhere and inside.get(statement.relation) != statement:
                 yield hop
@@ -135,6 +136,7 @@ def _within(moves: Sequence[Move], support: tuple[int, ...]) -> tuple[Move, ...]
 
 def _same_question(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
     """Ask the old question in other words, with another answer."""
+    # Some draws repeat the wording.
     for draw in range(12):
         question = write_question(case.target, case.make_rng("same", draw))
         if question != case.question and read_question(question) is not None:
@@ -208,6 +210,7 @@ def _ambiguous(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> draf
             return drafts.write_question_reply(case, draft)
     target = draft.target
     if isinstance(target, LookupQuestion) and isinstance(target.phrase.base, str) and target.phrase.path:
+        # Fallback: a pronoun without a referent.
         vague: Target = LookupQuestion(replace(target.phrase, base=_pronoun(target.phrase), kind=None))
     elif isinstance(target, AgreementQuestion | YearSpanQuestion) and isinstance(target.first.base, str):
         vague = replace(target, first=replace(target.first, base=_pronoun(target.first), kind=None))
@@ -231,6 +234,7 @@ def _open_targets(case: drafts.ConstructionCase) -> Iterator[Target]:
 def _padded(case: drafts.ConstructionCase, support: Iterable[int]) -> tuple[int, ...]:
     """Return the support with one unneeded passage added where it has only one, since a gate requires two."""
     indices = sorted(support)
+    # Indices of passages that are not needed.
     others = (index for index in range(len(case.passages)) if index not in indices)
     return tuple(indices) if len(indices) > 1 else (*indices, next(others))
 

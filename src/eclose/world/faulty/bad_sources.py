@@ -53,6 +53,7 @@ def make_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> It
         raise SettingError("the share of ineligible sources lies between 0 and 1.")
     for index in range(n):
         item = make_item(profile, seed, index)
+        # "spoil" is part of the seed: changing it changes every source.
         bad = hash_to_unit("spoil", profile, seed, index) < ineligible
         yield (
             _make_any_bad_source(item, Random(hash_rank("spoil", profile, seed, index)))
@@ -63,6 +64,7 @@ def make_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> It
 
 def _make_any_bad_source(item: WorldItem, rng: Random) -> GeneratedSource:
     kinds = list(BAD_SOURCE_KINDS)
+    # The first kind that the item admits, in random order.
     rng.shuffle(kinds)
     for kind in kinds:
         if (source := make_bad_source(item, kind, rng)) is not None:
@@ -82,6 +84,7 @@ def make_bad_source(item: WorldItem, kind: str, rng: Random) -> Instance | None:
 
 def _is_eligible(source: Instance) -> bool:
     screening = screen_source(source.question, source.evidence, source.accepted_answers)
+    # The conditions of appendix B.2.
     return screening.defect is None and len(screening.support) > 1 and not screening.judged.labels["elsewhere"]
 
 
@@ -165,6 +168,7 @@ def _wrong_reference(item: WorldItem, rng: Random) -> Instance | None:
 def _malformed_question(item: WorldItem, rng: Random) -> Instance | None:
     """Cut the question off."""
     words = item.instance.question.split()
+    # Some cuts leave a readable question.
     for _ in range(20):
         cut = rng.randrange(1, max(2, len(words) - 1))
         question = " ".join(words[:cut]) + "?"

@@ -118,6 +118,7 @@ class _ResponseBreaker:
         self.evidence: EvidenceFacts = read_evidence(item.instance.evidence)
         self.others = Alternatives(item, self.evidence, rng)
         self.moves = list(item.solution.moves)
+        # Indices of moves that state a fact of a passage; the others conclude.
         self.facts = [index for index, move in enumerate(self.moves) if move.passages]
 
     def draft(self, plan: FailurePlan) -> _Draft | None:
@@ -158,6 +159,7 @@ class _ResponseBreaker:
             length = length - 1 or length + 1
             if length >= len(self.facts):
                 return None
+        # At least 40 % keep the correct answer: correct, but neither closed nor complete.
         guess = self._guess(self.moves[length - 1]) if self.rng.random() < 0.6 else None
         return replace(
             draft,
@@ -220,6 +222,7 @@ class _ResponseBreaker:
         if failure is LocalFailure.INVALID_INFERENCE:
             return self._link_strangers(draft) or self._infer_wrongly(draft)
         if failure is LocalFailure.CONSTRAINT_OR_COMPUTATION:
+            # A false order of two years that no passage mentions.
             year = rng.randint(1900, 1980)
             return Move(OrderClaim(str(year), str(year + rng.randint(1, 30)), less=False))
         if failure is LocalFailure.FALSE_COVERAGE:
@@ -237,6 +240,7 @@ class _ResponseBreaker:
             relations = [r for r in RELATIONS if r.subject == reading.kind and r is not ALIAS and not r.role]
             self.rng.shuffle(relations)
             for relation in relations:
+                # The passages must be silent about it, or it would be a contradiction.
                 if any(True for _ in self.evidence.find_facts(reading.name, relation)):
                     continue
                 example = self._example(relation)
@@ -308,6 +312,7 @@ class _ResponseBreaker:
             claim = draft.moves[index].claim
             assert isinstance(claim, FactClaim)
             draft.moves[index] = replace(draft.moves[index], claim=replace(claim, value=value))
+            # The conclusion is now invalid by the passages, though it follows from the false premise.
             wrong[index] = LocalFailure.INVALID_INFERENCE
         return replace(draft, answer=value, wrong=wrong, complete=False, correct=False)
 
@@ -333,6 +338,7 @@ class _ResponseBreaker:
         if isinstance(self.target, LookupQuestion) or other is None:
             return None
         wrong = {}
+        # Moves after the facts are conclusions, all of which turn with the answer.
         for index in range(len(self.facts), len(draft.moves)):
             claim = draft.moves[index].claim
             if isinstance(claim, OrderClaim | ComparisonClaim):
@@ -356,6 +362,7 @@ class _ResponseBreaker:
         assert isinstance(fact, FactClaim)
         if fact.phrase.path == (ALIAS,):
             return None
+        # premises=(0,) marks a conclusion for the writer.
         moves = [*draft.moves[:length], Move(MissingFactClaim(fact.phrase), premises=(0,))]
         wrong = {length: LocalFailure.FALSE_COVERAGE}
         return replace(draft, moves=moves, answer="not determined", wrong=wrong, complete=False, correct=False)
@@ -383,6 +390,7 @@ class _ResponseBreaker:
 
     def finish(self, draft: _Draft, plan: FailurePlan, seed: str) -> BrokenResponse:
         """Write the draft and state the labels it must get."""
+        # 30 % of lookups start with a step that claims nothing.
         idle = self.target.phrase if isinstance(self.target, LookupQuestion) and self.rng.random() < 0.3 else None
         steps = write_steps(draft.moves, seed, idle=idle)
         judged = []

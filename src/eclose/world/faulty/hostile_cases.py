@@ -126,6 +126,7 @@ def find_breaches(case: HostileCase) -> list[str]:
 
 def _problems(question: JudgeQuestion, material: JudgeMaterial, canaries: Mapping[str, str]) -> Iterator[str]:
     messages = build_judge_prompt(material).messages
+    # Lone surrogates must survive the wire.
     if json.loads(json.dumps(messages)) != list(messages):
         yield "does not come over the wire as it was sent"
     if [message["role"] for message in messages] != ["system", "user"]:
@@ -134,6 +135,7 @@ def _problems(question: JudgeQuestion, material: JudgeMaterial, canaries: Mappin
         yield "another system message"
     content = messages[-1]["content"]
     try:
+        # A repeated key has two readings, depending on the parser.
         json.loads(content, object_pairs_hook=_refuse_repeated_keys)
         if parse_material(type(material), content) != material:
             yield "reads back as something else"

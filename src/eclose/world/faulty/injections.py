@@ -42,6 +42,7 @@ def load_injections() -> tuple[Injection, ...]:
     """Return the packaged texts."""
     lines = (files(__package__) / "texts" / "injections.jsonl").read_text("utf-8").splitlines()
     entries = (json.loads(line) for line in lines)
+    # "times" repeats a text to make very long ones without storing them.
     return tuple(Injection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
 
 
@@ -58,6 +59,7 @@ class InjectionSlot(StrEnum):
 
 def insert_text(case: InjectedCase, slot: InjectionSlot, text: str) -> InjectedCase:
     """Return the case with the text on a new line of the slot: in the first passage, in the last step."""
+    # A line of its own: gullible judges read only the first line as material.
     return _INSERT[slot](*case, f"\n{text}")
 
 

@@ -121,6 +121,7 @@ class Discourse:
 
     def resolve(self, phrase: Phrase) -> Phrase | None:
         """Return the phrase with its pronoun replaced, None where nothing was mentioned that it could refer to."""
+        # Pronouns stand only at the base of a phrase.
         if phrase.base not in PRONOUNS:
             return phrase
         referent = self.thing if phrase.base == "it" else self.person
@@ -141,5 +142,6 @@ class Discourse:
     def _mention(self, name: str, kind: str | None) -> None:
         if kind == "person":
             self.person = name
+        # Dates and numbers have no kind and cannot be referred to.
         elif kind is not None:
             self.thing = name

@@ -55,6 +55,7 @@ class Entity:
 
     def state(self, relation: Relation, value: str, era: int | None = None) -> None:
         """Add a fact unless the entity has it already."""
+        # Subject None: the article states it about its own entity.
         statement = Statement(None, relation, value, era)
         if statement not in self.statements:
             self.statements.append(statement)
@@ -123,7 +124,9 @@ class Scene:
         self.rng = rng
         self.detail = detail
         self.entities: list[Entity] = []
+        # Every name used so far, and the surnames of people.
         self.names: set[str] = set()
+        # Names of parents: their dates would have to fit those of their children.
         self.parents: set[str] = set()
 
     def draw_name(self, kind: str, relation: Relation | None = None) -> str:
@@ -155,6 +158,7 @@ class Scene:
         if relation.kind is ValueKind.NAME:
             return self.draw_name(relation.object or rel.PERSON, relation)
         if relation.kind is ValueKind.DATE:
+            # Day 28 at most, so that every month has the day.
             year = rng.randint(*_YEARS[relation])
             return f"{year}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
         if relation.kind is ValueKind.YEAR:
@@ -169,6 +173,7 @@ class Scene:
         """State a fact about the subject; a person gets the occupation that the relation implies."""
         value = target if isinstance(target, str) else target.name
         subject.state(relation, value)
+        # See add_common_facts: parents get no dates.
         if relation in _PARENTS:
             self.parents.add(value)
         if isinstance(target, Entity) and relation.role and target.kind == rel.PERSON:
@@ -187,5 +192,6 @@ class Scene:
     def _age(self, entity: Entity) -> None:
         """Add older values with their years, for relations that change over time."""
         for relation, years in _PAST.items():
+            # The draw happens only where there is a current value: part of the stream's order.
             if entity.value(relation) is not None and self.rng.random() < 0.4 * self.detail:
                 entity.state(relation, self.draw_value(relation), era=self.rng.randint(*years))

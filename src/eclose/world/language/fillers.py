@@ -150,10 +150,12 @@ def write_filler(kind: str, rng: Random, used: set[str]) -> str | None:
 def _pattern() -> re.Pattern[str]:
     """Return one expression that matches every filler."""
     alternatives = []
+    # dict, not set: works share templates, and the order stays fixed.
     for template in {template: None for group in BY_KIND.values() for template in group}:
         parts = _SLOT.split(restore_plain_articles(template))
         alternatives.append(
             "".join(
+                # Even parts are literal text, odd parts are slot names.
                 re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(restore_plain_articles, POOLS[part])) + ")"
                 for index, part in enumerate(parts)
             )

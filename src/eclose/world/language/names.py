@@ -33,6 +33,7 @@ SURNAMES = _words(
     " Sayer Tolland Usher Vale Wick Yarrow Zorn Amsel Becker Czerny Delacroix Engstrom Fiala Gruber Horvath Ilic Janda"
     " Krol Lehmann Molnar Nagy Okafor Petrov Rossi Santos Takeda Urban Vega Wolff Adeyemi Banerjee Castro Dutta Fujita"
 )
+# Stems and endings are combined freely; Scene.draw_name rejects overlapping results.
 _STEMS = _words(
     "Hal Bren Osk Vell Merr Gren Karsk Dun Ister Tall Cor Ans Lor Mar Nor Pel Quen Rav Sel Tor Ulm Var Wen Yar Zel"
     " Ald Bel Cast Dor El Fal Gar Hol Ild Jar Kel Lind Mor Nev Ost Pol Ros Stav Tarn Und Vir Wal Ash Birk Crom"
@@ -78,6 +79,7 @@ def draw_woman(rng: Random) -> str:
 
 
 def _add_surname(first_name: str, rng: Random) -> str:
+    # 12 % of people have a middle initial.
     middle = f" {rng.choice(SURNAMES)[0]}" if rng.random() < 0.12 else ""
     return f"{first_name}{middle} {rng.choice(SURNAMES)}"
 
@@ -90,6 +92,7 @@ def is_woman(name: str) -> bool:
 def is_person(name: str) -> bool:
     """Return whether this is a full name that ``draw_person`` could have drawn."""
     first_name, *middle, last = name.split() if " " in name else (name, "")
+    # At most one middle initial, as _add_surname writes it.
     initial = not middle or (len(middle) == 1 and len(middle[0]) == 1)
     return first_name in {*MEN, *WOMEN} and last in SURNAMES and initial
 

@@ -18,11 +18,13 @@ from eclose.world.language.facts import Entity, Statement
 from eclose.world.language.fillers import is_filler, write_filler
 from eclose.world.language.values import read_value, write_value
 
+# Slots of openings that state a fact, and the relation they state.
 _SLOTS: dict[str, rel.Relation] = {
     "released": rel.RELEASED, "director": rel.DIRECTOR, "published": rel.PUBLISHED, "author": rel.AUTHOR, "issued": rel.ISSUED,
     "performer": rel.PERFORMER, "born": rel.BIRTH_DATE, "died": rel.DEATH_DATE, "birthplace": rel.BIRTH_PLACE, "country": rel.LIES_IN,
     "seat": rel.HEADQUARTERS, "founded": rel.FOUNDED, "location": rel.SEATED,
 }  # fmt: skip
+# Slots of openings that state nothing a question could ask for.
 _WORDS: dict[str, tuple[str, ...]] = {
     "genre": names.GENRES,
     "industry": names.INDUSTRIES,
@@ -51,8 +53,10 @@ _DATED: dict[rel.Relation, tuple[str, ...]] = {
     rel.EMPLOYEES: ("in {era} {s} employed {o} people",),
     rel.HEADQUARTERS: ("until {era} {s} was based in {o}", "before {era} the head office of {s} was in {o}"),
 }
+# Estimated lengths in words, for _Article.text.
 _OPENING_WORDS, _FACT_WORDS = 10, 6
 _KIND_WORDS = "|".join(word for words in rel.TYPE_WORDS.values() for word in words)
+# "the film" without a name behind it refers to the subject of the article.
 _BARE = re.compile(rf"\b[Tt]he (?:{_KIND_WORDS})\b(?! [A-Z(])")
 
 
@@ -107,6 +111,7 @@ class _Article:
             if all(_SLOTS[slot] in current for slot in _slots(template) if slot in _SLOTS)
         ]
         if self.entity.kind == "person":
+            # Tense and dates must agree: "was" exactly for people with a date or place of death.
             deceased = bool(current & {rel.DEATH_DATE, rel.DEATH_PLACE})
             possible = [template for template in possible if (" was a " in template) == deceased]
         # Templates are ordered by content; the last and poorest is used only where nothing else fits.
@@ -136,6 +141,7 @@ class _Article:
             # A quarter of the facts in the opening are repeated, so an edit has several places to change.
             if not repeated or self.rng.random() < 0.25:
                 cores.append(self._core(statement))
+        # With a chance of 20 % two facts share a sentence: "..., and ...".
         joined: list[str] = []
         while cores:
             core = cores.pop(0)
@@ -171,6 +177,7 @@ def _slots(template: str) -> list[str]:
 @lru_cache(maxsize=1_024)
 def read_passage(title: str, text: str) -> PassageReading:
     """Return the facts that the words of a passage state."""
+    # "Paper Lighthouse (film)" is about "Paper Lighthouse".
     name = re.sub(r" \([a-z ]+\)$", "", title)
     kind: str | None = None
     occupation: str | None = None
@@ -191,6 +198,7 @@ def read_passage(title: str, text: str) -> PassageReading:
                 unread.append(part)
             else:
                 statements.append(statement)
+    # Repeated facts count once; dict.fromkeys keeps their order.
     return PassageReading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread))
 
 
@@ -225,6 +233,7 @@ def _read_opening(core: str, name: str) -> tuple[str, str | None, list[Statement
         for slot, text in matched.groupdict().items():
             if slot in _SLOTS:
                 value = read_value(_SLOTS[slot].kind, text)
+                # A slot that is no value of its kind rules the template out.
                 if value is None:
                     break
                 statements.append(Statement(None, _SLOTS[slot], value))
@@ -235,6 +244,7 @@ def _read_opening(core: str, name: str) -> tuple[str, str | None, list[Statement
 
 def _read_core(part: str, name: str) -> Statement | None:
     for text in phrases.list_case_variants(_BARE.sub("it", part.strip())):
+        # Dated forms come first: "in 1950 the population of X was 7" also contains a plain form.
         for relation, templates in _DATED.items():
             for template in templates:
                 for slots in phrases.match_form(template, text):
@@ -250,4 +260,5 @@ def _read_core(part: str, name: str) -> Statement | None:
 
 def _about(text: str, name: str) -> str | None:
     """Return the subject of a statement, None where the text refers to the subject of the passage."""
+    # Surname alone refers to the subject too.
     return None if text.lower() in phrases.PRONOUNS or text in (name, *name.split()[-1:]) else text

@@ -64,6 +64,7 @@ def match_form(template: str, text: str) -> Iterator[dict[str, str]]:
     literals, slots = _parts(template)
     if not text.startswith(literals[0]) or not text.endswith(literals[-1]):
         return
+    # A name may contain a literal such as "of", so all splits are tried.
     yield from _fill(text, len(literals[0]), literals[1:], slots)
 
 
@@ -86,6 +87,7 @@ def _fill(text: str, start: int, literals: tuple[str, ...], slots: tuple[str, ..
         end = text.find(literal, end + 1)
 
 
+# Compound phrases before plain ones: first match wins.
 _PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
     *COMPOUND_PHRASES.items(),
     *((template, (relation,)) for relation in RELATIONS for template in relation.phrases),
@@ -117,6 +119,7 @@ def accepts_relation(inner: Phrase, relation: Relation) -> bool:
         return inner.path[-1].object == relation.subject
     if isinstance(inner.base, CommonDoer):
         return relation.subject == "person"
+    # A base without a stated type accepts every relation.
     return inner.kind in (None, relation.subject)
 
 
@@ -166,6 +169,7 @@ def write_phrase(phrase: Phrase, rng: Random) -> str:
         return phrase.base
     if len(phrase.path) >= 2:
         compounds = [template for template, path in COMPOUND_PHRASES.items() if path == phrase.path[-2:]]
+        # Compound phrases are preferred in 70 % of cases.
         if compounds and rng.random() < 0.7:
             return compounds[0].replace("{x}", write_phrase(replace(phrase, path=phrase.path[:-2]), rng))
     inner = write_phrase(replace(phrase, path=phrase.path[:-1]), rng)
@@ -194,6 +198,7 @@ def read_triples(text: str) -> Iterator[FactTriple]:
             continue
         for slots in match_form(template, text):
             value = read_object(relation, slots["o"])
+            # The cheaper test of the value comes first.
             subject = read_phrase(slots["s"]) if value is not None else None
             if subject is not None and value is not None and accepts_relation(subject, relation):
                 yield FactTriple(subject, relation, value)

@@ -104,6 +104,7 @@ def _write_lookup(phrase: phrases.Phrase, rng: Random) -> str:
     if not phrase.path:
         assert isinstance(phrase.base, phrases.CommonDoer)
         return rng.choice(_WHICH).replace("{deeds}", phrases.write_deeds(phrase.base.deeds))
+    # "Who is the maternal grandmother of X?" in 70 % of the cases that allow it.
     if phrase.path[-2:] in rel.COMPOUND_PHRASES.values() and rng.random() < 0.7:
         return _WHO[0].replace("{x}", phrases.write_phrase(phrase, rng))
     inner = phrases.write_phrase(replace(phrase, path=phrase.path[:-1]), rng)
@@ -154,6 +155,7 @@ def _choice_patterns() -> tuple[tuple[re.Pattern[str], str, tuple[rel.Relation, 
 
 
 def _read_choice(text: str) -> ChoiceQuestion | None:
+    # A cheap test that spares most questions the patterns below.
     if not text.startswith("W") or " or " not in text:
         return None
     for pattern, kind, path, attribute, least in _choice_patterns():
@@ -207,6 +209,7 @@ def _read_lookup(text: str) -> LookupQuestion | None:
         for slots in phrases.match_form(template, text):
             if deeds := phrases.read_deeds(slots["deeds"]):
                 return LookupQuestion(phrases.Phrase(phrases.CommonDoer(deeds)))
+    # "Who is the mother of X?" with the whole phrase in one slot.
     for template in _WHO:
         for slots in phrases.match_form(template, text):
             phrase = phrases.read_phrase(slots["x"])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from eclose.world.language.values import ValueKind
 
+# Entity types, as articles and questions name them.
 PERSON, FILM, BOOK, SONG, COMPANY = "person", "film", "book", "song", "company"
 CITY, COUNTRY, UNIVERSITY, AWARD, RIVER = "city", "country", "university", "award", "river"
 

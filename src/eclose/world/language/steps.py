@@ -32,6 +32,7 @@ from eclose.world.language.questions import list_superlatives, read_dated_pair, 
 from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, ROLE_NOUNS, TYPE_WORDS, Relation
 from eclose.world.language.values import PATTERNS, ValueKind, read_answer_value, read_value, write_value
 
+# Repeated entries are weights: steps without an opener are the most frequent.
 _OPENERS = (
     *("", "", ""),
     "According to passage {n}, ",
@@ -44,6 +45,7 @@ _OPENERS = (
     "Also, ",
 )
 _CONCLUDERS = ("So ", "So ", "Therefore, ", "It follows that ", "This means that ", "Hence ", "Thus, ", "")
+# Every opener and conclusion word above must also be listed here, or steps do not read back.
 _OPENING = re.compile(
     r"^(?:According to passage \d+, |Passage \d+ says that |The passages say that |We know that |It is stated that |"
     r"Next, |It appears that |Also, |So |Therefore, |It follows that |This means that |Hence |Thus, )"
@@ -90,6 +92,7 @@ class StepWriter:
         if self.steps == 0 and opener in ("Next, ", "Also, "):
             opener = ""
         self.steps += 1
+        # An opener that cites a passage replaces the citation in brackets.
         if "{n}" in opener:
             opener = opener.replace("{n}", str(passage)) if passage is not None else ""
         elif passage is not None and self.rng.random() < 0.6:
@@ -166,6 +169,7 @@ class StepWriter:
         return phrases.write_triple(phrases.FactTriple(inner, last, fact.value), rng, subject=self._pronoun(inner))
 
     def _pronoun(self, subject: phrases.Phrase) -> str | None:
+        # 30 % of repeated subjects become pronouns.
         if subject.path or self.rng.random() > 0.3:
             return None
         if subject.base == self.discourse.person and isinstance(subject.base, str):
@@ -185,17 +189,20 @@ class StepWriter:
 def _guess_kind(value: str) -> ValueKind:
     if re.fullmatch(r"\d{4}-\d\d-\d\d", value):
         return ValueKind.DATE
+    # Numbers from 1500 to 2099 count as years.
     return ValueKind.YEAR if re.fullmatch(r"1[5-9]\d\d|20\d\d", value) else ValueKind.NUMBER
 
 
 def read_step(text: str, discourse: Discourse) -> tuple[Claim, ...] | None:
     """Return the claims of a step with pronouns resolved, None where a part cannot be read."""
     claims: list[Claim] = []
+    # Joined steps are separated by "; ", which no name contains.
     for part in phrases.restore_plain_articles(text.strip().removesuffix(".")).split("; "):
         claim = _read_part(part, discourse)
         if claim is None:
             return None
         claims.append(claim)
+        # Later parts of the same step may refer to this claim.
         discourse.record(claim)
     return tuple(claims)
 
@@ -218,6 +225,7 @@ def _read_part(part: str, discourse: Discourse) -> Claim | None:
 def _read_idle(text: str) -> IdleStep | None:
     for kind, templates in _IDLE.items():
         for template in templates:
+            # Transitions have no slot.
             if template == text:
                 return kind
             if "{x}" in template and any(
@@ -229,6 +237,7 @@ def _read_idle(text: str) -> IdleStep | None:
 
 @lru_cache(maxsize=8_192)
 def _read_core(text: str) -> Claim | None:
+    # A denial wraps a fact, so it is read before all other forms.
     for slots in phrases.match_form(_DENIED, text):
         fact = _read_fact(slots["x"])
         return DenialClaim(fact) if fact else None

@@ -37,6 +37,7 @@ PATTERNS: dict[ValueKind, str] = {
     ValueKind.NAME: NAME,
     ValueKind.DATE: rf"\d{{1,2}} (?:{_MONTH}) \d{{4}}|(?:{_MONTH}) \d{{1,2}}, \d{{4}}",
     ValueKind.YEAR: r"\d{4}",
+    # With or without thousands separators.
     ValueKind.NUMBER: r"\d{1,3}(?:,\d{3})+|\d+",
     ValueKind.MINUTES: r"\d+ minutes|\d+ hours?(?: and \d+ minutes)?",
 }
@@ -87,10 +88,12 @@ def write_value(kind: ValueKind, value: str, rng: Random) -> str:
         name = MONTHS[int(month) - 1]
         return f"{int(day)} {name} {year}" if first else f"{name} {int(day)}, {year}"
     if kind is ValueKind.NUMBER:
+        # Numbers of five digits and more always get separators.
         return f"{int(value):,}" if first or len(value) > 4 else value
     if kind is ValueKind.MINUTES:
         hours, minutes = divmod(int(value), 60)
         words = f"{hours} hour{'s' * (hours > 1)}" + (f" and {minutes} minutes" if minutes else "")
+        # "2 hours and 1 minutes" is never written.
         return words if first and hours and minutes != 1 else f"{value} minutes"
     return value
 

@@ -62,6 +62,7 @@ class Alternatives:
             lookups += [LookupQuestion(replace(phrase, base=rival)) for rival in rivals]
         if phrase.path:
             last = phrase.path[-1]
+            # Other relations of the same subject type: "where was X born" beside "where did X die".
             siblings = [r for r in RELATIONS if r.subject == last.subject and r is not last and r is not ALIAS]
             lookups += [LookupQuestion(replace(phrase, path=(*phrase.path[:-1], other))) for other in siblings]
         return lookups
@@ -86,6 +87,7 @@ class Alternatives:
         if isinstance(target, AgreementQuestion):
             return NO if answer == YES else YES
         if isinstance(target, YearSpanQuestion):
+            # A span of years stays positive.
             return str(int(answer) + self.rng.choice([by for by in (-3, -2, -1, 1, 2, 5) if int(answer) + by > 0]))
         relation = target.phrase.path[-1] if target.phrase.path else target.phrase.base.deeds[0][0]  # type: ignore[union-attr]
         return self.pick_other_value(relation, answer)
@@ -93,6 +95,7 @@ class Alternatives:
     def mix_with_correct(self, other: str) -> str:
         """Return the wrong answer, in half of the cases joined to the correct one by "or", which settles nothing."""
         names = [self.item.solution.answer, other]
+        # Yes or no, numbers and dates are never mixed.
         if isinstance(self.item.target, AgreementQuestion) or other[:1].isdigit() or self.rng.random() > 0.5:
             return other
         self.rng.shuffle(names)
@@ -101,6 +104,7 @@ class Alternatives:
     def pick_other_value(self, relation: Relation, value: str) -> str | None:
         """Draw another value for a relation; for a name, one that occurs in the passages."""
         if relation.kind is ValueKind.DATE:
+            # Only the year of a date changes.
             return f"{int(value[:4]) + self.rng.choice((-7, -4, 3, 6))}{value[4:]}"
         if relation.kind is not ValueKind.NAME:
             return str(int(value) + self.rng.choice((2, 3, 5, 11)))

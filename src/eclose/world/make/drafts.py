@@ -85,6 +85,7 @@ class ConstructionCase:
 
     def make_rng(self, *parts: object) -> Random:
         """Return a random stream of its own for these parts, so choices do not affect each other."""
+        # A string seed is hashed with SHA-512 by Random, so streams do not depend on PYTHONHASHSEED.
         return Random("/".join([self.seed, *map(str, parts)]))
 
 
@@ -139,6 +140,7 @@ def insert_move(moves: Sequence[Move], index: int, move: Move) -> tuple[Move, ..
 
 def change_ending(moves: Sequence[Move], answer: str) -> tuple[Move, ...]:
     """Return the moves with another conclusion, or another last fact where there is no conclusion."""
+    # Without a conclusion the last fact is the end.
     if not any(move.premises for move in moves):
         return (*moves[:-1], replace(moves[-1], claim=_change_claim(moves[-1].claim, answer)))
     return tuple(replace(move, claim=_change_claim(move.claim, answer)) if move.premises else move for move in moves)
@@ -165,6 +167,7 @@ def pick_wrong_answer(target: Target, answer: str, values: Sequence[str]) -> str
     if isinstance(target, AgreementQuestion):
         return NO if answer == YES else YES
     if isinstance(target, YearSpanQuestion):
+        # Any other number of years is wrong.
         return str(int(answer) + 3)
     return next((value for value in values if value != answer), None)
 
@@ -200,11 +203,13 @@ def split_sentences(text: str) -> list[str]:
 def reword_statement(passage: Passage, index: int, statement: Statement, value: str) -> Rewording | None:
     """Give a statement another value wherever the passage states it; None where replacing words cannot do so."""
     kind = statement.relation.kind
+    # Only forms that occur as whole words are replaced.
     form_pairs = zip(list_surface_forms(kind, statement.value), list_surface_forms(kind, value), strict=True)
     pairs = tuple({old: new for old, new in form_pairs if _occurs(passage.text, old)}.items())
     claims, keep = [], []
     for sentence in split_sentences(passage.text):
         for part in sentence.removesuffix(".").split(", and "):
+            # A part with the old words that states something else must be kept as it is.
             if not any(old in part for old, _ in pairs):
                 continue
             if statement in read_passage(passage.title, f"{part}.").statements:
@@ -292,8 +297,10 @@ def make_variation(case: ConstructionCase, hop: EvidenceFact, value: str) -> Evi
     rewording = reword_statement(case.passages[index], index, statement, value) if statement else None
     if rewording is None:
         return None
+    # The edited passage decides: the old solution is not adapted but solved again.
     after = replace_passage(case.passages, index, rewording.passage)
     solution = solve(case.target, read_evidence(after))
+    # Another answer must follow, and only one.
     if solution is None or case.derivation is None or solution.answer == case.derivation.value:
         return None
     labels = label_steps(case.question, after, case.response.trace)
@@ -313,6 +320,7 @@ def find_earlier_steps(case: ConstructionCase, solution: Solution, first: int) -
     for number in range(1, first):
         before = case.response.trace.texts[:number]
         for claim in read_trace(type(case.response.trace).of(*before)) or ():
+            # The first step that states a claim is the one to cite.
             numbers.setdefault(drop_name_type(claim), number)
     matched = ((index, numbers.get(drop_name_type(move.claim))) for index, move in enumerate(solution.moves))
     return {index: number for index, number in matched if number is not None}
@@ -366,6 +374,7 @@ def _describe_change(old: Target, new: Target) -> str:
     """Return in a few words which component of the question changed."""
     if isinstance(old, ChoiceQuestion) and isinstance(new, ChoiceQuestion):
         return "one of the two candidates" if old.options != new.options else "the direction of the comparison"
+    # Lookups have one side, all other targets two.
     sides = [(target.phrase,) if isinstance(target, LookupQuestion) else target.phrases() for target in (old, new)]
     same = all(target.base == other.base for target, other in zip(*sides, strict=False))
     return "the relation asked for" if same else "the thing asked about"

@@ -69,6 +69,7 @@ def make_families(profile: str, seed: int, funnel: FamilyFunnel | None = None, s
 def make_family(item: WorldItem) -> Family | str:
     """Return a family made from an item, or the reason why there is none."""
     gold = _write_view(ViewKind.GOLD, item, item.instance.question, item.instance.evidence, item.target, item.solution)
+    # Checked first: without a question edit the evidence edits are not needed.
     question_edit = _question_edit(item, gold)
     if question_edit is None:
         return "no question edit"
@@ -118,6 +119,7 @@ def _evidence_edits(item: WorldItem, gold: View) -> Iterator[EvidenceEdit]:
     rng = Random(f"{item.seed}/edit")
     (way,) = read_evidence(item.instance.evidence).find_answers(item.target)
     hops = list(dict.fromkeys(way.hops))
+    # A random order, so that families do not all edit their first fact.
     rng.shuffle(hops)
     for hop in hops:
         # A fact stated in two passages would contradict itself after an edit of one.
@@ -135,6 +137,7 @@ def draw_new_values(passages: tuple[Passage, ...], hop: EvidenceFact, rng: Rando
     if hop.relation.kind is ValueKind.NAME:
         return _new_names(passages, hop.relation, hop.value, rng)
     scene = Scene(rng)
+    # Eight draws: some equal the old value, some lead to no other answer.
     drawn = [scene.draw_value(hop.relation) for _ in range(8)]
     if hop.relation.kind is ValueKind.DATE:
         # Day and month stay: the year is what is edited.
@@ -148,6 +151,7 @@ def _new_names(passages: tuple[Passage, ...], relation: rel.Relation, value: str
     stated = [name for reading in readings for name in _names(reading, relation)]
     others = [name for name in dict.fromkeys(stated) if name != value]
     rng.shuffle(others)
+    # The scene only keeps the new name from overlapping with the stated ones.
     scene = Scene(rng)
     scene.names |= {*stated, *(reading.name for reading in readings)}
     return [*others[:6], scene.draw_value(relation)]
@@ -163,6 +167,7 @@ def _make_edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> Ev
     index = hop.passages[0]
     passage = item.write_passage(index, _change_entity(item.entities[index], hop, value))
     before = item.instance.evidence
+    # Unchanged where the entity itself does not have the fact.
     if passage.text == before[index].text:
         return None
     passages = (*before[:index], passage, *before[index + 1 :])
@@ -197,6 +202,7 @@ def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
     passages = item.instance.evidence
     for target in targets:
         solution = solve(target, read_evidence(passages))
+        # Another answer, from at least two passages.
         if solution is None or solution.answer == item.solution.answer or len(solution.support) < 2:
             continue
         question = write_question(target, Random(f"{item.seed}/question words"))
@@ -213,6 +219,7 @@ def find_near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Tar
     readings = read_evidence(passages).readings
     rivals = [(reading.name, reading.kind) for reading in readings]
     if isinstance(target, ChoiceQuestion):
+        # A choice has one neighbour: the opposite direction.
         return [replace(target, least=not target.least)]
     if isinstance(target, LookupQuestion):
         return _find_near_lookups(target.phrase, rivals)

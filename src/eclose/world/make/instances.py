@@ -84,6 +84,7 @@ def make_items(profile: str, seed: int, start: int = 0) -> Iterator[WorldItem]:
 def make_item(profile: str, seed: int, index: int) -> WorldItem:
     """Return one item."""
     settings = find_profile(profile)
+    # The attempt is part of the seed, so a retry draws another scene.
     for attempt in range(ATTEMPTS):
         item = _try_scene(settings, hash_rank("world", profile, seed, index, attempt), f"{profile}-{seed}-{index}")
         if item is not None:
@@ -137,6 +138,7 @@ def _select_entities(scene: Scene, plot: Plot, size: int) -> list[Entity]:
         scene.add_common_facts(scene.add_entity(scene.rng.choice(_PADDING)))
     gold = [entity for entity in scene.entities if any(entity is member for member in plot.gold)]
     others = [entity for entity in scene.entities if not any(entity is member for member in gold)]
+    # Entities of the plot are never cut; padding is.
     selected = [*gold, *others][:size]
     scene.rng.shuffle(selected)
     return selected
@@ -150,6 +152,7 @@ def _asked_relations(target: Target) -> tuple[rel.Relation, ...]:
 def _reads_back(question: str, target: Target) -> bool:
     read = read_question(question)
     if isinstance(read, LookupQuestion) and isinstance(target, LookupQuestion):
+        # The stated type of the base may be lost in writing, so it is not compared.
         return (read.phrase.base, read.phrase.path) == (target.phrase.base, target.phrase.path)
     return read is not None and type(read) is type(target)
 

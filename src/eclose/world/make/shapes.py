@@ -94,6 +94,7 @@ def plot_chain(
 ) -> Plot:
     """Plot a question for the end of a path that begins with a work."""
     kind = scene.rng.choice(STARTS)
+    # The start is drawn even where paths are given: the stream must not depend on it.
     path = scene.rng.choice(paths) if paths else draw_path(scene, kind, hops)
     start = scene.add_entity(path[0].subject)
     gold = build_path(scene, start, path)
@@ -113,6 +114,7 @@ def plot_inference(scene: Scene) -> Plot:
 
 def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relation, ...]) -> None:
     """Add a work with the same title, a namesake, or a pseudonym under which the work names its author."""
+    # Below 0.25 a shared title, below 0.45 a namesake, below 0.6 a pseudonym, else nothing.
     roll = scene.rng.random()
     if roll < 0.25 and start.kind in (rel.FILM, rel.BOOK, rel.SONG):
         other = scene.rng.choice([kind for kind in (rel.FILM, rel.BOOK, rel.SONG) if kind != start.kind])
@@ -123,6 +125,7 @@ def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relati
         if roll < 0.45:
             person.title = f"{person.name} ({path[0].role})"
             twin = scene.add_entity(rel.PERSON, person.name, note=None)
+            # Titles stay distinct; the oracle tells namesakes apart by the occupation in the opening sentence.
             twin.title = f"{twin.name} ({twin.occupation})"
             twin.state(path[1], scene.draw_value(path[1]))
             scene.add_common_facts(twin, skip=path)
@@ -154,6 +157,7 @@ def _plot_choice(scene: Scene, kind: str, path: tuple[Relation, ...], attribute:
         gold += build_path(scene, scene.add_entity(kind), (*path, attribute))
     for _ in range(rivals):
         build_path(scene, scene.add_entity(kind), (*path, attribute))
+    # gold holds both chains one after the other, so the second starts in the middle.
     options = (gold[0].name, gold[len(gold) // 2].name)
     return Plot(ChoiceQuestion(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
 
@@ -237,6 +241,7 @@ def plot_intersection(scene: Scene, onward: int = 0) -> Plot:
         if not role.single:
             work.state(role, scene.draw_name(rel.PERSON))
         works.append(work)
+    # The order of the deeds is the order in the question.
     deeds = tuple((role, work.name) for role, work in zip(roles, works, strict=True))
     if not onward:
         return Plot(LookupQuestion(Phrase(CommonDoer(deeds))), tuple(works))

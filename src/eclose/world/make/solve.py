@@ -57,6 +57,7 @@ def solve(target: Target, evidence: EvidenceFacts) -> Solution | None:
     moves = [
         Move(
             FactClaim(Phrase(hop.subject, (hop.relation,)), hop.value),
+            # One passage of the minimal support is cited per fact.
             tuple(index for index in hop.passages if index in support)[:1],
         )
         for hop in derivation.hops
@@ -148,6 +149,7 @@ def write_answer(target: Target, answer: str, rng: Random) -> str:
 def write_submitted_answer(target: Target, answer: str, rng: Random) -> str:
     """Return the answer as a model may put it: surname first, with a full stop, with a capital, or unchanged."""
     written, roll = write_answer(target, answer, rng), rng.random()
+    # Only people are inverted; titles and places keep their form.
     if roll < 0.4 and is_person(written):
         first_names, surname = written.rsplit(maxsplit=1)
         return f"{surname}, {first_names}"

@@ -30,6 +30,7 @@ class AlignmentTracer:
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        # For each name, the paths from the question's start that lead to it.
         self._origins: defaultdict[str, list[Phrase]] = defaultdict(list)
         self._goals = _goals(target)
         self._facts: list[FactClaim] = []
@@ -136,6 +137,7 @@ class AlignmentTracer:
     def _judge_comparison(self, claim: ComparisonClaim) -> bool | None:
         if self._compares_targets(claim.first, claim.second):
             return True
+        # A comparison by another attribute shows another goal.
         by_another = isinstance(self.target, ChoiceQuestion) and claim.first.path[-1] is not self.target.attribute
         return False if by_another or self._compares_elsewhere(claim) else None
 
@@ -152,6 +154,7 @@ class AlignmentTracer:
         """Return the phrase as paths from the start of the question."""
         if isinstance(phrase.base, CommonDoer):
             return [replace(phrase, kind=None)]
+        # Paths to the base, continued by the path of the phrase.
         reached = [Phrase(origin.base, (*origin.path, *phrase.path)) for origin in self._origins.get(phrase.base, ())]
         return [Phrase(phrase.base, phrase.path), *reached, *self._expand_doer(phrase, reached)]
 
@@ -181,6 +184,7 @@ class AlignmentTracer:
     def _leads_on(path: Phrase, goal: Phrase) -> bool:
         if path.base != goal.base:
             return False
+        # A proper prefix is an intermediate goal, which counts as aligned.
         return path.path == goal.path[: len(path.path)] and (bool(path.path) or isinstance(path.base, CommonDoer))
 
     def _judge_choice(self, claim: ChoiceClaim) -> bool:

@@ -58,6 +58,7 @@ def matches_value(answer: str, value: str) -> Label:
         return True
     if is_abstention(answer) or is_abstention(value) or " or " in answer or value.lower() in (YES, NO):
         return False
+    # "Rell or a relative": neither surely right nor surely wrong.
     return None if contains_span(normalize_answer(answer), normalize_answer(value)) else False
 
 

@@ -49,6 +49,7 @@ class TracePremises:
         self._names: dict[str, str] = {}
         for claim in self.claims:
             if isinstance(claim, FactClaim) and claim.phrase.path == (ALIAS,) and isinstance(claim.phrase.base, str):
+                # Union by pointers: each alias points to the name it stands for.
                 self._names[self.resolve_name(claim.value)] = self.resolve_name(claim.phrase.base)
         self._facts: defaultdict[tuple[str | CommonDoer, tuple[Relation, ...]], list[str]] = defaultdict(list)
         for claim in self.claims:
@@ -96,6 +97,7 @@ class TracePremises:
         if concluded:
             return concluded
         first_values, second_values = (self.find_values(phrase) for phrase in target.phrases())
+        # Both sides settled: the comparison itself need not be stated.
         if len(first_values) == 1 and len(second_values) == 1:
             if isinstance(target, AgreementQuestion):
                 return [YES if first_values == second_values else NO]
@@ -154,6 +156,7 @@ class TracePremises:
                 continue
             pair = [self._shorten(claim.first), self._shorten(claim.second)]
             if pair in (goals, goals[::-1]) and goals[0] != goals[1]:
+                # The pair may be stated in either order.
                 first = pair == goals
                 options.append(target.options[0 if (claim.less == target.least) == first else 1])
         return _unique(options)
@@ -182,6 +185,7 @@ def compares_outside_options(
 ) -> bool:
     """Return whether a side of a comparison belongs to something that is not among the options."""
     for phrase in (claim.first, claim.second):
+        # Bridge comparisons name the people; their works decide.
         direct = not target.path or len(phrase.path) > 1
         works = [phrase.base] if direct else works_behind(phrase.base, target.path)
         if works and not any(work in target.options for work in works):

@@ -52,6 +52,7 @@ def list_surface_forms(kind: ValueKind, value: str) -> tuple[str, ...]:
 def is_localized(before: Passage, after: Passage) -> Label:
     """Return whether exactly one claim has another value, wherever it is repeated, and no other word changed."""
     old, new = _read(before), _read(after)
+    # An unread sentence may hide a second change.
     if old.unread or new.unread:
         return None
     change = find_changed_statement(old, new)
@@ -171,6 +172,7 @@ def _is_value(target: LookupQuestion, plain: str) -> bool:
     kind = path[-1].kind if path else ValueKind.NAME
     if kind is ValueKind.NAME:
         return read_value(kind, plain) is not None and not plain[:1].isdigit()
+    # Canonical dates are ISO 8601.
     if kind is ValueKind.DATE:
         return re.fullmatch(r"\d{4}-\d\d-\d\d", plain) is not None
     return plain.isdigit()

@@ -69,7 +69,9 @@ class EvidenceFacts:
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self.readings: list[PassageReading] = [read_passage(passage.title, passage.text) for passage in passages]
+        # Passages by the name they are about; namesakes share an entry.
         self._about: defaultdict[str, list[int]] = defaultdict(list)
+        # Statements about somebody other than the subject of their passage.
         self._loose: defaultdict[tuple[str, Relation], list[tuple[Statement, int]]] = defaultdict(list)
         self._aliases: defaultdict[str, list[str]] = defaultdict(list)
         for index, reading in enumerate(self.readings):
@@ -146,6 +148,7 @@ class EvidenceFacts:
                 for derivation in derivations
                 for hop in self.find_facts(derivation.value, relation, role)
             ]
+            # The next base was reached by this relation.
             role = relation.role
         return derivations
 
@@ -167,6 +170,7 @@ class EvidenceFacts:
         (first, first_work), (second, second_work) = doer.deeds
         for first_fact in self.find_facts(first_work, first):
             for second_fact in self.find_facts(second_work, second):
+                # Compared by name: aliases do not count here.
                 if first_fact.value == second_fact.value:
                     yield Derivation(first_fact.value, (first_fact, second_fact))
 
@@ -176,6 +180,7 @@ class EvidenceFacts:
             return _distinct(self.derive(target.phrase))
         first, second = (self.derive(phrase) for phrase in target.phrases())
         derivations = []
+        # Every combination: an open side gives several answers, and the question is then not unique.
         for first_side, second_side in product(first, second):
             answer = self._settle(target, first_side.value, second_side.value)
             if answer is not None:

@@ -114,11 +114,13 @@ def label_steps(question: str, passages: Passages, trace: Trace) -> tuple[Label,
 
 def is_aligned(question: str, trace: Trace) -> Label:
     """Return A: whether the trace pursues what the question asks, from these two alone."""
+    # Empty evidence and no answer: the label cannot depend on them.
     return judge(Instance("", question, ()), Response("", "", trace, None)).aligned
 
 
 def is_closed(question: str, trace: Trace, answer: str) -> Label:
     """Return C: whether the trace establishes the answer; for a misaligned trace, that of its own target."""
+    # No evidence and no reference: the label cannot depend on them.
     return judge(Instance("", question, ()), Response("", "", trace, answer)).closed
 
 
@@ -142,6 +144,7 @@ def screen_source(question: str, passages: Passages, accepted: Sequence[str]) ->
         for derivation in derivations
         if any(_leads_to_answer(answer, derivation, passages) for answer in accepted)
     ]
+    # The support of the reference where it is derived, else of the first answer.
     support = tuple(sorted((matching or derivations)[0].support)) if derivations else ()
     others = tuple(passage for index, passage in enumerate(passages) if index not in support)
     supporting = tuple(passages[index] for index in support)
@@ -151,6 +154,7 @@ def screen_source(question: str, passages: Passages, accepted: Sequence[str]) ->
         "elsewhere": _any_warranted(question, others, accepted),
     }
     defect = _find_source_defect(question, passages, accepted, derivations, matching)
+    # A malformed question is rejected, not undecided: the defect says why.
     if read_question(question) is None:
         labels = dict.fromkeys(labels, False)
     return SourceScreening(support, ConditionLabels(labels), defect)
@@ -177,6 +181,7 @@ def _find_source_defect(
     target = read_question(question)
     if target is None:
         return SeedDefect.MALFORMED
+    # The order decides which defect is reported where a source has several.
     if len(accepted[0].split()) > MAX_ANSWER_WORDS:
         return SeedDefect.LONG_ANSWER
     if len(derivations) > 1:
@@ -203,6 +208,7 @@ def check_target(
     Every step with a claim counts as needed.
     """
     steps = label_steps(question, passages, response.trace)
+    # Grounding R_E: a step must hold on the support alone.
     inside = label_steps(question, tuple(passages[index] for index in support), response.trace)
     pairs = enumerate(zip(steps, inside, strict=True), start=1)
     outside = [number for number, (label, inside_label) in pairs if label and inside_label is False]
@@ -243,6 +249,7 @@ def check_edit(
     """
     gold_before, new_after = label_steps(question, before, gold.trace), label_steps(question, after, new.trace)
     gold_after, new_before = label_steps(question, after, gold.trace), label_steps(question, before, new.trace)
+    # gold/new: which trace; before/after: which passages it is judged on.
     labels = {
         "prefix.before": conjunction(gold_before[:first]),
         "prefix.after": conjunction(gold_after[:first]),
@@ -268,6 +275,7 @@ def screen_question(question: str, edited: str, passages: Passages, answer: str,
     """Screen an edit of the question (B.5) without traces: another target, each question with its own answer."""
     old_target, target = read_question(question), read_question(edited)
     derivations = find_derivations(edited, passages)
+    # The shortest derivation decides whether several steps are needed.
     facts = min((len(derivation.hops) for derivation in derivations), default=0) if derivations is not None else 0
     return ConditionLabels(
         {
@@ -303,6 +311,7 @@ def _is_unambiguous(target: Target, passages: Passages) -> bool:
     phrases = (target.phrase,) if isinstance(target, LookupQuestion) else target.phrases()
     evidence = read_evidence(passages)
     for phrase in phrases:
+        # Two deeds identify the person.
         if isinstance(phrase.base, CommonDoer):
             continue
         if phrase.base in PRONOUNS or len(evidence.find_referents(phrase.base, phrase.start_type or "")) > 1:
@@ -315,6 +324,7 @@ def _is_degenerate(target: Target, question: str, answer: str) -> bool:
     if not isinstance(target, LookupQuestion):
         first, second = target.phrases()
         return _normalise_phrase(first) == _normalise_phrase(second)
+    # Yes and no may occur in any question.
     words = normalize_answer(answer)
     return words not in {(YES,), (NO,)} and contains_span(normalize_answer(question), words)
 
@@ -383,6 +393,7 @@ def find_evidence_edit_defects(gold: View, edit: EvidenceEdit) -> Iterator[str]:
     if view.question != gold.question:
         yield "another question"
     changed = [index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]]
+    # Without exactly one changed passage the other conditions are undefined.
     if len(changed) != 1 or len(before) != len(after) or after[changed[0]].title != before[changed[0]].title:
         yield "not one changed passage"
         return

@@ -41,6 +41,7 @@ def judge(instance: Instance, response: Response) -> Judgment:
     options = target.options if isinstance(target, ChoiceQuestion) else ()
     steps, claims, unread = judge_steps(instance.evidence, response.trace, options)
     case = _ResponseCase(instance, response, target, claims, f"cannot read step {unread[0] + 1}" if unread else None)
+    # Local soundness has no label of its own in a Judgment; it follows from the steps.
     open_step = _explain_open_soundness(steps, unread)
     case.reasons |= {Criterion.LOCAL_SOUNDNESS: open_step} if open_step else {}
     return Judgment(

@@ -95,6 +95,7 @@ class StepChecker:
     def __init__(self, evidence: EvidenceFacts, options: Sequence[str] = ()) -> None:
         self.evidence = evidence
         self._options = options
+        # Role by which each name was reached, to tell namesakes apart.
         self._roles: dict[str, str] = {}
         self._facts: list[FactClaim] = []
         self._last_comparison: ComparisonClaim | None = None
@@ -150,6 +151,7 @@ class StepChecker:
 
     def _explain_failure(self, claim: FactClaim) -> LocalFailure:
         """Return the failure of a fact: invented content, another entity's fact, or an invalid conclusion."""
+        # Several relations at once are a conclusion, never the content of a passage.
         if len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, CommonDoer):
             return LocalFailure.INVALID_INFERENCE
         of_namesake = any(way.value == claim.value for way in self.evidence.derive(claim.phrase))
@@ -159,6 +161,7 @@ class StepChecker:
         """Return the finding, or an open one where an unread sentence mentions a name on the path."""
         prefixes = [Phrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path))]
         names = {phrase.base, value, *(name for prefix in prefixes for name in self._find_values(prefix))}
+        # Dates and numbers would match unrelated sentences.
         texts = [name for name in names if isinstance(name, str) and name and not name[0].isdigit()]
         unread = self.evidence.unread
         undecided = any(name in part or self._title_has(index, name) for index, part in unread for name in texts)
@@ -172,6 +175,7 @@ class StepChecker:
         if any(self.evidence.same_entity(value, claim.fact.value) for value in values):
             return _fails(LocalFailure.OTHER)
         relation = claim.fact.phrase.path[-1] if claim.fact.phrase.path else None
+        # A denial needs another stated value, which excludes only where there is at most one.
         warranted = bool(values) and relation is not None and relation.single
         silent = self._unless_unread(claim.fact.phrase, _fails(LocalFailure.UNSUPPORTED_CONTENT), claim.fact.value)
         return _HOLDS if warranted else silent
@@ -181,6 +185,7 @@ class StepChecker:
         if isinstance(claim, AgreementClaim):
             first, second = first.then(claim.relation), second.then(claim.relation)
         first_values, second_values = self._find_values(first), self._find_values(second)
+        # An open side makes the comparison an invalid inference.
         if len(first_values) != 1 or len(second_values) != 1:
             finding = _fails(LocalFailure.INVALID_INFERENCE)
             return self._unless_unread(first, self._unless_unread(second, finding))

@@ -53,6 +53,7 @@ def find_minimal_support(question: str, passages: Passages, answer: str) -> froz
 
 def read_trace(trace: Trace) -> list[Claim] | None:
     """Return all claims of a trace, None where a step cannot be read."""
+    # Pronouns refer across steps, so the discourse spans the trace.
     discourse = Discourse()
     claims: list[Claim] = []
     for text in trace.texts:

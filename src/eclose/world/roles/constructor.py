@@ -70,6 +70,7 @@ def _answer(role: ConstructionRole, noise: float, seed: int, defect: str | None,
         return ScriptedReply(_write_incomplete_reply(role, candidate))
     kinds = [defect] if defect is not None and defect in REPLY_DEFECTS[role] else []
     if defect is None and hash_to_unit("noise", *draw, role, shown_json) < noise:
+        # One defect per reply: the first kind that the candidate admits.
         kinds = list(REPLY_DEFECTS[role])
         case.make_rng("defect").shuffle(kinds)
     for kind in kinds:
@@ -124,6 +125,7 @@ def _build_variations(case: drafts.ConstructionCase, material: Any) -> list[draf
     variations: list[drafts.EvidenceVariation] = []
     for hop in _from_both_ends(list(dict.fromkeys(case.derivation.hops))):
         if len(hop.passages) != 1 or hop.passages[0] not in case.support or hop.relation is rel.ALIAS:
+            # Facts in two passages, outside the support, or aliases cannot be edited alone.
             continue
         if (variation := _find_variation(case, hop)) is not None:
             variations.append(variation)
@@ -152,6 +154,7 @@ def _find_variation(case: drafts.ConstructionCase, hop: EvidenceFact) -> drafts.
 def _passes_evidence_checks(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> bool:
     """Return whether all of appendix B.4 holds, the checks in code included."""
     gold, rewording = case.response, variation.rewording
+    # Code refuses answers that its matcher cannot tell apart.
     if match_answer(variation.answer, gold.answer):
         return False
     screened = conditions.screen_edit(
@@ -179,6 +182,7 @@ def _build_question(case: drafts.ConstructionCase, _: Any) -> drafts.DraftAnswer
     case.make_rng("targets").shuffle(targets)
     for target in targets:
         draft = drafts.draft_solution(case, target, write_question(target, case.make_rng("question")))
+        # A single move would be a single-hop question.
         if draft is not None and len(draft.moves) > 1 and _passes_question_checks(case, draft):
             return draft
     return "No other question to these passages has a single other answer."

@@ -32,6 +32,7 @@ def explain_target(question: str, trace: Trace) -> str | None:
     if main_line is None or main_line[0]:
         return None
     claim = main_line[1]
+    # Seeded by the question: equal cases get equal words.
     return write_phrase(claim.phrase, Random(question)) if isinstance(claim, FactClaim) else f"“{trace.texts[-1]}”"
 
 
@@ -52,6 +53,7 @@ def find_quote(passage: Passage, trace: Trace, number: int) -> str:
     # No name of the world contains a full stop, so every ". " ends a sentence.
     for sentence in passage.text.split(". "):
         quote = f"{sentence.removesuffix('.')}."
+        # The step is judged again on the single sentence.
         steps, _, _ = judge_steps((replace(passage, text=quote),), trace)
         if steps[number].sound:
             return quote

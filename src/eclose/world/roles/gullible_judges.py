@@ -82,6 +82,7 @@ def _answer(exact: Handler, question: JudgeQuestion, trust: JudgeTrust, request:
     if trust is JudgeTrust.NAIVE:
         texts += _texts(material)
     orders = [order for text in texts if (order := find_order(text)) is not None]
+    # The exact judge sees first lines only, so an attack cannot change its reading.
     read = Message(role="user", content=json.dumps(_first_lines(material), ensure_ascii=False, indent=1))
     reply = exact(replace(request, messages=(*request.messages[:-1], read)))
     if not orders or isinstance(reply.content, str) or "unreadable" in reply.content:

@@ -55,6 +55,7 @@ def _answer(question: JudgeQuestion, noise: float, seed: int, request: ChatReque
     parts = [question] if question is not JudgeQuestion.JOINT else _parts(request)
     judged = {part: _judge_part(part, material, noise, request.draw(seed)) for part in parts}
     fields = {part.part: labels for part, labels in judged.items() if labels is not None}
+    # One unreadable part makes the joint reply unreadable.
     if len(fields) < len(parts):
         return ScriptedReply({"unreadable": CANNOT_READ})
     return ScriptedReply(fields if question is JudgeQuestion.JOINT else fields[question.part])

@@ -55,6 +55,7 @@ class FailureRates:
         for name, rate in self.rates.items():
             if roll < rate:
                 return name
+            # Cumulative rates without building their sums.
             roll -= rate
         return None
 
@@ -74,6 +75,7 @@ def build_world_registry(
     """
     registry = HandlerRegistry()
     register_judge(registry, noise=judge_noise, seed=seed)
+    # Wrapped before the other roles register: only judges obey orders.
     if judge_trust is not None:
         registry = make_gullible(registry, judge_trust)
     register_constructor(registry, noise=constructor_noise, seed=seed)
@@ -93,6 +95,7 @@ def generate_reply(request: ChatRequest, failures: FailureRates, seed: int) -> S
     if target is None or solution is None:
         # The question is outside the grammar or has no single answer: abstain, as a model would.
         return ScriptedReply("1. Let us read the passages.\nFinal answer: not determined")
+    # The key covers all the model sees, so a replica draws anew.
     draw = f"{seed}/{request.key}"
     item = WorldItem(Instance(request.key, question, passages), target, solution, None, (), draw, ())
     completion = break_item_response(item, failures).response.completion
@@ -109,6 +112,7 @@ def break_item_response(item: WorldItem, failures: FailureRates) -> BrokenRespon
     requested = failures.draw(rng)
     plans = list(PLANS_BY_NAME[requested]) if requested else []
     rng.shuffle(plans)
+    # The reliable plan comes last and always succeeds.
     for plan in (*plans, FailurePlan()):
         if (broken := break_response(item, plan, "failure")) is not None:
             return replace(broken, requested=requested)

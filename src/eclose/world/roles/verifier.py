@@ -98,6 +98,7 @@ def _target(material: materials.TargetCheck) -> ReplyFields | None:
     fields = _nest_labels(judged)
     inside, _, _ = judge_steps(tuple(passages[index] for index in material.support), response.trace)
     steps, _, _ = judge_steps(passages, response.trace)
+    # Grounding of each step: passages inside the support, outside it, or earlier steps.
     for entry, inside_step, step in zip(fields[SOUNDNESS]["steps"], inside, steps, strict=True):
         number = entry["id"]
         if number in outside:
@@ -183,6 +184,7 @@ def _invert(role: ConstructionRole, fields: ReplyFields, draw: float, material: 
         name = names[int(draw * len(names))]
         _set_label(fields, name, wanted=False, role=role)
         return fields
+    # A rejected candidate is accepted only if every label turns.
     for name in names:
         _set_label(fields, name, wanted=True, role=role)
     if role is ConstructionRole.SCREEN_SEED:
@@ -211,6 +213,7 @@ def _is_accepted(role: ConstructionRole, fields: ReplyFields) -> bool:
 def _set_label(fields: ReplyFields, name: str, *, required: bool, role: ConstructionRole) -> None:
     if name == SOUNDNESS:
         steps = fields[SOUNDNESS]["steps"]
+        # One unsound step is enough to reject; all must be sound to accept.
         for entry in steps if required else steps[-1:]:
             entry["sound"] = required
         return

@@ -24,6 +24,7 @@ from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.bill import Bill, BillLine
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
 from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.writing_habits import MODEL, register_world_habits
 
 try:
     from aiohttp import web
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
     from eclose.world.server.chat_requests import Handler, HandlerRegistry
 
-MODEL = "world"
-"""The model in the list of models. Other names are answered too: handlers may distinguish models."""
 ATTEMPT_HEADER = "X-Attempt"
 LARGEST_REQUEST = 64 * 2**20
 """Bytes; long evidence must be served, not refused."""
@@ -75,6 +74,8 @@ class ModelServer:
         self._bill = Bill()
         self._batch_endpoints = BatchEndpoints(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
         self._in_flight = 0
+        # Forecasts in this process then count this server's tokens as it bills them.
+        register_world_habits()
         self._stopping = asyncio.Event()
 
     def bill(self, *, keys: bool = True) -> dict[str, Any]:
@@ -131,6 +132,7 @@ class ModelServer:
             bill.rejected += 1
             return _error(400, str(problem), kind="invalid_request_error", code=problem.code, param=problem.param)
         line = bill.get_line(chat_request.key)
+        # Counted before the busy check: a busy request is received, but no attempt.
         line.receive(time.monotonic())
         if self._in_flight == self._behaviour.max_concurrency:
             line.busy += 1
@@ -150,6 +152,7 @@ class ModelServer:
             call.line.faulted[fault] += 1
         if fault is Fault.RATE_LIMIT:
             return self._reject_busy(call.line)
+        # A rate-limited request is rejected at once, all others wait.
         if delay := self._behaviour.draw_delay(key, attempt):
             await asyncio.sleep(delay)
         if fault is not None and not fault.paid:
@@ -208,6 +211,7 @@ class ModelServer:
             call.line.errors += 1
             _log.exception("the handler of %s failed", call.chat_request.schema_name or "plain text")
             return _error(500, f"the handler failed: {error!r}", kind="handler_error")
+        # Charged before sending: a client that leaves still pays.
         call.line.pay(body.prompt_tokens, body.completion_tokens)
         headers = {"X-Request-Id": f"{call.chat_request.key}/{call.attempt}", "Content-Type": body.content_type}
         return await transport.send_body(fault, call.request, body.data, headers, self._behaviour, self._stopping)
@@ -329,6 +333,7 @@ class ServerThread:
         """Start the server; errors of the address are raised here, not in the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="eclose-world-server", daemon=True)
+        # The loop must run before the server starts in it.
         self._thread.start()
         try:
             self._server = asyncio.run_coroutine_threadsafe(self._serving.__aenter__(), self._loop).result()

@@ -157,6 +157,7 @@ class BatchEndpoints:
             return _refuse(400, f"this is no batch: {error}")
         self._batches[batch.id] = batch
         self._run_batch(batch)
+        # The batch exists and is billed although the client never hears of it.
         if len(self._batches) <= self._faults.unheard and request.transport is not None:
             request.transport.close()
         return web.json_response(batch.as_json(self._faults.looks))
@@ -200,6 +201,7 @@ class BatchEndpoints:
         limit = self._faults.stop_after
         if limit is not None and len(requests) > limit:
             batch.end = self._faults.stopped
+        # All results exist from now on; looks only decide when they are shown.
         results = [_result(batch, line, *self._answer(line["body"])) for line in requests[:limit]]
         unanswered = [] if limit is None else [self._unexecuted_result(batch, line) for line in requests[limit:]]
         good = [result for result in results if result["response"]["status_code"] == 200]
@@ -246,6 +248,7 @@ class BatchEndpoints:
         faults = self._faults
         handed_out = results[: len(results) - faults.missing] if faults.missing else list(results)
         handed_out += results[: faults.repeated]
+        # Each of the first requests also gets the result of its successor.
         pairs = islice(pairwise(results), faults.contradicted)
         handed_out += [{**other, "custom_id": result["custom_id"]} for result, other in pairs]
         handed_out += [
@@ -285,6 +288,7 @@ def _parse_batch_file(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str,
             requests.append(line)
     if not requests and not problems:
         problems.append({"code": "empty_file", "line": None, "message": "the file is empty", "param": None})
+    # The provider's limits.
     if len(requests) > MOST_REQUESTS:
         problems.append({"code": "too_many_tasks", "line": None, "message": "too many requests", "param": None})
     return requests, problems
@@ -294,6 +298,7 @@ def _parse_line(raw: bytes, custom_ids: set[str]) -> tuple[dict[str, Any], str |
     try:
         line = json.loads(raw)
         custom_id, method_and_url = line["custom_id"], (line["method"], line["url"])
+        # Only its presence is checked here.
         _ = line["body"]
     except (ValueError, KeyError, TypeError):
         return {}, "invalid_json_line"

@@ -84,6 +84,7 @@ class Bill:
         for line in lines:
             faulted.update(line.faulted)
         totals = {name: sum(getattr(line, name) for line in lines) for name in _COUNTS}
+        # Rejected requests have no line of their own.
         totals["received"] += self.rejected
         return totals | {
             "faulted": _plain(faulted),

@@ -87,6 +87,7 @@ class ChatRequest:
         """Check a request; every field that the server acts on is either supported or refused."""
         if not isinstance(body, Mapping):
             raise BadRequest("the body must be a JSON object.", code="invalid_json")
+        # Samples are separate requests, so that each can be cached, retried and billed.
         if _integer(body, "n") not in (None, 1):
             raise BadRequest("n > 1 is not offered. Send one request per sample, told apart by metadata.replica.")
         schema_name, schema, by_tool = _requested_schema(body)
@@ -190,6 +191,7 @@ def _not_json(constant: str) -> Never:
 
 def _requested_schema(body: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any] | None, bool]:
     """Return name and schema of the requested structured reply, and whether as a tool call."""
+    # A forced tool call takes precedence over response_format.
     if (tool := _forced_tool(body)) is not None:
         return _text(tool, "name", inside="tools.function."), tool.get("parameters"), True
     form = body.get("response_format")
@@ -214,6 +216,7 @@ def _forced_tool(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         functions = [function for function in functions if function.get("name") == choice["function"].get("name")]
     elif choice != "required":
         functions = []
+    # "required" with several functions would leave the choice to the model.
     if len(functions) != 1:
         raise BadRequest("tool_choice must name one function of tools.", param="tool_choice")
     return functions[0]

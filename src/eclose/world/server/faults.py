@@ -147,6 +147,7 @@ class ServerBehaviour:
         if not self.faults or attempt > self.max_faults_per_key:
             return None
         remaining = hash_to_unit("fault", self.seed, key, attempt)
+        # Cumulative rates, in the order of definition.
         for fault in Fault:
             remaining -= self.faults.get(fault, 0.0)
             if remaining < 0:
@@ -170,6 +171,7 @@ class ServerBehaviour:
         return reply
 
     def _flip_leaves(self, value: Any, key: str, path: tuple[str | int, ...]) -> Any:
+        # Each label flips on its own, by its path in the reply.
         if isinstance(value, bool):
             return value ^ self._flips(key, path)
         if isinstance(value, Mapping):

@@ -78,6 +78,7 @@ async def _send_slowly(
 async def _send_half(request: web.Request, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
     """Announce the whole body, send half of it, close the connection."""
     response = web.StreamResponse(headers=headers)
+    # The length is announced in full, so the client sees a broken connection and not a short body.
     response.content_length = len(data)
     with suppress(ConnectionError):
         await response.prepare(request)

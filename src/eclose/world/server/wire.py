@@ -36,6 +36,7 @@ class ReplyBody:
 def write_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
     """Return the body of a reply, streamed or complete, cut at the requested number of tokens."""
     reply_text = _cut_reply(reply, request.max_tokens)
+    # Words stand for tokens.
     prompt_tokens, completion_tokens = request.prompt_tokens, len(reply_text.text.split())
     usage = {
         "prompt_tokens": prompt_tokens,
@@ -57,6 +58,7 @@ def write_error(message: str, *, kind: str, code: str | None = None, param: str 
 def _cut_reply(reply: ScriptedReply, max_tokens: int | None) -> ScriptedReply:
     """Return the reply as text, cut after so many words."""
     cut = replace(reply, content=reply.text)
+    # split(None, n) yields n + 1 parts only if there are more than n words.
     if max_tokens is None or len(cut.text.split(None, max_tokens)) <= max_tokens:
         return cut
     return replace(cut, content="".join(_tokens(cut)[:max_tokens]), finish_reason="length")
@@ -76,6 +78,7 @@ def _envelope(request: ChatRequest, kind: str, choices: list[dict[str, Any]]) ->
     return {
         "id": f"chatcmpl-{_digest(request)}",
         "object": kind,
+        # No clock: equal requests give equal bytes.
         "created": 0,
         "model": request.model,
         "system_fingerprint": _FINGERPRINT,
@@ -109,6 +112,7 @@ def _logprobs(request: ChatRequest, reply: ScriptedReply) -> dict[str, Any]:
 def _tokens(reply: ScriptedReply) -> list[str]:
     """Return the text in tokens; the first is one of the distribution where there is one."""
     starts = [token for token in reply.first_token or () if reply.text.startswith(token)]
+    # The longest match: "Yes." rather than "Yes".
     first = max(starts, key=len, default="")
     remaining = _TOKEN.findall(reply.text, len(first))
     return [first, *remaining] if first else remaining
