@@ -24,8 +24,8 @@ from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.verdict import Verdict
 from eclose.demo import answered
 from eclose.judging.settings import JudgeSettings
-from eclose.judging.validate import validate
-from eclose.metrics.judge_agreement import JudgedLabel, hit_codes
+from eclose.judging.validate import build_validation
+from eclose.metrics.judge_agreement import JudgedLabel, encode_hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,10 +76,10 @@ def covered(
     told = [one for one in truths if one.response_id in chosen]
     settings = JudgeSettings().identity
     rng = np.random.default_rng(seed)
-    made = validate(judgments, told, settings=settings, rng=rng, strata=sample.strata, resamples=100)
+    made = build_validation(judgments, told, settings=settings, rng=rng, strata=sample.strata, resamples=100)
     found = {}
     for label, rate in made.corrected.items():
-        codes = hit_codes(label, [one.verdict for one in truths])
+        codes = encode_hits(label, [one.verdict for one in truths])
         true = float(codes[codes >= 0].mean())
         if rate.interval is not None:
             inside = rate.interval.low <= true <= rate.interval.high

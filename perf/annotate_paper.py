@@ -38,8 +38,9 @@ from annotate_people.paper import (
 )
 from annotate_people.places import Server, World, load_average, make_project, make_world, percentile
 from eclose.annotation import audit_log
+from eclose.annotation.material import read_material
 from eclose.annotation.project import open_project
-from eclose.annotation.results import project_annotations
+from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_report import report_agreement
 from eclose.annotation.results.export import export_annotations
 from eclose.annotation.setup import Crew
@@ -252,7 +253,7 @@ def main() -> int:
 def evaluate(place: Path, folder: Path, study: Study, *, full: bool) -> list[str]:
     project = open_project(folder)
     with project.reading() as connection:
-        told, material = project_annotations.told(connection), project_annotations.material(connection)
+        told, material = read_annotations(connection), read_material(connection)
         responses, questions = recount.read(connection, "response"), recount.read(connection, "screening")
         problems = list(audit_log.verify_log(connection, project.head))
         events = audit_log.last_event(connection).seq

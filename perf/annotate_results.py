@@ -10,9 +10,9 @@ from time import perf_counter
 
 import numpy as np
 
+from eclose.annotation.annotations import Annotation, Annotations, group_annotations
 from eclose.annotation.forms import TaskKind
 from eclose.annotation.results.agreement_report import report_agreement
-from eclose.annotation.results.annotations import Annotation, Told, responses_of
 from eclose.annotation.results.export import export_annotations
 from eclose.annotation.results.formats import ANNOTATIONS, ExportFormat
 from eclose.annotation.results.import_labels import read_labels
@@ -41,29 +41,30 @@ def annotation(number: int, person: int, rng: np.random.Generator) -> Annotation
     return Annotation(f"r{number}", f"q{number // 3}", TaskKind.RESPONSE, 2, name, judgment, benchmark=f"B{number % 3}")
 
 
-def make_told(rng: np.random.Generator) -> Told:
+def make_annotations(rng: np.random.Generator) -> Annotations:
     """Two people for each response."""
     pairs = [(number, (number + second) % PEOPLE) for number in range(RESPONSES) for second in (0, 1)]
-    return Told(responses_of(annotation(number, person, rng) for number, person in pairs))
+    return group_annotations(annotation(number, person, rng) for number, person in pairs)
 
 
 def main() -> int:
     """Time the three and say whether the goal holds."""
-    told = make_told(np.random.default_rng(0))
+    annotations = make_annotations(np.random.default_rng(0))
     start = perf_counter()
-    found = report_agreement(told)
+    found = report_agreement(annotations)
     seconds = perf_counter() - start
     with TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         start = perf_counter()
-        export_annotations(told, out, stage="annotate export", settings={}, formats=[ExportFormat.JSONL, ExportFormat.CSV])
+        formats = [ExportFormat.JSONL, ExportFormat.CSV]
+        export_annotations(annotations, out, stage="annotate export", settings={}, formats=formats)
         print(f"export as JSON Lines and CSV: {perf_counter() - start:.2f} s")
         start = perf_counter()
-        back = read_labels([out / ANNOTATIONS]).told
-        print(f"import: {perf_counter() - start:.2f} s; the same came back: {back == told}")
+        back = read_labels([out / ANNOTATIONS]).annotations
+        print(f"import: {perf_counter() - start:.2f} s; the same came back: {back == annotations}")
     assert found.responses is not None
     print(f"{found.responses.compared:,} responses, {found.resamples:,} resamples: {seconds:.2f} s")
-    holds = seconds < GOAL and found.responses.compared == RESPONSES and back == told
+    holds = seconds < GOAL and found.responses.compared == RESPONSES and back == annotations
     result = {
         "name": "annotation report",
         "value": round(seconds, 2),

@@ -7,11 +7,11 @@ from itertools import chain, count
 
 from eclose.annotation import queues, submissions
 from eclose.annotation.accounts import people
-from eclose.annotation.accounts.people import Person, Pool, Role
-from eclose.annotation.create_tasks import give_questions, give_responses
-from eclose.annotation.forms import Kind
+from eclose.annotation.accounts.people import Person, PersonRole, Pool
+from eclose.annotation.create_tasks import assign_questions, assign_responses
+from eclose.annotation.forms import TaskKind
 from eclose.annotation.material import add_questions, add_responses
-from eclose.annotation.project import Project, Settings, create
+from eclose.annotation.project import Project, ProjectSettings, create_project
 from eclose.demo import answered
 from eclose.protocol.auditing import MARKS
 
@@ -33,43 +33,43 @@ def make_project(
     adjudicators=("eve",),
     screeners=(),
     database=None,
-    kind=Kind.RESPONSE,
+    kind=TaskKind.RESPONSE,
     per_response=2,
     **settings,
 ) -> Project:
-    project = create(folder, Settings("study", **settings), database)
+    project = create_project(folder, ProjectSettings("study", **settings), database)
     instances, responses = material(questions)
     with project.writing() as connection:
         add_questions(connection, instances)
         add_responses(connection, responses)
-        join(connection, "lead", Role.LEAD)
-        working = [join(connection, name, Role.ANNOTATOR) for name in annotators]
+        join(connection, "lead", PersonRole.LEAD)
+        working = [join(connection, name, PersonRole.ANNOTATOR) for name in annotators]
         for name in adjudicators:
-            join(connection, name, Role.ADJUDICATOR)
+            join(connection, name, PersonRole.ADJUDICATOR)
         if annotators:
-            give_responses(connection, working, project.settings, per_response=per_response, kind=kind)
+            assign_responses(connection, working, project.settings, per_response=per_response, kind=kind)
         if screeners:
-            screening = [join(connection, name, Role.SCREENER) for name in screeners]
-            join(connection, "sol", Role.ADJUDICATOR, Pool.QUESTIONS)
-            give_questions(connection, screening, project.settings)
+            screening = [join(connection, name, PersonRole.SCREENER) for name in screeners]
+            join(connection, "sol", PersonRole.ADJUDICATOR, Pool.QUESTIONS)
+            assign_questions(connection, screening, project.settings)
     return project
 
 
 def join(connection, name, role, pool=None) -> Person:
-    return people.add(connection, name, role, pool, "no password", NOW)
+    return people.add_person(connection, name, role, pool, "no password", NOW)
 
 
 def who(project, name) -> Person:
     with project.reading() as connection:
-        found = people.person(connection, name)
+        found = people.find_person(connection, name)
     assert found is not None
     return found
 
 
-def next_sheet(project, person) -> submissions.Sheet | None:
+def next_sheet(project, person) -> submissions.TaskSheet | None:
     with project.writing() as connection:
-        task = queues.take(connection, person)
-        return None if task is None else submissions.sheet(connection, project, person, task)
+        task = queues.take_task(connection, person)
+        return None if task is None else submissions.open_sheet(connection, project, person, task)
 
 
 YES = {
@@ -89,9 +89,9 @@ def filled(sheet, **other):
     return tuple(dict(entry) for _ in range(sheet.steps or 1))
 
 
-def submit(project, person, sheet, entries=None) -> submissions.Outcome:
+def submit(project, person, sheet, entries=None) -> submissions.SubmissionResult:
     given = filled(sheet) if entries is None else entries
-    return submissions.submit_once(project, person, sheet.task, sheet.form.name, given, f"key {next(_keys)}")
+    return submissions.submit_and_commit(project, person, sheet.task, sheet.form.name, given, f"key {next(_keys)}")
 
 
 def work_off(project, person, **other) -> int:

@@ -12,7 +12,7 @@ from tests.annotation.projects import make_project, next_sheet, submit, who
 
 from eclose.annotation import audit_log
 from eclose.annotation.project import DATABASE
-from eclose.annotation.schema import KEPT
+from eclose.annotation.schema import APPEND_ONLY
 
 
 @pytest.fixture
@@ -27,14 +27,14 @@ def project(tmp_path):
 
 def problems(project):
     with project.reading() as connection:
-        return list(audit_log.problems(connection, project.head))
+        return list(audit_log.verify_log(connection, project.head))
 
 
 def tamper(project, *statements):
     """Change what the database keeps for good, as somebody with its file in hand could."""
     project.close()
     with closing(sqlite3.connect(project.folder / DATABASE)) as connection:
-        for table in KEPT:
+        for table in APPEND_ONLY:
             for verb in ("UPDATE", "DELETE"):
                 connection.execute(f"DROP TRIGGER {table}_no_{verb}")
         for statement in statements:
@@ -44,7 +44,7 @@ def tamper(project, *statements):
 
 def test_untouched_log_has_no_problem(project):
     assert problems(project) == []
-    assert project.head.read() == audit_log.Link(4, project.head.read().hash)
+    assert project.head.read() == audit_log.EventRef(4, project.head.read().hash)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,10 @@ def test_untouched_log_has_no_problem(project):
         ("UPDATE annotate_events SET actor = 'bob' WHERE seq = 2", "event 2 was changed"),
         ("UPDATE annotate_events SET detail = '{}' WHERE seq = 3", "event 3 was changed"),
         ("UPDATE annotate_events SET at = '2020' WHERE seq = 4", "event 4 was changed"),
-        ('UPDATE annotate_submissions SET entries = \'[{"aligned": "no"}]\' WHERE number = 2', "not what is stored"),
+        (
+            'UPDATE annotate_submissions SET entries = \'[{"aligned": "no"}]\' WHERE number = 2',
+            "differs from the stored form",
+        ),
     ],
 )
 def test_changes_are_found(project, statement, told):
@@ -68,7 +71,7 @@ def test_event_taken_out_is_found(project):
 
 def test_form_taken_out_is_found(project):
     tamper(project, "DELETE FROM annotate_submissions WHERE event = 4")
-    assert problems(project) == ["event 4 tells of a submission that is not there."]
+    assert problems(project) == ["the submission of event 4 is missing."]
 
 
 def test_end_cut_off_is_found_by_what_is_known_outside(project):
@@ -78,7 +81,7 @@ def test_end_cut_off_is_found_by_what_is_known_outside(project):
         "DELETE FROM annotate_events WHERE seq = 4",
         "UPDATE annotate_head SET count = 3, hash = (SELECT hash FROM annotate_events WHERE seq = 3)",
     )
-    assert any("the log's end was cut off" in problem for problem in problems(project))
+    assert any("its end was cut off" in problem for problem in problems(project))
     project.head.path.unlink()
     assert problems(project) == []  # the chain alone does not show it
 
@@ -88,17 +91,17 @@ def test_end_replaced_is_found(project):
     tamper(project, "DELETE FROM annotate_submissions WHERE event = 4", "DELETE FROM annotate_events WHERE seq = 4",
            "UPDATE annotate_head SET count = 3, hash = (SELECT hash FROM annotate_events WHERE seq = 3)")  # fmt: skip
     with project.writing() as connection:
-        other = audit_log.append(connection, "mallory", "something else")
+        other = audit_log.append_event(connection, "mallory", "something else")
     assert (other.seq, other.hash != known.hash) == (known.seq, True)
-    assert any("the one of that number is another" in problem for problem in problems(project))
+    assert any("another event of that number" in problem for problem in problems(project))
 
 
 def test_head_only_grows(tmp_path):
-    head = audit_log.Head(tmp_path / "head")
+    head = audit_log.LogHead(tmp_path / "head")
     assert head.read() is None
-    head.advance(audit_log.Link(2, "b" * 64))
-    head.advance(audit_log.Link(1, "a" * 64))
-    assert head.read() == audit_log.Link(2, "b" * 64)
+    head.advance(audit_log.EventRef(2, "b" * 64))
+    head.advance(audit_log.EventRef(1, "a" * 64))
+    assert head.read() == audit_log.EventRef(2, "b" * 64)
     head.path.write_text("nonsense")
     with pytest.raises(ValueError, match="damaged"):
         head.read()

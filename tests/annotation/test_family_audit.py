@@ -13,7 +13,7 @@ from eclose.annotation.forms import TaskKind
 from eclose.annotation.project import open_project
 from eclose.cli.main import app
 from eclose.errors import SettingError
-from eclose.protocol.auditing import ShownFamily
+from eclose.protocol.auditing import DisclosedFamily
 from eclose.store.records.jsonl import write_records
 
 
@@ -33,8 +33,8 @@ def audit(tmp_path):
 def look(project, name, **other):
     person, seen = who(project, name), []
     while (sheet := next_sheet(project, person)) is not None:
-        assert (sheet.kind, sheet.form.name, type(sheet.shown)) == (TaskKind.FAMILY, "F", ShownFamily)
-        seen.append(sheet.shown.question)
+        assert (sheet.kind, sheet.form.name, type(sheet.material)) == (TaskKind.FAMILY, "F", DisclosedFamily)
+        seen.append(sheet.material.question)
         assert submit(project, person, sheet, filled(sheet, **other)).receipt
     return seen
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eclose.annotation.form_labels import judgment_of, screening_of
-from eclose.annotation.forms import Kind
+from eclose.annotation.form_labels import to_judgment, to_screening
+from eclose.annotation.forms import TaskKind
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Ineligibility, LocalFailure
 
 FILLED = {
@@ -18,7 +18,7 @@ FILLED = {
 
 
 def test_four_passes_become_one_judgment():
-    found = judgment_of("r", "A1", Kind.RESPONSE, FILLED)
+    found = to_judgment("r", "A1", TaskKind.RESPONSE, FILLED)
     assert [(step.substantive, step.sound, step.failure) for step in found.steps] == [
         (True, True, None), (True, False, LocalFailure.CONSTRAINT_OR_COMPUTATION), (False, None, None),
     ]  # fmt: skip
@@ -29,16 +29,16 @@ def test_four_passes_become_one_judgment():
 
 def test_a_trace_of_one_step_is_no_different():
     one = FILLED | {"A": FILLED["A"][:1]}
-    found = judgment_of("r", "A1", Kind.RESPONSE, one)
+    found = to_judgment("r", "A1", TaskKind.RESPONSE, one)
     assert (len(found.steps), found.locally_sound, found.aligned) == (1, True, True)
 
 
 def test_what_was_not_asked_has_no_label_and_a_reason():
     unanswered = {"A": FILLED["A"], "B": FILLED["B"], "D": [{"complete": "no"}]}
-    found = judgment_of("r", "A1", Kind.RESPONSE, unanswered)
+    found = to_judgment("r", "A1", TaskKind.RESPONSE, unanswered)
     assert found.unjudged == {Criterion.CLOSURE: NO_ANSWER, Criterion.CORRECTNESS: NO_ANSWER}
     bare = {name: FILLED[name] for name in "BC"}
-    assert judgment_of("r", "A1", Kind.RESPONSE, bare).unjudged == {
+    assert to_judgment("r", "A1", TaskKind.RESPONSE, bare).unjudged == {
         Criterion.LOCAL_SOUNDNESS: NO_TRACE,
         Criterion.COMPLETENESS: NO_REFERENCE,
         Criterion.CORRECTNESS: NO_REFERENCE,
@@ -47,11 +47,11 @@ def test_what_was_not_asked_has_no_label_and_a_reason():
 
 def test_the_short_form_decides_the_trace_as_a_whole():
     filled = {"B": [{"locally_sound": "no", "aligned": "yes"}], "C": FILLED["C"], "D": FILLED["D"]}
-    found = judgment_of("r", "me", Kind.SHORT, filled)
+    found = to_judgment("r", "me", TaskKind.SHORT, filled)
     assert (found.locally_sound, found.aligned, found.closed) == (False, True, False)
 
 
 def test_a_screening_has_its_code():
-    found = screening_of("q", "S1", {"eligible": "no", "code": "N2"})
+    found = to_screening("q", "S1", {"eligible": "no", "code": "N2"})
     assert (found.eligible, found.code) == (False, Ineligibility.MISSING_LINK)
-    assert screening_of("q", "S1", {"eligible": "yes"}).code is None
+    assert to_screening("q", "S1", {"eligible": "yes"}).code is None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.annotation.forms import NO, PASSES, YES, Kind, next_pass, passes_of, problems
+from eclose.annotation.forms import NO, PASSES, YES, TaskKind, applicable_passes, find_problems, next_pass
 from eclose.core.judgment import INELIGIBILITY_PRECEDENCE
 from eclose.protocol.prompts import load_text
 
-A, B, C, D = PASSES[Kind.RESPONSE]
-(S,) = PASSES[Kind.SCREENING]
+A, B, C, D = PASSES[TaskKind.RESPONSE]
+(S,) = PASSES[TaskKind.SCREENING]
 SOUND = {"substantive": YES, "sound": YES}
 UNSOUND = {"substantive": YES, "sound": NO, "failure": "L2"}
 EMPTY = {"substantive": NO}
 
 
 def told(one, entries, steps=None):
-    return [str(problem) for problem in problems(one, entries, steps)]
+    return [str(problem) for problem in find_problems(one, entries, steps)]
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,20 @@ def test_a_complete_form_may_be_submitted(one, entries, steps):
 @pytest.mark.parametrize(
     ("one", "entries", "steps", "wrong"),
     [
-        (A, [SOUND], 2, ["form: 1 entries, where there are 2 to make."]),
+        (A, [SOUND], 2, ["form: 1 entries instead of 2."]),
         (A, [{}], 1, ["step 1: substantive: is not decided."]),
         (A, [SOUND, {"substantive": YES}], 2, ["step 2: sound: is not decided."]),
         (A, [{"substantive": YES, "sound": NO}], 1, ["step 1: failure: is not decided."]),
         (A, [EMPTY | {"sound": YES}], 1, ["step 1: sound: is asked only where substantive is yes."]),
         (A, [SOUND | {"failure": "L1"}], 1, ["step 1: failure: is asked only where sound is no."]),
-        (A, [UNSOUND | {"failure": "L9"}], 1, ["step 1: failure: cannot be 'L9'. Choose from: L1, L2, L3, L4, L5."]),
+        (
+            A,
+            [UNSOUND | {"failure": "L9"}],
+            1,
+            ["step 1: failure: has no choice 'L9'. Choose from: L1, L2, L3, L4, L5."],
+        ),
         (B, [{"aligned": YES, "closed": YES}], None, ["closed: is not asked here."]),
-        (B, [], None, ["form: 0 entries, where there are 1 to make."]),
+        (B, [], None, ["form: 0 entries instead of 1."]),
         (D, [{"correct": YES}], None, ["complete: is not decided."]),
         (S, [{"eligible": NO}], None, ["code: is not decided."]),
         (S, [{"eligible": YES, "code": "N1"}], None, ["code: is asked only where eligible is no."]),
@@ -56,7 +61,7 @@ def test_what_is_missing_odd_or_too_much_is_told(one, entries, steps, wrong):
 
 
 def test_a_pass_opens_when_the_one_before_it_is_submitted():
-    passes = passes_of(Kind.RESPONSE)
+    passes = applicable_passes(TaskKind.RESPONSE)
     assert [next_pass(passes, "ABCD"[:count]) for count in range(5)] == [A, B, C, D, None]
     for skipped in ("B", "AC", "BA", "ABCDA"):
         with pytest.raises(ValueError, match="their order is"):
@@ -64,7 +69,9 @@ def test_a_pass_opens_when_the_one_before_it_is_submitted():
 
 
 def names(**settings):
-    return [(one.name, [field.name for field in one.fields]) for one in passes_of(Kind.RESPONSE, **settings)]
+    return [
+        (one.name, [field.name for field in one.fields]) for one in applicable_passes(TaskKind.RESPONSE, **settings)
+    ]
 
 
 def test_what_cannot_be_asked_is_not():

@@ -9,8 +9,8 @@ from tests.annotation.projects import join, make_project, next_sheet, submit, wh
 from tests.store.postgres import fresh_database
 
 from eclose.annotation import audit_log
-from eclose.annotation.accounts.people import Role
-from eclose.annotation.schema import KEPT
+from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.schema import APPEND_ONLY
 
 SUBMIT = """
     INSERT INTO annotate_submissions (task, number, follows, pass, entries, key, event, at)
@@ -39,7 +39,7 @@ def refused(project, statement, **given):
         nested = connection.begin_nested()
         try:
             if "event" in statement:
-                given["event"] = audit_log.append(connection, "mallory", "tries").seq
+                given["event"] = audit_log.append_event(connection, "mallory", "tries").seq
             connection.execute(text(statement), given)
         except DatabaseError:
             return True
@@ -82,13 +82,13 @@ def test_pass_cannot_follow_one_of_another_task(project):
     assert not refused(project, SUBMIT, **{"task": other, "number": 1, "follows": None, "pass": "A"})
 
 
-@pytest.mark.parametrize("table", KEPT)
+@pytest.mark.parametrize("table", APPEND_ONLY)
 @pytest.mark.parametrize("statement", ["UPDATE {} SET at = 'then'", "DELETE FROM {}"])
 def test_what_was_submitted_or_logged_is_never_changed(project, table, statement):
     if table == "annotate_amendments":
         with project.writing() as connection:
             task = task_of(project, "ann").id
-            seq = audit_log.append(connection, "x", "y").seq
+            seq = audit_log.append_event(connection, "x", "y").seq
             connection.execute(
                 text(
                     "INSERT INTO annotate_reopenings (id, task, number, reason, asked)"
@@ -139,7 +139,7 @@ def test_person_of_tasks_keeps_role_and_pool(project):
 def test_one_adjudicator_for_a_subject(project):
     given = {"kind": "response", "subject": "response 1", "role": "adjudicator", "pool": "responses", "apart": None}
     with project.writing() as connection:
-        eve, max_ = (join(connection, name, Role.ADJUDICATOR).id for name in ("fay", "max"))
+        eve, max_ = (join(connection, name, PersonRole.ADJUDICATOR).id for name in ("fay", "max"))
         connection.execute(text(TASK), {**given, "id": "first", "person": eve})
     assert refused(project, TASK, **given, id="second", person=max_)
     assert not refused(project, TASK, **{**given, "subject": "response 2"}, id="second", person=max_)

@@ -9,10 +9,10 @@ import pytest
 from tests.annotation.projects import filled, make_project, next_sheet, submit, who
 
 from eclose.annotation import queues, submissions
-from eclose.annotation.forms import Kind
+from eclose.annotation.forms import TaskKind
 from eclose.annotation.submissions import Refusal
-from eclose.protocol.annotation import WholeTrace, WithAnswer, WithReference
-from eclose.protocol.disclosure import Eligibility, Soundness
+from eclose.protocol.annotation import AnswerMaterial, ReferenceMaterial, TraceMaterial
+from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def project(tmp_path):
 
 def open_sheet(project, person, task):
     with project.reading() as connection:
-        return submissions.sheet(connection, project, person, task)
+        return submissions.open_sheet(connection, project, person, task)
 
 
 def test_passes_show_one_thing_more_each_time(project):
@@ -33,24 +33,24 @@ def test_passes_show_one_thing_more_each_time(project):
     sheet = next_sheet(project, ann)
     task = sheet.task
     for _ in range(4):
-        kinds.append(type(sheet.shown))
+        kinds.append(type(sheet.material))
         assert sheet.task == task
         assert submit(project, ann, sheet).refusal is None
         sheet = next_sheet(project, ann)
-    assert kinds == [Soundness, WholeTrace, WithAnswer, WithReference]
+    assert kinds == [SoundnessMaterial, TraceMaterial, AnswerMaterial, ReferenceMaterial]
     assert sheet.task != task
     assert open_sheet(project, ann, task) is None
 
 
 def test_earlier_passes_have_no_field_for_what_comes_later(project):
     ann = who(project, "ann")
-    assert {one.name for one in fields(next_sheet(project, ann).shown)} == {"question", "evidence", "steps"}
+    assert {one.name for one in fields(next_sheet(project, ann).material)} == {"question", "evidence", "steps"}
 
 
 def test_screener_sees_question_evidence_and_reference(project):
-    shown = next_sheet(project, who(project, "sue")).shown
-    assert isinstance(shown, Eligibility)
-    assert {one.name for one in fields(shown)} == {"question", "evidence", "reference", "aliases"}
+    material = next_sheet(project, who(project, "sue")).material
+    assert isinstance(material, EligibilityMaterial)
+    assert {one.name for one in fields(material)} == {"question", "evidence", "reference", "aliases"}
 
 
 def test_task_of_another_does_not_exist(project):
@@ -60,7 +60,7 @@ def test_task_of_another_does_not_exist(project):
     assert submit(project, bob, sheet).refusal is Refusal.UNKNOWN
     with project.writing() as connection:
         assert not submissions.save_draft(connection, bob, sheet.task, "A", [{}])
-        assert submissions.entries_asked(connection, bob, sheet.task, "A") is None
+        assert submissions.count_entries(connection, bob, sheet.task, "A") is None
 
 
 def test_later_task_does_not_open_before_its_turn(project):
@@ -68,14 +68,14 @@ def test_later_task_does_not_open_before_its_turn(project):
     with project.reading() as connection:
         second = connection.execute(queues._NEXT, {"person": ann.id, "place": 2}).scalar_one()
     assert open_sheet(project, ann, second) is None
-    assert submissions.submit_once(project, ann, second, "A", [{}], "k").refusal is Refusal.CLOSED
+    assert submissions.submit_and_commit(project, ann, second, "A", [{}], "k").refusal is Refusal.CLOSED
 
 
 @pytest.mark.parametrize("name", ["B", "C", "D", "S", "", "AB", "x"])
 def test_pass_that_is_not_open_is_refused(project, name):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
-    outcome = submissions.submit_once(project, ann, sheet.task, name, [{"aligned": "yes"}], "k")
+    outcome = submissions.submit_and_commit(project, ann, sheet.task, name, [{"aligned": "yes"}], "k")
     assert outcome.refusal is Refusal.CLOSED
     assert next_sheet(project, ann).form.name == "A"
 
@@ -96,11 +96,11 @@ def test_same_submission_twice_is_one(project):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
     given = (project, ann, sheet.task, "A", filled(sheet), "the same key")
-    first, second = submissions.submit_once(*given), submissions.submit_once(*given)
+    first, second = submissions.submit_and_commit(*given), submissions.submit_and_commit(*given)
     assert first.receipt == second.receipt is not None
-    assert (first.link is None, second.link is None) == (False, True)
-    other_key = submissions.submit_once(*given[:-1], "another key")
-    other_form = submissions.submit_once(*given[:4], filled(sheet, sound="no", failure="L1"), "the same key")
+    assert (first.event is None, second.event is None) == (False, True)
+    other_key = submissions.submit_and_commit(*given[:-1], "another key")
+    other_form = submissions.submit_and_commit(*given[:4], filled(sheet, sound="no", failure="L1"), "the same key")
     assert {other_key.refusal, other_form.refusal} == {Refusal.CLOSED}
 
 
@@ -112,7 +112,7 @@ def test_of_many_at_once_one_wins(project):
 
     def race(number):
         gate.wait()
-        outcomes.append(submissions.submit_once(project, ann, sheet.task, "A", filled(sheet), f"key {number}"))
+        outcomes.append(submissions.submit_and_commit(project, ann, sheet.task, "A", filled(sheet), f"key {number}"))
 
     threads = [threading.Thread(target=race, args=(number,)) for number in range(12)]
     for thread in threads:
@@ -141,15 +141,15 @@ def test_evidence_goes_out_of_sight_where_the_project_wants_it(tmp_path):
     ann = who(project, "ann")
     first = next_sheet(project, ann)
     submit(project, ann, first)
-    assert first.shown.evidence
-    assert next_sheet(project, ann).shown.evidence == ()
+    assert first.material.evidence
+    assert next_sheet(project, ann).material.evidence == ()
     project.close()
 
 
 def test_short_form_has_three_passes_and_no_steps(tmp_path):
-    project = make_project(tmp_path / "study", kind=Kind.SHORT)
+    project = make_project(tmp_path / "study", kind=TaskKind.SHORT)
     sheet = next_sheet(project, who(project, "ann"))
-    assert (sheet.passes, sheet.steps, type(sheet.shown)) == (("B", "C", "D"), None, WholeTrace)
+    assert (sheet.passes, sheet.steps, type(sheet.material)) == (("B", "C", "D"), None, TraceMaterial)
     project.close()
 
 

@@ -1,1 +1,1 @@
-"""People label responses, questions and families, and see no more than each decision may rest on."""
+"""Human annotation of responses, questions and families, with staged disclosure enforced by a server."""

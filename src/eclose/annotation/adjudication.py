@@ -1,7 +1,7 @@
-"""Several people and what comes of it: where they differ, what another must look at, and which labels hold in the end.
+"""Comparison of several judgments: where they differ, why adjudication is needed, and which judgment is final.
 
-Any difference in what was decided sends a response to adjudication, and so does a pattern that cannot be right. What
-all decided alike is taken over untouched, and every label says which of the two it is.
+Any difference sends a response to adjudication, and so does an inconsistent pattern of labels (appendix A.3). A
+judgment on which all agree becomes final unchanged. Every final judgment states its origin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Trigger(StrEnum):
-    """Why somebody must look again. Never shown to whoever does: it says what the others decided."""
+    """Reason for adjudication. Never shown to adjudicators: it reveals what the annotators decided."""
 
     SUBSTANTIVE = "substantive"
     SOUNDNESS = "soundness"
@@ -31,12 +31,12 @@ class Trigger(StrEnum):
     COMPLETENESS = "completeness"
     CORRECTNESS = "correctness"
     INCONSISTENT = "inconsistent"
-    """Reliable, and yet the answer is wrong: on an eligible question one of the labels must be."""
+    """Labelled reliable with a wrong answer: on an eligible question one of these labels must be wrong."""
     ELIGIBILITY = "eligibility"
     REASON = "reason"
 
 
-_WHOLE = {
+_TRACE_TRIGGERS = {
     Trigger.ALIGNMENT: Criterion.ALIGNMENT,
     Trigger.CLOSURE: Criterion.CLOSURE,
     Trigger.COMPLETENESS: Criterion.COMPLETENESS,
@@ -44,78 +44,80 @@ _WHOLE = {
 }
 
 
-def triggers(judgments: Sequence[Judgment]) -> tuple[Trigger, ...]:
-    """Why a response needs another look; none where all agree and nothing is odd."""
+def find_triggers(judgments: Sequence[Judgment]) -> tuple[Trigger, ...]:
+    """Return why a response needs adjudication; empty where all agree and no judgment is inconsistent."""
     first, *others = judgments
-    found = [trigger for other in others for trigger in _differences(first, other)]
-    if any(one.verdict.inconsistent for one in judgments):
-        found.append(Trigger.INCONSISTENT)
-    return tuple(trigger for trigger in Trigger if trigger in found)
+    triggers = {trigger for other in others for trigger in _differences(first, other)}
+    if any(judgment.verdict.inconsistent for judgment in judgments):
+        triggers.add(Trigger.INCONSISTENT)
+    return tuple(trigger for trigger in Trigger if trigger in triggers)
 
 
 def _differences(first: Judgment, second: Judgment) -> Iterator[Trigger]:
     if len(first.steps) != len(second.steps):
-        raise ValueError(f"{first.response_id}: {len(first.steps)} steps and {len(second.steps)} were judged")
-    for one, other in zip(first.steps, second.steps, strict=True):
-        yield from _step_differences(one, other)
-    yield from (trigger for trigger, name in _WHOLE.items() if first.label(name) is not second.label(name))
+        raise ValueError(f"{first.response_id}: {len(first.steps)} steps and {len(second.steps)} steps were judged")
+    for step, other in zip(first.steps, second.steps, strict=True):
+        yield from _step_differences(step, other)
+    yield from (trigger for trigger, name in _TRACE_TRIGGERS.items() if first.label(name) is not second.label(name))
 
 
-def _step_differences(one: StepJudgment, other: StepJudgment) -> Iterator[Trigger]:
-    """Soundness is compared where both call a step substantive, the reason where both call it unsound."""
-    if one.substantive is not other.substantive:
+def _step_differences(step: StepJudgment, other: StepJudgment) -> Iterator[Trigger]:
+    """Compare soundness where both call a step substantive, and the failure code where both call it unsound."""
+    if step.substantive is not other.substantive:
         yield Trigger.SUBSTANTIVE
-    elif one.sound is not other.sound:
+    elif step.sound is not other.sound:
         yield Trigger.SOUNDNESS
-    elif one.failure is not other.failure:
+    elif step.failure is not other.failure:
         yield Trigger.FAILURE
 
 
-def screening_triggers(first: Screening, second: Screening) -> tuple[Trigger, ...]:
-    """Why a question needs a third look."""
+def find_screening_triggers(first: Screening, second: Screening) -> tuple[Trigger, ...]:
+    """Return why a question needs adjudication; empty where both screenings agree."""
     if first.eligible is not second.eligible:
         return (Trigger.ELIGIBILITY,)
     return (Trigger.REASON,) if first.code is not second.code else ()
 
 
-class Origin(StrEnum):
-    """Where a label that holds comes from."""
+class LabelOrigin(StrEnum):
+    """Origin of a final label."""
 
     AGREED = "agreed"
     ADJUDICATED = "adjudicated"
     SINGLE = "single"
-    """One person alone was asked."""
+    """Labelled by one person alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What holds of a response in the end."""
+class FinalJudgment:
+    """The final judgment of a response, with its origin."""
 
     judgment: Judgment
-    origin: Origin
+    origin: LabelOrigin
     triggers: tuple[Trigger, ...] = ()
-    """Why it was looked at again."""
+    """Reasons for its adjudication."""
     changed: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
-    """What the others had said, for every label that somebody had otherwise."""
+    """The annotators' labels, in their order, for every criterion on which one of them differs from the adjudicator."""
 
 
-def settle(judgments: Sequence[Judgment], adjudicated: Judgment | None = None, *, wanted: int = 2) -> Settled | None:
-    """The judgment that holds; None while somebody is still to look.
+def settle(
+    judgments: Sequence[Judgment], adjudicated: Judgment | None = None, *, required: int = 2
+) -> FinalJudgment | None:
+    """Return the final judgment; None while fewer than ``required`` people have finished or adjudication is pending.
 
-    What was adjudicated holds whole: whoever looked again went through all passes. Those who agree need nobody.
+    An adjudicator goes through all passes, so the adjudicated judgment replaces the others entirely.
     """
-    if len(judgments) < wanted:
+    if len(judgments) < required:
         return None
-    found = triggers(judgments)
-    if wanted == 1:
-        return Settled(judgments[0], Origin.SINGLE, found)
-    if not found:
-        return Settled(judgments[0], Origin.AGREED)
+    triggers = find_triggers(judgments)
+    if required == 1:
+        return FinalJudgment(judgments[0], LabelOrigin.SINGLE, triggers)
+    if not triggers:
+        return FinalJudgment(judgments[0], LabelOrigin.AGREED)
     if adjudicated is None:
         return None
     changed = {
-        str(name): tuple(one.label(name) for one in judgments)
-        for name in Criterion
-        if any(one.label(name) is not adjudicated.label(name) for one in judgments)
+        str(criterion): tuple(judgment.label(criterion) for judgment in judgments)
+        for criterion in Criterion
+        if any(judgment.label(criterion) is not adjudicated.label(criterion) for judgment in judgments)
     }
-    return Settled(adjudicated, Origin.ADJUDICATED, found, changed)
+    return FinalJudgment(adjudicated, LabelOrigin.ADJUDICATED, triggers, changed)

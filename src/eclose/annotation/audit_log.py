@@ -1,7 +1,7 @@
-"""The log of a project: every event carries the hash of the one before, so nothing can be changed or taken out unseen.
+"""The audit log of a project: a hash chain of events, so that changes and removals are detected.
 
-What a chain alone does not show is that its end was cut off. So the number of events and the hash of the last are also
-kept outside the database, and the chain must hold what is written there.
+A chain alone does not show that its end was cut off. The number of events and the last hash are therefore also written
+to a file outside the database, and the chain must contain that event.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
+from eclose.annotation.accounts.tokens import to_timestamp
 from eclose.core.identity import canonical_json
 
 if TYPE_CHECKING:
@@ -25,38 +26,38 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 START = "0" * 64
-"""What the first event follows."""
+"""Previous hash of the first event."""
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """An event's place in the chain."""
+class EventRef:
+    """Number and hash of an event."""
 
     seq: int
     hash: str
 
     @property
     def receipt(self) -> str:
-        """What a person may keep as proof that something was recorded."""
+        """Short text that proves to a person that an event was recorded."""
         return f"{self.seq}-{self.hash[:12]}"
 
 
-def now() -> str:
-    """The time as it is kept: UTC, to the millisecond, in an order that is that of its letters."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def current_timestamp() -> str:
+    """Return the current time as it is stored."""
+    return to_timestamp(datetime.now(UTC))
 
 
-def append(
+def append_event(
     connection: Connection, actor: str, action: str, *, task: str | None = None, detail: Mapping[str, Any] | None = None
-) -> Link:
-    """Add an event, in the transaction of what it tells of."""
-    # The row of the head is changed first: whoever else wants to add waits here until this transaction ends.
+) -> EventRef:
+    """Add an event in the transaction of the change it describes."""
+    # Updating the single head row first makes concurrent writers wait here until this transaction ends.
     if not connection.execute(_ADVANCE).rowcount:
         connection.execute(_BEGIN, {"hash": START})
     count, previous = connection.execute(_HEAD).one()
     row = {
         "seq": int(count),
-        "at": now(),
+        "at": current_timestamp(),
         "actor": actor,
         "action": action,
         "task": task,
@@ -66,89 +67,90 @@ def append(
     row["hash"] = _hash(row)
     connection.execute(_ADD, row)
     connection.execute(_SET_HEAD, row)
-    return Link(row["seq"], row["hash"])
+    return EventRef(row["seq"], row["hash"])
 
 
-def last(connection: Connection) -> Link:
-    """The end of the chain."""
-    count, found = connection.execute(_HEAD).one()
-    return Link(int(count), found)
+def last_event(connection: Connection) -> EventRef:
+    """Return the last event of the chain."""
+    count, event_hash = connection.execute(_HEAD).one()
+    return EventRef(int(count), event_hash)
 
 
-def fingerprint(entries: object) -> str:
-    """What the log says of a form: enough to find that it was changed, too little to tell what was decided."""
+def fingerprint_entries(entries: object) -> str:
+    """Return the SHA-256 of a form's entries: reveals that they were changed, but not what was decided."""
     return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
 
 
 def _hash(row: Mapping[str, Any]) -> str:
-    told = [row[name] for name in ("seq", "at", "actor", "action", "task", "detail", "previous")]
-    return hashlib.sha256(canonical_json(told).encode()).hexdigest()
+    values = [row[name] for name in ("seq", "at", "actor", "action", "task", "detail", "previous")]
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
-class Head:
-    """The end of the chain as it is known outside the database: a file of one line, which only ever grows."""
+class LogHead:
+    """The end of the chain as recorded in a file of one line outside the database. Its event number only grows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> Link | None:
-        """What was written last; None where nothing was. A damaged file raises ValueError."""
+    def read(self) -> EventRef | None:
+        """Return the recorded event, None where the file is missing; raise ValueError where it is damaged."""
         if not self.path.exists():
             return None
-        words = self.path.read_text("ascii").split()
-        if len(words) != 2:
+        parts = self.path.read_text("ascii").split()
+        if len(parts) != 2:
             raise ValueError(f"{self.path}: is damaged")
-        return Link(int(words[0]), words[1])
+        return EventRef(int(parts[0]), parts[1])
 
-    def advance(self, link: Link) -> None:
-        """Note a link, unless a later one is noted."""
+    def advance(self, event: EventRef) -> None:
+        """Record an event, unless a later one is recorded."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            words = os.pread(file, 128, 0).split()
-            if len(words) == 2 and int(words[0]) >= link.seq:
+            parts = os.pread(file, 128, 0).split()
+            if len(parts) == 2 and int(parts[0]) >= event.seq:
                 return
-            # Of a fixed width and written over at once: who reads meanwhile, or after a crash, finds one or the other.
-            os.pwrite(file, f"{link.seq:020d} {link.hash}\n".encode("ascii"), 0)
+            # Fixed width and a single write: a reader, also after a crash, finds the old or the new line.
+            os.pwrite(file, f"{event.seq:020d} {event.hash}\n".encode("ascii"), 0)
         finally:
             os.close(file)
 
 
-def problems(connection: Connection, head: Head) -> Iterator[str]:
-    """Everything that is wrong with the log and with what it vouches for; nothing, where all is as it was written."""
-    known = head.read()
-    previous, count, found_known = START, 0, known is None
+def verify_log(connection: Connection, head: LogHead) -> Iterator[str]:
+    """Yield every problem of the log and of the submissions it covers; nothing where all is as written."""
+    recorded = head.read()
+    previous, count, head_in_chain = START, 0, recorded is None
     for row in connection.execute(_EVENTS).mappings():
         count += 1
         if row["seq"] != count:
             yield f"event {count} is missing."
             return
         if row["previous"] != previous or row["hash"] != _hash(dict(row)):
-            yield f"event {count} was changed, or what stood before it was."
+            yield f"event {count} was changed, or the event before it."
             return
         previous = row["hash"]
-        found_known = found_known or (known is not None and known == Link(count, previous))
-    if not found_known and known is not None:
-        what = f"there are {count:,}" if count < known.seq else "the one of that number is another"
-        yield f"event {known.seq:,} is known outside the database, but {what}: the log's end was cut off or replaced."
-    yield from _forms(connection)
+        head_in_chain = head_in_chain or recorded == EventRef(count, previous)
+    if not head_in_chain and recorded is not None:
+        state = f"the log has {count:,} events" if count < recorded.seq else "the log has another event of that number"
+        yield f"event {recorded.seq:,} is recorded in {head.path.name}, but {state}: its end was cut off or replaced."
+    yield from _verify_forms(connection)
 
 
-def _forms(connection: Connection) -> Iterator[str]:
+def _verify_forms(connection: Connection) -> Iterator[str]:
+    """Compare every stored form with the hash in its event, and every such event with the stored forms."""
     for statement in (_SUBMITTED, _AMENDED):
         for row in connection.execute(statement):
-            if _told(row) != fingerprint(json.loads(row.entries)):
-                yield f"what was submitted in event {row.event} is not what is stored."
+            if _logged_hash(row) != fingerprint_entries(json.loads(row.entries)):
+                yield f"the form submitted in event {row.event} differs from the stored form."
     for seq in connection.execute(_WITHOUT_FORM).scalars():
-        yield f"event {seq} tells of a submission that is not there."
+        yield f"the submission of event {seq} is missing."
 
 
-def _told(row: Row[Any]) -> object:
+def _logged_hash(row: Row[Any]) -> object:
     return None if row.detail is None else json.loads(row.detail).get("entries")
 
 
 SUBMITTED, AMENDED = "submitted", "amended"
-"""The events that vouch for a form."""
+"""Actions of the events that hold the hash of a form."""
 
 _ADVANCE = text("UPDATE annotate_head SET count = count + 1 WHERE id = 1")
 _BEGIN = text("INSERT INTO annotate_head (id, count, hash) VALUES (1, 1, :hash)")

@@ -1,4 +1,4 @@
-"""Give out the work: who labels what becomes tasks, in an order that is fixed from then on."""
+"""Turn an assignment of people into task rows. Assignment and order of tasks never change afterwards."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotation.accounts.people import Pool, Role
-from eclose.annotation.assignment.assign import Item, assign
-from eclose.annotation.forms import Kind, passes_of, unasked
+from eclose.annotation.accounts.people import PersonRole, Pool
+from eclose.annotation.assignment.assign import AssignmentItem, assign
+from eclose.annotation.forms import TaskKind, applicable_passes, inapplicable_fields
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -20,52 +20,54 @@ if TYPE_CHECKING:
 
     from eclose.annotation.accounts.people import Person
     from eclose.annotation.assignment.assign import Assignment
-    from eclose.annotation.project import Settings
+    from eclose.annotation.project import ProjectSettings
 
 
 POOLS = {
-    Kind.SCREENING: Pool.QUESTIONS,
-    Kind.RESPONSE: Pool.RESPONSES,
-    Kind.SHORT: Pool.RESPONSES,
-    Kind.FAMILY: Pool.FAMILIES,
+    TaskKind.SCREENING: Pool.QUESTIONS,
+    TaskKind.RESPONSE: Pool.RESPONSES,
+    TaskKind.SHORT: Pool.RESPONSES,
+    TaskKind.FAMILY: Pool.FAMILIES,
 }
-"""Whose work each kind is. The table of tasks holds the same rule."""
+"""The pool that works on each kind of task. A CHECK of annotate_tasks enforces the same rule."""
 
 
-def give_questions(connection: Connection, screeners: Sequence[Person], settings: Settings) -> Assignment:
-    """Every question before every screener. Without a reference there is nothing to screen by: refused."""
-    _refuse_again(connection, Kind.SCREENING)
+def assign_questions(connection: Connection, screeners: Sequence[Person], settings: ProjectSettings) -> Assignment:
+    """Assign every question to every screener; raise where a question has no reference answer."""
+    _check_unassigned(connection, TaskKind.SCREENING)
     rows = {json.loads(row.key): row for row in connection.execute(_QUESTIONS)}
     if without := [key for key, row in rows.items() if not row.referenced]:
-        raise UserError(f"question {without[0]!r} has no reference, and {len(without) - 1} more. Screening needs one.")
-    made = _assign(rows, screeners, Pool.QUESTIONS, len(screeners), settings, lambda _row: "")
-    _put(connection, made, screeners, lambda item: _question_task(rows[item.id]))
-    return made
+        raise UserError(
+            f"question {without[0]!r} and {len(without) - 1} more have no reference answer, which screening needs."
+        )
+    assignment = _assign(rows, screeners, Pool.QUESTIONS, len(screeners), settings, lambda _row: "")
+    _insert_tasks(connection, assignment, screeners, lambda item: _question_task(rows[item.id]))
+    return assignment
 
 
-def give_responses(
+def assign_responses(
     connection: Connection,
     annotators: Sequence[Person],
-    settings: Settings,
+    settings: ProjectSettings,
     *,
     per_response: int = 2,
-    kind: Kind = Kind.RESPONSE,
+    kind: TaskKind = TaskKind.RESPONSE,
 ) -> Assignment:
-    """Every response before so many annotators."""
-    _refuse_again(connection, kind)
+    """Assign every response to ``per_response`` annotators."""
+    _check_unassigned(connection, kind)
     rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES)}
-    made = _assign(rows, annotators, Pool.RESPONSES, per_response, settings, _system)
-    _put(connection, made, annotators, lambda item: _response_task(rows[item.id], kind, settings))
-    return made
+    assignment = _assign(rows, annotators, Pool.RESPONSES, per_response, settings, _system)
+    _insert_tasks(connection, assignment, annotators, lambda item: _response_task(rows[item.id], kind, settings))
+    return assignment
 
 
-def give_families(connection: Connection, auditors: Sequence[Person], settings: Settings) -> Assignment:
-    """Every family before every auditor."""
-    _refuse_again(connection, Kind.FAMILY)
+def assign_families(connection: Connection, auditors: Sequence[Person], settings: ProjectSettings) -> Assignment:
+    """Assign every family to every auditor."""
+    _check_unassigned(connection, TaskKind.FAMILY)
     rows = {row.key: row for row in connection.execute(_FAMILIES)}
-    made = _assign(rows, auditors, Pool.FAMILIES, len(auditors), settings, lambda _row: "")
-    _put(connection, made, auditors, lambda item: _family_task(rows[item.id]))
-    return made
+    assignment = _assign(rows, auditors, Pool.FAMILIES, len(auditors), settings, lambda _row: "")
+    _insert_tasks(connection, assignment, auditors, lambda item: _family_task(rows[item.id]))
+    return assignment
 
 
 def _assign(
@@ -73,14 +75,14 @@ def _assign(
     people: Sequence[Person],
     pool: Pool,
     per_response: int,
-    settings: Settings,
+    settings: ProjectSettings,
     system: Callable[[Any], str],
 ) -> Assignment:
-    for one in people:
-        if one.pool is not pool or one.role is Role.ADJUDICATOR:
-            raise SettingError(f"{one.name} is {one.role} of {one.pool} and cannot be given {pool}.")
-    items = [Item(key, str(row.question), system(row)) for key, row in rows.items()]
-    names = [one.name for one in people]
+    for person in people:
+        if person.pool is not pool or person.role is PersonRole.ADJUDICATOR:
+            raise SettingError(f"{person.name} is {person.role} of {person.pool} and cannot be assigned {pool}.")
+    items = [AssignmentItem(key, str(row.question), system(row)) for key, row in rows.items()]
+    names = [person.name for person in people]
     share = settings.share_questions
     return assign(items, names, per_response=per_response, seed=settings.seed, share_questions=share)
 
@@ -91,27 +93,27 @@ def _system(row: Any) -> str:
 
 
 def _question_task(row: Any) -> dict[str, Any]:
-    passes = passes_of(Kind.SCREENING)
-    return _task(Kind.SCREENING, f"question {row.question}", row.question, None, [one.name for one in passes])
+    passes = applicable_passes(TaskKind.SCREENING)
+    return _task(TaskKind.SCREENING, f"question {row.question}", row.question, None, [form.name for form in passes])
 
 
 def _family_task(row: Any) -> dict[str, Any]:
-    names = [one.name for one in passes_of(Kind.FAMILY)]
-    return _task(Kind.FAMILY, f"family {row.question}", None, None, names) | {"family": row.question}
+    names = [form.name for form in applicable_passes(TaskKind.FAMILY)]
+    return _task(TaskKind.FAMILY, f"family {row.question}", None, None, names) | {"family": row.question}
 
 
-def _response_task(row: Any, kind: Kind, settings: Settings) -> dict[str, Any]:
-    has = {"answered": bool(row.answered), "referenced": bool(row.referenced)}
-    names = [one.name for one in passes_of(kind, steps=len(json.loads(row.steps)), **has)]
+def _response_task(row: Any, kind: TaskKind, settings: ProjectSettings) -> dict[str, Any]:
+    parts = {"answered": bool(row.answered), "referenced": bool(row.referenced)}
+    names = [form.name for form in applicable_passes(kind, steps=len(json.loads(row.steps)), **parts)]
     task = _task(kind, f"response {row.response}", row.question, row.response, names)
     return task | {
-        "unasked": ",".join(sorted(unasked(**has))),
+        "unasked": ",".join(sorted(inapplicable_fields(**parts))),
         "apart": None if settings.share_questions else row.question,
     }
 
 
 def _task(
-    kind: Kind, subject: str, question: int | None, response: int | None, passes: Sequence[str]
+    kind: TaskKind, subject: str, question: int | None, response: int | None, passes: Sequence[str]
 ) -> dict[str, Any]:
     return {
         "kind": kind,
@@ -125,26 +127,31 @@ def _task(
     }
 
 
-def _put(
-    connection: Connection, made: Assignment, people: Sequence[Person], task: Callable[[Item], dict[str, Any]]
+def _insert_tasks(
+    connection: Connection,
+    assignment: Assignment,
+    people: Sequence[Person],
+    task: Callable[[AssignmentItem], dict[str, Any]],
 ) -> None:
-    by_name = {one.name: one for one in people}
+    by_name = {person.name: person for person in people}
     rows = []
-    for one in made.tasks:
-        person = by_name[one.annotator]
-        # An id that says nothing: not the response's, nor its place, nor its question's.
-        own = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
-        rows.append(task(one.item) | own | {"place": one.place})
+    for assigned in assignment.tasks:
+        person = by_name[assigned.annotator]
+        # A random id: the URL of a task must reveal neither response nor question.
+        columns = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
+        rows.append(task(assigned.item) | columns | {"place": assigned.place})
     connection.execute(_ADD, rows)
 
 
-def _refuse_again(connection: Connection, kind: Kind) -> None:
-    if connection.execute(_GIVEN, {"pool": POOLS[kind]}).scalar_one():
-        raise UserError("the work was given out before. An assignment is made once; begin a new project for another.")
+def _check_unassigned(connection: Connection, kind: TaskKind) -> None:
+    if connection.execute(_COUNT_TASKS, {"pool": POOLS[kind]}).scalar_one():
+        raise UserError(
+            "tasks were assigned before, and an assignment cannot change. Create a new project for another one."
+        )
 
 
 _FAMILIES = text("SELECT id AS question, key FROM annotate_families ORDER BY id")
-_GIVEN = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
+_COUNT_TASKS = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
 _QUESTIONS = text(
     "SELECT q.id AS question, q.key, k.question IS NOT NULL AS referenced FROM annotate_questions q"
     " LEFT JOIN annotate_references k ON k.question = q.id ORDER BY q.id"

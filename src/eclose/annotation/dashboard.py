@@ -1,4 +1,4 @@
-"""What a lead sees of a project: who is how far, what waits, how far people agree. Never a label."""
+"""The lead's overview of a project: people, queues, agreement, requests. It never contains labels."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import text
 
 from eclose.annotation.accounts.people import NO_PASSWORD
-from eclose.annotation.reopening import Request, requests
+from eclose.annotation.reopening import ReopenRequest, list_requests
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
 class PersonRow(NamedTuple):
-    """How far somebody is."""
+    """Progress and state of a person."""
 
     name: str
     role: str
     pool: str
-    done: int
+    finished: int
+    """Finished tasks."""
     total: int
+    """Assigned tasks."""
     active: bool
     joined: bool
+    """Whether the person has chosen a password."""
     last_seen: str | None
 
 
 class QueueRow(NamedTuple):
-    """How far one kind of work is, in subjects."""
+    """Progress of one kind of work, counted in subjects (questions, responses or families)."""
 
     kind: str
     total: int
     finished: int
-    """All who were asked first have finished."""
+    """Subjects that all their annotators have finished."""
     in_adjudication: int
-    """Waiting for an adjudicator, or before one."""
+    """Subjects that wait for an adjudicator or are being adjudicated."""
     adjudicated: int
     settled: int
-    """Finished without a difference, or adjudicated."""
+    """Subjects without disagreement, or adjudicated."""
 
 
 class AgreementLine(NamedTuple):
-    """Agreement on one judgment, in words."""
+    """Agreement on one judgment, formatted."""
 
     judgment: str
     n: int
@@ -51,44 +54,48 @@ class AgreementLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
-    """All of a lead's page."""
+class Dashboard:
+    """Contents of the lead's page."""
 
     people: tuple[PersonRow, ...]
     queues: tuple[QueueRow, ...]
     agreement: tuple[AgreementLine, ...] | None
-    """Empty before two people have finished the same; None where it was not asked for."""
-    requests: tuple[Request, ...]
+    """Empty before two people have finished the same subject; None where it was not requested."""
+    requests: tuple[ReopenRequest, ...]
     events: int
     submissions: int
     last_hour: int
-    """Submissions in it."""
+    """Submissions within the last hour."""
 
 
-def board(connection: Connection, agreement: tuple[AgreementLine, ...] | None, *, an_hour_ago: str) -> Board:
-    """How the project stands."""
+def read_dashboard(
+    connection: Connection, agreement: tuple[AgreementLine, ...] | None, *, an_hour_ago: str
+) -> Dashboard:
+    """Read the overview; ``agreement`` is passed through, because it takes seconds to compute."""
     counts = connection.execute(_COUNTS, {"since": an_hour_ago}).one()
-    return Board(
-        people=people(connection),
-        queues=queues(connection),
+    return Dashboard(
+        people=read_people(connection),
+        queues=read_queues(connection),
         agreement=agreement,
-        requests=requests(connection),
+        requests=list_requests(connection),
         events=int(counts.events),
         submissions=int(counts.submissions),
         last_hour=int(counts.last_hour),
     )
 
 
-def people(connection: Connection) -> tuple[PersonRow, ...]:
-    """Everybody, in the order in which they were invited."""
+def read_people(connection: Connection) -> tuple[PersonRow, ...]:
+    """Return all people, in the order in which they were invited."""
     return tuple(
-        PersonRow(row.name, row.role, row.pool, row.done, row.total, bool(row.active), bool(row.joined), row.last_seen)
-        for row in connection.execute(_PEOPLE, {"nobody": NO_PASSWORD})
+        PersonRow(
+            row.name, row.role, row.pool, row.finished, row.total, bool(row.active), bool(row.joined), row.last_seen
+        )
+        for row in connection.execute(_PEOPLE, {"unset": NO_PASSWORD})
     )
 
 
-def queues(connection: Connection) -> tuple[QueueRow, ...]:
-    """How far each kind of work is."""
+def read_queues(connection: Connection) -> tuple[QueueRow, ...]:
+    """Return the progress of each kind of work."""
     return tuple(_queue(row) for row in connection.execute(_QUEUES))
 
 
@@ -103,13 +110,13 @@ _COUNTS = text(
     " (SELECT count(*) FROM annotate_submissions WHERE at > :since) AS last_hour"
 )
 _PEOPLE = text(
-    "SELECT p.name, p.role, p.pool, p.active, p.password <> :nobody AS joined,"
-    " coalesce((SELECT done FROM annotate_cursors c WHERE c.person = p.id), 0) AS done,"
+    "SELECT p.name, p.role, p.pool, p.active, p.password <> :unset AS joined,"
+    " coalesce((SELECT done FROM annotate_cursors c WHERE c.person = p.id), 0) AS finished,"
     " coalesce((SELECT max(place) FROM annotate_tasks t WHERE t.person = p.id), 0) AS total,"
     " (SELECT max(seen) FROM annotate_sessions s WHERE s.person = p.id) AS last_seen"
     " FROM annotate_people p ORDER BY p.id"
 )
-# A task is finished when its person's cursor has passed it: tasks are done in order.
+# Tasks are done in order, so a task is finished when the cursor of its person has passed it.
 _QUEUES = text(
     "SELECT kind, count(*) AS total, sum(finished) AS finished, sum(disputed) AS disputed,"
     " sum(adjudicated) AS adjudicated FROM (SELECT t.subject, min(t.kind) AS kind,"

@@ -12,59 +12,55 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotation import collect
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import YES
-from eclose.protocol.auditing import MARKS, PARTS, Form, ShownFamily
+from eclose.annotation.read_annotations import read_family_audits
+from eclose.protocol.auditing import MARKS, PARTS, AuditForm, DisclosedFamily
 from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.collect import Said
     from eclose.annotation.forms import Entry
 
 FormIds = tuple[str, ...]
 """Ids of the forms of one family, one per auditor, the adjudicator's last."""
 
 
-def add_families(connection: Connection, families: Iterable[tuple[FormIds, ShownFamily]]) -> int:
+def add_families(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
     """Add families as auditors see them; return their number."""
-    rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(shown))} for ids, shown in families]
+    rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(family))} for ids, family in families]
     if rows:
         connection.execute(_ADD, rows)
     return len(rows)
 
 
-def read_filled_forms(connection: Connection) -> dict[int, list[Form]]:
+def read_filled_forms(connection: Connection) -> dict[int, list[AuditForm]]:
     """Return the finished forms by the number of their auditor: 1, 2, ... in the order of invitation.
 
     The adjudicator has the number after the last auditor.
     """
-    people = {name: number for number, name in enumerate(connection.execute(_AUDITORS).scalars(), start=1)}
-    shown = {row.key: parse_record(ShownFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
-    found: dict[int, list[Form]] = {number: [] for number in people.values()}
-    for ids, said, last in collect.families(connection):
-        family = shown[json.dumps(ids)]
-        for number, one in _numbered(people, said, last):
-            found.setdefault(number, []).append(_form(ids[number - 1], family, one.final["F"][0]))
-    return {number: sorted(forms, key=lambda form: form.id) for number, forms in found.items()}
+    numbers = {name: number for number, name in enumerate(connection.execute(_AUDITORS).scalars(), start=1)}
+    families = {row.key: parse_record(DisclosedFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
+    forms: dict[int, list[AuditForm]] = {number: [] for number in numbers.values()}
+    for ids, audits, adjudication in read_family_audits(connection):
+        family = families[json.dumps(ids)]
+        numbered = [(numbers[task.person], task) for task in audits]
+        if adjudication is not None:
+            numbered.append((len(numbers) + 1, adjudication))
+        for number, task in numbered:
+            forms.setdefault(number, []).append(_form(ids[number - 1], family, task.final["F"][0]))
+    return {number: sorted(group, key=lambda form: form.id) for number, group in forms.items()}
 
 
-def _numbered(people: dict[str, int], said: Sequence[Said], last: Said | None) -> Iterator[tuple[int, Said]]:
-    yield from ((people[one.person], one) for one in said)
-    if last is not None:
-        yield len(people) + 1, last
-
-
-def _form(form_id: str, shown: ShownFamily, entry: Entry) -> Form:
-    filled: dict[str, Any] = {}
+def _form(form_id: str, family: DisclosedFamily, entry: Entry) -> AuditForm:
+    marks_by_part: dict[str, Any] = {}
     for view, (part, marks) in PARTS.items():
         names = {name: name.removeprefix(f"{part}.") for name in MARKS[view]}
-        filled[part] = marks(**{short: entry[name] == YES for name, short in names.items()})
-    return Form(form_id, shown, **filled)
+        marks_by_part[part] = marks(**{short: entry[name] == YES for name, short in names.items()})
+    return AuditForm(form_id, family, **marks_by_part)
 
 
 _ADD = text("INSERT INTO annotate_families (key, shown) VALUES (:key, :shown)")

@@ -1,10 +1,10 @@
-"""From filled forms to what a person said of a response or a question, in the words all judges share."""
+"""Convert filled forms to the judgments and screenings that all judges share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.annotation.forms import NO, YES, Entry, Kind
+from eclose.annotation.forms import NO, YES, Entry, TaskKind
 from eclose.core.judgment import (
     NO_ANSWER,
     NO_REFERENCE,
@@ -24,25 +24,26 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 
-def screening_of(question_id: str, judge: str, entry: Entry) -> Screening:
-    """What a screener said."""
+def to_screening(question_id: str, judge: str, entry: Entry) -> Screening:
+    """Return the screening of a question from the entry of pass S."""
     code = entry.get("code")
     return Screening(question_id, judge, _label(entry, "eligible"), None if code is None else Ineligibility(code))
 
 
-def judgment_of(response_id: str, judge: str, kind: Kind, filled: Mapping[str, Sequence[Entry]]) -> Judgment:
-    """What an annotator said, out of the entries of each pass; what was not asked has no label and a reason."""
-    whole = {name: value for entries in filled.values() if len(entries) == 1 for name, value in entries[0].items()}
-    steps = tuple(_step(entry) for entry in filled.get("A", ())) if kind is Kind.RESPONSE else _one_step(whole)
+def to_judgment(response_id: str, judge: str, kind: TaskKind, entries: Mapping[str, Sequence[Entry]]) -> Judgment:
+    """Return the judgment of a response from the entries of each pass; criteria that were not asked get a reason."""
+    # Passes about the whole trace have one entry. So has pass A of a one-step trace; its field names are different.
+    trace = {name: value for forms in entries.values() if len(forms) == 1 for name, value in forms[0].items()}
+    steps = tuple(_step(entry) for entry in entries.get("A", ())) if kind is TaskKind.RESPONSE else _single_step(trace)
     return Judgment(
         response_id,
         judge,
         steps,
-        aligned=_label(whole, "aligned"),
-        closed=_label(whole, "closed"),
-        complete=_label(whole, "complete"),
-        correct=_label(whole, "correct"),
-        unjudged=dict(_open(steps, whole)),
+        aligned=_label(trace, "aligned"),
+        closed=_label(trace, "closed"),
+        complete=_label(trace, "complete"),
+        correct=_label(trace, "correct"),
+        unjudged=dict(_unjudged(steps, trace)),
     )
 
 
@@ -53,22 +54,22 @@ def _step(entry: Entry) -> StepJudgment:
     )
 
 
-def _one_step(whole: Entry) -> tuple[StepJudgment, ...]:
-    """Local soundness as a whole, as if the trace were one step."""
-    sound = _label(whole, "locally_sound")
+def _single_step(trace: Entry) -> tuple[StepJudgment, ...]:
+    """Represent the local soundness of the trace as a single step."""
+    sound = _label(trace, "locally_sound")
     return () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE),)
 
 
-def _open(steps: Sequence[StepJudgment], whole: Entry) -> list[tuple[Criterion, str]]:
-    """Why a criterion has no label: these are all the reasons for which a field is not asked."""
-    found = [] if steps else [(Criterion.LOCAL_SOUNDNESS, NO_TRACE)]
-    if "closed" not in whole:
-        found.append((Criterion.CLOSURE, NO_ANSWER))
-    if "complete" not in whole:
-        found.append((Criterion.COMPLETENESS, NO_REFERENCE))
-    if "correct" not in whole:
-        found.append((Criterion.CORRECTNESS, NO_REFERENCE if "complete" not in whole else NO_ANSWER))
-    return found
+def _unjudged(steps: Sequence[StepJudgment], trace: Entry) -> list[tuple[Criterion, str]]:
+    """Return the criteria without a label, each with the reason why its field was not asked."""
+    reasons = [] if steps else [(Criterion.LOCAL_SOUNDNESS, NO_TRACE)]
+    if "closed" not in trace:
+        reasons.append((Criterion.CLOSURE, NO_ANSWER))
+    if "complete" not in trace:
+        reasons.append((Criterion.COMPLETENESS, NO_REFERENCE))
+    if "correct" not in trace:
+        reasons.append((Criterion.CORRECTNESS, NO_REFERENCE if "complete" not in trace else NO_ANSWER))
+    return reasons
 
 
 def _label(entry: Entry, name: str) -> Label:

@@ -1,7 +1,7 @@
-"""What a person decides in each pass: the fields, when each is asked, and whether a form is complete.
+"""The forms of each pass: their fields, the conditions under which a field is asked, and validation of entries.
 
-No web in it and no database: a form is a mapping of names to choices, and this says what is wrong with it. Whatever can
-be worked out (L, G, the gap, the kind of failure) is never asked.
+Independent of web and database: an entry is a mapping of field names to choices. Derived labels (L, G, the gap, the
+failure class) are computed elsewhere and never asked.
 """
 
 from __future__ import annotations
@@ -18,137 +18,144 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 Entry: TypeAlias = Mapping[str, str]
-"""Choices by the names of their fields."""
+"""Choices by field name."""
 
 YES, NO = "yes", "no"
 
 
-class Kind(StrEnum):
-    """What is annotated."""
+class TaskKind(StrEnum):
+    """What a task annotates, and with which passes."""
 
     SCREENING = "screening"
-    """A question: can it be used at all?"""
+    """A question: whether it is eligible."""
     RESPONSE = "response"
     """A response in four passes."""
     SHORT = "short"
-    """A response in three, without its single steps: for whoever labels a hundred of their own."""
+    """A response in three passes, without single steps; used by ``eclose label``."""
     FAMILY = "family"
-    """A counterfactual family, all of it at once."""
+    """A counterfactual family in one pass."""
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """One decision."""
+class FormField:
+    """A decision with its choices."""
 
     name: str
     choices: tuple[str, ...]
     when: tuple[str, str] | None = None
-    """Asked only where another field has this value, and must be left empty elsewhere."""
+    """Field and value on which this field depends; empty in all other cases. None where it is always asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What is decided at one sight of the material."""
+    """The decisions made at one stage of disclosure."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[FormField, ...]
     guideline: str
-    """The text people decide by."""
+    """File name of the guideline."""
     each_step: bool = False
-    """Whether every step is decided by itself."""
+    """Whether each step has an entry of its own."""
 
 
-_SUBSTANTIVE = Field("substantive", (YES, NO))
-_SOUND = Field("sound", (YES, NO), when=("substantive", YES))
-_FAILURE = Field("failure", tuple(LocalFailure), when=("sound", NO))
-_ELIGIBLE = Field("eligible", (YES, NO))
-_CODE = Field("code", tuple(INELIGIBILITY_PRECEDENCE), when=("eligible", NO))
-_ALIGNED, _CLOSED = Field("aligned", (YES, NO)), Field("closed", (YES, NO))
-_CORRECT, _COMPLETE = Field("correct", (YES, NO)), Field("complete", (YES, NO))
+_SUBSTANTIVE = FormField("substantive", (YES, NO))
+_SOUND = FormField("sound", (YES, NO), when=("substantive", YES))
+_FAILURE = FormField("failure", tuple(LocalFailure), when=("sound", NO))
+_ELIGIBLE = FormField("eligible", (YES, NO))
+_CODE = FormField("code", tuple(INELIGIBILITY_PRECEDENCE), when=("eligible", NO))
+_ALIGNED, _CLOSED = FormField("aligned", (YES, NO)), FormField("closed", (YES, NO))
+_CORRECT, _COMPLETE = FormField("correct", (YES, NO)), FormField("complete", (YES, NO))
 
-PASSES: Mapping[Kind, tuple[Pass, ...]] = {
-    Kind.SCREENING: (Pass("S", (_ELIGIBLE, _CODE), "screen_eligibility.md"),),
-    Kind.RESPONSE: (
+PASSES: Mapping[TaskKind, tuple[Pass, ...]] = {
+    TaskKind.SCREENING: (Pass("S", (_ELIGIBLE, _CODE), "screen_eligibility.md"),),
+    TaskKind.RESPONSE: (
         Pass("A", (_SUBSTANTIVE, _SOUND, _FAILURE), "judge_soundness.md", each_step=True),
         Pass("B", (_ALIGNED,), "judge_alignment.md"),
         Pass("C", (_CLOSED,), "judge_closure.md"),
         Pass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
     ),
-    Kind.SHORT: (
-        Pass("B", (Field("locally_sound", (YES, NO)), _ALIGNED), "judge_alignment.md"),
+    TaskKind.SHORT: (
+        Pass("B", (FormField("locally_sound", (YES, NO)), _ALIGNED), "judge_alignment.md"),
         Pass("C", (_CLOSED,), "judge_closure.md"),
         Pass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
     ),
-    Kind.FAMILY: (Pass("F", tuple(Field(name, (YES, NO)) for names in MARKS.values() for name in names), GUIDELINE),),
+    TaskKind.FAMILY: (
+        Pass("F", tuple(FormField(name, (YES, NO)) for names in MARKS.values() for name in names), GUIDELINE),
+    ),
 }
-"""In their order; a pass opens when the one before it is submitted, and is closed then."""
+"""Passes in their order. A pass opens when the one before it is submitted."""
 
 
-def passes_of(kind: Kind, *, steps: int = 1, answered: bool = True, referenced: bool = True) -> tuple[Pass, ...]:
-    """The passes of one task, without what cannot be asked of it: no step, no answer, no reference."""
-    left = passes_named(kind, [one.name for one in PASSES[kind]], unasked(answered=answered, referenced=referenced))
-    return tuple(one for one in left if one.fields and (steps or not one.each_step))
+def applicable_passes(
+    kind: TaskKind, *, steps: int = 1, answered: bool = True, referenced: bool = True
+) -> tuple[Pass, ...]:
+    """Return the passes of a task, without those that a missing step, answer or reference makes impossible."""
+    without = inapplicable_fields(answered=answered, referenced=referenced)
+    forms = select_passes(kind, [form.name for form in PASSES[kind]], without)
+    return tuple(form for form in forms if form.fields and (steps or not form.each_step))
 
 
-def unasked(*, answered: bool, referenced: bool) -> frozenset[str]:
-    """The fields that cannot be asked where there is no answer, or no reference."""
+def inapplicable_fields(*, answered: bool, referenced: bool) -> frozenset[str]:
+    """Return the fields that cannot be asked without an answer, or without a reference."""
     without_answer = () if answered else ("closed", "correct")
     return frozenset(without_answer + (() if referenced else ("correct", "complete")))
 
 
-def passes_named(kind: Kind, names: Sequence[str], without: Collection[str]) -> tuple[Pass, ...]:
-    """These passes of a kind, without some of their fields."""
+def select_passes(kind: TaskKind, names: Sequence[str], without: Collection[str]) -> tuple[Pass, ...]:
+    """Return the named passes of a kind, without some of their fields."""
     return tuple(
-        replace(one, fields=tuple(field for field in one.fields if field.name not in without))
-        for one in PASSES[kind]
-        if one.name in names
+        replace(form, fields=tuple(field for field in form.fields if field.name not in without))
+        for form in PASSES[kind]
+        if form.name in names
     )
 
 
 def next_pass(passes: Sequence[Pass], submitted: Sequence[str]) -> Pass | None:
-    """The one that is open; None when all are done. What was submitted must be the beginning of the order."""
-    names = [one.name for one in passes]
+    """Return the first pass that is not submitted; None where all are. Raise where their order was not kept."""
+    names = [form.name for form in passes]
     if list(submitted) != names[: len(submitted)]:
         raise ValueError(f"passes {list(submitted)} were submitted, but their order is {names}")
     return passes[len(submitted)] if len(submitted) < len(passes) else None
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a form."""
+class FormProblem:
+    """A missing, forbidden or invalid value in a form."""
 
     field: str
     problem: str
     step: int | None = None
-    """Counted from one, where steps are decided."""
+    """Number of the step, from 1; None in forms without steps."""
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the problem as a message."""
         where = "" if self.step is None else f"step {self.step}: "
         return f"{where}{self.field}: {self.problem}"
 
 
-def problems(one: Pass, entries: Sequence[Entry], steps: int | None = None) -> tuple[Problem, ...]:
-    """Everything that is wrong with a form: one entry, or one for each step. Nothing, where it may be submitted."""
-    wanted = steps if one.each_step else 1
-    if len(entries) != wanted:
-        return (Problem("form", f"{len(entries)} entries, where there are {wanted} to make."),)
-    found = enumerate(entries, start=1)
+def find_problems(form: Pass, entries: Sequence[Entry], steps: int | None = None) -> tuple[FormProblem, ...]:
+    """Return all problems of a form, which has one entry or one for each step; empty where it may be submitted."""
+    expected = steps if form.each_step else 1
+    if len(entries) != expected:
+        return (FormProblem("form", f"{len(entries)} entries instead of {expected}."),)
     return tuple(
-        Problem(*told, number if one.each_step else None) for number, entry in found for told in _wrong(one, entry)
+        FormProblem(field, message, number if form.each_step else None)
+        for number, entry in enumerate(entries, start=1)
+        for field, message in _entry_problems(form, entry)
     )
 
 
-def _wrong(one: Pass, entry: Entry) -> Iterator[tuple[str, str]]:
-    known = {field.name for field in one.fields}
-    yield from ((name, "is not asked here.") for name in sorted(set(entry) - known))
-    for field in one.fields:
+def _entry_problems(form: Pass, entry: Entry) -> Iterator[tuple[str, str]]:
+    """Yield field name and message of every problem."""
+    names = {field.name for field in form.fields}
+    yield from ((name, "is not asked here.") for name in sorted(set(entry) - names))
+    for field in form.fields:
         value = entry.get(field.name)
-        asked = field.when is None or entry.get(field.when[0]) == field.when[1]
-        if value is None and asked:
+        required = field.when is None or entry.get(field.when[0]) == field.when[1]
+        if value is None and required:
             yield field.name, "is not decided."
-        elif value is not None and not asked:
+        elif value is not None and not required:
             assert field.when is not None
             yield field.name, f"is asked only where {field.when[0]} is {field.when[1]}."
         elif value is not None and value not in field.choices:
-            yield field.name, f"cannot be {value!r}. Choose from: {', '.join(field.choices)}."
+            yield field.name, f"has no choice {value!r}. Choose from: {', '.join(field.choices)}."

@@ -1,42 +1,52 @@
-"""What is labelled, put into the database: every part into the table that only those who may see it are shown from."""
+"""Questions and responses of a project: stored by disclosure level, and read back.
+
+Every part is stored in the table of its disclosure level (``schema``).
+"""
 
 from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
+from eclose.core.instance import Instance, Passage
+from eclose.core.response import Response, Source, Trace
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, TextClause
+    from sqlalchemy import Connection, Row, TextClause
 
-    from eclose.core.instance import Instance
-    from eclose.core.response import Response
+_BATCH = 1_000
+"""Rows per insert statement."""
 
-_AT_ONCE = 1_000
+
+class Material(NamedTuple):
+    """The annotated questions and responses, by id."""
+
+    instances: Mapping[str, Instance]
+    responses: Mapping[str, Response]
 
 
 def add_questions(connection: Connection, instances: Iterable[Instance]) -> int:
-    """Put questions in, with their evidence, references and origins; how many."""
+    """Add questions with evidence, references and origins; return their number."""
     return _add(connection, _QUESTION, map(_question, instances), "question")
 
 
 def add_responses(connection: Connection, responses: Iterable[Response]) -> int:
-    """Put responses in; how many. Their questions must be there."""
-    known: dict[str, int] = {json.loads(row.key): row.id for row in connection.execute(_QUESTION_IDS)}
+    """Add responses and return their number; raise where a question was not added before."""
+    question_ids: dict[str, int] = {json.loads(row.key): row.id for row in connection.execute(_QUESTION_IDS)}
 
     def rows() -> Iterator[dict[str, Any]]:
         for response in responses:
-            if response.instance_id not in known:
+            if response.instance_id not in question_ids:
                 raise UserError(
-                    f"response {response.id!r} answers {response.instance_id!r}, which is no question here."
+                    f"response {response.id!r} answers {response.instance_id!r}, which is not among the questions."
                 )
-            yield _response(response, known[response.instance_id])
+            yield _response(response, question_ids[response.instance_id])
 
     return _add(connection, _RESPONSE, rows(), "response")
 
@@ -65,15 +75,53 @@ def _response(response: Response, question: int) -> dict[str, Any]:
 
 
 def _add(connection: Connection, statements: Sequence[TextClause], rows: Iterator[dict[str, Any]], noun: str) -> int:
-    """Insert rows by the first statement, and their parts by the others, which find them by their key."""
+    """Insert rows with the first statement, and their parts with the others, which look up the row by its key."""
     count = 0
-    while some := list(islice(rows, _AT_ONCE)):
-        connection.execute(statements[0], some)
+    while batch := list(islice(rows, _BATCH)):
+        connection.execute(statements[0], batch)
         for statement, part in zip(statements[1:], _PARTS[noun], strict=True):
-            if held := [row for row in some if row[part] is not None]:
-                connection.execute(statement, held)
-        count += len(some)
+            if present := [row for row in batch if row[part] is not None]:
+                connection.execute(statement, present)
+        count += len(batch)
     return count
+
+
+def read_material(connection: Connection) -> Material:
+    """Read questions and responses back. Passages get numbers as ids: their ids are not stored."""
+    instances = {instance.id: instance for instance in _read_instances(connection)}
+    responses = (_read_response(row) for row in connection.execute(_READ_RESPONSES))
+    return Material(instances, {response.id: response for response in responses})
+
+
+def _read_instances(connection: Connection) -> Iterator[Instance]:
+    for row in connection.execute(_READ_QUESTIONS):
+        passages = enumerate(json.loads(row.evidence), start=1)
+        yield Instance(
+            json.loads(row.key),
+            json.loads(row.question),
+            tuple(Passage(str(number), *passage) for number, passage in passages),
+            None if row.reference is None else json.loads(row.reference),
+            () if row.aliases is None else tuple(json.loads(row.aliases)),
+            json.loads(row.origin).get("benchmark"),
+        )
+
+
+def _read_response(row: Row[Any]) -> Response:
+    answer = None if row.answer is None else json.loads(row.answer)
+    return Response(
+        json.loads(row.key),
+        json.loads(row.question),
+        Trace.of(*json.loads(row.steps)),
+        answer,
+        read_source(json.loads(row.origin)),
+        answer_lines=int(answer is not None),
+    )
+
+
+def read_source(origin: Mapping[str, Any]) -> Source | None:
+    """Return the source of a response from its stored origin; None where the model is unknown."""
+    model = origin.get("model")
+    return None if model is None else Source(model, origin.get("method"), origin.get("seed"))
 
 
 _PARTS = {"question": ("reference", "origin"), "response": ("answer", "origin")}
@@ -93,4 +141,14 @@ _RESPONSE = (
     text("INSERT INTO annotate_responses (key, question, steps) VALUES (:key, :question, :steps)"),
     text(f"INSERT INTO annotate_answers (response, answer) VALUES (({_OF_RESPONSE}), :answer)"),
     text(f"INSERT INTO annotate_response_origins (response, origin) VALUES (({_OF_RESPONSE}), :origin)"),
+)
+_READ_QUESTIONS = text(
+    "SELECT q.key, q.question, q.evidence, k.reference, k.aliases, o.origin FROM annotate_questions q"
+    " JOIN annotate_question_origins o ON o.question = q.id"
+    " LEFT JOIN annotate_references k ON k.question = q.id ORDER BY q.id"
+)
+_READ_RESPONSES = text(
+    "SELECT r.key, q.key AS question, r.steps, a.answer, o.origin FROM annotate_responses r"
+    " JOIN annotate_questions q ON q.id = r.question JOIN annotate_response_origins o ON o.response = r.id"
+    " LEFT JOIN annotate_answers a ON a.response = r.id ORDER BY r.id"
 )

@@ -1,7 +1,7 @@
-"""A project: its folder, its database and its settings, which are fixed when it is made.
+"""An annotation project: a folder, a database, and settings that are fixed when the project is created.
 
-The folder holds the settings and the end of the log as it is known outside the database; the database is a file in the
-folder, or a PostgreSQL server for many at once.
+The folder holds the settings and a copy of the audit log's last hash. The database is an SQLite file in the folder, or
+a PostgreSQL server for many simultaneous users.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclose.annotation import audit_log
-from eclose.annotation.forms import PASSES, Kind
+from eclose.annotation.forms import PASSES, TaskKind
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError, UserError
 from eclose.protocol.prompts import load_text
-from eclose.store.ledger.database import WRITES, engine_of, has_password, is_url, migrate, shown
+from eclose.store.ledger.database import WRITE_OPTION, describe_location, has_password, is_url, make_engine, migrate
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.jsonl import parse
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,119 +34,128 @@ SETTINGS = "project.json"
 DATABASE = "project.sqlite"
 HEAD = "audit-head.txt"
 LEAD = "lead"
-"""Who made the project, in the log."""
+"""The actor of events that the command line causes, as the audit log names it."""
 CONNECTIONS = 20
-"""How many people may be served at the same moment; more wait."""
+"""Size of the connection pool: requests served at the same moment; further ones wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What a project decides once."""
+class ProjectSettings:
+    """Settings of a project, fixed when it is created."""
 
     name: str
     seed: int = 42
     hide_evidence: bool = False
-    """Take the evidence out of sight after the first pass. The paper leaves it there."""
+    """Hide the evidence after the first pass. The paper leaves it visible."""
     labels_to_adjudicator: bool = False
-    """Show an adjudicator of responses what the annotators said in the pass at hand. Screeners' records are shown."""
+    """Show adjudicators of responses the annotators' labels of the current pass. Screeners' labels are always shown."""
     share_questions: bool = False
-    """Let an annotator meet several responses to one question."""
+    """Let an annotator label several responses to one question."""
 
-    def shows_labels(self, kind: Kind) -> bool:
-        """Whether an adjudicator sees what others said."""
-        return kind is Kind.SCREENING or self.labels_to_adjudicator
+    def shows_labels(self, kind: TaskKind) -> bool:
+        """Return whether an adjudicator sees the labels of the others."""
+        return kind is TaskKind.SCREENING or self.labels_to_adjudicator
 
 
 class Project:
-    """An opened project."""
+    """An open project. Close it after use."""
 
-    def __init__(self, folder: Path, settings: Settings, engine: Engine) -> None:
+    def __init__(self, folder: Path, settings: ProjectSettings, engine: Engine) -> None:
         self.folder, self.settings, self.engine = folder, settings, engine
-        # An error goes into a log, and what a statement was given (labels, hashes of passwords) does not.
+        # Errors are logged with their statement; its parameters (labels, password hashes) must not be.
         engine.hide_parameters = True
-        self.head = audit_log.Head(folder / HEAD)
-        # SQLite lets one write at a time, and those who wait look in now and then: who is late may never find it free.
-        self._turn: AbstractContextManager[object] = RLock() if engine.dialect.name == "sqlite" else nullcontext()
+        self.head = audit_log.LogHead(folder / HEAD)
+        # SQLite allows a single writer and its waiting ones poll without a queue, so some could starve. A lock is fair.
+        self._write_lock: AbstractContextManager[object] = RLock() if engine.dialect.name == "sqlite" else nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that sees one state."""
+        """Yield a connection that sees one consistent state of the database."""
         with self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A connection that writes; on disk when it ends without an error, nothing changed when with one."""
-        writes = {WRITES: True}
-        with self._turn, self.engine.connect().execution_options(**writes) as connection, connection.begin():
+        """Yield a writing connection; commit to disk at the end, roll back after an error."""
+        writes = {WRITE_OPTION: True}
+        with self._write_lock, self.engine.connect().execution_options(**writes) as connection, connection.begin():
             yield connection
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.engine.dispose()
 
-    def note_head(self) -> None:
-        """Note outside the database how far the log goes."""
+    def record_head(self) -> None:
+        """Write the current end of the audit log to the file outside the database."""
         with self.reading() as connection:
-            self.head.advance(audit_log.last(connection))
+            self.head.advance(audit_log.last_event(connection))
 
 
-def create(
+def create_project(
     folder: Path,
-    settings: Settings,
+    settings: ProjectSettings,
     database: str | None = None,
     begin: Callable[[Connection], None] = lambda _connection: None,
 ) -> Project:
-    """A new project, begun as the caller says: all of it, or nothing where that fails."""
+    """Create a project, filled by ``begin`` in the same transaction: an error leaves no project behind."""
     if (folder / SETTINGS).exists():
-        raise UserError(f"{folder}: holds a project already. Choose another folder, or go on with this one.")
-    place = _place(folder, database)
+        raise UserError(
+            f"{folder}: holds a project already. Choose another folder, or run: eclose annotate serve {folder}"
+        )
+    location = _database_location(folder, database)
     folder.mkdir(parents=True, exist_ok=True)
-    project = Project(folder, settings, engine_of(place, connections=CONNECTIONS))
+    project = Project(folder, settings, make_engine(location, connections=CONNECTIONS))
     with project.writing() as connection:
-        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, shown(place))
+        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_location(location))
         if connection.execute(text("SELECT count(*) FROM annotate_settings")).scalar_one():
-            raise UserError(f"{shown(place)}: is the database of another project. Name an empty one.")
-        kept = {"settings": asdict(settings), "guidelines": guidelines()}
-        for name, value in kept.items():
+            raise UserError(
+                f"{describe_location(location)}: is the database of another project. Name an empty one with --database."
+            )
+        stored = {"settings": asdict(settings), "guidelines": guideline_hashes()}
+        for name, value in stored.items():
             row = {"name": name, "value": json.dumps(value)}
             connection.execute(text("INSERT INTO annotate_settings (name, value) VALUES (:name, :value)"), row)
-        audit_log.append(connection, LEAD, "created", detail=kept)
+        audit_log.append_event(connection, LEAD, "created", detail=stored)
         begin(connection)
-    project.note_head()
+    project.record_head()
+    # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
     with AtomicFile(folder / SETTINGS) as file:
         file.write(json.dumps({**asdict(settings), "database": database}, indent=1).encode() + b"\n")
     return project
 
 
-def _place(folder: Path, database: str | None) -> Path | str:
+def _database_location(folder: Path, database: str | None) -> Path | str:
     if database is None:
         return folder / DATABASE
     if is_url(database) and has_password(database):
-        raise SettingError("the database's password would be kept in the folder. Leave it out, and set PGPASSWORD.")
+        raise SettingError(
+            "--database: the password would be written to the project's folder. Leave it out, and set PGPASSWORD."
+        )
     return database
 
 
 def open_project(folder: Path) -> Project:
-    """A project by its folder. One made with other guidelines is refused: its labels would not be of one kind."""
+    """Open the project of a folder; raise where it was created with other guidelines."""
+    # Labels under different guidelines are not comparable, so a project never mixes them.
     if not (folder / SETTINGS).is_file():
-        raise UserError(f"{folder}: holds no project. Make one with: eclose annotate init {folder}")
-    words = json.loads((folder / SETTINGS).read_text("utf-8"))
-    place = _place(folder, words.pop("database"))
-    project = Project(folder, parse(Settings, words), engine_of(place, connections=CONNECTIONS))
+        raise UserError(f"{folder}: holds no project. Create one with: eclose annotate init {folder}")
+    fields = json.loads((folder / SETTINGS).read_text("utf-8"))
+    location = _database_location(folder, fields.pop("database"))
+    project = Project(folder, parse_record(ProjectSettings, fields), make_engine(location, connections=CONNECTIONS))
     with project.writing() as connection:
-        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, shown(place))
-        kept = connection.execute(text("SELECT value FROM annotate_settings WHERE name = 'guidelines'")).scalar_one()
-    changed = [name for name, known in json.loads(kept).items() if guidelines().get(name) != known]
+        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_location(location))
+        stored = connection.execute(text("SELECT value FROM annotate_settings WHERE name = 'guidelines'")).scalar_one()
+    current = guideline_hashes()
+    changed = [name for name, text_hash in json.loads(stored).items() if current.get(name) != text_hash]
     if changed:
         raise UserError(
-            f"{folder}: was begun with other guidelines ({', '.join(changed)}). Go on with the version of eclose"
-            " that it was begun with, or begin a new project."
+            f"{folder}: was created with other guidelines ({', '.join(changed)}). Continue with the version of eclose"
+            " that created it, or create a new project."
         )
     return project
 
 
-def guidelines() -> dict[str, str]:
-    """The hashes of the texts that people decide by."""
-    names = sorted({one.guideline for kind in Kind for one in PASSES[kind]})
+def guideline_hashes() -> dict[str, str]:
+    """Return the hashes of the guidelines that people follow, by file name."""
+    names = sorted({form.guideline for kind in TaskKind for form in PASSES[kind]})
     return {name: load_text(name).hash for name in names}

@@ -1,8 +1,8 @@
-"""Whose turn it is: the next task of a person, how far they are, and what goes to adjudication.
+"""The task queues: a person's next task, progress and completed tasks, and the queue of adjudication.
 
-Screeners and annotators have their tasks from the start, in an order of their own, and do them in it. An adjudicator
-takes the next that is open, one whose question they have not met before if there is one: from the second response to
-a question on they know its reference.
+Screeners and annotators get their tasks at the start, in an individual order, and do them in that order. Adjudicators
+take the next waiting subject, preferably one of a question that is new to them: from the second response to a question
+on they know its reference answer.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
 from eclose.annotation import audit_log
-from eclose.annotation.accounts.people import Role
-from eclose.annotation.collect import differences
-from eclose.annotation.forms import Kind
+from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.read_annotations import find_disagreements
 from eclose.core.identity import hash_rank
 
 if TYPE_CHECKING:
@@ -29,92 +29,126 @@ if TYPE_CHECKING:
     from eclose.annotation.project import Project
 
 PAUSE = 30 * 60.0
-"""Seconds after which somebody was not working."""
-LATELY = 20
-"""So many tasks tell how long one takes."""
+"""Seconds between two finished tasks from which the time counts as a pause, not as work."""
+RECENT_TASKS = 20
+"""Number of latest tasks over which the time per task is taken."""
+MOST_COMPLETED = 50
+"""Number of latest tasks that ``list_completed`` returns."""
 
 
-class Progress(NamedTuple):
-    """How far somebody is."""
+class TaskProgress(NamedTuple):
+    """Progress of a person through their tasks."""
 
-    done: int
+    finished: int
     total: int
-    """Without what may still come: of an adjudicator, what is there so far."""
+    """Number of tasks; for an adjudicator, those taken or waiting so far."""
     seconds_each: float | None
-    """How long a task has taken lately, pauses left out; None before the second."""
+    """Median seconds per task over the latest tasks, without pauses; None before the second task."""
 
 
-def done(connection: Connection, person: int) -> int:
-    """How many tasks somebody has finished."""
+class CompletedPass(NamedTuple):
+    """A submitted pass with its receipt."""
+
+    name: str
+    receipt: str
+    at: str
+    """Time of the submission."""
+
+
+class CompletedTask(NamedTuple):
+    """A task with its submitted passes."""
+
+    place: int
+    task: str
+    passes: tuple[CompletedPass, ...]
+
+
+def count_finished(connection: Connection, person: int) -> int:
+    """Return how many tasks a person has finished."""
     return int(connection.execute(_CURSOR, {"person": person}).scalar_one_or_none() or 0)
 
 
-def next_task(connection: Connection, person: Person) -> str | None:
-    """The task whose turn it is; None where there is none (yet). For an adjudicator see ``take``."""
-    given = {"person": person.id, "place": done(connection, person.id) + 1}
-    return connection.execute(_NEXT, given).scalar_one_or_none()
+def find_next_task(connection: Connection, person: Person) -> str | None:
+    """Return the id of a person's next task; None where there is none. Adjudicators use ``take_task``."""
+    values = {"person": person.id, "place": count_finished(connection, person.id) + 1}
+    return connection.execute(_NEXT, values).scalar_one_or_none()
 
 
-def waiting(connection: Connection, person: Person) -> int:
-    """How many subjects wait for an adjudicator of this person's pool."""
-    if person.role is not Role.ADJUDICATOR:
+def count_waiting(connection: Connection, person: Person) -> int:
+    """Return how many subjects wait for an adjudicator of this person's pool; 0 for other roles."""
+    if person.role is not PersonRole.ADJUDICATOR:
         return 0
     return int(connection.execute(_WAITING, {"pool": person.pool}).scalar_one())
 
 
-def take(connection: Connection, person: Person) -> str | None:
-    """The task whose turn it is; an adjudicator who has none is given the next that waits. Needs a writing connection.
+def take_task(connection: Connection, person: Person) -> str | None:
+    """Return the id of a person's next task; give an adjudicator without one the next waiting subject.
 
-    Of two who take the same, one fails on the index of subjects, and tries again.
+    Needs a writing connection. Raises IntegrityError where another adjudicator took the same subject: try again.
     """
-    own = next_task(connection, person)
-    if own is not None or person.role is not Role.ADJUDICATOR:
-        return own
+    task = find_next_task(connection, person)
+    if task is not None or person.role is not PersonRole.ADJUDICATOR:
+        return task
     row = connection.execute(_WAITS, {"person": person.id, "pool": person.pool}).mappings().one_or_none()
     if row is None:
         return None
     task = secrets.token_urlsafe(16)
-    place = done(connection, person.id) + 1
+    place = count_finished(connection, person.id) + 1
     connection.execute(_CLAIM, {**row, "id": task, "person": person.id, "place": place})
     detail = {"reference_seen_before": bool(row["met"])}
-    audit_log.append(connection, person.name, "took", task=task, detail=detail)
+    audit_log.append_event(connection, person.name, "took", task=task, detail=detail)
     return task
 
 
-def progress(connection: Connection, person: Person) -> Progress:
-    """How far somebody is, and how fast."""
-    finished = done(connection, person.id)
+def read_progress(connection: Connection, person: Person) -> TaskProgress:
+    """Return how far a person is, and how fast."""
+    finished = count_finished(connection, person.id)
     last = int(connection.execute(_LAST, {"person": person.id}).scalar_one_or_none() or 0)
-    given = {"person": person.id, "first": finished - LATELY, "last": finished}
-    times = [datetime.fromisoformat(at) for at in connection.execute(_FINISHED_AT, given).scalars()]
+    values = {"person": person.id, "first": finished - RECENT_TASKS, "last": finished}
+    times = [datetime.fromisoformat(at) for at in connection.execute(_FINISHED_AT, values).scalars()]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
     worked = [gap for gap in gaps if gap < PAUSE]
-    return Progress(finished, last + waiting(connection, person), median(worked) if worked else None)
+    return TaskProgress(finished, last + count_waiting(connection, person), median(worked) if worked else None)
 
 
-def finish(connection: Connection, project: Project, task: Row[Any]) -> None:
-    """Move on to the next task, and see what comes of this one."""
+def finish_task(connection: Connection, project: Project, task: Row[Any]) -> None:
+    """Advance the person to the next task, and compare the annotators of this one."""
     connection.execute(_ADVANCE, {"person": task.person})
-    compare(connection, project, task)
+    compare_annotators(connection, project, task)
 
 
-def compare(connection: Connection, project: Project, task: Row[Any]) -> None:
-    """Where all who were asked have finished with a task's subject, see whether they agree; else another must look."""
-    if task.role == Role.ADJUDICATOR or connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
+def compare_annotators(connection: Connection, project: Project, task: Row[Any]) -> None:
+    """Queue a task's subject for adjudication, where all its annotators have finished and disagree."""
+    if task.role == PersonRole.ADJUDICATOR or connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
         return
-    found = differences(connection, Kind(task.kind), task.subject)
-    if found:
-        given = {
+    triggers = find_disagreements(connection, TaskKind(task.kind), task.subject)
+    if triggers:
+        values = {
             "subject": task.subject,
             "kind": task.kind,
             "question": task.question,
             "response": task.response,
             "family": task.family,
-            "triggers": json.dumps(found),
+            "triggers": json.dumps(triggers),
             "rank": hash_rank("adjudication", project.settings.seed, task.subject),
-            "at": audit_log.now(),
+            "at": audit_log.current_timestamp(),
         }
-        connection.execute(_DISPUTE, given)
+        connection.execute(_DISPUTE, values)
+
+
+def list_completed(connection: Connection, person: Person) -> tuple[CompletedTask, ...]:
+    """Return the latest tasks of a person with their receipts, newest first. Labels are not included."""
+    rows = connection.execute(_COMPLETED, {"person": person.id, "most": MOST_COMPLETED})
+    return tuple(
+        CompletedTask(
+            place,
+            task,
+            tuple(
+                CompletedPass(row.name, audit_log.EventRef(row.event, row.hash).receipt, row.at) for row in submissions
+            ),
+        )
+        for (place, task), submissions in groupby(rows, key=lambda row: (row.place, row.task))
+    )
 
 
 _POOL = "CASE a.kind WHEN 'screening' THEN 'questions' WHEN 'family' THEN 'families' ELSE 'responses' END"
@@ -139,7 +173,7 @@ _OPEN = (
     f" AND {_POOL} = :pool"
 )
 _WAITING = text(f"SELECT count(*){_OPEN}")
-# Passes and fields are those of the tasks in dispute.
+# Whether the adjudicator has met the question; such subjects come last.
 _MET = "EXISTS (SELECT 1 FROM annotate_tasks m WHERE m.person = :person AND m.question = a.question)"
 _WAITS = text(
     f"SELECT a.kind, a.subject, a.question, a.response, a.family, {_POOL} AS pool, {_MET} AS met,"
@@ -147,6 +181,7 @@ _WAITS = text(
     " (SELECT min(unasked) FROM annotate_tasks t WHERE t.subject = a.subject) AS unasked"
     f"{_OPEN} ORDER BY met, a.rank LIMIT 1"
 )
+# Passes and fields are copied from the disputed tasks.
 _CLAIM = text(
     "INSERT INTO annotate_tasks"
     " (id, kind, subject, question, response, family, person, role, pool, place, passes, unasked)"
@@ -156,4 +191,12 @@ _CLAIM = text(
 _DISPUTE = text(
     "INSERT INTO annotate_adjudications (subject, kind, question, response, family, triggers, rank, at)"
     " VALUES (:subject, :kind, :question, :response, :family, :triggers, :rank, :at) ON CONFLICT DO NOTHING"
+)
+_COMPLETED = text(
+    "SELECT t.place, t.id AS task, s.pass AS name, s.event, e.hash, s.at FROM"
+    " (SELECT id, place FROM annotate_tasks WHERE person = :person AND place <="
+    " coalesce((SELECT done FROM annotate_cursors WHERE person = :person), 0) + 1"
+    " ORDER BY place DESC LIMIT :most) t"
+    " JOIN annotate_submissions s ON s.task = t.id JOIN annotate_events e ON e.seq = s.event"
+    " ORDER BY t.place DESC, s.number"
 )

@@ -1,7 +1,7 @@
-"""Changing what was submitted: by request, with the lead's leave, and with the old form kept.
+"""Amendments of submitted passes: an annotator asks, the lead decides, and the first form is kept.
 
-Whoever changes a pass has seen more than it showed. So the first form stays what agreement is measured on, and the new
-one stands beside it.
+An annotator who amends a pass has meanwhile seen later passes. Agreement is therefore always measured on the first
+form; the amendment is stored beside it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
-from eclose.annotation.forms import Kind, passes_named, problems
-from eclose.annotation.submissions import Outcome, Refusal, Sheet, sheet_of
+from eclose.annotation.forms import TaskKind, find_problems, select_passes
+from eclose.annotation.submissions import Refusal, SubmissionResult, TaskSheet, build_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,89 +30,99 @@ LONGEST_REASON = 2_000
 GRANTED, REFUSED = "granted", "refused"
 
 
-class Request(NamedTuple):
-    """Somebody asks to change a pass."""
+class ReopenRequest(NamedTuple):
+    """A request to change a submitted pass."""
 
     id: str
     person: str
     pass_name: str
     reason: str
-    asked: str
+    at: str
+    """Time of the request."""
 
 
-def ask(connection: Connection, person: Person, task: str, name: str, reason: str) -> audit_log.Link | None:
-    """Ask to change a submitted pass of one's own; None where there is none, or one has asked already."""
+def request_reopening(
+    connection: Connection, person: Person, task: str, name: str, reason: str
+) -> audit_log.EventRef | None:
+    """Ask to change a submitted pass; return None where it does not exist, or a request is open already."""
     number = connection.execute(_SUBMITTED, {"task": task, "pass": name, "person": person.id}).scalar_one_or_none()
     if number is None or not reason.strip() or len(reason) > LONGEST_REASON:
         return None
     row = {"id": secrets.token_urlsafe(16), "task": task, "number": number}
     try:
         with connection.begin_nested():
-            connection.execute(_ASK, {**row, "reason": json.dumps(reason), "asked": audit_log.now()})
+            connection.execute(_ASK, {**row, "reason": json.dumps(reason), "asked": audit_log.current_timestamp()})
     except IntegrityError:
         return None
-    return audit_log.append(connection, person.name, "asked to reopen", task=task, detail={"pass": name})
+    return audit_log.append_event(connection, person.name, "asked to reopen", task=task, detail={"pass": name})
 
 
-def requests(connection: Connection) -> tuple[Request, ...]:
-    """What the lead is to decide, oldest first."""
+def list_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
+    """Return the open requests, oldest first."""
     return tuple(
-        Request(row.id, row.name, row.pass_name, json.loads(row.reason), row.asked)
+        ReopenRequest(row.id, row.name, row.pass_name, json.loads(row.reason), row.asked)
         for row in connection.execute(_REQUESTS)
     )
 
 
-def decide(connection: Connection, lead: Person, request: str, *, grant: bool) -> audit_log.Link | None:
-    """Grant or refuse a request; None where there is none that is open."""
+def decide_request(connection: Connection, lead: Person, request: str, *, grant: bool) -> audit_log.EventRef | None:
+    """Grant or refuse a request; return None where it does not exist or is decided already."""
     decision = GRANTED if grant else REFUSED
-    given = {"id": request, "decision": decision, "by": lead.id, "at": audit_log.now()}
-    task = connection.execute(_DECIDE, given).scalar_one_or_none()
+    values = {"id": request, "decision": decision, "by": lead.id, "at": audit_log.current_timestamp()}
+    task = connection.execute(_DECIDE, values).scalar_one_or_none()
     if task is None:
         return None
-    return audit_log.append(connection, lead.name, decision, task=task, detail={"request": request})
+    return audit_log.append_event(connection, lead.name, decision, task=task, detail={"request": request})
 
 
-def granted(connection: Connection, person: Person) -> tuple[tuple[str, str], ...]:
-    """What somebody may change now: the request and the name of the pass."""
+def list_granted(connection: Connection, person: Person) -> tuple[tuple[str, str], ...]:
+    """Return the granted requests of a person that are still unused, with the name of the pass."""
     return tuple((row.id, row.pass_name) for row in connection.execute(_GRANTED, {"person": person.id}))
 
 
-def amendment(connection: Connection, project: Project, person: Person, request: str) -> Sheet | None:
-    """The pass that may be changed, filled in as it is; None where there is no such leave."""
-    row = _leave(connection, person, request)
-    return None if row is None else sheet_of(connection, project, person, row, _form(row), _newest(connection, row))
+def open_amendment(connection: Connection, project: Project, person: Person, request: str) -> TaskSheet | None:
+    """Return the pass that a granted request opens, filled in as it is; None where there is no such request."""
+    row = _find_granted(connection, person, request)
+    return None if row is None else build_sheet(connection, project, person, row, _form(row), _newest(connection, row))
 
 
-def amend(
+def submit_amendment(
     connection: Connection, project: Project, person: Person, request: str, entries: Sequence[Entry], key: str
-) -> Outcome:
-    """Put another form beside the old one. The caller commits, and only then shows the receipt."""
-    row = _leave(connection, person, request)
+) -> SubmissionResult:
+    """Store an amended form beside the first one. The caller commits before showing the receipt."""
+    row = _find_granted(connection, person, request)
     if row is None:
-        return Outcome(refusal=Refusal.UNKNOWN)
+        return SubmissionResult(refusal=Refusal.UNKNOWN)
     form = _form(row)
-    if wrong := problems(form, entries, visible.steps(connection, row.id) if form.each_step else None):
-        return Outcome(refusal=Refusal.WRONG, problems=wrong)
-    detail = {"pass": form.name, "entries": audit_log.fingerprint(entries), "request": request}
-    link = audit_log.append(connection, person.name, audit_log.AMENDED, task=row.id, detail=detail)
-    given = {"request": request, "entries": json.dumps(entries), "key": key, "event": link.seq, "at": audit_log.now()}
-    connection.execute(_AMEND, given)
-    queues.compare(connection, project, row)
-    return Outcome(receipt=link.receipt, finished=True, link=link)
+    if wrong := find_problems(form, entries, visible.count_steps(connection, row.id) if form.each_step else None):
+        return SubmissionResult(refusal=Refusal.WRONG, problems=wrong)
+    detail = {"pass": form.name, "entries": audit_log.fingerprint_entries(entries), "request": request}
+    event = audit_log.append_event(connection, person.name, audit_log.AMENDED, task=row.id, detail=detail)
+    values = {
+        "request": request,
+        "entries": json.dumps(entries),
+        "key": key,
+        "event": event.seq,
+        "at": audit_log.current_timestamp(),
+    }
+    connection.execute(_AMEND, values)
+    # The amendment may create a disagreement that the first forms did not have.
+    queues.compare_annotators(connection, project, row)
+    return SubmissionResult(receipt=event.receipt, finished=True, event=event)
 
 
-def _leave(connection: Connection, person: Person, request: str) -> Row[Any] | None:
-    return connection.execute(_LEAVE, {"id": request, "person": person.id}).one_or_none()
+def _find_granted(connection: Connection, person: Person, request: str) -> Row[Any] | None:
+    return connection.execute(_GRANTED_TASK, {"id": request, "person": person.id}).one_or_none()
 
 
 def _form(row: Row[Any]) -> Any:
-    return passes_named(Kind(row.kind), row.pass_name, row.unasked.split(","))[0]
+    return select_passes(TaskKind(row.kind), row.pass_name, row.unasked.split(","))[0]
 
 
 def _newest(connection: Connection, row: Row[Any]) -> tuple[Entry, ...]:
-    """What holds now: the last change, or what was submitted first."""
-    found = connection.execute(_NEWEST, {"task": row.id, "number": row.number}).scalar_one()
-    return tuple(json.loads(found))
+    """Return the entries that hold now: the last amendment, or the first submission."""
+    entries = connection.execute(_NEWEST, {"task": row.id, "number": row.number}).scalar_one()
+    return tuple(json.loads(entries))
 
 
 _SUBMITTED = text(
@@ -139,7 +149,7 @@ _OPEN = (
     " AND NOT EXISTS (SELECT 1 FROM annotate_amendments a WHERE a.reopening = r.id)"
 )
 _GRANTED = text(f"SELECT r.id, s.pass AS pass_name{_OPEN} ORDER BY r.decided, r.id")
-_LEAVE = text(
+_GRANTED_TASK = text(
     "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role, t.place, t.passes, t.unasked,"
     f" s.pass AS pass_name, s.number{_OPEN} AND r.id = :id"
 )

@@ -1,9 +1,9 @@
-"""The tables of an annotation project, as the list of steps that made them. A step that was published never changes.
+"""The tables of an annotation project, as a list of migrations. A published migration never changes.
 
-What must never happen is forbidden here and not only in the code above: a pass before the one it follows, a pass twice,
-two responses of one question before one annotator, a screener among the annotators, a submission changed or removed.
-Answers, references and origins have tables of their own, so that a query shows a pass what it may see by naming tables.
-Texts are JSON in ASCII: every text a user's file may hold has such a form, in both databases.
+Constraints enforce the protocol independently of the code: passes in order and once each, at most one response of a
+question per annotator, screeners separate from annotators, submissions that are never changed or deleted.
+Answers, references and origins have their own tables, so that a query discloses only what its tables hold.
+Texts are stored as ASCII JSON, which can represent every text of a user's file in both databases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TYPES = {
 
 _PEOPLE = (
     "CREATE TABLE annotate_settings (name VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL)",
-    # A person has one role and one pool: what they work on. Tasks name all three, so neither can change under them.
+    # A person has one role and one pool. Tasks refer to all three columns, so neither can change once tasks exist.
     """
     CREATE TABLE annotate_people (
         id {number},
@@ -47,7 +47,7 @@ _PEOPLE = (
     )
     """,
     "CREATE UNIQUE INDEX annotate_people_by_name ON annotate_people (lower(name))",
-    # Tokens are kept as their SHA-256: who reads the database cannot log in with it.
+    # Tokens are stored as SHA-256: reading the database is not enough to log in.
     """
     CREATE TABLE annotate_invitations (
         token VARCHAR(64) PRIMARY KEY,
@@ -101,7 +101,7 @@ _MATERIAL = (
         answer TEXT NOT NULL
     )
     """,
-    # What nobody who labels is ever shown: benchmark, supporting passages, model, method, seed.
+    # Never shown to annotators: benchmark, model, method, seed.
     """
     CREATE TABLE annotate_question_origins (
         question {reference} PRIMARY KEY REFERENCES annotate_questions (id),
@@ -124,7 +124,7 @@ _MATERIAL = (
 )
 
 _WORK = (
-    # Events come first: every submission names the one that tells of it.
+    # Before submissions, each of which refers to its event.
     """
     CREATE TABLE annotate_events (
         seq BIGINT PRIMARY KEY,
@@ -137,7 +137,7 @@ _WORK = (
         hash VARCHAR(64) NOT NULL UNIQUE
     )
     """,
-    # One row, changed with every event, so that two writers cannot both follow the same one.
+    # A single row, updated with every event, so that two writers cannot append to the same event.
     """
     CREATE TABLE annotate_head (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -145,8 +145,8 @@ _WORK = (
         hash VARCHAR(64) NOT NULL
     )
     """,
-    # The subject is what is labelled, once for each person. "apart" is its question where nobody may meet it twice.
-    # Passes and fields are those that can be asked of it: without an answer, nobody decides whether it is correct.
+    # "subject" names the labelled item, once for each person. "apart" is its question, if a person may see it once.
+    # "passes" and "unasked" adapt the form: a response without an answer is not asked for correctness.
     """
     CREATE TABLE annotate_tasks (
         id VARCHAR(32) PRIMARY KEY,
@@ -174,7 +174,7 @@ _WORK = (
     """,
     "CREATE INDEX annotate_tasks_by_question ON annotate_tasks (question)",
     "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject) WHERE role = 'adjudicator'",
-    # A pass follows the one before it by a foreign key: there is no order in which it could be inserted earlier.
+    # The foreign key on the pass before makes it impossible to insert passes out of order.
     """
     CREATE TABLE annotate_submissions (
         task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
@@ -200,7 +200,7 @@ _WORK = (
         PRIMARY KEY (task, number)
     )
     """,
-    # Why a subject is looked at again. No page ever reads it.
+    # Why a subject goes to adjudication. No page reads this table.
     """
     CREATE TABLE annotate_adjudications (
         subject VARCHAR(40) PRIMARY KEY,
@@ -214,14 +214,14 @@ _WORK = (
     )
     """,
     "CREATE INDEX annotate_adjudications_in_order ON annotate_adjudications (rank)",
-    # How many tasks a person has finished, which is the place of the last: they are done in order.
+    # Number of finished tasks of a person. Tasks are done in order, so this is the place of the last one.
     """
     CREATE TABLE annotate_cursors (
         person {reference} PRIMARY KEY REFERENCES annotate_people (id),
         done INTEGER NOT NULL
     )
     """,
-    # Who wants to change a submitted pass asks, and the lead grants. The old row stays.
+    # Requests to change a submitted pass, and the decision of the lead. The submission itself stays.
     """
     CREATE TABLE annotate_reopenings (
         id VARCHAR(32) PRIMARY KEY,
@@ -247,30 +247,31 @@ _WORK = (
     """,
 )
 
-KEPT = ("annotate_events", "annotate_submissions", "annotate_amendments")
-"""What is added to and never changed."""
+APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
+"""Tables whose rows are never changed or deleted."""
 
 
+# The names of these functions are stored in the database as the names of the applied migrations: never rename them.
 def people(connection: Connection) -> None:
-    """Who takes part, and how they get in."""
+    """Create the tables of settings, people, invitations and sessions."""
     execute_all(connection, _PEOPLE, _TYPES)
 
 
 def material(connection: Connection) -> None:
-    """What is labelled, each part where only those who may see it look."""
+    """Create the tables of questions, responses and families, one for each level of disclosure."""
     execute_all(connection, _MATERIAL, _TYPES)
 
 
 def work(connection: Connection) -> None:
-    """Who labels what, and what they said."""
+    """Create the tables of events, tasks, submissions, adjudications and amendments."""
     execute_all(connection, _WORK, _TYPES)
 
 
 def kept_for_good(connection: Connection) -> None:
-    """Refuse to change or remove what was submitted and what was logged."""
+    """Add triggers that reject updates and deletions in the append-only tables."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(_REFUSE))
-    for table in KEPT:
+    for table in APPEND_ONLY:
         for verb in ("UPDATE", "DELETE"):
             connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
 

@@ -1,4 +1,4 @@
-"""Begin a project: put the material in, take people on, and give out the work, inside the caller's transaction."""
+"""Steps of creating a project: add material, invite people, assign tasks. All run in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation import audit_log, create_tasks
 from eclose.annotation.accounts import people
-from eclose.annotation.accounts.people import Person, Pool, Role
+from eclose.annotation.accounts.people import Person, PersonRole, Pool
 from eclose.annotation.assignment.assign import Assignment
 from eclose.annotation.family_audit import FormIds, add_families
-from eclose.annotation.forms import Kind
+from eclose.annotation.forms import TaskKind
 from eclose.annotation.material import add_questions, add_responses
 from eclose.annotation.project import LEAD
 from eclose.errors import SettingError
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.project import Settings
+    from eclose.annotation.project import ProjectSettings
     from eclose.core.instance import Instance
     from eclose.core.response import Response
-    from eclose.protocol.auditing import ShownFamily
+    from eclose.protocol.auditing import DisclosedFamily
 
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Who takes part, by name."""
+    """The people of a project, by name and function."""
 
     annotators: Sequence[str] = ()
     adjudicators: Sequence[str] = ()
@@ -38,94 +38,96 @@ class Crew:
     screening_adjudicators: Sequence[str] = ()
     leads: Sequence[str] = ()
     per_response: int = 2
-    """How many annotators label a response."""
-    kind: Kind = Kind.RESPONSE
+    """Number of annotators of each response."""
+    kind: TaskKind = TaskKind.RESPONSE
 
 
-class Taken(NamedTuple):
-    """Somebody who was taken on, and how they get in."""
+class Invitee(NamedTuple):
+    """An invited person with the token of the invitation."""
 
     person: Person
     token: str
-    """Of the invitation; told once."""
+    """Secret of the invitation link. Only its hash is stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What was done."""
+class ProjectStart:
+    """The people and assignments of a new project."""
 
-    taken: tuple[Taken, ...]
-    assignments: tuple[tuple[Kind, Assignment], ...]
+    invitees: tuple[Invitee, ...]
+    assignments: tuple[tuple[TaskKind, Assignment], ...]
 
 
-def fill(connection: Connection, instances: Iterable[Instance], responses: Iterable[Response]) -> tuple[int, int]:
-    """Put questions and responses in; how many of each."""
+def add_material(
+    connection: Connection, instances: Iterable[Instance], responses: Iterable[Response]
+) -> tuple[int, int]:
+    """Add questions and responses; return the number of each."""
     counts = add_questions(connection, instances), add_responses(connection, responses)
-    audit_log.append(connection, LEAD, "filled", detail={"questions": counts[0], "responses": counts[1]})
+    audit_log.append_event(connection, LEAD, "filled", detail={"questions": counts[0], "responses": counts[1]})
     return counts
 
 
-def fill_with_families(connection: Connection, families: Iterable[tuple[FormIds, ShownFamily]]) -> int:
-    """Put in the families of an audit; how many."""
+def add_family_material(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
+    """Add the families of an audit and return their number."""
     count = add_families(connection, families)
-    audit_log.append(connection, LEAD, "filled", detail={"families": count})
+    audit_log.append_event(connection, LEAD, "filled", detail={"families": count})
     return count
 
 
-def take_on(connection: Connection, settings: Settings, crew: Crew) -> Begun:
-    """Invite everybody, and give those who label their tasks. The names are known from then on."""
-    taken = tuple(_invited(connection, crew))
-    screeners = [one.person for one in taken if one.person.role is Role.SCREENER]
-    annotators = [one.person for one in taken if one.person.role is Role.ANNOTATOR]
-    made: list[tuple[Kind, Assignment]] = []
+def invite_and_assign(connection: Connection, settings: ProjectSettings, crew: Crew) -> ProjectStart:
+    """Invite all people of the crew, and assign tasks to its screeners and annotators."""
+    invitees = tuple(_invite_crew(connection, crew))
+    screeners = [invitee.person for invitee in invitees if invitee.person.role is PersonRole.SCREENER]
+    annotators = [invitee.person for invitee in invitees if invitee.person.role is PersonRole.ANNOTATOR]
+    assignments: list[tuple[TaskKind, Assignment]] = []
     if screeners:
-        made.append((Kind.SCREENING, create_tasks.give_questions(connection, screeners, settings)))
-    if annotators and crew.kind is Kind.FAMILY:
-        made.append((crew.kind, create_tasks.give_families(connection, annotators, settings)))
+        assignments.append((TaskKind.SCREENING, create_tasks.assign_questions(connection, screeners, settings)))
+    if annotators and crew.kind is TaskKind.FAMILY:
+        assignments.append((crew.kind, create_tasks.assign_families(connection, annotators, settings)))
     elif annotators:
-        given = create_tasks.give_responses(
+        assignment = create_tasks.assign_responses(
             connection, annotators, settings, per_response=crew.per_response, kind=crew.kind
         )
-        made.append((crew.kind, given))
-    names = {one.person.name: one.person.role for one in taken}
-    tasks = {kind: len(one.tasks) for kind, one in made}
-    audit_log.append(connection, LEAD, "assigned", detail={"people": names, "tasks": tasks})
-    return Begun(taken, tuple(made))
+        assignments.append((crew.kind, assignment))
+    names = {invitee.person.name: invitee.person.role for invitee in invitees}
+    tasks = {kind: len(assignment.tasks) for kind, assignment in assignments}
+    audit_log.append_event(connection, LEAD, "assigned", detail={"people": names, "tasks": tasks})
+    return ProjectStart(invitees, tuple(assignments))
 
 
-def _invited(connection: Connection, crew: Crew) -> Iterable[Taken]:
+def _invite_crew(connection: Connection, crew: Crew) -> Iterable[Invitee]:
     now = datetime.now(UTC)
     pool = create_tasks.POOLS[crew.kind]
-    wanted = (
-        (crew.leads, Role.LEAD, Pool.NONE),
-        (crew.screeners, Role.SCREENER, Pool.QUESTIONS),
-        (crew.screening_adjudicators, Role.ADJUDICATOR, Pool.QUESTIONS),
-        (crew.annotators, Role.ANNOTATOR, pool),
-        (crew.adjudicators, Role.ADJUDICATOR, pool),
+    groups = (
+        (crew.leads, PersonRole.LEAD, Pool.NONE),
+        (crew.screeners, PersonRole.SCREENER, Pool.QUESTIONS),
+        (crew.screening_adjudicators, PersonRole.ADJUDICATOR, Pool.QUESTIONS),
+        (crew.annotators, PersonRole.ANNOTATOR, pool),
+        (crew.adjudicators, PersonRole.ADJUDICATOR, pool),
     )
-    names = [name for some, _, _ in wanted for name in some]
+    names = [name for members, _, _ in groups for name in members]
     if twice := {name for name in names if names.count(name) > 1}:
         raise SettingError(
-            f"{', '.join(sorted(twice))}: has two roles. Screeners know the references; keep them apart."
+            f"{', '.join(sorted(twice))}: is named for two roles. Screeners know the reference answers, so name others."
         )
-    for some, role, chosen in wanted:
-        for name in some:
-            person = people.add(connection, name, role, chosen, people.NO_PASSWORD, now)
-            yield Taken(person, people.invite_known(connection, person, now=now))
+    for members, role, role_pool in groups:
+        for name in members:
+            person = people.add_person(connection, name, role, role_pool, people.NO_PASSWORD, now)
+            yield Invitee(person, people.invite_existing(connection, person, now=now))
 
 
-def invite_anew(
+def invite(
     connection: Connection, name: str, role: str | None = None, pool: Pool | None = None, *, by: str = LEAD
-) -> Taken:
-    """Another invitation: for somebody who is known in the role they have, else for a new lead or adjudicator."""
+) -> Invitee:
+    """Issue a new invitation to an existing person, or add and invite a new lead or adjudicator."""
     now = datetime.now(UTC)
-    person = people.person(connection, name)
+    person = people.find_person(connection, name)
     if person is None:
-        if role not in (Role.LEAD, Role.ADJUDICATOR):
+        if role not in (PersonRole.LEAD, PersonRole.ADJUDICATOR):
             raise SettingError(
-                f"{name}: is not known. Name a role, lead or adjudicator; who labels is named to assign."
+                f"{name}: is not in the project. Add --role lead or --role adjudicator; assign adds annotators."
             )
-        person = people.add(connection, name, Role(role), pool, people.NO_PASSWORD, now)
-    token = people.invite_known(connection, person, now=now)
-    audit_log.append(connection, by, "invited", detail={"name": name, "role": person.role})
-    return Taken(person, token)
+        person = people.add_person(connection, name, PersonRole(role), pool, people.NO_PASSWORD, now)
+    token = people.invite_existing(connection, person, now=now)
+    audit_log.append_event(connection, by, "invited", detail={"name": name, "role": person.role})
+    return Invitee(person, token)

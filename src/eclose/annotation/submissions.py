@@ -1,8 +1,8 @@
-"""What a person works at: the next task, the pass of it that is open, drafts, and submissions that hold.
+"""Work on a task: show its open pass, save drafts, submit passes.
 
-All that a page may do goes through here. A task that is not one's own does not exist; a pass that is not the open one
-cannot be seen or submitted; what was submitted once is closed. The database holds the same rules (``schema``), so that
-of two who try at the same time one fails there.
+The pages of annotators act through this module alone. Tasks of other people look like missing ones; only the open pass
+can be read or submitted; a submitted pass is closed. The database enforces the same rules (``schema``), which decides
+between simultaneous requests.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
-from eclose.annotation.accounts.people import Role
-from eclose.annotation.audit_log import Link
-from eclose.annotation.forms import PASSES, Entry, Kind, Pass, Problem, next_pass, passes_named, problems
-from eclose.annotation.queues import Progress
-from eclose.protocol.annotation import Shown
+from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.audit_log import EventRef
+from eclose.annotation.forms import PASSES, Entry, FormProblem, Pass, TaskKind, find_problems, next_pass, select_passes
+from eclose.annotation.queues import TaskProgress
+from eclose.protocol.annotation import AnnotatorMaterial
 from eclose.protocol.prompts import Reader, load_text
 
 if TYPE_CHECKING:
@@ -34,159 +34,168 @@ if TYPE_CHECKING:
 
 
 class Refusal(StrEnum):
-    """Why something is not done."""
+    """Reason for refusing a submission."""
 
     UNKNOWN = "unknown"
-    """There is no such task, or it is somebody else's: the two are not told apart."""
+    """The task does not exist or belongs to another person; the requester cannot tell which."""
     CLOSED = "closed"
-    """This pass is not the open one: submitted before, or its turn has not come."""
+    """The pass is not the open one: submitted before, or later in the order."""
     WRONG = "wrong"
-    """The form is not complete, or says what cannot be."""
+    """The form is incomplete or contradictory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """All that a page of work is made of."""
+class TaskSheet:
+    """Everything that a page of work shows."""
 
     task: str
-    kind: Kind
+    kind: TaskKind
     passes: tuple[str, ...]
-    """The names of all passes of this kind. That one will be left out would tell that there is no answer."""
+    """Names of all passes of this kind, skipped ones included: their absence would reveal a missing answer."""
     form: Pass
-    """The open one."""
-    shown: Shown
+    """The open pass."""
+    material: AnnotatorMaterial
+    """Question, evidence, trace and answers, as far as this pass discloses them."""
     draft: tuple[Entry, ...]
-    """What was filled in and not submitted; empty where nothing was."""
+    """Saved entries that were not submitted; empty where there are none."""
     key: str
-    """Goes back with the submission, so that the same one twice is known as one."""
+    """Idempotency key: sent back with the form, so that a repeated submission is recognised."""
     guideline: str
-    """Markdown."""
-    progress: Progress
+    """Text of the guideline, as Markdown."""
+    progress: TaskProgress
     others: tuple[tuple[Entry, ...], ...] = ()
-    """What others decided in this pass, in random order: for an adjudicator, where the project shows it."""
+    """Entries of the other annotators in this pass, in random order; only for adjudicators, if the project allows."""
 
     @property
     def number(self) -> int:
-        """Which pass this is, from 1."""
+        """Number of the open pass, from 1."""
         return self.passes.index(self.form.name) + 1
 
     @property
     def steps(self) -> int | None:
-        """How many entries the form has where every step is one."""
-        return len(self.shown.steps) if self.form.each_step else None  # type: ignore[union-attr]
+        """Number of entries, where the form has one for each step."""
+        return len(self.material.steps) if self.form.each_step else None  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a submission."""
+class SubmissionResult:
+    """Outcome of a submission."""
 
     receipt: str | None = None
-    """What a person may keep: it is recorded for good."""
+    """Proof for the person that the submission was recorded; None where it was refused."""
     refusal: Refusal | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FormProblem, ...] = ()
     finished: bool = False
-    """Whether that was the task's last pass."""
-    link: Link | None = None
-    """The event that tells of it; None where it was there before."""
+    """Whether this was the last pass of the task."""
+    event: EventRef | None = None
+    """The event of the submission; None where it was recorded before."""
 
 
-def sheet(connection: Connection, project: Project, person: Person, task: str) -> Sheet | None:
-    """The open pass of one's own task; None where there is no such task, or nothing is open in it."""
-    row = _own(connection, person, task)
-    form = None if row is None else _open(connection, row)
+def open_sheet(connection: Connection, project: Project, person: Person, task: str) -> TaskSheet | None:
+    """Return the open pass of a person's task; None where the task is unknown or has no open pass."""
+    row = _find_task(connection, person, task)
+    form = None if row is None else _open_pass(connection, row)
     if row is None or form is None:
         return None
-    return sheet_of(connection, project, person, row, form, _draft(connection, task, _number(row, form)))
+    return build_sheet(connection, project, person, row, form, _draft(connection, task, _number(row, form)))
 
 
-def sheet_of(
+def build_sheet(
     connection: Connection, project: Project, person: Person, row: Row[Any], form: Pass, draft: tuple[Entry, ...]
-) -> Sheet:
-    """A pass of a task as its page shows it. Whoever calls has made sure that the person may see it."""
-    return Sheet(
+) -> TaskSheet:
+    """Build the sheet of a pass. Callers check beforehand that the person may see it."""
+    return TaskSheet(
         task=row.id,
-        kind=Kind(row.kind),
-        passes=tuple(one.name for one in PASSES[Kind(row.kind)]),
+        kind=TaskKind(row.kind),
+        passes=tuple(each.name for each in PASSES[TaskKind(row.kind)]),
         form=form,
-        shown=visible.see(connection, row.id, form.name, hide_evidence=project.settings.hide_evidence),
+        material=visible.read_visible(connection, row.id, form.name, hide_evidence=project.settings.hide_evidence),
         draft=draft,
         key=secrets.token_urlsafe(16),
-        guideline=load_text(form.guideline).addressed_to(Reader.PEOPLE),
-        progress=queues.progress(connection, person),
-        others=_others(connection, project, row, form),
+        guideline=load_text(form.guideline).text_for(Reader.PEOPLE),
+        progress=queues.read_progress(connection, person),
+        others=_other_entries(connection, project, row, form),
     )
 
 
 def save_draft(connection: Connection, person: Person, task: str, name: str, entries: Sequence[Entry]) -> bool:
-    """Keep what is filled in so far; False where that pass is not open. Choices there are none of are left out."""
-    row = _own(connection, person, task)
-    form = None if row is None else _open(connection, row)
+    """Save a draft, without invalid choices; return False where that pass is not open."""
+    row = _find_task(connection, person, task)
+    form = None if row is None else _open_pass(connection, row)
     if row is None or form is None or form.name != name:
         return False
     choices = {field.name: field.choices for field in form.fields}
-    entries = [{name: value for name, value in one.items() if value in choices.get(name, ())} for one in entries]
-    given = {"task": task, "number": _number(row, form), "entries": json.dumps(entries), "at": audit_log.now()}
-    connection.execute(_SAVE_DRAFT, given)
+    entries = [{name: value for name, value in entry.items() if value in choices.get(name, ())} for entry in entries]
+    values = {
+        "task": task,
+        "number": _number(row, form),
+        "entries": json.dumps(entries),
+        "at": audit_log.current_timestamp(),
+    }
+    connection.execute(_SAVE_DRAFT, values)
     return True
 
 
-def entries_asked(connection: Connection, person: Person, task: str, name: str) -> int | None:
-    """How many entries a pass of one's own task has; None where there is no such task or pass."""
-    row = _own(connection, person, task)
-    # Of all passes of its kind: were those that are left out unknown, it would tell that there is no answer.
-    form = None if row is None else next((one for one in PASSES[Kind(row.kind)] if one.name == name), None)
+def count_entries(connection: Connection, person: Person, task: str, name: str) -> int | None:
+    """Return how many entries a pass of a person's task has; None where task or pass is unknown."""
+    row = _find_task(connection, person, task)
+    # Skipped passes count as known here: a difference would reveal that the response has no answer.
+    form = None if row is None else next((each for each in PASSES[TaskKind(row.kind)] if each.name == name), None)
     if form is None:
         return None
-    return visible.steps(connection, task) if form.each_step else 1
+    return visible.count_steps(connection, task) if form.each_step else 1
 
 
 def submit(
     connection: Connection, project: Project, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
-) -> Outcome:
-    """Close a pass with what was decided. The caller commits, and only then shows the receipt.
+) -> SubmissionResult:
+    """Close a pass with its entries. The caller commits before showing the receipt.
 
-    The same submission again (by its key) gives the same receipt. Raises IntegrityError where another won.
+    A repeated submission with the same key gets the same receipt. Raises IntegrityError where a simultaneous one won.
     """
-    row = _own(connection, person, task)
+    row = _find_task(connection, person, task)
     if row is None:
-        return Outcome(refusal=Refusal.UNKNOWN)
-    if (before := _again(connection, task, name, entries, key)) is not None:
-        return before
-    form = _open(connection, row)
+        return SubmissionResult(refusal=Refusal.UNKNOWN)
+    if (previous := _find_repeated(connection, task, name, entries, key)) is not None:
+        return previous
+    form = _open_pass(connection, row)
     if form is None or form.name != name:
-        return Outcome(refusal=Refusal.CLOSED)
-    if wrong := problems(form, entries, visible.steps(connection, task) if form.each_step else None):
-        return Outcome(refusal=Refusal.WRONG, problems=wrong)
-    link = _record(connection, person, row, form, entries, key)
+        return SubmissionResult(refusal=Refusal.CLOSED)
+    if wrong := find_problems(form, entries, visible.count_steps(connection, task) if form.each_step else None):
+        return SubmissionResult(refusal=Refusal.WRONG, problems=wrong)
+    event = _record(connection, person, row, form, entries, key)
     finished = name == row.passes[-1]
     if finished:
-        queues.finish(connection, project, row)
-    return Outcome(receipt=link.receipt, finished=finished, link=link)
+        queues.finish_task(connection, project, row)
+    return SubmissionResult(receipt=event.receipt, finished=finished, event=event)
 
 
 def _record(
     connection: Connection, person: Person, row: Row[Any], form: Pass, entries: Sequence[Entry], key: str
-) -> Link:
+) -> EventRef:
     number = _number(row, form)
-    detail = {"pass": form.name, "entries": audit_log.fingerprint(entries)}
-    link = audit_log.append(connection, person.name, audit_log.SUBMITTED, task=row.id, detail=detail)
-    given = {
+    detail = {"pass": form.name, "entries": audit_log.fingerprint_entries(entries)}
+    event = audit_log.append_event(connection, person.name, audit_log.SUBMITTED, task=row.id, detail=detail)
+    values = {
         "task": row.id,
         "number": number,
         "follows": None if number == 1 else number - 1,
         "pass": form.name,
         "entries": json.dumps(entries),
         "key": key,
-        "event": link.seq,
-        "at": audit_log.now(),
+        "event": event.seq,
+        "at": audit_log.current_timestamp(),
     }
-    connection.execute(_SUBMIT, given)
-    connection.execute(_DROP_DRAFT, given)
-    return link
+    connection.execute(_SUBMIT, values)
+    connection.execute(_DROP_DRAFT, values)
+    return event
 
 
-def submit_once(project: Project, person: Person, task: str, name: str, entries: Sequence[Entry], key: str) -> Outcome:
-    """Submit in a transaction of its own: on disk on return. Who comes second finds the pass closed, or their own."""
+def submit_and_commit(
+    project: Project, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
+) -> SubmissionResult:
+    """Submit in a transaction of its own, which is on disk on return."""
+    # A simultaneous submission fails on a unique key; the second try finds it and answers closed, or with its receipt.
     for _ in range(2):
         try:
             with project.writing() as connection:
@@ -195,32 +204,34 @@ def submit_once(project: Project, person: Person, task: str, name: str, entries:
         except IntegrityError:
             continue
     else:
-        return Outcome(refusal=Refusal.CLOSED)
-    if outcome.link is not None:
-        project.head.advance(outcome.link)
+        return SubmissionResult(refusal=Refusal.CLOSED)
+    if outcome.event is not None:
+        project.head.advance(outcome.event)
     return outcome
 
 
-def _again(connection: Connection, task: str, name: str, entries: Sequence[Entry], key: str) -> Outcome | None:
-    """The receipt of the same submission, if it was made before."""
+def _find_repeated(
+    connection: Connection, task: str, name: str, entries: Sequence[Entry], key: str
+) -> SubmissionResult | None:
+    """Return the result of an earlier submission of this pass: its receipt if it was the same, else a refusal."""
     row = connection.execute(_SUBMITTED, {"task": task, "pass": name}).one_or_none()
     if row is None:
         return None
     if row.key != key or json.loads(row.entries) != [dict(entry) for entry in entries]:
-        return Outcome(refusal=Refusal.CLOSED)
-    return Outcome(receipt=audit_log.Link(row.event, row.hash).receipt, finished=name == row.passes[-1])
+        return SubmissionResult(refusal=Refusal.CLOSED)
+    return SubmissionResult(receipt=audit_log.EventRef(row.event, row.hash).receipt, finished=name == row.passes[-1])
 
 
-def _own(connection: Connection, person: Person, task: str) -> Row[Any] | None:
+def _find_task(connection: Connection, person: Person, task: str) -> Row[Any] | None:
     return connection.execute(_TASK, {"task": task, "person": person.id}).one_or_none()
 
 
-def _open(connection: Connection, row: Row[Any]) -> Pass | None:
-    """The pass whose turn it is; None when all are done, and before the task's turn has come."""
-    if row.place != queues.done(connection, row.person) + 1:
+def _open_pass(connection: Connection, row: Row[Any]) -> Pass | None:
+    """Return the open pass of a task; None where all are submitted, or an earlier task is unfinished."""
+    if row.place != queues.count_finished(connection, row.person) + 1:
         return None
     submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
-    return next_pass(passes_named(Kind(row.kind), row.passes, row.unasked.split(",")), submitted)
+    return next_pass(select_passes(TaskKind(row.kind), row.passes, row.unasked.split(",")), submitted)
 
 
 def _number(row: Row[Any], form: Pass) -> int:
@@ -228,16 +239,19 @@ def _number(row: Row[Any], form: Pass) -> int:
 
 
 def _draft(connection: Connection, task: str, number: int) -> tuple[Entry, ...]:
-    found = connection.execute(_DRAFT, {"task": task, "number": number}).scalar_one_or_none()
-    return () if found is None else tuple(json.loads(found))
+    entries = connection.execute(_DRAFT, {"task": task, "number": number}).scalar_one_or_none()
+    return () if entries is None else tuple(json.loads(entries))
 
 
-def _others(connection: Connection, project: Project, row: Row[Any], form: Pass) -> tuple[tuple[Entry, ...], ...]:
-    """What those who disagreed said in this pass, where an adjudicator is to know it; in no order that tells who."""
-    if row.role != Role.ADJUDICATOR or not project.settings.shows_labels(Kind(row.kind)):
+def _other_entries(
+    connection: Connection, project: Project, row: Row[Any], form: Pass
+) -> tuple[tuple[Entry, ...], ...]:
+    """Return the entries of the other annotators in this pass, where an adjudicator may see them."""
+    if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(TaskKind(row.kind)):
         return ()
-    found = connection.execute(_OTHERS, {"task": row.id, "subject": row.subject, "pass": form.name}).scalars()
-    forms = [tuple(json.loads(entries)) for entries in found]
+    rows = connection.execute(_OTHERS, {"task": row.id, "subject": row.subject, "pass": form.name}).scalars()
+    forms = [tuple(json.loads(entries)) for entries in rows]
+    # A fixed order would reveal which annotator an entry is by.
     secrets.SystemRandom().shuffle(forms)
     return tuple(forms)
 

@@ -1,6 +1,6 @@
-"""What is read from the database to show a pass, and no more: one query for each, none of which names a later field.
+"""The material that each pass discloses, read with one query per pass that names no later field.
 
-A page is made of the value that comes out of here. Ids, origins and what others decided are in none of the queries.
+Pages of work are built from these values alone. No query reads ids, origins or labels of others.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TextClause, text
 
-from eclose.protocol.annotation import WholeTrace, WithAnswer, WithReference
-from eclose.protocol.auditing import ShownFamily
-from eclose.protocol.disclosure import Eligibility, Soundness
-from eclose.protocol.material_json import ShownPassage, ShownStep
-from eclose.store.records.jsonl import parse
+from eclose.protocol.annotation import AnswerMaterial, ReferenceMaterial, TraceMaterial
+from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
+from eclose.store.records.jsonl import parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sqlalchemy import Connection, Row
 
-    from eclose.protocol.annotation import Shown
+    from eclose.protocol.annotation import AnnotatorMaterial
 
 _TRACE = (
     "SELECT q.question, q.evidence, r.steps FROM annotate_tasks t"
@@ -48,55 +48,57 @@ _QUERIES = {
     "F": "SELECT f.shown FROM annotate_tasks t JOIN annotate_families f ON f.id = t.family",
 }
 QUERIES: Mapping[str, TextClause] = {name: text(f"{query} WHERE t.id = :task") for name, query in _QUERIES.items()}
-"""By pass. Whoever may open the pass is decided before."""
+"""The query of each pass. Callers check beforehand that the person may open the pass."""
 
 
-def steps(connection: Connection, task: str) -> int:
-    """How many steps there are to decide on."""
+def count_steps(connection: Connection, task: str) -> int:
+    """Return the number of steps of a task's response."""
     row = connection.execute(QUERIES["A"], {"task": task}).one()
     return len(json.loads(row.steps))
 
 
-def see(connection: Connection, task: str, name: str, *, hide_evidence: bool = False) -> Shown:
-    """What a pass shows of a task. Evidence goes out of sight after the first pass where a project wants it so."""
+def read_visible(connection: Connection, task: str, name: str, *, hide_evidence: bool = False) -> AnnotatorMaterial:
+    """Return what a pass shows of a task; with ``hide_evidence``, passes B, C and D show no evidence."""
     row = connection.execute(QUERIES[name], {"task": task}).one()
-    return _SHOWN[name](row, () if hide_evidence and name in "BCD" else _evidence(row))
+    return _BUILDERS[name](row, () if hide_evidence and name in "BCD" else _evidence(row))
 
 
-def _evidence(row: Row[Any]) -> tuple[ShownPassage, ...]:
+def _evidence(row: Row[Any]) -> tuple[DisclosedPassage, ...]:
     if not hasattr(row, "evidence"):
         return ()
-    return tuple(ShownPassage(index, *passage) for index, passage in enumerate(json.loads(row.evidence)))
+    return tuple(DisclosedPassage(index, *passage) for index, passage in enumerate(json.loads(row.evidence)))
 
 
-def _screening(row: Row[Any], evidence: tuple[ShownPassage, ...]) -> Eligibility:
-    return Eligibility(json.loads(row.question), evidence, json.loads(row.reference), tuple(json.loads(row.aliases)))
+def _eligibility(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> EligibilityMaterial:
+    return EligibilityMaterial(
+        json.loads(row.question), evidence, json.loads(row.reference), tuple(json.loads(row.aliases))
+    )
 
 
-def _steps(row: Row[Any], evidence: tuple[ShownPassage, ...]) -> Soundness:
-    steps = tuple(ShownStep(number, step) for number, step in enumerate(json.loads(row.steps), start=1))
-    return Soundness(json.loads(row.question), evidence, steps)
+def _soundness(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> SoundnessMaterial:
+    steps = tuple(DisclosedStep(number, step) for number, step in enumerate(json.loads(row.steps), start=1))
+    return SoundnessMaterial(json.loads(row.question), evidence, steps)
 
 
-def _whole(row: Row[Any], evidence: tuple[ShownPassage, ...]) -> WholeTrace:
-    return WholeTrace(json.loads(row.question), evidence, _block(row))
+def _trace(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> TraceMaterial:
+    return TraceMaterial(json.loads(row.question), evidence, _block(row))
 
 
-def _answered(row: Row[Any], evidence: tuple[ShownPassage, ...]) -> WithAnswer:
-    return WithAnswer(json.loads(row.question), evidence, _block(row), _answer(row))
+def _with_answer(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnswerMaterial:
+    return AnswerMaterial(json.loads(row.question), evidence, _block(row), _answer(row))
 
 
-def _referenced(row: Row[Any], evidence: tuple[ShownPassage, ...]) -> WithReference:
+def _with_reference(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> ReferenceMaterial:
     reference, aliases = json.loads(row.reference), tuple(json.loads(row.aliases))
-    return WithReference(json.loads(row.question), evidence, _block(row), _answer(row), reference, aliases)
+    return ReferenceMaterial(json.loads(row.question), evidence, _block(row), _answer(row), reference, aliases)
 
 
-def _family(row: Row[Any], _evidence: tuple[ShownPassage, ...]) -> ShownFamily:
-    return parse(ShownFamily, json.loads(row.shown))
+def _family(row: Row[Any], _evidence: tuple[DisclosedPassage, ...]) -> DisclosedFamily:
+    return parse_record(DisclosedFamily, json.loads(row.shown))
 
 
 def _block(row: Row[Any]) -> str:
-    """Without numbers: nothing here is decided step by step."""
+    """Join the steps without numbers: passes B to D judge the trace as a whole."""
     return "\n".join(json.loads(row.steps))
 
 
@@ -104,11 +106,11 @@ def _answer(row: Row[Any]) -> str | None:
     return None if row.answer is None else json.loads(row.answer)
 
 
-_SHOWN: Mapping[str, Callable[[Row[Any], tuple[ShownPassage, ...]], Shown]] = {
-    "S": _screening,
-    "A": _steps,
-    "B": _whole,
-    "C": _answered,
-    "D": _referenced,
+_BUILDERS: Mapping[str, Callable[[Row[Any], tuple[DisclosedPassage, ...]], AnnotatorMaterial]] = {
+    "S": _eligibility,
+    "A": _soundness,
+    "B": _trace,
+    "C": _with_answer,
+    "D": _with_reference,
     "F": _family,
 }

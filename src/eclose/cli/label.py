@@ -1,4 +1,4 @@
-"""``eclose label``: label a hundred of one's own responses, and have the judge's rates corrected by them."""
+"""``eclose label``: label a sample of a run in the browser, and correct the judge's rates by the labels."""
 
 from __future__ import annotations
 
@@ -7,90 +7,52 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, plural, print_notices, say
+from eclose.cli.shared.output import AllowStale, plural, say
 
 if TYPE_CHECKING:
-    from eclose.annotation.label_sample import LabelSample
+    from eclose.annotation.label_run import LabelResult, LabelSession
     from eclose.annotation.project import Project
-    from eclose.core.verdict import SettledVerdict
-    from eclose.store.runs.step import RunStep
-
-FOLDER = "labels"
-"""Where labels are kept in a run's folder."""
 
 
 def label(
-    run: Annotated[Path, typer.Argument(help="A run's folder, judged or not.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, judged or not.", show_default=False)],
     *,
-    n: Annotated[int, typer.Option("--n", min=1, help="How many responses.")] = 100,
+    n: Annotated[int, typer.Option("--n", min=1, help="Number of responses to label.")] = 100,
     steps: Annotated[
-        bool, typer.Option("--steps", help="Decide on every step, as the whole protocol does; takes much longer.")
+        bool, typer.Option("--steps", help="Label every step, as the full protocol does; takes much longer.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample.")] = 42,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on this machine; 0 takes a free one.")] = 0,
-    browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine (0 = any free port).")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     allow_stale: AllowStale = False,
 ) -> None:
-    """Label some of your own responses in the browser, alone and without accounts; the rates of all follow.
+    """Label a sample of your responses in the browser, without accounts, and correct the rates of the run.
 
-    The responses are drawn by what the judge said, so that rare failures are among them. Stop with Ctrl+C and go on
-    with the same command. What is labelled lies in labels/verdicts.jsonl of the run; where the run is judged, the judge
-    is held against it, and eclose diagnose shows corrected rates.
+    The sample is drawn by the judge's labels, so that rare failures are among it. Stop with Ctrl+C; the same command
+    continues. The labels are written to labels/verdicts.jsonl in the run. Where the run is judged, the judge is
+    validated by them, and eclose diagnose shows corrected rates.
     """
-    from eclose.annotation.label_sample import read_verdicts
+    from eclose.annotation.label_run import open_session, save_labels
 
-    stage = _stage(run, n, seed, steps=steps)
-    project, sample = _begun(run, n, seed, steps=steps, allow_stale=allow_stale)
+    session = open_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=say)
     try:
-        _serve(project, port, browser=browser)
-        labels = read_verdicts(project)
+        _print_sample(session)
+        _serve(session.project, port, browser=browser)
+        result = save_labels(session, allow_stale=allow_stale)
     finally:
-        project.close()
-    _keep(run, stage, sample, labels, allow_stale=allow_stale)
+        session.project.close()
+    _print_result(session, result)
 
 
-def _stage(run: Path, n: int, seed: int, *, steps: bool) -> RunStep:
-    """Return the stage that writes the verdicts; its inputs are hashed now, and must be the same at the end."""
-    from eclose.store.runs.folder import INSTANCES, RESPONSES
-    from eclose.store.runs.step import RunStep
-
-    settings = {"n": n, "seed": seed, "steps": steps}
-    stage = RunStep("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
-    stage.require_inputs()
-    return stage
-
-
-def _begun(run: Path, n: int, seed: int, *, steps: bool, allow_stale: bool) -> tuple[Project, LabelSample]:
-    """Draw the sample of a run, and make or open its project."""
-    from datetime import UTC, datetime
-
-    from eclose.annotation.forms import TaskKind
-    from eclose.annotation.label_sample import begin_labelling, draw_sample
-    from eclose.cases import read_cases, read_run_files, rejects_told
-    from eclose.store.runs.folder import JUDGMENTS
-
-    files = read_run_files(run)
-    judgments = []
-    if (run / JUDGMENTS).exists():
-        cases = read_cases(run, allow_stale=allow_stale)
-        print_notices(cases)
-        judgments = [case.judgment for case in cases.cases]
-    else:
-        for sentence in rejects_told(files.rejected):
-            say(sentence)
-    responses = [response for response in files.responses if response.instance_id in files.instances]
-    if lost := len(files.responses) - len(responses) + len(files.left_out):
-        say(f"{plural(lost, 'response')} cannot be labelled: unreadable, or without a question in {run}.")
-    sample = draw_sample((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
-    kind = TaskKind.RESPONSE if steps else TaskKind.SHORT
-    project = begin_labelling(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
-    say(f"{run}: {plural(len(sample.chosen), 'response')} of {len(sample.strata):,}, by what the judge said of them:")
+def _print_sample(session: LabelSession) -> None:
+    sample = session.sample
+    say(f"{session.run}: {plural(len(sample.chosen), 'response')} of {len(sample.strata):,}, by the judge's labels:")
     for stratum, (size, chosen) in sample.sizes.items():
         say(f"  {stratum.replace('_', ' ')}: {chosen:,} of {size:,}")
-    return project, sample
 
 
 def _serve(project: Project, port: int, *, browser: bool) -> None:
+    """Serve the labelling page to one person until all tasks are finished or Ctrl+C."""
     import webbrowser
 
     from eclose.annotation.accounts.people import find_person
@@ -100,52 +62,35 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
     from eclose.annotation.web.serve import serve
 
     with project.reading() as connection:
-        me = find_person(connection, ME)
-    assert me is not None
-    state = ServerState(project, single=me)
+        person = find_person(connection, ME)
+    assert person is not None
+    state = ServerState(project, single=person)
 
     def ready(url: str) -> None:
         address = f"{url}/open/{state.entry_token}"
-        say(f"Open {address} (Ctrl+C stops; the same command goes on)")
+        say(f"Open {address} (Ctrl+C stops; the same command continues)")
         if browser:
             webbrowser.open(address)
 
     def is_finished() -> bool:
         with project.reading() as connection:
-            tasks = read_progress(connection, me)
+            tasks = read_progress(connection, person)
         return tasks.finished == tasks.total
 
     serve(state, port=port, ready=ready, is_finished=is_finished)
 
 
-def _keep(run: Path, stage: RunStep, sample: LabelSample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
-    """Write the labels, and validate the judge of the run by them where there is one."""
-    from eclose.store.records.jsonl import ReadRecord
-    from eclose.store.runs.folder import JUDGMENTS
-
-    stage.write(ReadRecord(verdict.response_id, value=verdict) for verdict in labels)
-    say(f"{stage.out}: {len(labels):,} of {plural(len(sample.chosen), 'response')} labelled")
-    if not (run / JUDGMENTS).exists():
-        say("The run is not judged, so there are no rates to correct. Rates of the sample: eclose metrics")
-        return
-    labelled = {sample.strata[verdict.response_id] for verdict in labels}
-    missing = {group for group in sample.sizes if group not in labelled}
-    if missing:
-        say(f"Rates are corrected when some of each group are labelled; none yet: {', '.join(sorted(missing))}")
-        return
-    _validate(run, sample, labels, allow_stale=allow_stale)
-    say(f"Corrected rates: eclose diagnose {run}")
-
-
-def _validate(run: Path, sample: LabelSample, labels: list[SettledVerdict], *, allow_stale: bool) -> None:
-    """Validate the judge by the labels, and write validation.json."""
-    import numpy as np
-
+def _print_result(session: LabelSession, result: LabelResult) -> None:
     from eclose.cli.judge import print_validation
-    from eclose.judging.validate import validate_run, write_validation
-    from eclose.store.runs.folder import VALIDATION
 
-    rng = np.random.default_rng(sample.seed)
-    validation = validate_run(run, labels, rng=rng, strata=sample.strata, allow_stale=allow_stale)
-    write_validation(run / VALIDATION, validation)
-    print_validation(validation)
+    say(f"{result.path}: {result.labelled:,} of {plural(len(session.sample.chosen), 'response')} labelled")
+    if not result.is_judged:
+        say(
+            f"The run is not judged, so there are no rates to correct. Rates of the sample: eclose metrics {result.path}"
+        )
+    elif result.empty_strata:
+        strata = ", ".join(result.empty_strata)
+        say(f"Rates are corrected once each group has a label; groups without one: {strata}")
+    elif result.validation is not None:
+        print_validation(result.validation)
+        say(f"Corrected rates: eclose diagnose {session.run}")

@@ -12,7 +12,15 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation.accounts import passwords, people, sessions
-from eclose.annotation.accounts.people import Invitation, Person, Pool, Refused, Role, check_name, pool_of
+from eclose.annotation.accounts.people import (
+    AccountError,
+    Invitation,
+    Person,
+    PersonRole,
+    Pool,
+    check_name,
+    resolve_pool,
+)
 from eclose.errors import SettingError, UserError
 
 GOOD, OTHER = "seven lazy otters sing", "nine quick herons dance"
@@ -21,7 +29,7 @@ ADD = text("INSERT INTO annotate_people (name, role, pool, password, since) VALU
 
 
 def annotator(connection, name, now, password=GOOD):
-    return people.add(connection, name, Role.ANNOTATOR, None, passwords.hashed(password), now)
+    return people.add_person(connection, name, PersonRole.ANNOTATOR, None, passwords.hash_password(password), now)
 
 
 def everything(connection):
@@ -34,21 +42,21 @@ def everything(connection):
 
 
 def test_each_role_has_its_usual_pool():
-    usual = {role: pool_of(role) for role in Role}
+    usual = {role: resolve_pool(role) for role in PersonRole}
     assert usual == {
-        Role.LEAD: Pool.NONE,
-        Role.SCREENER: Pool.QUESTIONS,
-        Role.ANNOTATOR: Pool.RESPONSES,
-        Role.ADJUDICATOR: Pool.RESPONSES,
+        PersonRole.LEAD: Pool.NONE,
+        PersonRole.SCREENER: Pool.QUESTIONS,
+        PersonRole.ANNOTATOR: Pool.RESPONSES,
+        PersonRole.ADJUDICATOR: Pool.RESPONSES,
     }
-    assert pool_of(Role.ADJUDICATOR, Pool.QUESTIONS) is Pool.QUESTIONS
+    assert resolve_pool(PersonRole.ADJUDICATOR, Pool.QUESTIONS) is Pool.QUESTIONS
 
 
 def test_the_database_and_the_code_allow_the_same_pools(connection, now):
-    for number, (role, pool) in enumerate(product(Role, Pool)):
+    for number, (role, pool) in enumerate(product(PersonRole, Pool)):
         row = {"name": f"n{number}", "role": role.value, "pool": pool.value}
         try:
-            allowed = pool_of(role, pool) is pool
+            allowed = resolve_pool(role, pool) is pool
         except SettingError:
             allowed = False
         try:
@@ -62,11 +70,11 @@ def test_the_database_and_the_code_allow_the_same_pools(connection, now):
 
 def test_an_impossible_pool_is_a_sentence(connection, now):
     with pytest.raises(
-        SettingError, match=r"pool questions: is not for the role annotator. Choose responses or families"
+        SettingError, match=r"pool questions: does not fit the role annotator. Choose responses or families"
     ):
-        people.invite(connection, "ann", Role.ANNOTATOR, Pool.QUESTIONS, now=now)
+        people.invite(connection, "ann", PersonRole.ANNOTATOR, Pool.QUESTIONS, now=now)
     with pytest.raises(SettingError, match="pool responses"):
-        people.add(connection, "ann", Role.LEAD, Pool.RESPONSES, "x", now)
+        people.add_person(connection, "ann", PersonRole.LEAD, Pool.RESPONSES, "x", now)
 
 
 # Names
@@ -83,51 +91,51 @@ def test_names_that_can_be_used(name):
 def test_names_that_cannot(name, connection, now):
     for call in (
         lambda: check_name(name),
-        lambda: people.invite(connection, name, Role.LEAD, None, now=now),
-        lambda: people.add(connection, name, Role.LEAD, None, "x", now),
+        lambda: people.invite(connection, name, PersonRole.LEAD, None, now=now),
+        lambda: people.add_person(connection, name, PersonRole.LEAD, None, "x", now),
     ):
-        with pytest.raises(SettingError, match="cannot be used"):
+        with pytest.raises(SettingError, match="is not allowed"):
             call()
-    assert people.person(connection, name) is None
+    assert people.find_person(connection, name) is None
 
 
 def test_names_keep_their_capitals_and_are_unique_without_them(connection, now):
     ann = annotator(connection, "Ann", now)
     for name in ("Ann", "ann", "ANN"):
-        with pytest.raises(Refused, match=f"name {name}: is taken"):
+        with pytest.raises(AccountError, match=f"name {name}: is taken"):
             annotator(connection, name, now)
-        with pytest.raises(Refused, match=f"name {name}: is taken"):
-            people.invite(connection, name, Role.LEAD, None, now=now)
-    assert people.person(connection, "Ann") == ann
-    assert people.person(connection, "ann") is None
-    assert people.people(connection) == (ann,)
+        with pytest.raises(AccountError, match=f"name {name}: is taken"):
+            people.invite(connection, name, PersonRole.LEAD, None, now=now)
+    assert people.find_person(connection, "Ann") == ann
+    assert people.find_person(connection, "ann") is None
+    assert people.list_people(connection) == (ann,)
 
 
 # Invitations
 
 
 def test_an_invitation_makes_a_person_once(connection, now):
-    token = people.invite(connection, "ann", Role.ADJUDICATOR, Pool.FAMILIES, now=now)
-    assert people.invitation(connection, token, now=now) == Invitation(
-        "ann", Role.ADJUDICATOR, Pool.FAMILIES, now + 7 * DAY
+    token = people.invite(connection, "ann", PersonRole.ADJUDICATOR, Pool.FAMILIES, now=now)
+    assert people.find_invitation(connection, token, now=now) == Invitation(
+        "ann", PersonRole.ADJUDICATOR, Pool.FAMILIES, now + 7 * DAY
     )
-    assert people.people(connection) == ()
-    ann = people.accept(connection, token, GOOD, now=now + DAY)
-    assert ann == Person(ann.id, "ann", Role.ADJUDICATOR, Pool.FAMILIES, active=True)
-    assert people.person(connection, "ann") == people.person_by_id(connection, ann.id) == ann
-    assert people.invitation(connection, token, now=now + DAY) is None
-    with pytest.raises(Refused, match="not valid"):
-        people.accept(connection, token, OTHER, now=now + DAY)
+    assert people.list_people(connection) == ()
+    ann = people.accept_invitation(connection, token, GOOD, now=now + DAY)
+    assert ann == Person(ann.id, "ann", PersonRole.ADJUDICATOR, Pool.FAMILIES, active=True)
+    assert people.find_person(connection, "ann") == ann
+    assert people.find_invitation(connection, token, now=now + DAY) is None
+    with pytest.raises(AccountError, match="not valid"):
+        people.accept_invitation(connection, token, OTHER, now=now + DAY)
     assert sessions.login(connection, "ann", GOOD, now=now) is not None
 
 
 def test_only_the_hash_of_a_token_is_stored(connection, now):
-    token = people.invite(connection, "ann", Role.LEAD, None, now=now)
+    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
     assert len(token) == 43
     stored = everything(connection)
     assert token not in stored
     assert hashlib.sha256(token.encode()).hexdigest() in stored
-    people.accept(connection, token, GOOD, now=now)
+    people.accept_invitation(connection, token, GOOD, now=now)
     assert GOOD not in everything(connection)
 
 
@@ -135,66 +143,66 @@ def test_only_the_hash_of_a_token_is_stored(connection, now):
     ("later", "valid"), [(7 * DAY - timedelta(seconds=1), True), (7 * DAY, False), (9 * DAY, False)]
 )
 def test_an_invitation_ends(connection, now, later, valid):
-    token = people.invite(connection, "ann", Role.LEAD, None, now=now)
-    assert (people.invitation(connection, token, now=now + later) is not None) is valid
+    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    assert (people.find_invitation(connection, token, now=now + later) is not None) is valid
     if valid:
-        assert people.accept(connection, token, GOOD, now=now + later).name == "ann"
+        assert people.accept_invitation(connection, token, GOOD, now=now + later).name == "ann"
     else:
-        with pytest.raises(Refused, match="too old"):
-            people.accept(connection, token, GOOD, now=now + later)
+        with pytest.raises(AccountError, match="expired"):
+            people.accept_invitation(connection, token, GOOD, now=now + later)
 
 
 def test_how_long_it_lasts_is_a_setting(connection, now):
-    token = people.invite(connection, "ann", Role.LEAD, None, now=now, lasts=timedelta(hours=1))
-    assert people.invitation(connection, token, now=now + timedelta(minutes=59)) is not None
-    assert people.invitation(connection, token, now=now + timedelta(minutes=60)) is None
-    with pytest.raises(SettingError, match="more than nothing"):
-        people.invite(connection, "bob", Role.LEAD, None, now=now, lasts=timedelta(0))
+    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now, lasts=timedelta(hours=1))
+    assert people.find_invitation(connection, token, now=now + timedelta(minutes=59)) is not None
+    assert people.find_invitation(connection, token, now=now + timedelta(minutes=60)) is None
+    with pytest.raises(SettingError, match="longer than 0 seconds"):
+        people.invite(connection, "bob", PersonRole.LEAD, None, now=now, lasts=timedelta(0))
 
 
 @pytest.mark.parametrize("again", ["ann", "Ann"])
 def test_inviting_again_replaces_the_token(connection, now, again):
-    first = people.invite(connection, "ann", Role.LEAD, None, now=now)
-    second = people.invite(connection, again, Role.SCREENER, None, now=now + DAY)
-    assert people.invitation(connection, first, now=now + DAY) is None
-    with pytest.raises(Refused, match="replaced"):
-        people.accept(connection, first, GOOD, now=now + DAY)
-    made = people.accept(connection, second, GOOD, now=now + 8 * DAY - timedelta(seconds=1))
-    assert (made.name, made.role) == (again, Role.SCREENER)
+    first = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    second = people.invite(connection, again, PersonRole.SCREENER, None, now=now + DAY)
+    assert people.find_invitation(connection, first, now=now + DAY) is None
+    with pytest.raises(AccountError, match="replaced"):
+        people.accept_invitation(connection, first, GOOD, now=now + DAY)
+    made = people.accept_invitation(connection, second, GOOD, now=now + 8 * DAY - timedelta(seconds=1))
+    assert (made.name, made.role) == (again, PersonRole.SCREENER)
 
 
 @pytest.mark.parametrize("token", ["", "x", "\0", "\ud800", "x" * 10**5])
 def test_a_wrong_token_is_nothing(connection, now, token):
-    people.invite(connection, "ann", Role.LEAD, None, now=now)
-    assert people.invitation(connection, token, now=now) is None
-    with pytest.raises(Refused, match="not valid"):
-        people.accept(connection, token, GOOD, now=now)
+    people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    assert people.find_invitation(connection, token, now=now) is None
+    with pytest.raises(AccountError, match="not valid"):
+        people.accept_invitation(connection, token, GOOD, now=now)
 
 
 def test_a_bad_password_leaves_the_invitation_as_it_was(connection, now):
-    token = people.invite(connection, "marie.curie", Role.LEAD, None, now=now)
+    token = people.invite(connection, "marie.curie", PersonRole.LEAD, None, now=now)
     for password in ("short", "Password1234", "Marie.Curie12"):
-        with pytest.raises(Refused, match=r"[Pp]assword"):
-            people.accept(connection, token, password, now=now)
-    assert people.people(connection) == ()
-    assert people.accept(connection, token, GOOD, now=now).name == "marie.curie"
+        with pytest.raises(AccountError, match=r"[Pp]assword"):
+            people.accept_invitation(connection, token, password, now=now)
+    assert people.list_people(connection) == ()
+    assert people.accept_invitation(connection, token, GOOD, now=now).name == "marie.curie"
 
 
 def test_a_name_taken_meanwhile_leaves_the_invitation_as_it_was(connection, now):
-    token = people.invite(connection, "ann", Role.LEAD, None, now=now)
+    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
     annotator(connection, "Ann", now)
-    with pytest.raises(Refused, match="is taken"):
-        people.accept(connection, token, GOOD, now=now)
-    assert people.invitation(connection, token, now=now) is not None
+    with pytest.raises(AccountError, match="is taken"):
+        people.accept_invitation(connection, token, GOOD, now=now)
+    assert people.find_invitation(connection, token, now=now) is not None
 
 
 def test_refused_is_something_the_caller_can_fix():
-    assert issubclass(Refused, UserError)
+    assert issubclass(AccountError, UserError)
 
 
 def test_a_time_without_a_zone_is_a_bug(connection):
     with pytest.raises(ValueError, match="time zone"):
-        people.invite(connection, "ann", Role.LEAD, None, now=datetime(2026, 3, 1))
+        people.invite(connection, "ann", PersonRole.LEAD, None, now=datetime(2026, 3, 1))
 
 
 # Changes
@@ -202,8 +210,7 @@ def test_a_time_without_a_zone_is_a_bug(connection):
 
 def test_everybody_in_the_order_in_which_they_came(connection, now):
     made = [annotator(connection, name, now) for name in ("zoe", "ann", "Bob")]
-    assert people.people(connection) == tuple(made)
-    assert people.person_by_id(connection, made[-1].id + 1) is None
+    assert people.list_people(connection) == tuple(made)
 
 
 def test_who_is_made_inactive_is_out_at_once(connection, now):
@@ -211,13 +218,13 @@ def test_who_is_made_inactive_is_out_at_once(connection, now):
     tokens = [sessions.login(connection, "ann", GOOD, now=now).token for _ in range(3)]
     bobs = sessions.login(connection, "bob", GOOD, now=now).token
     people.deactivate(connection, ann.id)
-    assert people.person(connection, "ann") == replace(ann, active=False)
-    assert [sessions.find(connection, token, now=now) for token in tokens] == [None] * 3
+    assert people.find_person(connection, "ann") == replace(ann, active=False)
+    assert [sessions.find_session(connection, token, now=now) for token in tokens] == [None] * 3
     assert connection.execute(text("SELECT count(*) FROM annotate_sessions")).scalar() == 1
-    assert sessions.find(connection, bobs, now=now).person == bob
+    assert sessions.find_session(connection, bobs, now=now).person == bob
     assert sessions.login(connection, "ann", GOOD, now=now) is None
     people.activate(connection, ann.id)
-    assert [sessions.find(connection, token, now=now) for token in tokens] == [None] * 3
+    assert [sessions.find_session(connection, token, now=now) for token in tokens] == [None] * 3
     assert sessions.login(connection, "ann", GOOD, now=now).person == ann
 
 
@@ -228,7 +235,7 @@ def test_nobody_cannot_be_changed(connection, now):
         lambda: people.set_password(connection, 99, GOOD),
         lambda: people.change_password(connection, 99, GOOD, OTHER, now=now),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(AccountError):
             call()
 
 
@@ -237,8 +244,8 @@ def test_a_new_password_needs_the_current_one_and_ends_other_sessions(connection
     here, there = (sessions.login(connection, "ann", GOOD, now=now).token for _ in range(2))
     later = now + timedelta(hours=1)
     people.change_password(connection, ann.id, GOOD, OTHER, now=later, except_token=here)
-    assert sessions.find(connection, there, now=later) is None
-    assert sessions.find(connection, here, now=later).due is False
+    assert sessions.find_session(connection, there, now=later) is None
+    assert sessions.find_session(connection, here, now=later).due is False
     assert sessions.login(connection, "ann", GOOD, now=later) is None
     assert sessions.login(connection, "ann", OTHER, now=later) is not None
 
@@ -247,15 +254,15 @@ def test_without_a_session_to_spare_all_end(connection, now):
     ann = annotator(connection, "ann", now)
     token = sessions.login(connection, "ann", GOOD, now=now).token
     people.change_password(connection, ann.id, GOOD, OTHER, now=now)
-    assert sessions.find(connection, token, now=now) is None
+    assert sessions.find_session(connection, token, now=now) is None
 
 
 @pytest.mark.parametrize(
     ("current", "new", "told"),
     [
-        (OTHER, OTHER + "!", "not right"),
+        (OTHER, OTHER + "!", "is wrong"),
         (GOOD, "short", "at least 12"),
-        (GOOD, "1qaz2wsx3edc", "first"),
+        (GOOD, "1qaz2wsx3edc", "most common"),
         (GOOD, GOOD, "current"),
     ],
 )
@@ -263,7 +270,7 @@ def test_a_refused_change_changes_nothing(connection, now, current, new, told):
     ann = annotator(connection, "ann", now)
     sessions.login(connection, "ann", GOOD, now=now)
     before = everything(connection)
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(AccountError, match=told):
         people.change_password(connection, ann.id, current, new, now=now)
     assert everything(connection) == before
 
@@ -271,17 +278,17 @@ def test_a_refused_change_changes_nothing(connection, now, current, new, told):
 def test_the_inactive_change_nothing(connection, now):
     ann = annotator(connection, "ann", now)
     people.deactivate(connection, ann.id)
-    with pytest.raises(Refused, match="not right"):
+    with pytest.raises(AccountError, match="is wrong"):
         people.change_password(connection, ann.id, GOOD, OTHER, now=now)
 
 
 def test_a_forgotten_password_is_set_by_who_runs_the_server(connection, now):
     ann = annotator(connection, "ann", now)
     token = sessions.login(connection, "ann", GOOD, now=now).token
-    with pytest.raises(Refused, match="at least 12"):
+    with pytest.raises(AccountError, match="at least 12"):
         people.set_password(connection, ann.id, "short")
     people.set_password(connection, ann.id, OTHER)
-    assert sessions.find(connection, token, now=now) is None
+    assert sessions.find_session(connection, token, now=now) is None
     assert sessions.login(connection, "ann", OTHER, now=now) is not None
 
 
@@ -312,7 +319,7 @@ def outcomes(engine, calls):
         try:
             with engine.begin() as connection:
                 return call(connection)
-        except Refused:
+        except AccountError:
             return None
 
     with ThreadPoolExecutor(len(calls)) as pool:
@@ -321,17 +328,17 @@ def outcomes(engine, calls):
 
 def test_of_many_who_accept_at_once_one_does(shared, now):
     with shared.begin() as connection:
-        token = people.invite(connection, "ann", Role.LEAD, None, now=now)
-    made = outcomes(shared, [lambda c: people.accept(c, token, GOOD, now=now)] * 6)
+        token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    made = outcomes(shared, [lambda c: people.accept_invitation(c, token, GOOD, now=now)] * 6)
     assert len([one for one in made if one is not None]) == 1
     with shared.begin() as connection:
-        assert len(people.people(connection)) == 1
+        assert len(people.list_people(connection)) == 1
 
 
 def test_of_many_invited_at_once_under_one_name_one_holds(shared, now):
-    tokens = outcomes(shared, [lambda c: people.invite(c, "ann", Role.LEAD, None, now=now)] * 6)
+    tokens = outcomes(shared, [lambda c: people.invite(c, "ann", PersonRole.LEAD, None, now=now)] * 6)
     with shared.begin() as connection:
-        valid = [token for token in tokens if token and people.invitation(connection, token, now=now)]
+        valid = [token for token in tokens if token and people.find_invitation(connection, token, now=now)]
     assert len(valid) == 1
 
 
@@ -342,20 +349,20 @@ def test_of_many_added_at_once_under_one_name_one_is(shared, now):
 
 def test_somebody_with_tasks_comes_later(connection, now):
     """Work is given out to names; who bears one chooses a password when they come."""
-    ann = people.add(connection, "ann", Role.ANNOTATOR, None, people.NO_PASSWORD, now)
-    token = people.invite_known(connection, ann, now=now)
+    ann = people.add_person(connection, "ann", PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
+    token = people.invite_existing(connection, ann, now=now)
     assert sessions.login(connection, "ann", people.NO_PASSWORD, now=now) is None
-    assert people.accept(connection, token, GOOD, now=now) == ann
+    assert people.accept_invitation(connection, token, GOOD, now=now) == ann
     assert sessions.login(connection, "ann", GOOD, now=now) is not None
-    with pytest.raises(people.Refused):
-        people.accept(connection, token, OTHER, now=now)
+    with pytest.raises(people.AccountError):
+        people.accept_invitation(connection, token, OTHER, now=now)
 
 
 def test_who_lost_a_password_is_let_in_anew_and_nobody_else_is(connection, now):
-    ann = people.add(connection, "ann", Role.ANNOTATOR, None, passwords.hashed(GOOD), now)
+    ann = people.add_person(connection, "ann", PersonRole.ANNOTATOR, None, passwords.hash_password(GOOD), now)
     opened = sessions.login(connection, "ann", GOOD, now=now)
-    token = people.invite_known(connection, ann, now=now)
-    assert sessions.find(connection, opened.token, now=now) is None
+    token = people.invite_existing(connection, ann, now=now)
+    assert sessions.find_session(connection, opened.token, now=now) is None
     assert sessions.login(connection, "ann", GOOD, now=now) is None
-    people.accept(connection, token, OTHER, now=now)
+    people.accept_invitation(connection, token, OTHER, now=now)
     assert sessions.login(connection, "ann", OTHER, now=now) is not None

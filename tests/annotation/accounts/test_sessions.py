@@ -11,18 +11,27 @@ import pytest
 from sqlalchemy import text
 
 from eclose.annotation.accounts import passwords, people, sessions
-from eclose.annotation.accounts.people import Role
-from eclose.annotation.accounts.sessions import Lifetimes, csrf_matches, find, login, logout, sweep, touch
+from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.accounts.sessions import (
+    SessionLifetimes,
+    csrf_matches,
+    delete_expired,
+    end_session,
+    find_session,
+    login,
+    renew_session,
+)
+from eclose.annotation.accounts.tokens import end_sessions
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError
-from eclose.store.ledger.database import engine_of, migrate
+from eclose.store.ledger.database import make_engine, migrate
 
 GOOD, OTHER = "seven lazy otters sing", "nine quick herons dance"
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 def add(connection, name, now):
-    return people.add(connection, name, Role.ANNOTATOR, None, passwords.hashed(GOOD), now)
+    return people.add_person(connection, name, PersonRole.ANNOTATOR, None, passwords.hash_password(GOOD), now)
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def test_the_right_password_opens_a_session(connection, ann, now):
     opened = login(connection, "ann", GOOD, now=now)
     assert opened.person == ann
     assert len(opened.token) == 43
-    found = find(connection, opened.token, now=now)
+    found = find_session(connection, opened.token, now=now)
     assert (found.person, found.csrf, found.due) == (ann, opened.csrf, False)
     assert found.token_hash == hashlib.sha256(opened.token.encode()).hexdigest()
 
@@ -71,28 +80,31 @@ def test_anything_else_opens_none(connection, ann, now, name, password):
 def test_every_login_has_a_new_token(connection, ann, now):
     opened = [login(connection, "ann", GOOD, now=now) for _ in range(3)]
     assert len({one.token for one in opened} | {one.csrf for one in opened}) == 6
-    assert all(find(connection, one.token, now=now) for one in opened)
+    assert all(find_session(connection, one.token, now=now) for one in opened)
 
 
 def test_neither_token_is_stored_or_shown(connection, ann, now):
     opened = login(connection, "ann", GOOD, now=now)
     stored = repr(connection.execute(text("SELECT * FROM annotate_sessions")).all())
-    shown = f"{opened!r} {find(connection, opened.token, now=now)!r} {sessions.verify(connection, 'ann', GOOD)!r}"
+    session, verified = find_session(connection, opened.token, now=now), sessions.verify_login(connection, "ann", GOOD)
+    shown = f"{opened!r} {session!r} {verified!r}"
     assert all(secret not in stored + shown for secret in (opened.token, opened.csrf, GOOD, "argon2id"))
     assert hashlib.sha256(opened.csrf.encode()).hexdigest() in stored
 
 
 def test_the_same_work_is_done_whoever_asks(connection, ann, now, monkeypatch):
     asked = []
-    real = passwords.matches
-    monkeypatch.setattr(passwords, "matches", lambda stored, password: asked.append(stored) or real(stored, password))
+    real = passwords.password_matches
+    monkeypatch.setattr(
+        passwords, "password_matches", lambda stored, password: asked.append(stored) or real(stored, password)
+    )
     people.deactivate(connection, add(connection, "ina", now).id)
     for name in ("ann", "bob", "ina", "no name at all"):
         assert login(connection, name, OTHER, now=now) is None
-    assert sessions.verify(connection, "ina", GOOD) is None
+    assert sessions.verify_login(connection, "ina", GOOD) is None
     assert len(asked) == 5
-    assert asked[1] == asked[3] == passwords.NOBODY
-    assert passwords.NOBODY not in (asked[0], asked[2], asked[4])
+    assert asked[1] == asked[3] == passwords.DUMMY_HASH
+    assert passwords.DUMMY_HASH not in (asked[0], asked[2], asked[4])
 
 
 def test_an_older_hash_is_renewed_when_its_password_is_typed(connection, ann, now, monkeypatch):
@@ -105,14 +117,14 @@ def test_an_older_hash_is_renewed_when_its_password_is_typed(connection, ann, no
     assert login(connection, "ann", GOOD, now=now) is not None
     after = connection.execute(stored).scalar()
     assert "m=16," in after
-    assert passwords.matches(after, GOOD)
+    assert passwords.password_matches(after, GOOD)
     assert login(connection, "ann", GOOD, now=now) is not None
     assert connection.execute(stored).scalar() == after
 
 
 @pytest.mark.parametrize("change", ["deactivated", "other password"])
 def test_what_changes_between_the_two_halves_counts(connection, ann, now, change):
-    verified = sessions.verify(connection, "ann", GOOD)
+    verified = sessions.verify_login(connection, "ann", GOOD)
     if change == "deactivated":
         people.deactivate(connection, ann.id)
     else:
@@ -122,12 +134,12 @@ def test_what_changes_between_the_two_halves_counts(connection, ann, now, change
 
 
 def test_others_write_while_a_password_is_verified(tmp_path, cheap, now):
-    engine = engine_of(tmp_path / "project.db")
+    engine = make_engine(tmp_path / "project.db")
     with engine.begin() as connection:
         migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
         add(connection, "ann", now)
     with engine.begin() as reader:
-        verified = sessions.verify(reader, "ann", GOOD)
+        verified = sessions.verify_login(reader, "ann", GOOD)
         with engine.begin() as writer:
             add(writer, "bob", now)
     with engine.begin() as writer:
@@ -141,40 +153,40 @@ def test_others_write_while_a_password_is_verified(tmp_path, cheap, now):
 @pytest.mark.parametrize(("pause", "holds"), [(2 * HOUR - MINUTE, True), (2 * HOUR, False), (3 * HOUR, False)])
 def test_an_idle_session_ends(connection, ann, now, pause, holds):
     token = login(connection, "ann", GOOD, now=now).token
-    assert (find(connection, token, now=now + pause) is not None) is holds
+    assert (find_session(connection, token, now=now + pause) is not None) is holds
 
 
 def test_a_busy_session_ends_too(connection, ann, now):
     token = login(connection, "ann", GOOD, now=now).token
     for hours in range(1, 12):
-        session = find(connection, token, now=now + hours * HOUR)
-        touch(connection, session, now=now + hours * HOUR)
-    assert find(connection, token, now=now + 12 * HOUR - MINUTE) is not None
-    assert find(connection, token, now=now + 12 * HOUR) is None
+        session = find_session(connection, token, now=now + hours * HOUR)
+        renew_session(connection, session, now=now + hours * HOUR)
+    assert find_session(connection, token, now=now + 12 * HOUR - MINUTE) is not None
+    assert find_session(connection, token, now=now + 12 * HOUR) is None
 
 
 def test_lifetimes_are_settings(connection, ann, now):
-    brief = Lifetimes(idle=5 * MINUTE, absolute=10 * MINUTE)
+    brief = SessionLifetimes(idle=5 * MINUTE, absolute=10 * MINUTE)
     token = login(connection, "ann", GOOD, now=now, lifetimes=brief).token
-    assert find(connection, token, now=now + 4 * MINUTE, lifetimes=brief) is not None
-    assert find(connection, token, now=now + 5 * MINUTE, lifetimes=brief) is None
+    assert find_session(connection, token, now=now + 4 * MINUTE, lifetimes=brief) is not None
+    assert find_session(connection, token, now=now + 5 * MINUTE, lifetimes=brief) is None
     # What was promised at the start is never made longer.
-    assert find(connection, token, now=now + 10 * MINUTE, lifetimes=Lifetimes()) is None
+    assert find_session(connection, token, now=now + 10 * MINUTE, lifetimes=SessionLifetimes()) is None
 
 
 def test_a_shorter_life_holds_for_open_sessions(connection, ann, now):
     token = login(connection, "ann", GOOD, now=now).token
-    touch(connection, find(connection, token, now=now), now=now + HOUR)
-    assert find(connection, token, now=now + HOUR) is not None
-    assert find(connection, token, now=now + HOUR, lifetimes=Lifetimes(idle=HOUR, absolute=HOUR)) is None
+    renew_session(connection, find_session(connection, token, now=now), now=now + HOUR)
+    assert find_session(connection, token, now=now + HOUR) is not None
+    assert find_session(connection, token, now=now + HOUR, lifetimes=SessionLifetimes(idle=HOUR, absolute=HOUR)) is None
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"idle": timedelta(0)}, {"idle": 13 * HOUR}, {"rest": -MINUTE}, {"rest": 2 * HOUR}, {"absolute": HOUR}]
+    "wrong", [{"idle": timedelta(0)}, {"idle": 13 * HOUR}, {"renewal": -MINUTE}, {"renewal": 2 * HOUR}, {"absolute": HOUR}]
 )
 def test_lifetimes_that_cannot_work_are_refused(wrong):
     with pytest.raises(SettingError, match="sessions"):
-        Lifetimes(**wrong)
+        SessionLifetimes(**wrong)
 
 
 def test_being_there_is_noted_once_a_minute(connection, ann, now):
@@ -182,36 +194,36 @@ def test_being_there_is_noted_once_a_minute(connection, ann, now):
     writes = 0
     for seconds in range(0, 301, 5):
         moment = now + timedelta(seconds=seconds)
-        session = find(connection, token, now=moment)
+        session = find_session(connection, token, now=moment)
         if session.due:
-            touch(connection, session, now=moment)
+            renew_session(connection, session, now=moment)
             writes += 1
     assert writes == 5
 
 
 def test_finding_writes_nothing(tmp_path, cheap, now):
-    engine = engine_of(tmp_path / "project.db")
+    engine = make_engine(tmp_path / "project.db")
     with engine.begin() as connection:
         migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
         add(connection, "ann", now)
         token = login(connection, "ann", GOOD, now=now).token
     with engine.begin() as connection:
         connection.exec_driver_sql("PRAGMA query_only = ON")
-        assert find(connection, token, now=now + HOUR).due
-        assert sessions.verify(connection, "ann", GOOD) is not None
+        assert find_session(connection, token, now=now + HOUR).due
+        assert sessions.verify_login(connection, "ann", GOOD) is not None
         connection.exec_driver_sql("PRAGMA query_only = OFF")
     engine.dispose()
 
 
 def test_touching_neither_sets_back_nor_brings_back(connection, ann, now):
     token = login(connection, "ann", GOOD, now=now).token
-    session = find(connection, token, now=now)
-    touch(connection, session, now=now + HOUR)
-    touch(connection, session, now=now + MINUTE)
-    assert find(connection, token, now=now + 3 * HOUR - MINUTE) is not None
-    logout(connection, token)
-    touch(connection, session, now=now + 2 * HOUR)
-    assert find(connection, token, now=now + 2 * HOUR) is None
+    session = find_session(connection, token, now=now)
+    renew_session(connection, session, now=now + HOUR)
+    renew_session(connection, session, now=now + MINUTE)
+    assert find_session(connection, token, now=now + 3 * HOUR - MINUTE) is not None
+    end_session(connection, token)
+    renew_session(connection, session, now=now + 2 * HOUR)
+    assert find_session(connection, token, now=now + 2 * HOUR) is None
 
 
 # How it ends
@@ -219,10 +231,10 @@ def test_touching_neither_sets_back_nor_brings_back(connection, ann, now):
 
 def test_logout_ends_one_session(connection, ann, now):
     one, other = (login(connection, "ann", GOOD, now=now).token for _ in range(2))
-    logout(connection, one)
-    assert find(connection, one, now=now) is None
-    assert find(connection, other, now=now) is not None
-    logout(connection, one)
+    end_session(connection, one)
+    assert find_session(connection, one, now=now) is None
+    assert find_session(connection, other, now=now) is not None
+    end_session(connection, one)
     assert count(connection) == 1
 
 
@@ -230,25 +242,25 @@ def test_all_sessions_of_a_person_end_but_one(connection, ann, now):
     add(connection, "bob", now)
     bobs = login(connection, "bob", GOOD, now=now).token
     tokens = [login(connection, "ann", GOOD, now=now).token for _ in range(3)]
-    assert sessions.end_all(connection, ann.id, except_token=tokens[1]) == 2
-    assert [find(connection, token, now=now) is not None for token in tokens] == [False, True, False]
-    assert sessions.end_all(connection, ann.id) == 1
-    assert find(connection, bobs, now=now) is not None
+    assert end_sessions(connection, ann.id, except_token=tokens[1]) == 2
+    assert [find_session(connection, token, now=now) is not None for token in tokens] == [False, True, False]
+    assert end_sessions(connection, ann.id) == 1
+    assert find_session(connection, bobs, now=now) is not None
 
 
 def test_an_inactive_person_has_no_session_even_if_one_was_left(connection, ann, now):
     token = login(connection, "ann", GOOD, now=now).token
     connection.execute(text("UPDATE annotate_people SET active = 0"))
-    assert find(connection, token, now=now) is None
+    assert find_session(connection, token, now=now) is None
 
 
 def test_sweeping_removes_what_is_over_and_nothing_else(connection, ann, now):
     over = login(connection, "ann", GOOD, now=now).token
     idle = login(connection, "ann", GOOD, now=now + 9 * HOUR).token
     live = login(connection, "ann", GOOD, now=now + 11 * HOUR).token
-    assert sweep(connection, now + HOUR) == 0
-    assert sweep(connection, now + 12 * HOUR) == 2
-    assert [find(connection, token, now=now + 12 * HOUR) is not None for token in (over, idle, live)] == [
+    assert delete_expired(connection, now + HOUR) == 0
+    assert delete_expired(connection, now + 12 * HOUR) == 2
+    assert [find_session(connection, token, now=now + 12 * HOUR) is not None for token in (over, idle, live)] == [
         False,
         False,
         True,
@@ -258,8 +270,8 @@ def test_sweeping_removes_what_is_over_and_nothing_else(connection, ann, now):
 @pytest.mark.parametrize("token", ["", "x", "\0", "\ud800", "x" * 10**5])
 def test_a_wrong_token_is_nothing(connection, ann, now, token):
     login(connection, "ann", GOOD, now=now)
-    assert find(connection, token, now=now) is None
-    logout(connection, token)
+    assert find_session(connection, token, now=now) is None
+    end_session(connection, token)
     assert count(connection) == 1
 
 
@@ -267,7 +279,7 @@ def test_the_hash_of_a_token_is_no_token(connection, ann, now):
     """Who reads the database cannot get in with what is there."""
     login(connection, "ann", GOOD, now=now)
     for stored in connection.execute(text("SELECT token, csrf FROM annotate_sessions")).one():
-        assert find(connection, stored, now=now) is None
+        assert find_session(connection, stored, now=now) is None
 
 
 # Forms
@@ -275,7 +287,7 @@ def test_the_hash_of_a_token_is_no_token(connection, ann, now):
 
 def test_a_form_belongs_to_its_session(connection, ann, now):
     one, other = (login(connection, "ann", GOOD, now=now) for _ in range(2))
-    session = find(connection, one.token, now=now)
+    session = find_session(connection, one.token, now=now)
     assert csrf_matches(session, one.csrf)
     for given in (other.csrf, "", one.csrf[:-1], one.csrf + "0", one.token, session.token_hash, "é", "\ud800"):
         assert not csrf_matches(session, given)
@@ -286,7 +298,7 @@ def test_a_form_belongs_to_its_session(connection, ann, now):
 
 @pytest.mark.slow
 def test_an_unknown_name_takes_as_long_as_a_known_one(tmp_path, now):
-    engine = engine_of(tmp_path / "project.db")
+    engine = make_engine(tmp_path / "project.db")
     with engine.begin() as connection:
         migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
         add(connection, "ann", now)

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eclose.annotation.assignment.assign import Assignment, Item, Spread, Summary, _apart, assign, closest, queue
+from eclose.annotation.assignment.assign import (
+    Assignment,
+    AssignmentItem,
+    AssignmentSummary,
+    CountRange,
+    _separate,
+    assign,
+    closest_repeat,
+    order_queue,
+)
 from eclose.core.identity import content_hash
 from eclose.errors import SettingError
 
@@ -15,7 +24,7 @@ patient = settings(deadline=None, max_examples=25)
 
 
 def grid(questions, systems):
-    return [Item(f"q{q}/m{m}", f"q{q}", f"m{m}") for q in range(questions) for m in range(systems)]
+    return [AssignmentItem(f"q{q}/m{m}", f"q{q}", f"m{m}") for q in range(questions) for m in range(systems)]
 
 
 def rows(assignment):
@@ -38,7 +47,7 @@ def projects(draw, crowded=False):
     responses = draw(st.lists(st.integers(1, most), min_size=1, max_size=12))
     systems = Random(draw(st.integers(0, 99)))
     items = [
-        Item(f"q{q}/{m}", f"q{q}", f"m{system}")
+        AssignmentItem(f"q{q}/{m}", f"q{q}", f"m{system}")
         for q, count in enumerate(responses)
         for m, system in enumerate(systems.choices(range(4), k=count))
     ]
@@ -101,14 +110,14 @@ def test_annotators_have_orders_of_their_own():
     assert len(set(map(tuple, orders))) == 6
     assert all(order != sorted(order) for order in orders)
     for name, items in assignment.queues.items():
-        assert queue(reversed(items), name) == items
-        assert queue(items, name, seed=43) != items
+        assert order_queue(reversed(items), name) == items
+        assert order_queue(items, name, seed=43) != items
 
 
 def test_an_order_is_a_fair_shuffle():
     # The mean place of 300 of 600 items is 299.5 with a standard error below 10: within five of them.
     items = grid(600, 1)
-    places = [place for place, item in enumerate(queue(items, "A1")) if int(item.question[1:]) < 300]
+    places = [place for place, item in enumerate(order_queue(items, "A1")) if int(item.question[1:]) < 300]
     assert abs(sum(places) / 300 - 299.5) < 50
 
 
@@ -116,12 +125,17 @@ def test_an_order_is_a_fair_shuffle():
     "items, names, size, message",
     [
         ([], SIX, 2, "no responses"),
-        (grid(1, 1) * 2, SIX, 2, "response 'q0/m0' is listed twice"),
+        (grid(1, 1) * 2, SIX, 2, "response 'q0/m0' occurs twice"),
         (grid(1, 1), ("A1", "A2", "A1"), 2, "annotator 'A1' is named twice"),
-        (grid(1, 1), ("A1",), 2, "per_response: 2 different annotators for each response cannot be found among 1"),
+        (grid(1, 1), ("A1",), 2, "per_response: 2 annotators for each response are not possible with 1"),
         (grid(1, 1), SIX, 0, "per_response: 0"),
         (grid(1, 1), map(str, range(60)), 3, "60 annotators form 34,220 groups of 3"),
-        (grid(1, 4), SIX, 2, r"question 'q0' has 4 responses, and 4 x 2 different annotators are more than the 6"),
+        (
+            grid(1, 4),
+            SIX,
+            2,
+            r"question 'q0' has 4 responses and needs 4 x 2 different annotators, but there are only 6",
+        ),
         (grid(3, 4), SIX, 2, r"question 'q0' .* 2 more questions"),
     ],
 )
@@ -131,7 +145,7 @@ def test_what_cannot_be_assigned_is_refused_with_the_numbers(items, names, size,
 
 
 def test_the_most_crowded_question_is_named():
-    items = [*grid(1, 2), *(Item(f"x{n}", "x", "m") for n in range(3)), Item("y", "y", "m")]
+    items = [*grid(1, 2), *(AssignmentItem(f"x{n}", "x", "m") for n in range(3)), AssignmentItem("y", "y", "m")]
     with pytest.raises(SettingError, match=r"question 'x' has 3 responses.* 1 more question"):
         assign(items, ("A1", "A2", "A3"))
     assert assign(items, ("A1", "A2", "A3"), share_questions=True).share_questions
@@ -154,14 +168,14 @@ def test_shared_questions_repeat_as_little_as_possible_and_are_counted(project):
 @example([5, 1, 1, 1, 1], 0)
 @example([3, 3], 0)
 def test_items_of_one_question_are_never_neighbours_where_that_can_be(counts, seed):
-    items = [Item(f"{q}/{n}", f"q{q}", "m") for q, count in enumerate(counts) for n in range(count)]
-    order = queue(items, "A7", seed=seed)
+    items = [AssignmentItem(f"{q}/{n}", f"q{q}", "m") for q, count in enumerate(counts) for n in range(count)]
+    order = order_queue(items, "A7", seed=seed)
     assert sorted(item.id for item in order) == sorted(item.id for item in items)
     neighbours = sum(one.question == two.question for one, two in pairwise(order))
     # n items of one question and m others leave at least n - 1 - m neighbours.
     others = len(items) - max(counts)
     assert neighbours == max(0, max(counts) - 1 - others)
-    assert queue(reversed(items), "A7", seed=seed) == order
+    assert order_queue(reversed(items), "A7", seed=seed) == order
 
 
 @pytest.mark.parametrize(
@@ -170,25 +184,25 @@ def test_items_of_one_question_are_never_neighbours_where_that_can_be(counts, se
 )
 def test_what_is_out_of_place_goes_to_the_nearest_place_that_fits(given_order, apart):
     # AAABB needs two rounds: the third A fits only once the second B has found its place.
-    items = [Item(str(number), question, "m") for number, question in enumerate(given_order)]
-    assert "".join(item.question for item in _apart(items)) == apart
+    items = [AssignmentItem(str(number), question, "m") for number, question in enumerate(given_order)]
+    assert "".join(item.question for item in _separate(items)) == apart
 
 
 def test_an_adjudicator_meets_a_question_again_a_third_of_the_queue_later():
     # 823 responses as in the paper: three to 50 questions, two to 150, one to 373.
     counts = [3] * 50 + [2] * 150 + [1] * 373
-    items = [Item(f"{q}/{n}", f"q{q}", "m") for q, count in enumerate(counts) for n in range(count)]
+    items = [AssignmentItem(f"{q}/{n}", f"q{q}", "m") for q, count in enumerate(counts) for n in range(count)]
     assert len(items) == 823
-    gap = closest(queue(items, "A7"))
+    gap = closest_repeat(order_queue(items, "A7"))
     assert 200 < gap <= 823 / 3
 
 
 def test_closest():
     one, other = grid(2, 2)[:2], grid(2, 2)[2:]
-    assert closest([]) is None
-    assert closest([one[0], other[0]]) is None
-    assert closest([one[0], other[0], one[1], other[1]]) == 2
-    assert closest([one[0], other[0], other[1], one[1]]) == 1
+    assert closest_repeat([]) is None
+    assert closest_repeat([one[0], other[0]]) is None
+    assert closest_repeat([one[0], other[0], one[1], other[1]]) == 2
+    assert closest_repeat([one[0], other[0], other[1], one[1]]) == 1
 
 
 @patient
@@ -206,9 +220,11 @@ def test_the_summary_counts_what_was_assigned(project):
 
 
 def test_spreads():
-    summary = Summary({"a": 3, "b": 4}, {("a",): 1, ("b",): 2}, {"m": {"a": 0, "b": 2}}, repeats=0, closest=None)
-    assert (summary.load_spread, summary.group_spread) == (Spread(3, 4), Spread(1, 2))
-    assert summary.system_spreads == {"m": Spread(0, 2)}
+    summary = AssignmentSummary(
+        {"a": 3, "b": 4}, {("a",): 1, ("b",): 2}, {"m": {"a": 0, "b": 2}}, repeats=0, closest=None
+    )
+    assert (summary.load_spread, summary.group_spread) == (CountRange(3, 4), CountRange(1, 2))
+    assert summary.system_spreads == {"m": CountRange(0, 2)}
     assert not summary.even
 
 
@@ -216,4 +232,4 @@ def test_an_annotator_without_work_has_an_empty_queue():
     assignment = assign(grid(1, 1), ("A1", "A2", "A3"), per_response=1)
     assert isinstance(assignment, Assignment)
     assert sorted(map(len, assignment.queues.values())) == [0, 0, 1]
-    assert assignment.summary().load_spread == Spread(0, 1)
+    assert assignment.summary().load_spread == CountRange(0, 1)

@@ -50,10 +50,14 @@ def amend(project, person, name, entries):
             ),
             {"name": person, "pass": name},
         ).first()
-        link = audit_log.append(
-            connection, person, audit_log.AMENDED, task=row.task, detail={"entries": audit_log.fingerprint(entries)}
+        link = audit_log.append_event(
+            connection,
+            person,
+            audit_log.AMENDED,
+            task=row.task,
+            detail={"entries": audit_log.fingerprint_entries(entries)},
         )
-        given = {"task": row.task, "number": row.number, "now": audit_log.now(), "event": link.seq}
+        given = {"task": row.task, "number": row.number, "now": audit_log.current_timestamp(), "event": link.seq}
         connection.execute(
             text(
                 "INSERT INTO annotate_reopenings (id, task, number, reason, asked, decision)"

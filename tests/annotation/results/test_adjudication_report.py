@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.annotation.results.telling import FILLER, L1, L2, SOUND, said, screened, told
+from tests.annotation.results.records import FILLER, L1, L2, SOUND, annotation, grouped, grouped_questions, screening
 
 from eclose.annotation.adjudication import Trigger
-from eclose.annotation.forms import Kind
-from eclose.annotation.results.adjudication_report import Changed, adjudication_of, screening_adjudication_of
-from eclose.annotation.results.annotations import questions_of
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.results.adjudication_report import (
+    ChangedLabels,
+    count_adjudication,
+    count_screening_adjudication,
+)
 
 # Appendix A.3.3. Categories overlap; 819 responses have at least one, and 4 are flagged alone.
 PAPER = {
@@ -41,14 +44,14 @@ def pair(number, triggers):
     steps = [STEPS.get(trigger, (SOUND, SOUND)) for trigger in STEPS if trigger in triggers] + [(L1, L1)]
     second = "".join("0" if trigger in triggers else "1" for trigger in WHOLE)
     return [
-        said(f"r{number}", who, [step[place] for step in steps], ("1111", second)[place])
+        annotation(f"r{number}", who, [step[place] for step in steps], ("1111", second)[place])
         for place, who in enumerate(("A1", "A2"))
     ]
 
 
 def flagged(number, labels="1110"):
     """Reliable and yet wrong; to both, unless labels say that the second differs."""
-    return [said(f"r{number}", "A1", labels="1110"), said(f"r{number}", "A2", labels=labels)]
+    return [annotation(f"r{number}", "A1", labels="1110"), annotation(f"r{number}", "A2", labels=labels)]
 
 
 def test_the_paper_s_819_and_4_are_823():
@@ -61,7 +64,7 @@ def test_the_paper_s_819_and_4_are_823():
             rows += flagged(number)
         else:
             rows += pair(number, ())
-    found = adjudication_of(told(*rows))
+    found = count_adjudication(grouped(*rows))
     assert (found.asked, found.complete, found.to_adjudicate) == (2_598, 2_598, 823)
     assert (found.disagreements, found.flag_only) == (819, 4)
     assert found.triggers == {**PAPER, Trigger.INCONSISTENT: 4}
@@ -71,46 +74,54 @@ def test_the_paper_s_819_and_4_are_823():
 
 
 def test_a_flag_beside_a_difference_is_no_flag_alone():
-    found = adjudication_of(told(*flagged(1, "1100"), *flagged(2)))
+    found = count_adjudication(grouped(*flagged(1, "1100"), *flagged(2)))
     assert (found.to_adjudicate, found.disagreements, found.flag_only) == (2, 1, 1)
     assert found.triggers == {Trigger.COMPLETENESS: 1, Trigger.INCONSISTENT: 2}
 
 
 def test_labels_that_were_not_upheld_are_counted_without_names():
-    rows = told(
-        said("r1", "A1", [SOUND, L1]), said("r1", "A2", [SOUND, SOUND], "0111"),
-        said("r1", "A7", [SOUND, SOUND], "1011", adjudicates=True, reference_seen_before=True),
-        said("r2", "A1", labels="1110"), said("r2", "A2", labels="1110"), said("r2", "A7", adjudicates=True),
-        said("r3", "A1", labels="0111"), said("r3", "A2"),
+    rows = grouped(
+        annotation("r1", "A1", [SOUND, L1]), annotation("r1", "A2", [SOUND, SOUND], "0111"),
+        annotation("r1", "A7", [SOUND, SOUND], "1011", adjudicates=True, reference_seen_before=True),
+        annotation("r2", "A1", labels="1110"), annotation("r2", "A2", labels="1110"),
+        annotation("r2", "A7", adjudicates=True),
+        annotation("r3", "A1", labels="0111"), annotation("r3", "A2"),
     )  # fmt: skip
-    found = adjudication_of(rows)
+    found = count_adjudication(rows)
     assert (found.to_adjudicate, found.adjudicated, found.waiting, found.reference_seen_before) == (3, 2, 1, 1)
     # r1 has two steps and r2 one, by two people each.
-    assert found.changed["soundness of a step"] == Changed(1, 1, 6)
-    assert found.changed["substantive status of a step"] == Changed(0, 0, 6)
-    assert found.changed["L"] == Changed(1, 1, 4)
-    assert found.changed["A"] == Changed(1, 1, 4)
-    assert found.changed["C"] == Changed(1, 2, 4)
-    assert found.changed["Acc"] == Changed(1, 2, 4)
+    assert found.changed["soundness of a step"] == ChangedLabels(1, 1, 6)
+    assert found.changed["substantive status of a step"] == ChangedLabels(0, 0, 6)
+    assert found.changed["L"] == ChangedLabels(1, 1, 4)
+    assert found.changed["A"] == ChangedLabels(1, 1, 4)
+    assert found.changed["C"] == ChangedLabels(1, 2, 4)
+    assert found.changed["Acc"] == ChangedLabels(1, 2, 4)
 
 
 def test_short_forms_have_no_steps_to_change():
-    rows = [said("r", who, labels=labels, kind=Kind.SHORT) for who, labels in (("A1", "1111"), ("A2", "0111"))]
-    last = said("r", "A7", kind=Kind.SHORT, adjudicates=True)
-    assert list(adjudication_of(told(*rows, last)).changed) == ["L", "A", "C", "K", "Acc"]
+    rows = [
+        annotation("r", who, labels=labels, kind=TaskKind.SHORT) for who, labels in (("A1", "1111"), ("A2", "0111"))
+    ]
+    last = annotation("r", "A7", kind=TaskKind.SHORT, adjudicates=True)
+    assert list(count_adjudication(grouped(*rows, last)).changed) == ["L", "A", "C", "K", "Acc"]
 
 
 def test_one_person_alone_and_the_unfinished_disagree_with_nobody():
-    rows = told(said("r1", "A1", asked=1, labels="1110"), said("r2", "A1"), said("r3", "A1"), said("r3", "A2"))
-    found = adjudication_of(rows)
+    rows = grouped(
+        annotation("r1", "A1", asked=1, labels="1110"),
+        annotation("r2", "A1"),
+        annotation("r3", "A1"),
+        annotation("r3", "A2"),
+    )
+    found = count_adjudication(rows)
     assert (found.asked, found.complete, found.to_adjudicate) == (3, 1, 0)
 
 
 def test_screening_is_counted_the_same_way():
     rows = [
-        screened("q1", "S1"), screened("q1", "S2", "N1"), screened("q1", "S3", "N1", adjudicates=True),
-        screened("q2", "S1", "N2"), screened("q2", "S2", "N1"), screened("q3", "S1"), screened("q3", "S2"),
+        screening("q1", "S1"), screening("q1", "S2", "N1"), screening("q1", "S3", "N1", adjudicates=True),
+        screening("q2", "S1", "N2"), screening("q2", "S2", "N1"), screening("q3", "S1"), screening("q3", "S2"),
     ]  # fmt: skip
-    found = screening_adjudication_of(questions_of(rows))
+    found = count_screening_adjudication(grouped_questions(rows))
     assert (found.asked, found.to_adjudicate, found.adjudicated, found.waiting) == (3, 2, 1, 1)
     assert found.triggers == {Trigger.ELIGIBILITY: 1, Trigger.REASON: 1}

@@ -6,15 +6,25 @@ import json
 from dataclasses import replace
 
 import numpy as np
-from tests.annotation.results.telling import FILLER, L1, L2, SOUND, judged, said, screened, told
+from tests.annotation.results.records import (
+    FILLER,
+    L1,
+    L2,
+    SOUND,
+    annotation,
+    grouped,
+    grouped_questions,
+    judged,
+    screening,
+)
 
-from eclose.annotation.forms import Kind
-from eclose.annotation.results.agreement_report import NOTHING, UNANIMOUS, plain, report, undefined
-from eclose.annotation.results.annotations import Annotation, Told, questions_of
+from eclose.annotation.annotations import Annotation, Annotations
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.results.agreement_report import NOTHING, UNANIMOUS, report_agreement, to_json, undefined_reason
 
 
 def made(rows=(), questions=(), **settings):
-    return report(Told(told(*rows), questions_of(questions)), **{"resamples": 100, **settings})
+    return report_agreement(Annotations(grouped(*rows), grouped_questions(questions)), **{"resamples": 100, **settings})
 
 
 def row(found, name):
@@ -22,9 +32,9 @@ def row(found, name):
 
 
 PAIRS = [
-    said("r1", "A1", [SOUND, L1]), said("r1", "A2", [SOUND, L2], "0111"),
-    said("r2", "A1", [FILLER]), said("r2", "A2", [SOUND]),
-    said("r3", "A1"), Annotation("r4", "q4", Kind.RESPONSE, 2),
+    annotation("r1", "A1", [SOUND, L1]), annotation("r1", "A2", [SOUND, L2], "0111"),
+    annotation("r2", "A1", [FILLER]), annotation("r2", "A2", [SOUND]),
+    annotation("r3", "A1"), Annotation("r4", "q4", TaskKind.RESPONSE, 2),
 ]  # fmt: skip
 
 
@@ -44,34 +54,36 @@ def test_what_was_changed_later_does_not_count():
 
 
 def test_an_adjudicator_is_none_of_the_two():
-    last = said("r1", "A7", [SOUND, SOUND], adjudicates=True)
+    last = annotation("r1", "A7", [SOUND, SOUND], adjudicates=True)
     assert made([*PAIRS, last]).responses.rows == made(PAIRS).responses.rows
 
 
 def test_short_forms_have_no_rows_about_steps():
-    rows = [said("r", who, kind=Kind.SHORT) for who in ("A1", "A2")]
+    rows = [annotation("r", who, kind=TaskKind.SHORT) for who in ("A1", "A2")]
     assert made(rows).responses.rows[0].judgment == "Alignment A"
 
 
 def test_unanimous_and_empty_are_said_and_never_a_number():
-    found = made([said("r", "A1", labels="1-11"), said("r", "A2", labels="1-11")])
-    assert undefined(row(found, "Alignment A")) == UNANIMOUS
-    assert undefined(row(found, "Closure C")) == NOTHING
-    assert undefined(row(made(PAIRS), "Alignment A")) is None
-    text = json.dumps(plain(found), allow_nan=False)
+    found = made([annotation("r", "A1", labels="1-11"), annotation("r", "A2", labels="1-11")])
+    assert undefined_reason(row(found, "Alignment A")) == UNANIMOUS
+    assert undefined_reason(row(found, "Closure C")) == NOTHING
+    assert undefined_reason(row(made(PAIRS), "Alignment A")) is None
+    text = json.dumps(to_json(found), allow_nan=False)
     alpha = json.loads(text)["responses"]["agreement"][3]["alpha"]
     assert alpha == {"value": None, "interval": None, "undefined_resamples": 100, "undefined": UNANIMOUS}
 
 
 def test_nothing_finished_is_a_report_of_nothing():
-    found = made([Annotation("r", "q", Kind.RESPONSE, 2)])
+    found = made([Annotation("r", "q", TaskKind.RESPONSE, 2)])
     assert (found.responses.compared, found.screening) == (0, None)
-    assert all(undefined(one) == NOTHING for one in found.responses.rows)
-    assert report(Told()).responses is None
+    assert all(undefined_reason(one) == NOTHING for one in found.responses.rows)
+    assert report_agreement(Annotations()).responses is None
 
 
 def test_json_has_ac1_of_every_binary_row_and_adjudication():
-    told_ = plain(made(PAIRS, [screened("q1", "S1"), screened("q1", "S2", "N1"), screened("q2", "S1", benchmark=None)]))
+    told_ = to_json(
+        made(PAIRS, [screening("q1", "S1"), screening("q1", "S2", "N1"), screening("q2", "S1", benchmark=None)])
+    )
     rows = {one["judgment"]: one for one in told_["responses"]["agreement"]}
     assert rows["Local-failure reason"]["ac1"] is None
     assert rows["Alignment A"]["ac1"] is not None
@@ -83,7 +95,9 @@ def test_json_has_ac1_of_every_binary_row_and_adjudication():
 
 def test_the_same_seed_gives_the_same_report():
     rng = np.random.default_rng(0)
-    rows = [said(f"r{n}", who, labels="".join(map(str, rng.integers(0, 2, 4)))) for n in range(20) for who in "ab"]
+    rows = [
+        annotation(f"r{n}", who, labels="".join(map(str, rng.integers(0, 2, 4)))) for n in range(20) for who in "ab"
+    ]
     assert made(rows) == made(rows)
     assert made(rows, seed=1) != made(rows)
 
@@ -96,7 +110,7 @@ def test_the_paper_s_size_is_counted_whole():
         steps = [kinds[kind] for kind in rng.integers(len(kinds), size=5)]
         for who in ("A1", "A2"):
             labels = "".join("0" if chance < 0.05 else "1" for chance in rng.random(4))
-            rows.append(said(f"r{number}", who, steps, labels, question=f"q{number // 3}"))
+            rows.append(annotation(f"r{number}", who, steps, labels, question=f"q{number // 3}"))
     found = made(rows)
     assert (found.responses.compared, found.responses.questions) == (2_598, 866)
     assert row(found, "Substantive status").n == 5 * 2_598

@@ -8,16 +8,16 @@ import sys
 from dataclasses import replace
 
 import pytest
+from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, screening
 from tests.annotation.results.studies import study
-from tests.annotation.results.telling import L1, SOUND, said, screened, told
 
+from eclose.annotation.annotations import Annotation, Annotations
 from eclose.annotation.forms import TaskKind
-from eclose.annotation.results.annotations import Annotation, Told, questions_of
+from eclose.annotation.material import read_material
+from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export import export_annotations
 from eclose.annotation.results.flat_tables import LABELS
 from eclose.annotation.results.formats import ExportFormat
-from eclose.annotation.results.project_annotations import material
-from eclose.annotation.results.project_annotations import told as gathered
 from eclose.cases import read_cases
 from eclose.core.judgment import Judgment, Screening
 from eclose.core.response import Source
@@ -27,17 +27,18 @@ from eclose.store.records.jsonl import read_records
 from eclose.store.runs.manifest import hash_file, read_manifest
 
 ROWS = (
-    said("r1", "A1"), said("r1", "A2"),
-    said("r2", "A1", [L1, SOUND]), said("r2", "A2", [SOUND, SOUND], "1011"),
-    said("r2", "A7", [SOUND, SOUND], "1011", adjudicates=True, reference_seen_before=True),
-    said("r3", "A1"), said("r3", "A2", labels="0111"), said("r4", "A1"), Annotation("r5", "q5", TaskKind.RESPONSE, 2),
+    annotation("r1", "A1"), annotation("r1", "A2"),
+    annotation("r2", "A1", [L1, SOUND]), annotation("r2", "A2", [SOUND, SOUND], "1011"),
+    annotation("r2", "A7", [SOUND, SOUND], "1011", adjudicates=True, reference_seen_before=True),
+    annotation("r3", "A1"), annotation("r3", "A2", labels="0111"), annotation("r4", "A1"),
+    Annotation("r5", "q5", TaskKind.RESPONSE, 2),
 )  # fmt: skip
-SCREENED = (screened("q1", "S1"), screened("q1", "S2"), screened("q2", "S1", "N1"), screened("q2", "S2"))
-TOLD = Told(told(*ROWS), questions_of(SCREENED))
+SCREENED = (screening("q1", "S1"), screening("q1", "S2"), screening("q2", "S1", "N1"), screening("q2", "S2"))
+ANNOTATED = Annotations(grouped(*ROWS), grouped_questions(SCREENED))
 OPEN = {"waits for adjudication": 1, "1 of 2 have finished": 1, "nobody has finished": 1}
 
 
-def write(out, found=TOLD, **settings):
+def write(out, found=ANNOTATED, **settings):
     return export_annotations(found, out, stage="annotate export", settings={}, **settings)
 
 
@@ -118,8 +119,8 @@ def test_the_same_again_is_nothing_to_do_and_others_are_refused(out):
     assert write(out).again
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
     with pytest.raises(UserError, match="other labels"):
-        write(out, Told(told(*ROWS[:2])))
-    with pytest.raises(UserError, match="other formats"):
+        write(out, Annotations(grouped(*ROWS[:2])))
+    with pytest.raises(UserError, match="labels or formats"):
         write(out, formats=[ExportFormat.CSV])
     (out / "labels.jsonl").write_text("changed")
     with pytest.raises(UserError, match=r"labels\.jsonl was changed"):
@@ -133,7 +134,7 @@ def test_a_folder_of_somebody_else_s_is_left_alone(out):
     for path in out.iterdir():
         path.unlink()
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="not known whose"):
+    with pytest.raises(UserError, match="holds no export"):
         write(out)
     assert (out / "notes.txt").read_text() == "mine"
     with pytest.raises(SettingError, match="is a file"):
@@ -144,7 +145,7 @@ def test_after_an_error_there_is_nothing(out, monkeypatch):
     def broken(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("eclose.annotation.results.export._tables", broken)
+    monkeypatch.setattr("eclose.annotation.results.export._write_tables", broken)
     with pytest.raises(UserError, match="No space left"):
         write(out)
     assert list(out.parent.iterdir()) == []
@@ -152,17 +153,17 @@ def test_after_an_error_there_is_nothing(out, monkeypatch):
 
 def test_nothing_given_out_is_nothing_to_export(out):
     with pytest.raises(UserError, match="nothing to export"):
-        write(out, Told())
+        write(out, Annotations())
 
 
 HOSTILE = ["=HYPERLINK(1)", "+x", "-x", "@x", "\tx", "\rx", "\nx", "＝x", "＋x", "－x", "＠x", "  =x"]
 
 
 def test_no_cell_of_a_table_is_a_formula(out):
-    rows = [said(text, who, question=text, benchmark=text, source=Source(text, text, -1))
+    rows = [annotation(text, who, question=text, benchmark=text, source=Source(text, text, -1))
             for text in HOSTILE for who in ("=A1", "@A2")]  # fmt: skip
-    screens = [screened(text, who, benchmark=text) for text in HOSTILE for who in ("=S1", "@S2")]
-    write(out, Told(told(*rows), questions_of(screens)), formats=[ExportFormat.CSV])
+    screens = [screening(text, who, benchmark=text) for text in HOSTILE for who in ("=S1", "@S2")]
+    write(out, Annotations(grouped(*rows), grouped_questions(screens)), formats=[ExportFormat.CSV])
     names = {path.stem for path in out.glob("*.csv")}
     assert names == {"labels", "annotations", "steps", "screening", "screening-annotations"}
     for path in out.glob("*.csv"):
@@ -179,7 +180,7 @@ def test_no_cell_of_a_table_is_a_formula(out):
 
 def test_tables_tell_first_and_last_words_and_steps(out):
     amended = replace(ROWS[1], amended=replace(ROWS[1].judgment, closed=False))
-    write(out, Told(told(ROWS[0], amended, *ROWS[2:])), formats=[ExportFormat.CSV])
+    write(out, Annotations(grouped(ROWS[0], amended, *ROWS[2:])), formats=[ExportFormat.CSV])
     with (out / "annotations.csv").open(encoding="utf-8-sig") as file:
         found = list(csv.DictReader(file))
     second = next(row for row in found if (row["response_id"], row["annotator"]) == ("r1", "A2"))
@@ -216,14 +217,14 @@ def test_parquet_without_its_library_says_what_to_install(out, monkeypatch):
 
 
 def test_tasks_for_label_studio_need_what_is_labelled(out):
-    with pytest.raises(SettingError, match="from a project"):
+    with pytest.raises(SettingError, match="the export of a project"):
         write(out, for_label_studio=True)
 
 
 def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     project = study(tmp_path / "study")
     with project.reading() as connection:
-        write(out, gathered(connection), material=material(connection))
+        write(out, read_annotations(connection), material=read_material(connection))
     project.close()
     read_records = read_cases(out)
     cases, left = read_records.cases, read_records.left_out

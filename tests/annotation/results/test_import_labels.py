@@ -7,21 +7,20 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.annotation.results.telling import L1, SOUND, said, screened, told
-from tests.annotation.results.test_export import ROWS, SCREENED, TOLD, write
+from tests.annotation.results.records import L1, SOUND, annotation, grouped, screening
+from tests.annotation.results.test_export import ANNOTATED, ROWS, SCREENED, write
 
 from eclose.annotation.adjudication import LabelOrigin
+from eclose.annotation.annotations import Annotations
 from eclose.annotation.forms import TaskKind
-from eclose.annotation.results.annotations import Told
+from eclose.annotation.material import Material
 from eclose.annotation.results.formats import ExportFormat
 from eclose.annotation.results.import_labels import NOT_LABELLED, read_labels, read_run_material
-from eclose.annotation.results.project_annotations import Material
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import encode
-from eclose.store.records.jsonl import write_records as write_records
+from eclose.store.records.jsonl import encode, write_records
 
 RUN = Material(
     {"q1": Instance("q1", "Who?", (Passage("p", "T", "t"),), "Ann", benchmark="B")},
@@ -52,45 +51,45 @@ def test_a_table_is_read_and_settled(tmp_path):
     path = table(
         tmp_path / "l.csv", row(benchmark="B", model="m", seed="7"), row(annotator="A2", benchmark="B", model="m")
     )
-    (one,) = read_labels([path]).told.responses
-    assert (one.kind, one.asked, one.settled.origin) == (TaskKind.SHORT, 2, LabelOrigin.AGREED)
+    (one,) = read_labels([path]).annotations.responses
+    assert (one.kind, one.required, one.final.origin) == (TaskKind.SHORT, 2, LabelOrigin.AGREED)
     assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m", None, 7))
-    assert one.settled.judgment.verdict.reliable is True
+    assert one.final.judgment.verdict.reliable is True
 
 
 @pytest.mark.parametrize("yes,no", [("yes", "no"), ("TRUE", "False"), ("1", "0"), (" y ", "n"), ("1.0", "0.0")])
 def test_labels_are_written_in_many_ways(tmp_path, yes, no):
     path = table(tmp_path / "l.csv", row(aligned=yes, closed=no))
-    (one,) = read_labels([path]).told.responses
-    assert (one.first[0].aligned, one.first[0].closed) == (True, False)
+    (one,) = read_labels([path]).annotations.responses
+    assert (one.first_judgments[0].aligned, one.first_judgments[0].closed) == (True, False)
 
 
 @pytest.mark.parametrize("yes,no", [(True, False), (1, 0), (1.0, 0.0), ("yes", "no")])
 def test_letters_and_json_values_are_read(tmp_path, yes, no):
     given = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
     path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **given})
-    (one,) = read_labels([path]).told.responses
-    verdict = one.first[0].verdict
+    (one,) = read_labels([path]).annotations.responses
+    verdict = one.first_judgments[0].verdict
     assert (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct) == (
         True, False, True, None, False,
     )  # fmt: skip
-    assert one.first[0].unjudged == {Criterion.COMPLETENESS: NOT_LABELLED}
-    assert one.said[0].annotator == "7"
+    assert one.first_judgments[0].unjudged == {Criterion.COMPLETENESS: NOT_LABELLED}
+    assert one.annotations[0].annotator == "7"
 
 
 def test_soundness_that_was_not_judged_is_unknown_and_not_true(tmp_path):
     path = table(tmp_path / "l.csv", row(locally_sound=""))
-    (one,) = read_labels([path]).told.responses
-    assert (one.first[0].locally_sound, one.first[0].steps) == (None, ())
-    assert one.settled.judgment.verdict.reliable is None
+    (one,) = read_labels([path]).annotations.responses
+    assert (one.first_judgments[0].locally_sound, one.first_judgments[0].steps) == (None, ())
+    assert one.final.judgment.verdict.reliable is None
 
 
 def test_columns_may_have_other_names(tmp_path):
     path = table(tmp_path / "l.csv", {"id": "r", "q": "q", "who": "x", "on_target": "no"})
     names = {"response_id": "id", "question_id": "q", "annotator": "who", "aligned": "on_target"}
-    (one,) = read_labels([path], columns=names).told.responses
-    assert (one.response_id, one.first[0].aligned, one.first[0].closed) == ("r", False, None)
-    with pytest.raises(SettingError, match="no targeted to be read"):
+    (one,) = read_labels([path], columns=names).annotations.responses
+    assert (one.response_id, one.first_judgments[0].aligned, one.first_judgments[0].closed) == ("r", False, None)
+    with pytest.raises(SettingError, match="unknown name targeted"):
         read_labels([path], columns={"targeted": "x"})
 
 
@@ -98,12 +97,12 @@ def test_a_run_knows_the_question_and_where_it_comes_from(tmp_path):
     given = row()
     del given["question_id"]
     path = table(tmp_path / "l.csv", given)
-    (one,) = read_labels([path], run=RUN).told.responses
+    (one,) = read_labels([path], run=RUN).annotations.responses
     assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m"))
     with pytest.raises(UserError, match=r"l\.csv row 2: question_id: is empty; add the column, or name the run"):
         read_labels([path])
     other = table(tmp_path / "o.csv", row("r9"), row(question_id="q7"))
-    with pytest.raises(UserError, match=r"row 2: 'r9' is no response of the run; .* row 3: 'r1' answers 'q1'"):
+    with pytest.raises(UserError, match=r"row 2: 'r9' is not a response of the run; .* row 3: 'r1' answers 'q1'"):
         read_labels([other], run=RUN)
 
 
@@ -121,11 +120,11 @@ def test_a_run_with_two_questions_or_responses_under_one_id_is_refused(tmp_path)
 
 def test_people_who_are_missing_leave_a_response_open(tmp_path):
     path = table(tmp_path / "l.csv", row(), row(annotator="A2"), row("r2"))
-    assert [one.open for one in read_labels([path]).told.responses] == [None, "1 of 2 have finished"]
-    one, other = read_labels([path], per_response=1).told.responses
-    assert (one.settled.origin, other.settled.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
-    assert (one.asked, other.asked) == (2, 1)
-    assert read_labels([path], per_response=3).told.responses[0].open == "2 of 3 have finished"
+    assert [one.open_reason for one in read_labels([path]).annotations.responses] == [None, "1 of 2 have finished"]
+    one, other = read_labels([path], per_response=1).annotations.responses
+    assert (one.final.origin, other.final.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
+    assert (one.required, other.required) == (2, 1)
+    assert read_labels([path], per_response=3).annotations.responses[0].open_reason == "2 of 3 have finished"
 
 
 def test_an_adjudicator_settles(tmp_path):
@@ -135,13 +134,13 @@ def test_an_adjudicator_settles(tmp_path):
         row(annotator="A2", closed="no"),
         row(annotator="A7", adjudicates="yes"),
     )
-    (one,) = read_labels([path]).told.responses
-    assert (one.asked, one.settled.origin, one.adjudicated.annotator) == (2, LabelOrigin.ADJUDICATED, "A7")
+    (one,) = read_labels([path]).annotations.responses
+    assert (one.required, one.final.origin, one.adjudication.annotator) == (2, LabelOrigin.ADJUDICATED, "A7")
 
 
 def test_one_file_for_each_person(tmp_path):
     paths = [table(tmp_path / f"{who}.csv", row(annotator=who)) for who in ("A1", "A2")]
-    assert read_labels(paths).told.responses[0].settled.origin is LabelOrigin.AGREED
+    assert read_labels(paths).annotations.responses[0].final.origin is LabelOrigin.AGREED
 
 
 def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
@@ -153,13 +152,13 @@ def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
     with pytest.raises(UserError) as refused:
         read_labels([first, second])
     for part in (
-        "a.csv row 2: aligned: 'maybe' is no label",
+        "a.csv row 2: aligned: 'maybe' is not a label",
         "a.csv row 3: response_id: is empty",
         "a.csv row 4: adjudicates: 'perhaps'",
         "b.jsonl line 1: 'r6' was labelled by A1 before",
         "b.jsonl line 2: 'r6' has another question",
-        "b.jsonl line 3: there is no label",
-        "b.jsonl line 4: seed: 'x' is no number",
+        "b.jsonl line 3: has no label",
+        "b.jsonl line 4: seed: 'x' is not a number",
         "b.jsonl line 5: ",
     ):
         assert part in str(refused.value)
@@ -172,7 +171,7 @@ def test_only_so_many_problems_are_told(tmp_path):
 
 
 def test_nothing_to_read_is_said(tmp_path):
-    with pytest.raises(UserError, match="no label in it"):
+    with pytest.raises(UserError, match="holds no labels"):
         read_labels([table(tmp_path / "a.csv", {"response_id": ""})])
 
 
@@ -187,8 +186,8 @@ def exported(tmp_path):
 
 def test_an_export_comes_back_to_the_byte(exported, tmp_path):
     back = read_labels([exported / "annotations.jsonl", exported / "screening-annotations.jsonl"])
-    assert back.told == TOLD
-    write(tmp_path / "again", back.told)
+    assert back.annotations == ANNOTATED
+    write(tmp_path / "again", back.annotations)
     for path in exported.iterdir():
         if path.name != "manifest.json":
             assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
@@ -196,18 +195,20 @@ def test_an_export_comes_back_to_the_byte(exported, tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_flat_tables_come_back_with_their_labels(tmp_path, ending):
-    odd = [said("=r", "@A1", benchmark="-b"), said("=r", "@A2", labels="1011", benchmark="-b")]
-    there = Told(told(*ROWS, *odd), TOLD.questions)
+    odd = [annotation("=r", "@A1", benchmark="-b"), annotation("=r", "@A2", labels="1011", benchmark="-b")]
+    there = Annotations(grouped(*ROWS, *odd), ANNOTATED.questions)
     write(tmp_path / "out", there, formats=[ExportFormat(ending)])
     names = ("annotations", "screening-annotations")
-    back = read_labels([tmp_path / "out" / f"{name}.{ending}" for name in names]).told
+    back = read_labels([tmp_path / "out" / f"{name}.{ending}" for name in names]).annotations
     assert back.questions == there.questions
     for one, other in zip(back.responses, there.responses, strict=True):
-        assert (one.response_id, one.question_id, one.benchmark, one.source, one.asked, one.open) == (
-            other.response_id, other.question_id, other.benchmark, other.source, other.asked, other.open,
+        assert (one.response_id, one.question_id, one.benchmark, one.source, one.required, one.open_reason) == (
+            other.response_id, other.question_id, other.benchmark, other.source, other.required, other.open_reason,
         )  # fmt: skip
-        assert [said.verdict for said in one.first] == [said.verdict for said in other.first]
-        assert (one.adjudicated is None) == (other.adjudicated is None)
+        assert [judgment.verdict for judgment in one.first_judgments] == [
+            judgment.verdict for judgment in other.first_judgments
+        ]
+        assert (one.adjudication is None) == (other.adjudication is None)
 
 
 def screening_row(**more):
@@ -217,21 +218,21 @@ def screening_row(**more):
 def test_screening_may_be_made_elsewhere(tmp_path):
     path = table(tmp_path / "s.csv", screening_row(), screening_row(annotator="S2", eligible="no", code="N3"),
                  screening_row(question_id="q2"))  # fmt: skip
-    one, other = read_labels([path]).told.questions
-    assert ([said.code for said in one.first], one.open) == ([None, "N3"], "waits for adjudication")
-    assert other.open == "1 of 2 have finished"
+    one, other = read_labels([path]).annotations.questions
+    assert ([row.code for row in one.first_screenings], one.open_reason) == ([None, "N3"], "waits for adjudication")
+    assert other.open_reason == "1 of 2 have finished"
 
 
 @pytest.mark.parametrize(
     "more,problem",
     [
-        ({"eligible": "no"}, "eligible needs yes, or no with a code"),
-        ({"eligible": ""}, "eligible needs yes"),
-        ({"code": "N1"}, "eligible needs yes"),
-        ({"eligible": "no", "code": "N9"}, "code: 'N9' is none of N1"),
+        ({"eligible": "no"}, "eligible: must be yes without a code, or no with a code"),
+        ({"eligible": ""}, "eligible: must be yes"),
+        ({"code": "N1"}, "eligible: must be yes"),
+        ({"eligible": "no", "code": "N9"}, "code: 'N9' is not one of N1"),
         ({"annotator": ""}, "annotator: is empty"),
         ({"question_id": ""}, "question_id: is empty"),
-        ({"eligible": "maybe"}, "eligible: 'maybe' is no label"),
+        ({"eligible": "maybe"}, "eligible: 'maybe' is not a label"),
     ],
 )
 def test_a_screening_that_cannot_be_is_refused(tmp_path, more, problem):
@@ -247,16 +248,25 @@ def damaged(one, **changes):
 @pytest.mark.parametrize(
     "rows,problem",
     [
-        ([damaged(ROWS[0], annotator="A9")], "holds what 'A1' said of 'r1'; it is of 'A9'"),
-        ([damaged(ROWS[0], response_id="r9")], "holds what 'A1' said of 'r1'"),
-        ([damaged(ROWS[0], annotator=None)], "both be given, or neither"),
-        ([damaged(said("r", "A1", [StepJudgment(True, True, LocalFailure("L1"))]))], "for a step that is not unsound"),
+        ([damaged(ROWS[0], annotator="A9")], "holds the labels of 'A1' for 'r1', but is the row of 'A9'"),
+        ([damaged(ROWS[0], response_id="r9")], "holds the labels of 'A1' for 'r1'"),
+        ([damaged(ROWS[0], annotator=None)], "an annotator without labels"),
+        (
+            [damaged(annotation("r", "A1", [StepJudgment(True, True, LocalFailure("L1"))]))],
+            "for a step that is not unsound",
+        ),
         ([damaged(ROWS[0], more=1)], "more: no such field"),
         ([damaged(ROWS[0]), damaged(ROWS[1], asked=3)], "another question, form or number of people"),
-        ([damaged(said("r", "A1")), damaged(said("r", "A2", [SOUND, L1]))], "'r' has 2 steps, and 1 in"),
+        (
+            [damaged(annotation("r", "A1")), damaged(annotation("r", "A2", [SOUND, L1]))],
+            "'r' has 2 steps here, and 1 in",
+        ),
         ([damaged(SCREENED[0]), damaged(SCREENED[0])], "labelled by S1 before"),
-        ([damaged(screened("q", "S1"), question_id="q7")], "holds what 'S1' said of 'q'"),
-        ([damaged(ROWS[4]), damaged(said("r2", "A8", [SOUND, SOUND], adjudicates=True))], "by an adjudicator before"),
+        ([damaged(screening("q", "S1"), question_id="q7")], "holds the labels of 'S1' for 'q'"),
+        (
+            [damaged(ROWS[4]), damaged(annotation("r2", "A8", [SOUND, SOUND], adjudicates=True))],
+            "by an adjudicator before",
+        ),
     ],
 )
 def test_a_damaged_export_is_refused(tmp_path, rows, problem):
@@ -270,5 +280,5 @@ def test_a_run_s_folder_is_read_whole(tmp_path):
     write_records(tmp_path / "responses.jsonl", RUN.responses.values())
     assert read_run_material(tmp_path) == RUN
     write_records(tmp_path / "instances.jsonl", [])
-    with pytest.raises(UserError, match="the question of response 'r1' is missing"):
+    with pytest.raises(UserError, match="the questions of response 'r1' and 0 more are missing"):
         read_run_material(tmp_path)

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as Xml
 import pytest
 from tests.annotation.results.test_import_labels import RUN
 
-from eclose.annotation.forms import PASSES, Kind
+from eclose.annotation.forms import PASSES, TaskKind
+from eclose.annotation.material import Material
 from eclose.annotation.results.import_labels import read_labels
-from eclose.annotation.results.label_studio import NOT_ASKED, config, opaque, tasks
-from eclose.annotation.results.project_annotations import Material
+from eclose.annotation.results.label_studio import NOT_ASKED, build_config, encode_tasks, opaque_id
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, Criterion
 from eclose.errors import UserError
 
@@ -20,7 +20,7 @@ YES = dict.fromkeys(("locally_sound", "aligned", "closed", "correct", "complete"
 
 
 def made(material=RUN):
-    return json.loads(b"".join(tasks(material, material.responses)))
+    return json.loads(b"".join(encode_tasks(material, material.responses)))
 
 
 def chosen(choices, person=3, **more):
@@ -46,7 +46,7 @@ def test_a_task_shows_everything_and_names_neither_response_nor_model():
     (task,) = made()
     data = task["data"]
     assert (data["question"], data["trace"], data["answer"], data["reference"]) == ("Who?", "a", "Ann", "Ann")
-    assert data["item"] == opaque("r1")
+    assert data["item"] == opaque_id("r1")
     assert "r1" not in data.values()
     assert not {"response_id", "question_id", "model", "benchmark"} & data.keys()
 
@@ -54,7 +54,7 @@ def test_a_task_shows_everything_and_names_neither_response_nor_model():
 def test_nothing_in_the_file_ends_a_script():
     instance = replace(RUN.instances["q1"], question="</script><img src=x onerror=alert(1)>&\u2028")
     material = Material({"q1": instance}, RUN.responses)
-    text = b"".join(tasks(material, material.responses)).decode("ascii")
+    text = b"".join(encode_tasks(material, material.responses)).decode("ascii")
     assert not set("<>&") & set(text)
     assert json.loads(text)[0]["data"]["question"] == instance.question
 
@@ -66,9 +66,9 @@ def test_the_order_of_tasks_tells_nothing():
 
 
 def test_the_template_asks_what_the_short_form_asks_and_shows_plain_text():
-    view = Xml.fromstring(config())
+    view = Xml.fromstring(build_config())
     asked = [one.get("name") for one in view.iter("Choices")]
-    assert asked == [field.name for one in PASSES[Kind.SHORT] for field in one.fields]
+    assert asked == [field.name for one in PASSES[TaskKind.SHORT] for field in one.fields]
     texts = {one.get("name"): one for one in view.iter("Text")}
     assert {one.get("valueType") for one in texts.values()} == {"text"}
     assert {one.get("value") for one in texts.values()} == {f"${name}" for name in texts}
@@ -79,16 +79,16 @@ def test_the_template_asks_what_the_short_form_asks_and_shows_plain_text():
 
 def test_what_was_chosen_comes_back(tmp_path):
     found = back(tmp_path, chosen(YES), chosen({**YES, "closed": "no"}, {"id": 9, "email": "a@b.c"}))
-    (one,) = found.told.responses
-    assert [each.annotator for each in one.said] == ["LS3", "LS9"]
-    assert [judgment.closed for judgment in one.first] == [True, False]
-    assert (one.response_id, one.question_id, one.kind, one.asked) == ("r1", "q1", Kind.SHORT, 2)
+    (one,) = found.annotations.responses
+    assert [each.annotator for each in one.annotations] == ["LS3", "LS9"]
+    assert [judgment.closed for judgment in one.first_judgments] == [True, False]
+    assert (one.response_id, one.question_id, one.kind, one.required) == ("r1", "q1", TaskKind.SHORT, 2)
 
 
 def test_what_was_passed_over_is_counted(tmp_path):
     found = back(tmp_path, chosen({}, was_cancelled=True), chosen(YES, {"email": "a@b.c"}))
     assert found.skipped == 1
-    assert found.told.responses[0].said[0].annotator == "LSa@b.c"
+    assert found.annotations.responses[0].annotations[0].annotator == "LSa@b.c"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_cannot_be_asked_has_no_label_and_a_reason(tmp_path, changes, choic
     material = without(**changes)
     for others in ({}, dict.fromkeys(YES, NOT_ASKED)):
         found = back(tmp_path, chosen(others | dict.fromkeys(choices, "yes")), material=material, run=material)
-        assert found.told.responses[0].first[0].unjudged == unjudged
+        assert found.annotations.responses[0].first_judgments[0].unjudged == unjudged
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_what_cannot_be_asked_has_no_label_and_a_reason(tmp_path, changes, choic
             "annotation of LS3: closed: is not decided",
         ),
         (chosen({**YES, "closed": NOT_ASKED}), "closed: is not decided"),
-        (chosen({**YES, "aligned": "maybe"}), "aligned: cannot be 'maybe'"),
+        (chosen({**YES, "aligned": "maybe"}), "aligned: has no choice 'maybe'"),
         (chosen({**YES, "other": "yes"}), "other: is not asked here"),
-        ({"result": [{"from_name": "aligned", "value": {"choices": ["yes", "no"]}}]}, "is not one choice"),
-        ({"result": [{"from_name": "trace", "value": {"text": "x"}}]}, "is this our template?"),
-        ({"result": ["x"]}, "is not one choice"),
+        ({"result": [{"from_name": "aligned", "value": {"choices": ["yes", "no"]}}]}, "is not a single choice"),
+        ({"result": [{"from_name": "trace", "value": {"text": "x"}}]}, "was it made with the template"),
+        ({"result": ["x"]}, "is not a single choice"),
         ({"result": None, "completed_by": 1}, "locally_sound: is not decided"),
     ],
 )
@@ -130,5 +130,5 @@ def test_what_is_not_our_form_is_told_with_its_record(tmp_path, annotation, prob
 
 
 def test_items_need_the_run_they_are_of(tmp_path):
-    with pytest.raises(UserError, match="name with --run the folder"):
+    with pytest.raises(UserError, match="name the folder of its export with --run"):
         back(tmp_path, chosen(YES), run=None)

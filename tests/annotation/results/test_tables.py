@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.annotation.results.telling import said, screened, told
+from tests.annotation.results.records import annotation, grouped, grouped_questions, screening
 
-from eclose.annotation.forms import Kind
-from eclose.annotation.results.agreement_report import report
-from eclose.annotation.results.annotations import Annotation, Told, questions_of
-from eclose.annotation.results.tables import tables
+from eclose.annotation.annotations import Annotation, Annotations
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.results.agreement_report import report_agreement
+from eclose.annotation.results.tables import build_tables
 
 
 def made(rows=(), questions=()):
-    return tables(report(Told(told(*rows), questions_of(questions)), resamples=100))
+    return build_tables(report_agreement(Annotations(grouped(*rows), grouped_questions(questions)), resamples=100))
 
 
 def cells(table, first):
@@ -19,8 +19,9 @@ def cells(table, first):
 
 
 def test_a_table_has_the_rows_of_the_paper_and_says_what_is_undefined():
-    agreement, adjudication = made([said("r1", "A1"), said("r1", "A2"), said("r2", "A1", labels="0111"),
-                                    said("r2", "A2", labels="0011")])  # fmt: skip
+    agreement, adjudication = made([annotation("r1", "A1"), annotation("r1", "A2"),
+                                    annotation("r2", "A1", labels="0111"),
+                                    annotation("r2", "A2", labels="0011")])  # fmt: skip
     assert agreement.title == "Agreement before adjudication: 2 of 2 responses, to 2 questions"
     assert len(agreement.rows) == 10
     assert cells(agreement, "Alignment A")["alpha [95 %]"].startswith("1.000")
@@ -32,7 +33,7 @@ def test_a_table_has_the_rows_of_the_paper_and_says_what_is_undefined():
 
 def test_ac1_is_shown_where_nearly_all_labels_are_alike():
     rows = [
-        said(f"r{n}", who, labels="0111" if n == 0 and who == "A1" else "1111")
+        annotation(f"r{n}", who, labels="0111" if n == 0 and who == "A1" else "1111")
         for n in range(30)
         for who in ("A1", "A2")
     ]
@@ -40,24 +41,24 @@ def test_ac1_is_shown_where_nearly_all_labels_are_alike():
     # One of 60 labels: chance is 2 · 59/3600; (29/30 - .0328)/(1 - .0328) = .966.
     assert cells(agreement, "Alignment A")["AC1"] == "0.966"
     assert any(note.startswith("AC1 where 95%") for note in agreement.notes)
-    even = [said(f"r{n}", who, [], "0101" if n % 2 else "1010") for n in range(4) for who in ("A1", "A2")]
+    even = [annotation(f"r{n}", who, [], "0101" if n % 2 else "1010") for n in range(4) for who in ("A1", "A2")]
     assert cells(made(even)[0], "Alignment A").get("AC1", "-") == "-"
 
 
 def test_more_than_two_people_are_said_to_be_more():
-    rows = [said("r", who, asked=3) for who in ("A1", "A2", "A3")]
+    rows = [annotation("r", who, asked=3) for who in ("A1", "A2", "A3")]
     assert any("3 people" in note and "Krippendorff" in note for note in made(rows)[0].notes)
-    assert not any("Krippendorff" in note for note in made([said("r", "A1"), said("r", "A2")])[0].notes)
+    assert not any("Krippendorff" in note for note in made([annotation("r", "A1"), annotation("r", "A2")])[0].notes)
 
 
 def test_screening_comes_first_and_by_dataset():
     questions = [
-        screened("q1", "S1"),
-        screened("q1", "S2", "N1"),
-        screened("q2", "S1", "N1"),
-        screened("q2", "S2", "N1"),
+        screening("q1", "S1"),
+        screening("q1", "S2", "N1"),
+        screening("q2", "S1", "N1"),
+        screening("q2", "S2", "N1"),
     ]
-    overall, datasets, adjudication, _ = made([said("r1", "A1")], questions)
+    overall, datasets, adjudication, _ = made([annotation("r1", "A1")], questions)
     assert [row[:2] for row in overall.rows] == [("Binary eligibility", "2"), ("Primary ineligibility reason", "1")]
     assert overall.rows[0][2].startswith("50.0 [")
     assert overall.rows[1][3] == "undefined, unanimous"
@@ -67,14 +68,14 @@ def test_screening_comes_first_and_by_dataset():
 
 
 def test_what_changed_and_who_knew_the_reference_is_said_in_numbers():
-    rows = [said("r", "A1"), said("r", "A2", labels="0111"),
-            said("r", "A7", adjudicates=True, reference_seen_before=True)]  # fmt: skip
+    rows = [annotation("r", "A1"), annotation("r", "A2", labels="0111"),
+            annotation("r", "A7", adjudicates=True, reference_seen_before=True)]  # fmt: skip
     _, adjudication, changed = made(rows)
     assert adjudication.notes[0].startswith("1 adjudicated, 0 waiting")
-    assert adjudication.notes[1].startswith("1 were adjudicated by somebody who knew the reference")
+    assert adjudication.notes[1].startswith("1 were adjudicated by a person who knew the reference")
     assert ("A", "1", "1", "2") in changed.rows
     assert not any("A1" in cell or "A7" in cell for table in made(rows) for row in table.rows for cell in row)
 
 
 def test_nothing_finished_has_no_table_of_adjudication():
-    assert len(made([Annotation("r", "q", Kind.RESPONSE, 2)])) == 1
+    assert len(made([Annotation("r", "q", TaskKind.RESPONSE, 2)])) == 1

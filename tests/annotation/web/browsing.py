@@ -10,8 +10,8 @@ from tests.annotation.projects import filled
 
 from eclose.annotation import queues, submissions
 from eclose.annotation.accounts import passwords, people
-from eclose.annotation.web.app import build
-from eclose.annotation.web.dependencies import House
+from eclose.annotation.web.app import build_app
+from eclose.annotation.web.dependencies import ServerState
 
 ORIGIN = "http://127.0.0.1"
 PASSWORD = "correct horse battery staple"
@@ -19,18 +19,18 @@ SAME = {"sec-fetch-site": "same-origin"}
 
 
 def application(project, **more):
-    return build(House(project, **more), hosts=("127.0.0.1",))
+    return build_app(ServerState(project, **more), hosts=("127.0.0.1",))
 
 
 def with_passwords(project, hashed):
     """Give everybody the same password, hashed beforehand: hashing is slow on purpose."""
     with project.writing() as connection:
-        for person in people.people(connection):
+        for person in people.list_people(connection):
             connection.execute(people._SET_PASSWORD, {"id": person.id, "password": hashed})
 
 
 def hashed():
-    return passwords.hashed(PASSWORD)
+    return passwords.hash_password(PASSWORD)
 
 
 class Forms(HTMLParser):
@@ -56,7 +56,7 @@ class Browser:
         self.client = TestClient(app, base_url=ORIGIN, follow_redirects=False, headers=SAME)
         self.project, self.name = project, name
         with project.reading() as connection:
-            self.person = people.person(connection, name)
+            self.person = people.find_person(connection, name)
 
     def login(self, password=PASSWORD):
         return self.client.post("/login", data={"name": self.name, "password": password})
@@ -73,7 +73,7 @@ class Browser:
     def task(self):
         """The address of the next task; an adjudicator takes one."""
         with self.project.reading() as connection:
-            task = queues.next_task(connection, self.person)
+            task = queues.find_next_task(connection, self.person)
         if task is None:
             where = self.post("/take").headers["location"]
             return None if where == "/" else where
@@ -81,7 +81,7 @@ class Browser:
 
     def sheet(self, address):
         with self.project.reading() as connection:
-            return submissions.sheet(connection, self.project, self.person, address.rsplit("/", 1)[1])
+            return submissions.open_sheet(connection, self.project, self.person, address.rsplit("/", 1)[1])
 
     def form(self, address):
         """What the page's own form would send with every question answered yes."""

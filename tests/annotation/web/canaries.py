@@ -30,8 +30,8 @@ from eclose.annotation.material import add_questions, add_responses
 from eclose.annotation.project import DATABASE, Project, ProjectSettings, create_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace
-from eclose.protocol.auditing import ShownFamily
-from eclose.protocol.material_json import ShownPassage, ShownStep
+from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 from eclose.store.ledger.database import make_engine
 
 TOKEN = re.compile(r"zq[0-9a-z]{14}qz")
@@ -132,16 +132,16 @@ def _response(canaries: Canaries, name: str, instance: Instance, *, answered: bo
     )
 
 
-def _family(canaries: Canaries, name: str) -> ShownFamily:
+def _family(canaries: Canaries, name: str) -> DisclosedFamily:
     def words() -> str:
         return canaries.words("family", name)
 
-    def steps() -> tuple[ShownStep, ...]:
-        return ShownStep(1, words()), ShownStep(2, words())
+    def steps() -> tuple[DisclosedStep, ...]:
+        return DisclosedStep(1, words()), DisclosedStep(2, words())
 
-    passages = tuple(ShownPassage(index, words(), words()) for index in range(2))
-    changed = ShownPassage(1, words(), words())
-    return ShownFamily(
+    passages = tuple(DisclosedPassage(index, words(), words()) for index in range(2))
+    changed = DisclosedPassage(1, words(), words())
+    return DisclosedFamily(
         words(), words(), (words(),), passages, steps(), words(), changed, steps(), words(), words(), steps(), words()
     )
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import cache
 
 from eclose.annotation.accounts.people import Person, PersonRole, Pool
-from eclose.annotation.completed_tasks import CompletedPass, CompletedTask
 from eclose.annotation.dashboard import AgreementLine, Dashboard, PersonRow, QueueRow
 from eclose.annotation.forms import PASSES, TaskKind
-from eclose.annotation.queues import TaskProgress
+from eclose.annotation.queues import CompletedPass, CompletedTask, TaskProgress
 from eclose.annotation.reopening import ReopenRequest
 from eclose.annotation.submissions import TaskSheet
 from eclose.annotation.web.pages import render_page
@@ -47,7 +46,7 @@ def a_family() -> DisclosedFamily:
     return DisclosedFamily.of(family, family.evidence_edits[0])
 
 
-def shown_of(kind: TaskKind, name: str, instance, response: Response, *, hide: bool = False):
+def disclose(kind: TaskKind, name: str, instance, response: Response, *, hide: bool = False):
     """What a pass shows."""
     if kind is TaskKind.FAMILY:
         return a_family()
@@ -65,14 +64,14 @@ def sheet(
 ) -> TaskSheet:
     """A page of work, with material of the world unless told otherwise."""
     form = next(one for one in PASSES[kind] if one.name == name)
-    shown = other.pop("shown", None) or shown_of(kind, name, *material(steps), hide=hide)
+    disclosed = other.pop("material", None) or disclose(kind, name, *material(steps), hide=hide)
     settings = {"draft": (), "progress": PROGRESS} | other
     return TaskSheet(
         task=TASK,
         kind=kind,
         passes=tuple(one.name for one in PASSES[kind]),
         form=form,
-        shown=shown,
+        material=disclosed,
         key=KEY,
         guideline=load_text(form.guideline).text,
         **settings,
@@ -110,7 +109,7 @@ def a_board(**other) -> Dashboard:
 
 def dashboard(**other) -> str:
     """The lead's page."""
-    settings = {"board": a_board(), "invited": None, "origin": "https://label.example/"} | other
+    settings = {"board": a_board(), "invitation": None, "origin": "https://label.example/"} | other
     return render_page("dashboard.html", **given(LEAD, **settings))
 
 
@@ -135,22 +134,18 @@ def plain_pages() -> dict[str, str]:
     }
     opened = (("rEo-1", "B"),)
     return {
-        "login": render_page(
-            "login.html", **given(None, csrf=None, name="", problem="The name or the password is not right.")
-        ),
+        "login": render_page("login.html", **given(None, csrf=None, name="", problem="Name or password is wrong.")),
         "invitation": render_page(
             "invitation.html",
             **given(None, name="ann", role=PersonRole.ANNOTATOR, problems=(), action="/invitation/tOk"),
         ),
-        "account": render_page(
-            "account.html", **given(problems=("The current password is not right.",), changed=False)
-        ),
+        "account": render_page("account.html", **given(problems=("The current password is wrong.",), changed=False)),
         "home": render_page("home.html", **given(**home)),
         "home-take": render_page(
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),
         "finished": render_page("finished.html", **given(tasks=FINISHED)),
-        "dashboard": dashboard(invited="https://label.example/invitation/tOkEn-22"),
+        "dashboard": dashboard(invitation="https://label.example/invitation/tOkEn-22"),
         "error": render_page(
             "error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)
         ),

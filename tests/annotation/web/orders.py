@@ -73,13 +73,13 @@ class Order:
                     break
                 name = self.truth.open_pass(nick, task)
                 form, key = self._fill(task, name), self._key()
-                submissions.submit_once(self.study.project, person, task, name, form.entries, key)
+                submissions.submit_and_commit(self.study.project, person, task, name, form.entries, key)
                 self.truth.submitted(nick, task, name, form, key)
                 self.sent.append((nick, task, name, form, key))
 
     def _person(self, nick: str):
         with self.study.project.reading() as connection:
-            return people.person(connection, self.study.names[nick])
+            return people.find_person(connection, self.study.names[nick])
 
     def run(self, requests: int) -> None:
         self.begin()

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from tests.annotation.web.canaries import NOBODY, study
 from tests.annotation.web.crowd import crowd
 
-from eclose.annotation.project import Settings, create
+from eclose.annotation.project import ProjectSettings, create_project
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "security" / "annotation.md"
@@ -40,7 +40,7 @@ def rows():
 
 def names_of_tests():
     found = set()
-    for path in (ROOT / "tests" / "annotate").rglob("test_*.py"):
+    for path in (ROOT / "tests" / "annotation").rglob("test_*.py"):
         found |= {one.name for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.FunctionDef)}
     return found
 
@@ -138,7 +138,7 @@ def test_password_fields_hide_and_let_paste(tmp_path):
 
 
 def test_there_is_no_account_that_nobody_made(tmp_path):
-    project = create(tmp_path / "study", Settings("study"))
+    project = create_project(tmp_path / "study", ProjectSettings("study"))
     with project.reading() as connection:
         counted = [
             connection.execute(text(f"SELECT count(*) FROM annotate_{name}")).scalar_one()

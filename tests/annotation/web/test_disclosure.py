@@ -90,7 +90,7 @@ def test_the_scan_sees_through_encodings(before):
 def do(one, truth, nick, rng, *, until=99, **told):
     """Let somebody do so many passes, beside the server."""
     with one.project.reading() as connection:
-        person = people.person(connection, one.names[nick])
+        person = people.find_person(connection, one.names[nick])
     for _ in range(until):
         found = [(task, name) for task in truth.tasks if (name := truth.open_pass(nick, task)) is not None]
         if not found:
@@ -104,7 +104,7 @@ def do(one, truth, nick, rng, *, until=99, **told):
         if name == "A":
             entries = [{"substantive": "yes", "sound": told.get("sound", "yes")} for _ in entries]
             entries = [entry | ({"failure": "L1"} if entry["sound"] == "no" else {}) for entry in entries]
-        outcome = submissions.submit_once(one.project, person, task, name, entries, f"{task}{name}")
+        outcome = submissions.submit_and_commit(one.project, person, task, name, entries, f"{task}{name}")
         assert outcome.receipt, outcome
         truth.given[task][name] = (entries, "")
         if len(truth.given[task]) == len(truth.tasks[task].passes):

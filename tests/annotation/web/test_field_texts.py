@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from eclose.annotation.accounts.people import Pool, Role
-from eclose.annotation.forms import PASSES, Field, Kind, Pass, problems
+from eclose.annotation.accounts.people import PersonRole, Pool
+from eclose.annotation.forms import PASSES, FormField, Pass, TaskKind, find_problems
 from eclose.annotation.web import field_texts
 from eclose.protocol.prompts import Reader, load_text
 
@@ -20,7 +20,7 @@ def test_there_are_words_for_every_field_and_for_nothing_else():
 
 
 @pytest.mark.parametrize("field", ALL_FIELDS.values(), ids=lambda field: field.name)
-def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field: Field):
+def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field: FormField):
     choices = field_texts.FIELDS[field.name].choices
     assert tuple(one.value for one in choices) == tuple(map(str, field.choices))
     keys = [one.key for one in choices]
@@ -37,9 +37,9 @@ def test_a_code_has_its_own_digit():
 
 def test_every_pass_role_pool_and_kind_has_words():
     assert set(field_texts.PASSES) == {(kind, form.name) for kind, form in FORMS}
-    assert set(field_texts.ROLES) == set(Role)
+    assert set(field_texts.ROLES) == set(PersonRole)
     assert set(field_texts.POOLS) == set(Pool)
-    assert set(field_texts.KINDS) == set(Kind)
+    assert set(field_texts.KINDS) == set(TaskKind)
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_every_pass_role_pool_and_kind_has_words():
     ],
 )
 def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
-    text = field_texts.excerpt(field)
+    text = field_texts.read_excerpt(field)
     assert said in text
     assert unsaid not in text
 
 
 @pytest.mark.parametrize("field", ALL_FIELDS)
 def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
-    text = field_texts.excerpt(field)
-    whole = load_text(field_texts.FIELDS[field].excerpt.text).addressed_to(Reader.PEOPLE)
+    text = field_texts.read_excerpt(field)
+    whole = load_text(field_texts.FIELDS[field].excerpt.text).text_for(Reader.PEOPLE)
     assert len(text) > 60
     assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
     assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
@@ -75,17 +75,17 @@ def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
-def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(kind: Kind, form: Pass):
-    texts = field_texts.guidelines(form)
-    assert texts[0] == load_text(form.guideline).addressed_to(Reader.PEOPLE)
+def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(kind: TaskKind, form: Pass):
+    texts = field_texts.read_guidelines(form)
+    assert texts[0] == load_text(form.guideline).text_for(Reader.PEOPLE)
     for field in form.fields:
-        assert any(field_texts.excerpt(field.name).splitlines()[-1] in text for text in texts)
+        assert any(field_texts.read_excerpt(field.name).splitlines()[-1] in text for text in texts)
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
-def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: Kind, form: Pass):
+def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: TaskKind, form: Pass):
     """Passages stay in sight in every pass; fields of a model's reply are no concern of people."""
-    texts = (*field_texts.guidelines(form), *(field_texts.excerpt(field.name) for field in form.fields))
+    texts = (*field_texts.read_guidelines(form), *(field_texts.read_excerpt(field.name) for field in form.fields))
     for text in texts:
         assert not re.search(r"not see (the )?passages|neither passages|see only", text)
         assert not re.search(r"`(evidence|steps|support|pursued|established|missing|verdict|aliases|id)`", text)
@@ -95,12 +95,12 @@ def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: Kind, form:
 
 
 def test_a_problem_is_told_with_the_question():
-    form = PASSES[Kind.RESPONSE][0]
-    first, second = problems(form, [{}, {"substantive": "yes"}], 2)
-    assert field_texts.told(first) == "Step 1: “Is the step substantive?” is not decided."
-    assert field_texts.told(second) == "Step 2: “Is it sound?” is not decided."
-    assert field_texts.told(problems(form, [], 2)[0]) == "form 0 entries, where there are 2 to make."
+    form = PASSES[TaskKind.RESPONSE][0]
+    first, second = find_problems(form, [{}, {"substantive": "yes"}], 2)
+    assert field_texts.describe_problem(first) == "Step 1: “Is the step substantive?” is not decided."
+    assert field_texts.describe_problem(second) == "Step 2: “Is it sound?” is not decided."
+    assert field_texts.describe_problem(find_problems(form, [], 2)[0]) == "form 0 entries instead of 2."
 
 
 def test_speakers_have_no_names():
-    assert [field_texts.speaker(number) for number in range(4)] == ["One", "Another", "A third", "A third"]
+    assert [field_texts.name_annotator(number) for number in range(4)] == ["One", "Another", "A third", "A third"]

@@ -18,13 +18,13 @@ from tests.annotation.web.truth import FAMILY
 from tests.diagnosis.report.hostile import PAYLOADS
 
 from eclose.annotation.accounts import people, sessions
-from eclose.annotation.create_tasks import give_questions, give_responses
+from eclose.annotation.create_tasks import assign_questions, assign_responses
 from eclose.annotation.material import add_questions, add_responses
-from eclose.annotation.project import Settings, create
+from eclose.annotation.project import ProjectSettings, create_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace
-from eclose.protocol.auditing import ShownFamily
-from eclose.protocol.material_json import ShownPassage, ShownStep
+from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
 LONG = 300
 """Some texts are long on purpose; a reason has an end."""
@@ -34,15 +34,15 @@ addEventListener("securitypolicyviolation", (event) => violations.push(event.vio
 """
 
 
-def family_of(texts) -> ShownFamily:
+def family_of(texts) -> DisclosedFamily:
     # Half a character and NUL are in no record that can be read, and a family is read as one.
     texts = [text for text in texts if "\0" not in text and text.isprintable() | text.isascii()]
     whole = "\n".join(texts)
-    passages = tuple(ShownPassage(index, text, text) for index, text in enumerate(texts))
-    steps = tuple(ShownStep(number, text) for number, text in enumerate(texts, 1))
-    changed = ShownPassage(0, texts[1], whole)
+    passages = tuple(DisclosedPassage(index, text, text) for index, text in enumerate(texts))
+    steps = tuple(DisclosedStep(number, text) for number, text in enumerate(texts, 1))
+    changed = DisclosedPassage(0, texts[1], whole)
     last = (changed, steps[::-1], texts[0], whole, steps, whole)
-    return ShownFamily(whole, whole, tuple(texts), passages, steps, whole, *last)
+    return DisclosedFamily(whole, whole, tuple(texts), passages, steps, whole, *last)
 
 
 @contextmanager
@@ -52,17 +52,17 @@ def study_of(folder, texts):
     evidence = tuple(Passage(f"{number}", text, text) for number, text in enumerate(texts))
     instance = Instance(whole, whole, evidence, whole, tuple(texts), benchmark=whole)
     response = Response(whole, whole, Trace.of(*texts), whole, Source(whole, method=whole), completion=whole)
-    project = create(folder, Settings(whole))
+    project = create_project(folder, ProjectSettings(whole))
     now, keys, there = datetime.now(UTC), {}, {}
     with project.writing() as connection:
         add_questions(connection, [instance])
         add_responses(connection, [response])
         for nick, (role, pool) in CREW.items():
-            there[nick] = people.add(connection, nick, role, pool, "no password", now)
-            verified = sessions.Verified(there[nick], "no password", None)
+            there[nick] = people.add_person(connection, nick, role, pool, "no password", now)
+            verified = sessions.VerifiedLogin(there[nick], "no password", None)
             keys[nick] = sessions.open_session(connection, verified, now=now).token
-        give_responses(connection, [there["ann"], there["bob"]], project.settings)
-        give_questions(connection, [there["sue"], there["sam"]], project.settings)
+        assign_responses(connection, [there["ann"], there["bob"]], project.settings)
+        assign_questions(connection, [there["sue"], there["sam"]], project.settings)
         connection.execute(_ADD_FAMILY, {"key": json.dumps(whole), "shown": json.dumps(asdict(family_of(texts)))})
         row = {"id": "family-of-fay", "subject": "family 1", "family": 1, "person": there["fay"].id}
         connection.execute(_ADD_TASK, row)

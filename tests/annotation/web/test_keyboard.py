@@ -7,9 +7,9 @@ from tests.annotation.web.harness import LAPTOP, POLICY, SMALL, opened
 from tests.annotation.web.making import TASK, material, sheet, work
 from tests.diagnosis.report.hostile import PAYLOADS
 
-from eclose.annotation.forms import Kind
-from eclose.protocol.disclosure import Soundness
-from eclose.protocol.material_json import ShownPassage, ShownStep
+from eclose.annotation.forms import TaskKind
+from eclose.protocol.disclosure import SoundnessMaterial
+from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
 pytestmark = pytest.mark.slow
 STEPS = 5
@@ -81,12 +81,12 @@ def test_a_whole_pass_by_keys_alone(browser):
 @pytest.mark.parametrize(
     ("kind", "name", "keys", "wanted"),
     [
-        (Kind.RESPONSE, "B", "n", {"1.aligned": "no"}),
-        (Kind.RESPONSE, "C", "n y", {"1.closed": "yes"}),
-        (Kind.RESPONSE, "D", "y n", {"1.correct": "yes", "1.complete": "no"}),
-        (Kind.SHORT, "B", "n y", {"1.locally_sound": "no", "1.aligned": "yes"}),
-        (Kind.SCREENING, "S", "n 4", {"1.eligible": "no", "1.code": "N4"}),
-        (Kind.SCREENING, "S", "n 4 k y", {"1.eligible": "yes"}),
+        (TaskKind.RESPONSE, "B", "n", {"1.aligned": "no"}),
+        (TaskKind.RESPONSE, "C", "n y", {"1.closed": "yes"}),
+        (TaskKind.RESPONSE, "D", "y n", {"1.correct": "yes", "1.complete": "no"}),
+        (TaskKind.SHORT, "B", "n y", {"1.locally_sound": "no", "1.aligned": "yes"}),
+        (TaskKind.SCREENING, "S", "n 4", {"1.eligible": "no", "1.code": "N4"}),
+        (TaskKind.SCREENING, "S", "n 4 k y", {"1.eligible": "yes"}),
     ],
 )
 def test_every_other_pass_by_keys_alone(browser, kind, name, keys, wanted):
@@ -99,7 +99,7 @@ def test_every_other_pass_by_keys_alone(browser, kind, name, keys, wanted):
 
 
 def test_a_family_by_keys_alone(browser):
-    with opened(browser, work(sheet(Kind.FAMILY, "F"))) as (tab, house):
+    with opened(browser, work(sheet(TaskKind.FAMILY, "F"))) as (tab, house):
         ready(tab)
         for number in range(9):
             box = tab.locator(".field.at-hand").bounding_box()
@@ -174,11 +174,11 @@ FOUND = "() => [...CSS.highlights.get('found')].map(String)"
 
 def test_words_are_found_marked_and_stepped_through(browser):
     passages = (
-        ShownPassage(0, "Zoë Brontë", "Zoë  Brontë was born in\nSão Paulo."),
-        ShownPassage(1, "Other", "Sao Paulo; zoe bronte."),
+        DisclosedPassage(0, "Zoë Brontë", "Zoë  Brontë was born in\nSão Paulo."),
+        DisclosedPassage(1, "Other", "Sao Paulo; zoe bronte."),
     )
-    shown = Soundness("Where?", passages, (ShownStep(1, "The poet Zoe Bronte was born in Santos."),))
-    with opened(browser, work(sheet(shown=shown))) as (tab, _):
+    shown = SoundnessMaterial("Where?", passages, (DisclosedStep(1, "The poet Zoe Bronte was born in Santos."),))
+    with opened(browser, work(sheet(material=shown))) as (tab, _):
         ready(tab)
         press(tab, "/")
         assert tab.evaluate("document.activeElement.id") == "search"
@@ -321,10 +321,10 @@ def test_the_watch_notices_what_runs(browser):
 
 @pytest.mark.parametrize("policy", [POLICY, None], ids=["with policy", "without policy"])
 def test_hostile_text_runs_nowhere(browser, policy):
-    passages = tuple(ShownPassage(number, text, text) for number, text in enumerate(PAYLOADS))
-    steps = tuple(ShownStep(number, text) for number, text in enumerate(PAYLOADS[:40], start=1))
-    shown = Soundness(PAYLOADS[0], passages, steps)
-    with opened(browser, work(sheet(shown=shown)), policy=policy) as (tab, _):
+    passages = tuple(DisclosedPassage(number, text, text) for number, text in enumerate(PAYLOADS))
+    steps = tuple(DisclosedStep(number, text) for number, text in enumerate(PAYLOADS[:40], start=1))
+    shown = SoundnessMaterial(PAYLOADS[0], passages, steps)
+    with opened(browser, work(sheet(material=shown)), policy=policy) as (tab, _):
         ready(tab)
         for _ in steps:
             press(tab, "f . j")

@@ -33,7 +33,7 @@ def lead(project):
 
 
 def test_agreement_is_worked_out_when_asked_for(project, lead):
-    assert "Nothing was finished by two" in lead.get("/dashboard/agreement").text
+    assert "Two people have not finished" in lead.get("/dashboard/agreement").text
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
     work_off(project, who(project, "dan"), aligned="no")
@@ -56,8 +56,8 @@ def test_all_labels_in_one_file_and_in_the_log(project, lead):
     assert len(labels) == 8
     assert not [name for name in ("ann", "bob", "cyd", "dan") if f'"{name}"' in rows]
     with project.reading() as connection:
-        assert list(audit_log.problems(connection, project.head)) == []
-        assert audit_log.last(connection) == project.head.read()
+        assert list(audit_log.verify_log(connection, project.head)) == []
+        assert audit_log.last_event(connection) == project.head.read()
 
 
 def test_somebody_new_is_invited_and_a_known_one_anew(project, lead):

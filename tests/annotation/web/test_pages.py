@@ -130,12 +130,12 @@ def test_each_pass_says_what_the_others_show_and_shows_no_more():
     reference, answer = "a reference that no passage has", "an answer that no step has"
     assert reference not in str(instance)
     for name, answers, references in (("A", 0, 0), ("B", 0, 0), ("C", 1, 0), ("D", 1, 1)):
-        shown = sheet(name=name).shown
+        shown = sheet(name=name).material
         if name in "CD":
             values = {part: getattr(shown, part) for part in ("question", "evidence", "trace")}
             more = {"reference": reference} if name == "D" else {}
             shown = type(shown)(**values, answer=answer, **more)
-        html = work(sheet(name=name, shown=shown))
+        html = work(sheet(name=name, material=shown))
         assert html.count(answer) == answers
         assert html.count(reference) == references
         read = Reader(html)
@@ -198,8 +198,8 @@ def test_an_amendment_has_no_drafts_and_goes_where_it_is_told():
 
 def test_no_answer_is_said_to_be_none():
     shown = ReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
-    text = " ".join(Reader(work(sheet(name="D", shown=shown))).text.split())
-    assert "Nothing was submitted." in text
+    text = " ".join(Reader(work(sheet(name="D", material=shown))).text.split())
+    assert "No answer was submitted." in text
     assert "d also: e; f" in text
 
 
@@ -207,12 +207,12 @@ def test_a_family_shows_what_was_changed():
     one = sheet(TaskKind.FAMILY, "F")
     html = work(one)
     read = Reader(html)
-    shown = one.shown
+    shown = one.material
     for text in (shown.edited_question, shown.question_answer, *(step.text for step in shown.question_steps)):
         assert text in "".join(read.text.split("\n"))
     old = next(passage for passage in shown.passages if passage.index == shown.edited_passage.index)
-    gone = [piece.text for piece in pages.pieces(old.text, shown.edited_passage.text) if piece.mark == "new"]
-    came = [piece.text for piece in pages.pieces(shown.edited_passage.text, old.text) if piece.mark == "new"]
+    gone = [piece.text for piece in pages.diff_pieces(old.text, shown.edited_passage.text) if piece.mark == "new"]
+    came = [piece.text for piece in pages.diff_pieces(shown.edited_passage.text, old.text) if piece.mark == "new"]
     assert gone
     assert all(f"<del>{text}</del>" in html for text in gone)
     assert all(f"<ins>{text}</ins>" in html for text in came)
@@ -228,7 +228,7 @@ def test_the_dashboard_has_every_form_and_export():
     assert "/dashboard/export" in actions
     assert "undefined: all labels are the same" in read.text
     empty = dashboard(board=a_board(people=(), queues=(), agreement=(), requests=()))
-    assert "Nothing was finished by two people yet." in empty
+    assert "Two people have not finished the same task yet." in empty
     assert "/dashboard/agreement" in dashboard(board=a_board(agreement=None))
 
 
@@ -237,8 +237,8 @@ def test_home_says_what_is_next():
     told = {
         "Begin": base | {"progress": TaskProgress(0, 5, None), "next_url": "/tasks/x"},
         "Next task": base | {"progress": TaskProgress(1, 5, None), "next_url": "/tasks/x"},
-        "All done": base | {"progress": TaskProgress(5, 5, 3.0)},
-        "Nothing waits": base | {"progress": TaskProgress(0, 0, None)},
+        "All tasks are finished": base | {"progress": TaskProgress(5, 5, 3.0)},
+        "There is no task for you": base | {"progress": TaskProgress(0, 0, None)},
         "Take the next case": base | {"progress": TaskProgress(2, 3, 61.0), "take": True},
     }
     for words_told, settings in told.items():
@@ -249,7 +249,7 @@ def test_home_says_what_is_next():
 def test_hostile_text_stays_text():
     for text in PAYLOADS:
         shown = ReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
-        html = work(sheet(name="D", shown=shown))
+        html = work(sheet(name="D", material=shown))
         tags = {tag for tag, _ in Reader(html).elements}
         assert not tags & {
             "img",
@@ -268,7 +268,7 @@ def test_hostile_text_stays_text():
 
 
 def test_markup_in_a_guideline_stays_text():
-    html = pages.markdown("# Title\n\n<b onclick=x>bold</b> [a](javascript:x) ![i](y) *it*\n")
+    html = pages.render_guideline("# Title\n\n<b onclick=x>bold</b> [a](javascript:x) ![i](y) *it*\n")
     assert html == ("<h3>Title</h3>\n<p>&lt;b onclick=x&gt;bold&lt;/b&gt; [a](javascript:x) ![i](y) <em>it</em></p>\n")
 
 
@@ -301,9 +301,10 @@ def test_pieces_make_up_the_text():
         ("a  b", "a b"),
         ("one two. three", "One two, four three"),
     ):
-        assert "".join(piece.text for piece in pages.pieces(text, other)) == text
-    assert pages.pieces("by Ana Ruiz now", "by Bo Lund now") == (("by ", "same"), ("Ana Ruiz", "new"), (" now", "same"))
-    assert all(piece.mark == "same" for piece in pages.pieces("a b", "a b"))
+        assert "".join(piece.text for piece in pages.diff_pieces(text, other)) == text
+    pieces = pages.diff_pieces("by Ana Ruiz now", "by Bo Lund now")
+    assert pieces == (("by ", "same"), ("Ana Ruiz", "new"), (" now", "same"))
+    assert all(piece.mark == "same" for piece in pages.diff_pieces("a b", "a b"))
 
 
 def test_keys_are_listed_once_each():

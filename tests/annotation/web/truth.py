@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import text
 from tests.annotation.web.canaries import CREW, NOBODY, Study, Task
 
-from eclose.annotation.accounts.people import Role
+from eclose.annotation.accounts.people import PersonRole
 
 if TYPE_CHECKING:
     from random import Random
@@ -196,9 +196,9 @@ class Truth:
         """What is wrong with a case that somebody was given; None where it is theirs to take."""
         role, pool = CREW[nick]
         first = [one for one in self.tasks.values() if one.subject == task.subject]
-        if role is not Role.ADJUDICATOR or pool != _POOLS[task.kind] or task.nick != nick:
+        if role is not PersonRole.ADJUDICATOR or pool != _POOLS[task.kind] or task.nick != nick:
             return f"{nick} was given a {task.kind}"
-        if any(CREW[one.nick][0] is Role.ADJUDICATOR for one in first):
+        if any(CREW[one.nick][0] is PersonRole.ADJUDICATOR for one in first):
             return f"{task.subject} was given to two"
         if any(len(self.given[one.id]) < len(one.passes) for one in first):
             return f"{task.subject} was given away before all had finished"

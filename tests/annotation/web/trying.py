@@ -16,13 +16,13 @@ PASSWORD = "correct horse battery staple"
 @cache
 def password_hash():
     """Hashing is slow on purpose: once is enough."""
-    return passwords.hashed(PASSWORD)
+    return passwords.hash_password(PASSWORD)
 
 
 def give_passwords(one, *nicks):
     with one.project.writing() as connection:
         for nick in nicks:
-            person = people.person(connection, one.names[nick])
+            person = people.find_person(connection, one.names[nick])
             connection.execute(people._SET_PASSWORD, {"id": person.id, "password": password_hash()})
 
 

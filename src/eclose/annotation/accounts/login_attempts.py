@@ -1,7 +1,7 @@
-"""How often a password may be tried: a few times a minute for an account and for an address, then ever more slowly.
+"""Rate limit for password attempts, by account and by network address: a few a minute, then doubling waits.
 
-Kept in memory, by one process, for a bounded number of accounts and addresses. Names nobody has are counted like the
-others, so that waiting does not tell which exist.
+Counted in memory by one process, for a bounded number of accounts and addresses. Unknown names are counted like known
+ones, so that a wait does not reveal which accounts exist.
 """
 
 from __future__ import annotations
@@ -21,73 +21,75 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How many attempts are free, and what follows. Times in seconds."""
+class AttemptLimits:
+    """Number of free attempts and lengths of the waits after them, in seconds."""
 
     free: int = 5
-    """Attempts in a window."""
+    """Attempts within a window that need no wait."""
     window: float = 60.0
     longest: float = 300.0
-    """No wait is longer: who tries in another's name should not keep them out for a day."""
-    most_kept: int = 10_000
-    """Accounts, and addresses, that are remembered. Beyond it the one tried longest ago is forgotten."""
+    """Longest wait. Bounded, because an attacker who tries a name also makes its owner wait."""
+    capacity: int = 10_000
+    """Accounts, and addresses, that are counted. Beyond it the one with the oldest attempt is dropped."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        if self.free < 1 or self.most_kept < 1 or not 0 < self.window <= self.longest:
-            raise SettingError("attempts: free and most_kept are at least 1, and window is at most longest.")
+        """Raise where the limits contradict each other."""
+        if self.free < 1 or self.capacity < 1 or not 0 < self.window <= self.longest:
+            raise SettingError("attempts: free and capacity must be at least 1, and window at most longest.")
 
 
 @dataclass(slots=True)
 class _Tally:
     times: deque[float] = field(default_factory=deque)
-    """Of the attempts in the last window."""
+    """Times of the attempts within the last window."""
     strikes: int = 0
-    """How often the limit was reached."""
+    """How often in a row the limit was reached."""
     until: float = float("-inf")
-    """Nothing may be tried before."""
+    """Time before which attempts are refused."""
 
 
-class Attempts:
-    """Counts attempts to log in. Safe to use from several threads."""
+class LoginAttempts:
+    """Counter of login attempts, safe to use from several threads."""
 
-    def __init__(self, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: AttemptLimits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits or AttemptLimits()
         self._clock = clock
         self._lock = Lock()
         self._accounts: OrderedDict[str, _Tally] = OrderedDict()
         self._addresses: OrderedDict[str, _Tally] = OrderedDict()
 
-    def take(self, account: str, address: str) -> int:
-        """Seconds to wait; 0 when it may be tried now, which is then counted, before anybody knows how it ends.
+    def admit(self, account: str, address: str) -> int:
+        """Return the seconds to wait; 0 admits the attempt and counts it before its outcome is known.
 
-        What has to wait is not counted, so that waiting comes to an end also for those who keep asking.
+        Refused attempts are not counted, so that a wait ends even for a client that keeps trying.
         """
         with self._lock:
             now = self._clock()
-            found = [(tallies, key, tallies.get(key, _Tally())) for tallies, key in self._kept_for(account, address)]
-            wait = max(tally.until for _, _, tally in found) - now
+            counted = [(tallies, key, tallies.get(key, _Tally())) for tallies, key in self._keys(account, address)]
+            wait = max(tally.until for _, _, tally in counted) - now
             if wait > 0:
                 return ceil(wait)
-            for tallies, key, tally in found:
+            for tallies, key, tally in counted:
                 self._count(tally, now)
-                self._keep(tallies, key, tally)
+                self._store(tallies, key, tally)
             return 0
 
-    def succeeded(self, account: str, address: str) -> None:
-        """The password was right: the account starts anew. The address gets back this one attempt and no more."""
+    def record_success(self, account: str, address: str) -> None:
+        """Clear the count of an account after a right password; its address gets back this single attempt."""
+        # An attacker with an account of their own must not reset the count of their address by logging in.
         with self._lock:
             self._accounts.pop(_account_key(account), None)
             if (tally := self._addresses.get(_address_key(address))) is not None:
-                self._give_back(tally, self._clock())
+                self._refund(tally, self._clock())
 
-    def _kept_for(self, account: str, address: str) -> tuple[tuple[OrderedDict[str, _Tally], str], ...]:
+    def _keys(self, account: str, address: str) -> tuple[tuple[OrderedDict[str, _Tally], str], ...]:
         return (self._accounts, _account_key(account)), (self._addresses, _address_key(address))
 
     def _count(self, tally: _Tally, now: float) -> None:
         limits = self._limits
         while tally.times and tally.times[0] <= now - limits.window:
             tally.times.popleft()
+        # A quiet period as long as the longest wait clears the strikes.
         if now >= tally.until + limits.longest:
             tally.strikes = 0
         tally.times.append(now)
@@ -96,31 +98,31 @@ class Attempts:
             tally.strikes += 1
 
     def _delay(self, strikes: int) -> float:
-        """A window the first time, then twice as long each time."""
-        # Counting stops to matter long before the power gets too large for a float.
+        """Return a window for the first strike, then twice as long for each further one."""
+        # Capped exponent: 2.0 ** 1024 overflows a float, and the wait is bounded long before.
         return min(self._limits.longest, self._limits.window * 2.0 ** min(strikes, 64))
 
-    def _give_back(self, tally: _Tally, now: float) -> None:
+    def _refund(self, tally: _Tally, now: float) -> None:
         if tally.times:
             tally.times.pop()
         if tally.until > now:
             tally.strikes -= 1
             tally.until = now
 
-    def _keep(self, tallies: OrderedDict[str, _Tally], key: str, tally: _Tally) -> None:
+    def _store(self, tallies: OrderedDict[str, _Tally], key: str, tally: _Tally) -> None:
         tallies[key] = tally
         tallies.move_to_end(key)
-        if len(tallies) > self._limits.most_kept:
+        if len(tallies) > self._limits.capacity:
             tallies.popitem(last=False)
 
 
 def _account_key(account: str) -> str:
-    # No name is longer, and a request could be.
+    # Names have at most 64 characters; a request may hold megabytes.
     return account[:65].casefold()
 
 
 def _address_key(address: str) -> str:
-    """An address; of IPv6 its first half, since whoever has one has all that begin like it."""
+    """Return an address, or the /64 network of an IPv6 one: a single client usually owns all of it."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""People of a project: who they are, what they work on, how they are invited, and how they stop.
+"""The people of a project: roles, pools, invitations, passwords, activation.
 
-A person has one role and one pool for good. Nobody is ever removed, since what they submitted names them; who should
-not get in any more is made inactive. All functions work inside the caller's transaction and are given the time.
+A person keeps one role and one pool. People are never deleted, because submissions refer to them; deactivation locks
+them out. All functions run inside the caller's transaction and take the current time as an argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation.accounts import passwords
-from eclose.annotation.accounts.tokens import end_all, hash_of, kept, new_token
+from eclose.annotation.accounts.tokens import end_sessions, hash_token, new_token, to_timestamp
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 INVITATION_LASTS = timedelta(days=7)
 NO_PASSWORD = "!"
-"""Of somebody who has tasks and has not come yet. No password matches it."""
+"""Stored instead of a hash before a person has chosen a password. No password matches it."""
 
 
-class Refused(UserError):  # noqa: N818 - an answer, not a mistake of the program
-    """Somebody asked for what they may not have; the message says why, and nothing that they should not know."""
+class AccountError(UserError):
+    """A refused request about an account. The message is shown to the requester and reveals nothing about others."""
 
 
-class Role(StrEnum):
-    """What a person does."""
+class PersonRole(StrEnum):
+    """The function of a person in a project."""
 
     LEAD = "lead"
     SCREENER = "screener"
@@ -41,7 +41,7 @@ class Role(StrEnum):
 
 
 class Pool(StrEnum):
-    """What a person works on."""
+    """The kind of material a person works on."""
 
     NONE = "none"
     QUESTIONS = "questions"
@@ -49,55 +49,55 @@ class Pool(StrEnum):
     FAMILIES = "families"
 
 
-# The first is what a role works on unless told otherwise. The table of people holds the same rule.
+# The pools of each role, the default first. A CHECK of the table annotate_people enforces the same rule.
 _POOLS = {
-    Role.LEAD: (Pool.NONE,),
-    Role.SCREENER: (Pool.QUESTIONS,),
-    Role.ANNOTATOR: (Pool.RESPONSES, Pool.FAMILIES),
-    Role.ADJUDICATOR: (Pool.RESPONSES, Pool.QUESTIONS, Pool.FAMILIES),
+    PersonRole.LEAD: (Pool.NONE,),
+    PersonRole.SCREENER: (Pool.QUESTIONS,),
+    PersonRole.ANNOTATOR: (Pool.RESPONSES, Pool.FAMILIES),
+    PersonRole.ADJUDICATOR: (Pool.RESPONSES, Pool.QUESTIONS, Pool.FAMILIES),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who takes part."""
+    """A participant of a project."""
 
     id: int
     name: str
-    role: Role
+    role: PersonRole
     pool: Pool
     active: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What somebody with a valid token may become."""
+    """The account that a valid invitation token opens."""
 
     name: str
-    role: Role
+    role: PersonRole
     pool: Pool
     until: datetime
 
 
-def pool_of(role: Role, pool: Pool | None = None) -> Pool:
-    """What somebody of a role works on: what is asked for, where the role allows it, or the role's usual."""
+def resolve_pool(role: PersonRole, pool: Pool | None = None) -> Pool:
+    """Return ``pool`` where the role allows it, or the default of the role; raise where it does not."""
     allowed = _POOLS[role]
     if pool is not None and pool not in allowed:
-        raise SettingError(f"pool {pool}: is not for the role {role}. Choose {' or '.join(allowed)}.")
+        raise SettingError(f"pool {pool}: does not fit the role {role}. Choose {' or '.join(allowed)}.")
     return allowed[0] if pool is None else pool
 
 
-def is_name(name: str) -> bool:
-    """Whether a text can be the name of a person."""
+def is_valid_name(name: str) -> bool:
+    """Return whether a text may be the name of a person."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) is not None
 
 
 def check_name(name: str) -> str:
-    """The name, if it can be one."""
-    if not is_name(name):
+    """Return the name; raise where it is not allowed."""
+    if not is_valid_name(name):
         raise SettingError(
-            f"name {name!r}: cannot be used. Take 1 to 64 letters without accents, digits, dots, dashes and"
-            " underscores, with a letter or digit first."
+            f"name {name!r}: is not allowed. Use 1 to 64 unaccented letters, digits, dots, dashes and underscores,"
+            " beginning with a letter or digit."
         )
     return name
 
@@ -105,158 +105,162 @@ def check_name(name: str) -> str:
 def invite(
     connection: Connection,
     name: str,
-    role: Role,
+    role: PersonRole,
     pool: Pool | None,
     *,
     now: datetime,
     lasts: timedelta = INVITATION_LASTS,
 ) -> str:
-    """The token of a new invitation, told once. An earlier one of that name, unless used, is valid no longer."""
+    """Invite a new person and return the token, which is not stored. Replaces an unused invitation of that name."""
     if lasts <= timedelta(0):
-        raise SettingError("an invitation lasts for some time. Choose more than nothing.")
+        raise SettingError("lasts: an invitation must last longer than 0 seconds.")
     token = new_token()
-    invited = {"name": check_name(name), "role": role, "pool": pool_of(role, pool)}
-    # Writing comes before reading, so that no other writer gets in between.
+    row = {"name": check_name(name), "role": role, "pool": resolve_pool(role, pool)}
+    # Writing first takes the write lock, so that no other writer gets between the check and the insert.
     with connection.begin_nested():
         connection.execute(_WITHDRAW, {"like": name.lower()})
         if connection.execute(_LIKE_NAMED, {"like": name.lower()}).first() is not None:
-            raise Refused(f"name {name}: is taken. Choose another.")
-        added = connection.execute(_INVITE, {**invited, "token": hash_of(token), "until": kept(now + lasts)})
+            raise AccountError(f"name {name}: is taken. Choose another.")
+        added = connection.execute(_INVITE, {**row, "token": hash_token(token), "until": to_timestamp(now + lasts)})
         if added.rowcount != 1:
-            raise Refused(f"name {name}: is taken. Choose another.")
+            raise AccountError(f"name {name}: is taken. Choose another.")
     return token
 
 
-def invite_known(connection: Connection, known: Person, *, now: datetime, lasts: timedelta = INVITATION_LASTS) -> str:
-    """The token with which somebody who is known chooses a (new) password. Until then nobody gets in as them."""
+def invite_existing(
+    connection: Connection, person: Person, *, now: datetime, lasts: timedelta = INVITATION_LASTS
+) -> str:
+    """Return a token with which an existing person chooses a new password; lock the account until then."""
     token = new_token()
-    connection.execute(_SET_PASSWORD, {"id": known.id, "password": NO_PASSWORD})
-    end_all(connection, known.id)
-    connection.execute(_FORGET, {"name": known.name})
-    row = {"name": known.name, "role": known.role, "pool": known.pool}
-    connection.execute(_INVITE, {**row, "token": hash_of(token), "until": kept(now + lasts)})
+    connection.execute(_SET_PASSWORD, {"id": person.id, "password": NO_PASSWORD})
+    end_sessions(connection, person.id)
+    connection.execute(_FORGET, {"name": person.name})
+    row = {"name": person.name, "role": person.role, "pool": person.pool}
+    connection.execute(_INVITE, {**row, "token": hash_token(token), "until": to_timestamp(now + lasts)})
     return token
 
 
-def invitation(connection: Connection, token: str, *, now: datetime) -> Invitation | None:
-    """What a token invites to; None when it is unknown, used, replaced or too old."""
-    row = connection.execute(_INVITATION, {"token": hash_of(token), "now": kept(now)}).first()
+def find_invitation(connection: Connection, token: str, *, now: datetime) -> Invitation | None:
+    """Return the invitation of a token; None where the token is unknown, used, replaced or expired."""
+    row = connection.execute(_INVITATION, {"token": hash_token(token), "now": to_timestamp(now)}).first()
     return None if row is None else _invitation(row)
 
 
-def accept(connection: Connection, token: str, password: str, *, now: datetime) -> Person:
-    """Make a person of an invitation. It can be done once; refused, the invitation stays as it was."""
-    # Of two who come at once the first takes it, and the second finds it used.
+def accept_invitation(connection: Connection, token: str, password: str, *, now: datetime) -> Person:
+    """Set the password of the invited person. Works once; after an error the invitation is still unused."""
+    # The update of _TAKE decides between two simultaneous requests: the second finds the invitation used.
     with connection.begin_nested():
-        row = connection.execute(_TAKE, {"token": hash_of(token), "now": kept(now)}).first()
+        row = connection.execute(_TAKE, {"token": hash_token(token), "now": to_timestamp(now)}).first()
         if row is None:
-            raise Refused("this invitation is not valid: it was used or replaced, or is too old. Ask for a new one.")
+            raise AccountError("this invitation is not valid: it was used, replaced or has expired. Ask for a new one.")
         invited = _invitation(row)
         _check_password(password, invited.name)
-        found = with_password(connection, invited.name)
-        if found is not None and found[1] == NO_PASSWORD:
-            set_password(connection, found[0].id, password)
-            return found[0]
-        return add(connection, invited.name, invited.role, invited.pool, passwords.hashed(password), now)
+        credentials = find_credentials(connection, invited.name)
+        if credentials is not None and credentials[1] == NO_PASSWORD:
+            set_password(connection, credentials[0].id, password)
+            return credentials[0]
+        return add_person(connection, invited.name, invited.role, invited.pool, passwords.hash_password(password), now)
 
 
-def add(connection: Connection, name: str, role: Role, pool: Pool | None, password_hash: str, now: datetime) -> Person:
-    """A new person. Names that differ only in capitals count as one."""
-    chosen = pool_of(role, pool)
-    row = {"name": check_name(name), "role": role, "pool": chosen, "password": password_hash, "since": kept(now)}
+def add_person(
+    connection: Connection, name: str, role: PersonRole, pool: Pool | None, password_hash: str, now: datetime
+) -> Person:
+    """Add a person; raise where the name is taken. Names that differ only in case count as one."""
+    chosen = resolve_pool(role, pool)
+    row = {
+        "name": check_name(name),
+        "role": role,
+        "pool": chosen,
+        "password": password_hash,
+        "since": to_timestamp(now),
+    }
     try:
         with connection.begin_nested():
             number = connection.execute(_ADD, {**row, "like": name.lower()}).scalar()
     except IntegrityError as error:
-        raise Refused(f"name {name}: is taken. Choose another.") from error
+        raise AccountError(f"name {name}: is taken. Choose another.") from error
     if number is None:
-        raise Refused(f"name {name}: is taken. Choose another.")
+        raise AccountError(f"name {name}: is taken. Choose another.")
     return Person(number, name, role, chosen, active=True)
 
 
-def person(connection: Connection, name: str) -> Person | None:
-    """Who has a name, capitals as they are."""
-    found = with_password(connection, name)
-    return None if found is None else found[0]
+def find_person(connection: Connection, name: str) -> Person | None:
+    """Return the person of a name, which is case-sensitive here; None where there is none."""
+    credentials = find_credentials(connection, name)
+    return None if credentials is None else credentials[0]
 
 
-def with_password(connection: Connection, name: str) -> tuple[Person, str] | None:
-    """Who has a name, and what is kept of their password."""
-    # A database may not even be able to be asked for a text that is no name.
-    row = connection.execute(_BY_NAME, {"name": name}).first() if is_name(name) else None
-    return None if row is None else (read(row), row.password)
+def find_credentials(connection: Connection, name: str) -> tuple[Person, str] | None:
+    """Return the person of a name and the stored hash of the password; None where there is none."""
+    # PostgreSQL fails on some texts that are not valid names, such as one with a NUL.
+    row = connection.execute(_BY_NAME, {"name": name}).first() if is_valid_name(name) else None
+    return None if row is None else (person_from_row(row), row.password)
 
 
-def person_by_id(connection: Connection, person_id: int) -> Person | None:
-    """Who has a number."""
-    row = connection.execute(_BY_ID, {"id": person_id}).first()
-    return None if row is None else read(row)
-
-
-def people(connection: Connection) -> tuple[Person, ...]:
-    """Everybody, in the order in which they came."""
-    return tuple(read(row) for row in connection.execute(_EVERYBODY))
+def list_people(connection: Connection) -> tuple[Person, ...]:
+    """Return all people, in the order in which they were added."""
+    return tuple(person_from_row(row) for row in connection.execute(_ALL_PEOPLE))
 
 
 def deactivate(connection: Connection, person_id: int) -> None:
-    """Keep a person out, from now on: all their sessions end."""
+    """Lock a person out and end all their sessions."""
     _set_active(connection, person_id, active=False)
-    end_all(connection, person_id)
+    end_sessions(connection, person_id)
 
 
 def activate(connection: Connection, person_id: int) -> None:
-    """Let a person in again, with the password they had."""
+    """Let a person in again, with the password they had before."""
     _set_active(connection, person_id, active=True)
 
 
 def change_password(
     connection: Connection, person_id: int, current: str, new: str, *, now: datetime, except_token: str | None = None
 ) -> None:
-    """Another password for somebody who knows the current one. Ends their sessions, but for the one of the token."""
-    # Changing nothing makes everybody else wait, so that the password that is compared is the one that is replaced.
+    """Change a password after checking the current one. Ends all sessions but that of ``except_token``."""
+    # An update without effect locks the row, so that the compared password is the one that gets replaced.
     row = connection.execute(_HOLD, {"id": person_id}).first()
-    if row is None or not passwords.matches(row.password, current) or not row.active:
-        raise Refused("the current password is not right. Type it again.")
+    if row is None or not passwords.password_matches(row.password, current) or not row.active:
+        raise AccountError("the current password is wrong. Type it again.")
     if new == current:
-        raise Refused("this is the current password. Choose another.")
+        raise AccountError("the new password is the current one. Choose another.")
     set_password(connection, person_id, new, except_token=except_token)
     if except_token is not None:
-        connection.execute(_SEEN, {"token": hash_of(except_token), "person": person_id, "now": kept(now)})
+        connection.execute(_SEEN, {"token": hash_token(except_token), "person": person_id, "now": to_timestamp(now)})
 
 
 def set_password(connection: Connection, person_id: int, new: str, *, except_token: str | None = None) -> None:
-    """Another password for somebody who forgot theirs, by whoever runs the server. Ends their sessions."""
+    """Set a password without asking for the current one. Ends all sessions but that of ``except_token``."""
     row = connection.execute(_HOLD, {"id": person_id}).first()
     if row is None:
-        raise Refused(f"person {person_id}: is unknown.")
+        raise AccountError(f"person {person_id}: is unknown.")
     _check_password(new, row.name)
-    connection.execute(_SET_PASSWORD, {"id": person_id, "password": passwords.hashed(new)})
-    end_all(connection, person_id, except_token)
+    connection.execute(_SET_PASSWORD, {"id": person_id, "password": passwords.hash_password(new)})
+    end_sessions(connection, person_id, except_token)
 
 
-def read(row: Row[Any]) -> Person:
-    """A person, of a row that has their columns."""
-    return Person(row.id, row.name, Role(row.role), Pool(row.pool), bool(row.active))
+def person_from_row(row: Row[Any]) -> Person:
+    """Return the person of a row with the columns of annotate_people."""
+    return Person(row.id, row.name, PersonRole(row.role), Pool(row.pool), bool(row.active))
 
 
 def _invitation(row: Row[Any]) -> Invitation:
-    return Invitation(row.name, Role(row.role), Pool(row.pool), datetime.fromisoformat(row.until))
+    return Invitation(row.name, PersonRole(row.role), Pool(row.pool), datetime.fromisoformat(row.until))
 
 
 def _check_password(password: str, name: str) -> None:
-    if found := passwords.problems(password, name):
-        raise Refused(" ".join(found))
+    if messages := passwords.password_problems(password, name):
+        raise AccountError(" ".join(messages))
 
 
 def _set_active(connection: Connection, person_id: int, *, active: bool) -> None:
     if connection.execute(_SET_ACTIVE, {"id": person_id, "active": int(active)}).rowcount != 1:
-        raise Refused(f"person {person_id}: is unknown.")
+        raise AccountError(f"person {person_id}: is unknown.")
 
 
 _WITHDRAW = text("DELETE FROM annotate_invitations WHERE lower(name) = :like AND used IS NULL")
 _FORGET = text("DELETE FROM annotate_invitations WHERE lower(name) = lower(:name)")
 _LIKE_NAMED = text("SELECT id FROM annotate_people WHERE lower(name) = :like")
-# Two who invite one name at once: the later one holds.
+# Of two simultaneous invitations of one name, the later one is valid.
 _INVITE = text("""
     INSERT INTO annotate_invitations (token, name, role, pool, until) VALUES (:token, :name, :role, :pool, :until)
     ON CONFLICT (name) DO UPDATE
@@ -277,8 +281,7 @@ _ADD = text("""
     RETURNING id
 """)
 _BY_NAME = text("SELECT id, name, role, pool, active, password FROM annotate_people WHERE name = :name")
-_BY_ID = text("SELECT id, name, role, pool, active FROM annotate_people WHERE id = :id")
-_EVERYBODY = text("SELECT id, name, role, pool, active FROM annotate_people ORDER BY id")
+_ALL_PEOPLE = text("SELECT id, name, role, pool, active FROM annotate_people ORDER BY id")
 _HOLD = text("UPDATE annotate_people SET active = active WHERE id = :id RETURNING name, password, active")
 _SET_ACTIVE = text("UPDATE annotate_people SET active = :active WHERE id = :id")
 _SET_PASSWORD = text("UPDATE annotate_people SET password = :password WHERE id = :id")

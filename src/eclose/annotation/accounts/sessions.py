@@ -1,7 +1,7 @@
-"""Sessions: from a name and a password to a token, and from a token back to a person.
+"""Login sessions: verify a password, open a session, find the session of a token, end sessions.
 
-A token is known to the browser alone; the database has its hash. Reading a session writes nothing, so that pages can be
-served from a connection that only reads; `touch` notes, now and then, that somebody is still there.
+Only the browser has the token; the database has its hash. ``find_session`` only reads, so that pages can be served from
+a reading connection; ``renew_session`` records from time to time that a session is in use.
 """
 
 from __future__ import annotations
@@ -15,64 +15,48 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclose.annotation.accounts import passwords
-from eclose.annotation.accounts.people import NO_PASSWORD, Person, read, with_password
-from eclose.annotation.accounts.tokens import end_all, hash_of, kept, new_token
+from eclose.annotation.accounts.people import NO_PASSWORD, Person, find_credentials, person_from_row
+from eclose.annotation.accounts.tokens import hash_token, new_token, to_timestamp
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = [
-    "Lifetimes",
-    "Opened",
-    "Session",
-    "Verified",
-    "csrf_matches",
-    "end_all",
-    "find",
-    "login",
-    "logout",
-    "open_session",
-    "sweep",
-    "touch",
-    "verify",
-]
-
 
 @dataclass(frozen=True, slots=True)
-class Lifetimes:
-    """How long a session lasts."""
+class SessionLifetimes:
+    """Durations after which a session ends."""
 
     idle: timedelta = timedelta(hours=2)
-    """Without a request."""
+    """Longest time without a request."""
     absolute: timedelta = timedelta(hours=12)
-    """Altogether."""
-    rest: timedelta = timedelta(minutes=1)
-    """Requests closer together than this are noted once."""
+    """Longest time since the login."""
+    renewal: timedelta = timedelta(minutes=1)
+    """Shortest time between two renewals: more frequent requests write nothing."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        if not timedelta(0) <= self.rest < self.idle <= self.absolute:
-            raise SettingError("sessions: rest is less than idle, and idle no more than absolute. Change one of them.")
+        """Raise where the durations contradict each other."""
+        if not timedelta(0) <= self.renewal < self.idle <= self.absolute:
+            raise SettingError("sessions: renewal must be less than idle, and idle at most absolute.")
 
 
-DEFAULT = Lifetimes()
+DEFAULT_LIFETIMES = SessionLifetimes()
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """Somebody who typed the right password."""
+class VerifiedLogin:
+    """A person whose password was verified."""
 
     person: Person
     stored: str = field(repr=False)
-    """What the password was compared with."""
+    """Hash that the password was compared with."""
     renewed: str | None = field(repr=False)
-    """The same password under today's settings, where it is kept under older ones."""
+    """Hash of the same password under the current parameters; None where ``stored`` has them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A new session, with what only the browser is told."""
+class NewSession:
+    """A new session with its secrets, which only the browser receives."""
 
     token: str = field(repr=False)
     csrf: str = field(repr=False)
@@ -81,49 +65,48 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session that holds."""
+    """A valid session."""
 
     person: Person
     csrf: str = field(repr=False)
-    """What every form of this session carries."""
+    """Token that every form of this session carries."""
     token_hash: str
     due: bool
-    """Whether it is time to `touch` it."""
+    """Whether ``renew_session`` should be called."""
 
 
 def login(
-    connection: Connection, name: str, password: str, *, now: datetime, lifetimes: Lifetimes = DEFAULT
-) -> Opened | None:
-    """A new session for somebody active with the right password.
+    connection: Connection, name: str, password: str, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
+) -> NewSession | None:
+    """Verify a password and open a session in one transaction; return None where the login fails.
 
-    Both halves in one transaction. A server does better to `verify` while it reads and to `open_session` while it
-    writes: hashing takes a while, and nobody else can write to SQLite meanwhile.
+    For frequent logins call ``verify_login`` on a reading and ``open_session`` on a writing connection: hashing takes
+    tens of milliseconds, during which a writing connection would block all other writers of SQLite.
     """
-    verified = verify(connection, name, password)
+    verified = verify_login(connection, name, password)
     return None if verified is None else open_session(connection, verified, now=now, lifetimes=lifetimes)
 
 
-def verify(connection: Connection, name: str, password: str) -> Verified | None:
-    """Who this is. An unknown name, a wrong password and somebody inactive are the same answer after the same work."""
-    found = with_password(connection, name)
-    person, stored = found or (None, NO_PASSWORD)
-    right = passwords.matches(passwords.NOBODY if stored == NO_PASSWORD else stored, password)
-    if person is None or stored == NO_PASSWORD or not right or not person.active:
+def verify_login(connection: Connection, name: str, password: str) -> VerifiedLogin | None:
+    """Return the verified login, or None. All failures take the same time."""
+    person, stored = find_credentials(connection, name) or (None, NO_PASSWORD)
+    matches = passwords.password_matches(passwords.DUMMY_HASH if stored == NO_PASSWORD else stored, password)
+    if person is None or stored == NO_PASSWORD or not matches or not person.active:
         return None
-    return Verified(person, stored, passwords.hashed(password) if passwords.needs_rehash(stored) else None)
+    return VerifiedLogin(person, stored, passwords.hash_password(password) if passwords.needs_rehash(stored) else None)
 
 
 def open_session(
-    connection: Connection, verified: Verified, *, now: datetime, lifetimes: Lifetimes = DEFAULT
-) -> Opened | None:
-    """A session under a new token; None when the person or the password has changed since it was verified."""
+    connection: Connection, verified: VerifiedLogin, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
+) -> NewSession | None:
+    """Open a session under a new token; return None where person or password changed meanwhile."""
     token = new_token()
     csrf = _csrf(token)
     row = {
-        "token": hash_of(token),
-        "csrf": hash_of(csrf),
-        "now": kept(now),
-        "until": kept(now + lifetimes.absolute),
+        "token": hash_token(token),
+        "csrf": hash_token(csrf),
+        "now": to_timestamp(now),
+        "until": to_timestamp(now + lifetimes.absolute),
         "person": verified.person.id,
         "stored": verified.stored,
     }
@@ -131,42 +114,52 @@ def open_session(
         return None
     if verified.renewed is not None:
         connection.execute(_RENEW, {**row, "renewed": verified.renewed})
-    return Opened(token, csrf, verified.person)
+    return NewSession(token, csrf, verified.person)
 
 
-def find(connection: Connection, token: str, *, now: datetime, lifetimes: Lifetimes = DEFAULT) -> Session | None:
-    """The session of a token; None when there is none, it is over, or its person is inactive. Only reads."""
-    token_hash = hash_of(token)
-    limits = {"now": kept(now), "idle": kept(now - lifetimes.idle), "oldest": kept(now - lifetimes.absolute)}
-    row = connection.execute(_FIND, {"token": token_hash, **limits}).first()
+def find_session(
+    connection: Connection, token: str, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
+) -> Session | None:
+    """Return the session of a token; None where it is unknown or over, or its person is inactive. Writes nothing."""
+    token_hash = hash_token(token)
+    row = connection.execute(_FIND, {"token": token_hash, **_bounds(now, lifetimes)}).first()
     if row is None:
         return None
-    return Session(read(row), _csrf(token), token_hash, due=row.seen <= kept(now - lifetimes.rest))
+    return Session(
+        person_from_row(row), _csrf(token), token_hash, due=row.seen <= to_timestamp(now - lifetimes.renewal)
+    )
 
 
-def touch(connection: Connection, session: Session, *, now: datetime) -> None:
-    """Note that a session is in use. Never brings back one that has ended, nor sets it back."""
-    connection.execute(_TOUCH, {"token": session.token_hash, "now": kept(now)})
+def renew_session(connection: Connection, session: Session, *, now: datetime) -> None:
+    """Record that a session is in use. Never revives an ended session, nor moves its time back."""
+    connection.execute(_TOUCH, {"token": session.token_hash, "now": to_timestamp(now)})
 
 
-def csrf_matches(session: Session, given: str) -> bool:
-    """Whether a form was made for this session. How much of it is right cannot be told from the time it takes."""
-    return hmac.compare_digest(session.csrf.encode(), given.encode("utf-8", "surrogatepass"))
+def csrf_matches(session: Session, csrf: str) -> bool:
+    """Return whether a form was issued to this session, in constant time."""
+    return hmac.compare_digest(session.csrf.encode(), csrf.encode("utf-8", "surrogatepass"))
 
 
-def logout(connection: Connection, token: str) -> None:
-    """End a session. One that is over already is no error."""
-    connection.execute(_END, {"token": hash_of(token)})
+def end_session(connection: Connection, token: str) -> None:
+    """End a session; do nothing where it is over already."""
+    connection.execute(_END, {"token": hash_token(token)})
 
 
-def sweep(connection: Connection, now: datetime, lifetimes: Lifetimes = DEFAULT) -> int:
-    """Remove the sessions that are over. Answers how many there were."""
-    limits = {"now": kept(now), "idle": kept(now - lifetimes.idle), "oldest": kept(now - lifetimes.absolute)}
-    return connection.execute(_SWEEP, limits).rowcount
+def delete_expired(connection: Connection, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES) -> int:
+    """Delete the sessions that are over and return how many there were."""
+    return connection.execute(_DELETE_EXPIRED, _bounds(now, lifetimes)).rowcount
+
+
+def _bounds(now: datetime, lifetimes: SessionLifetimes) -> dict[str, str]:
+    return {
+        "now": to_timestamp(now),
+        "idle": to_timestamp(now - lifetimes.idle),
+        "oldest": to_timestamp(now - lifetimes.absolute),
+    }
 
 
 def _csrf(token: str) -> str:
-    """Follows from the token, so every page can show it, and does not tell it."""
+    """Derive the form token from the session token, which cannot be computed back from it."""
     return hmac.new(token.encode("utf-8", "surrogatepass"), b"csrf", hashlib.sha256).hexdigest()
 
 
@@ -176,7 +169,7 @@ _OPEN = text("""
     WHERE id = :person AND active = 1 AND password = :stored
 """)
 _RENEW = text("UPDATE annotate_people SET password = :renewed WHERE id = :person AND password = :stored")
-# The time of its start counts too, so that a shorter life holds for sessions that were opened under a longer one.
+# The start is compared too, so that a shortened lifetime applies to sessions opened under a longer one.
 _HOLDS = "until > :now AND seen > :idle AND started > :oldest"
 _FIND = text(f"""
     SELECT p.id, p.name, p.role, p.pool, p.active, s.seen
@@ -185,4 +178,4 @@ _FIND = text(f"""
 """)
 _TOUCH = text("UPDATE annotate_sessions SET seen = :now WHERE token = :token AND seen < :now")
 _END = text("DELETE FROM annotate_sessions WHERE token = :token")
-_SWEEP = text(f"DELETE FROM annotate_sessions WHERE NOT ({_HOLDS})")
+_DELETE_EXPIRED = text(f"DELETE FROM annotate_sessions WHERE NOT ({_HOLDS})")

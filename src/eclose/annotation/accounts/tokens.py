@@ -1,4 +1,4 @@
-"""Secrets that are shown once and kept as a hash, and the form in which times are kept."""
+"""Secret tokens, which the database stores only as hashes, and the text form of stored times."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
 
 
 def new_token() -> str:
-    """256 bits nobody can guess, in letters that fit into an address."""
+    """Return 256 random bits as text that needs no escaping in a URL."""
     return secrets.token_urlsafe(32)
 
 
-def hash_of(token: str) -> str:
-    """What is kept of a token. Without salt: there is nothing to guess in 256 random bits."""
+def hash_token(token: str) -> str:
+    """Return the SHA-256 of a token, which is what the database stores."""
+    # No salt: a table of precomputed hashes is useless against 256 random bits.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def kept(moment: datetime) -> str:
-    """A time as it is kept: UTC, to the millisecond, in an order that is that of its letters."""
+def to_timestamp(moment: datetime) -> str:
+    """Return a time as it is stored: UTC with milliseconds, so that text order is time order."""
     if moment.tzinfo is None:
-        raise ValueError("a time without a time zone is no moment")
+        raise ValueError("the time has no time zone")
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-def end_all(connection: Connection, person_id: int, except_token: str | None = None) -> int:
-    """End the sessions of a person, but for the one of a token. Answers how many there were."""
-    spared = "" if except_token is None else hash_of(except_token)
-    return connection.execute(_END_ALL, {"person": person_id, "spared": spared}).rowcount
+def end_sessions(connection: Connection, person_id: int, except_token: str | None = None) -> int:
+    """End all sessions of a person, except that of ``except_token``, and return how many ended."""
+    excepted = "" if except_token is None else hash_token(except_token)
+    return connection.execute(_END_ALL, {"person": person_id, "excepted": excepted}).rowcount
 
 
-_END_ALL = text("DELETE FROM annotate_sessions WHERE person = :person AND token <> :spared")
+_END_ALL = text("DELETE FROM annotate_sessions WHERE person = :person AND token <> :excepted")

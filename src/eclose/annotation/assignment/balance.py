@@ -1,6 +1,6 @@
-"""Counts kept level while items are given to groups of annotators: the arithmetic behind an assignment.
+"""Balanced distribution of items to groups of annotators: a greedy deal, then random exchanges.
 
-Items, questions, systems and annotators are numbers here, and a group is a number with a bit for each of its members.
+Items, questions, systems and annotators are integers here. A group is a bit mask of its members.
 """
 
 from __future__ import annotations
@@ -20,123 +20,124 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES = 300
-"""Exchanges tried for each item before the counts are left as they are."""
+"""Exchanges tried per item."""
 MOST_TRIES = 200_000
-"""Exchanges tried in all, a matter of seconds."""
+"""Upper bound of exchanges tried in total; takes a few seconds."""
 SLACK = 4
-"""How far an exchange may lead away from the best counts so far once nothing else helps: two steps."""
+"""How much the excess may exceed its best value in the second half of the tries: two single steps."""
 RIVALS = 12
-"""Of how many items drawn at random the one with the most frequent group gets an exchange."""
+"""Number of items drawn at random, of which the one with the most frequent group gets an exchange."""
 _LOAD, _SAME_QUESTION = 2**40, 2**50
-"""What outweighs any count, and what outweighs any load."""
+"""Cost of one unit of load, more than any count, and of a repeated question, more than any load."""
 
 
 @dataclass(slots=True)
-class Hand:
-    """An item while it is being given out."""
+class Placement:
+    """An item with the group it is assigned to."""
 
     item: int
     question: int
     system: int
     tie: int
-    """Which of several equally good groups it gets."""
+    """Random number that selects among equally good groups."""
     group: int = 0
-    """Nobody yet."""
+    """Bit mask of its annotators; 0 before it is assigned."""
 
 
 class Exchange(NamedTuple):
-    """Two items, annotators of the first and as many of the second who might change places."""
+    """Annotators of one item who swap with as many annotators of another, as bit masks."""
 
-    one: Hand
-    other: Hand
+    first: Placement
+    other: Placement
     gives: int
     takes: int
 
 
-def members(group: int) -> Iterator[int]:
-    """The annotators in a group."""
+def group_members(group: int) -> Iterator[int]:
+    """Yield the annotators of a group."""
     while group:
         yield (group & -group).bit_length() - 1
         group &= group - 1
 
 
-def possible_groups(people: int, size: int) -> list[int]:
-    """Every group of a size."""
+def list_groups(people: int, size: int) -> list[int]:
+    """Return all groups of a size."""
     return [sum(1 << number for number in chosen) for chosen in combinations(range(people), size)]
 
 
-def deal(questions: Iterable[Sequence[Hand]], *, people: int, size: int, systems: int) -> None:
-    """Give each item to the group that has met its question least, then has least to do, then is rarest.
+def deal_items(questions: Iterable[Sequence[Placement]], *, people: int, size: int, systems: int) -> None:
+    """Assign each item to the group that has seen its question least, then has the lowest load, then is rarest.
 
-    Taking the least loaded keeps all loads within one of each other. Among these, a group costs what it and its
-    members have already: the items it shares, and those of the same system each member has.
+    Taking the least loaded keeps all loads within one of each other. Among these, the cost of a group is the number of
+    items it shares already, plus the items of the same system that each member has.
     """
-    possible = possible_groups(people, size)
-    rows = [np.array(list(members(group))) for group in possible]
-    # Column by column: several times faster than gathering rows and adding along them.
+    possible = list_groups(people, size)
+    rows = [np.array(list(group_members(group))) for group in possible]
+    # One array per member position, shape (groups,): adding columns is several times faster than gathering rows.
     columns = list(np.ascontiguousarray(np.transpose(rows)))
     groups, loads = np.zeros(len(possible), np.int64), np.zeros(people, np.int64)
     cells = np.zeros((systems, people), np.int64)
     for question in questions:
+        # Cost of each annotator, shape (people,): load first, repeats of this question added below.
         standing = _LOAD * (loads - loads.min())
-        for hand in question:
-            burden = standing + cells[hand.system]
+        for placement in question:
+            burden = standing + cells[placement.system]
             costs = groups.copy()
             for column in columns:
                 costs += burden.take(column)
-            chosen = _least(costs, hand.tie)
-            hand.group = possible[chosen]
+            chosen = _least(costs, placement.tie)
+            placement.group = possible[chosen]
             groups[chosen] += 1
             loads[rows[chosen]] += 1
-            cells[hand.system, rows[chosen]] += 1
+            cells[placement.system, rows[chosen]] += 1
             standing[rows[chosen]] += _SAME_QUESTION
-            # What everybody has met counts for nobody, and would grow beyond measure.
+            # A repeat that all annotators have makes no difference, and would overflow after many items.
             standing -= _SAME_QUESTION * (standing.min() // _SAME_QUESTION)
 
 
 def _least(costs: NDArray[np.int64], tie: int) -> int:
-    """The place of the least cost; of several, the one the tie names."""
-    places = (costs == costs.min()).nonzero()[0]
-    return int(places[tie % len(places)])
+    """Return the index of the least cost; of several, the one that the tie selects."""
+    minima = (costs == costs.min()).nonzero()[0]
+    return int(minima[tie % len(minima)])
 
 
 class Balance:
-    """Counts of items by group, and by system and annotator, that exchanges make more equal without touching loads."""
+    """Counts of items by group, and by system and annotator. Exchanges make them more equal without changing loads."""
 
-    def __init__(self, questions: Sequence[Sequence[Hand]], *, people: int, size: int, systems: int) -> None:
+    def __init__(self, questions: Sequence[Sequence[Placement]], *, people: int, size: int, systems: int) -> None:
         self._questions = questions
-        self._hands = list(chain.from_iterable(questions))
-        self._everybody = (1 << people) - 1
-        self._groups = dict.fromkeys(possible_groups(people, size), 0)
+        self._placements = list(chain.from_iterable(questions))
+        self._all_people = (1 << people) - 1
+        self._groups = dict.fromkeys(list_groups(people, size), 0)
         self._cells = [[0] * people for _ in range(systems)]
         self._busy = [0] * len(questions)
-        for hand in self._hands:
-            self._groups[hand.group] += 1
-            self._busy[hand.question] |= hand.group
-            for number in members(hand.group):
-                self._cells[hand.system][number] += 1
+        for placement in self._placements:
+            self._groups[placement.group] += 1
+            self._busy[placement.question] |= placement.group
+            for number in group_members(placement.group):
+                self._cells[placement.system][number] += 1
         self.excess = sum(_excess(counts) for counts in (self._groups.values(), *self._cells))
-        """How far the counts are from the most equal ones: zero if nothing can be gained."""
+        """Sum of squares beyond that of the most equal counts; 0 where they cannot be more equal."""
 
     def even_out(self, random: Random) -> None:
         """Exchange annotators until the counts cannot be more equal, or the tries are used up.
 
-        The first half of the tries takes no step back. The second half may take a small one to get out of a dead
-        end, and at last goes back to the best counts it has seen.
+        The first half of the tries accepts no increase of the excess. The second half accepts a small one to leave a
+        local minimum, and returns to the best counts in the end.
         """
-        tries = min(TRIES * len(self._hands), MOST_TRIES)
+        tries = min(TRIES * len(self._placements), MOST_TRIES)
         best, since_best = self.excess, list[Exchange]()
         for number in range(tries):
             if not self.excess:
                 return
-            drawn = self._draw(random)
-            if drawn is None:
+            exchange = self._draw(random)
+            if exchange is None:
                 continue
-            self._apply(drawn)
+            self._apply(exchange)
             if self.excess > best + (SLACK if 2 * number >= tries else 0):
-                self._undo(drawn)
+                self._undo(exchange)
                 continue
-            since_best.append(drawn)
+            since_best.append(exchange)
             if self.excess <= best:
                 best = self.excess
                 since_best.clear()
@@ -144,64 +145,66 @@ class Balance:
             self._undo(exchange)
 
     def _draw(self, random: Random) -> Exchange | None:
-        """A possible exchange within a question or between two; None where the drawn items allow none."""
-        rivals = [_any(self._hands, random) for _ in range(RIVALS)]
-        one = max(rivals, key=lambda hand: self._groups[hand.group])
-        busy = self._busy[one.question]
-        within = busy == self._everybody or random.random() < 0.5
-        other = _any(self._questions[one.question] if within else self._hands, random)
-        gives, takes = one.group & ~other.group, other.group & ~one.group
-        if one.question != other.question:
+        """Draw an exchange within a question or between two; return None where the drawn items allow none."""
+        rivals = [_pick(self._placements, random) for _ in range(RIVALS)]
+        first = max(rivals, key=lambda placement: self._groups[placement.group])
+        busy = self._busy[first.question]
+        within = busy == self._all_people or random.random() < 0.5
+        other = _pick(self._questions[first.question] if within else self._placements, random)
+        gives, takes = first.group & ~other.group, other.group & ~first.group
+        if first.question != other.question:
+            # Between two questions, only annotators who have no item of the other question may move.
             gives &= ~self._busy[other.question]
             takes &= ~busy
         if not gives or not takes:
             return None
-        # As many as possible level systems and leave groups alone, or nearly so; a single one levels groups.
+        # Exchanging all members evens out systems and hardly changes groups; exchanging one evens out groups.
         if gives.bit_count() == takes.bit_count() and random.random() < 0.5:
-            return Exchange(one, other, gives, takes)
-        return Exchange(one, other, _member(gives, random), _member(takes, random))
+            return Exchange(first, other, gives, takes)
+        return Exchange(first, other, _member(gives, random), _member(takes, random))
 
     def _apply(self, exchange: Exchange) -> None:
-        one, other, gives, takes = exchange
-        if one.question != other.question:
-            # Both questions leave somebody out, so neither has anybody twice, and who goes is gone.
-            self._busy[one.question] ^= gives | takes
+        first, other, gives, takes = exchange
+        if first.question != other.question:
+            # Neither question has an annotator twice here, so toggling the bits keeps both masks right.
+            self._busy[first.question] ^= gives | takes
             self._busy[other.question] ^= gives | takes
-        self._replace(one, gives, takes)
+        self._replace(first, gives, takes)
         self._replace(other, takes, gives)
 
     def _undo(self, exchange: Exchange) -> None:
         self._apply(exchange._replace(gives=exchange.takes, takes=exchange.gives))
 
-    def _replace(self, hand: Hand, leave: int, join: int) -> None:
-        """Put some annotators in the place of others, and keep count: a square grows by 2 n + 1 from n to n + 1."""
-        cells = self._cells[hand.system]
-        self._groups[hand.group] -= 1
-        growth = -self._groups[hand.group]
-        for number in members(leave):
+    def _replace(self, placement: Placement, leave: int, join: int) -> None:
+        """Replace some annotators of an item by others and update all counts."""
+        # The square of a count grows by 2 n + 1 from n to n + 1; the ones cancel, since as many leave as join.
+        cells = self._cells[placement.system]
+        self._groups[placement.group] -= 1
+        growth = -self._groups[placement.group]
+        for number in group_members(leave):
             cells[number] -= 1
             growth -= cells[number]
-        for number in members(join):
+        for number in group_members(join):
             growth += cells[number]
             cells[number] += 1
-        hand.group ^= leave | join
-        growth += self._groups[hand.group]
-        self._groups[hand.group] += 1
+        placement.group ^= leave | join
+        growth += self._groups[placement.group]
+        self._groups[placement.group] += 1
         self.excess += 2 * growth
 
 
-def _any(values: Sequence[T], random: Random) -> T:
-    """One of some values, by the only method of Random that is promised to give the same in every version."""
+def _pick(values: Sequence[T], random: Random) -> T:
+    """Return a random value. Random.random() alone is guaranteed to be the same in every Python version."""
     return values[int(random.random() * len(values))]
 
 
 def _member(group: int, random: Random) -> int:
-    """One member of a group, as a group."""
-    return 1 << _any(list(members(group)), random)
+    """Return a random member of a group, as a group."""
+    return 1 << _pick(list(group_members(group)), random)
 
 
 def _excess(counts: Iterable[int]) -> int:
-    """The sum of squares beyond that of the most equal counts of the same total: zero if all lie within one."""
+    """Return the sum of squares beyond that of the most equal counts of the same total; 0 if all lie within one."""
     counts = list(counts)
-    share, rest = divmod(sum(counts), len(counts))
-    return sum(count * count for count in counts) - len(counts) * share * share - rest * (2 * share + 1)
+    share, remainder = divmod(sum(counts), len(counts))
+    return sum(count * count for count in counts) - len(counts) * share * share - remainder * (2 * share + 1)

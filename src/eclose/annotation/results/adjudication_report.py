@@ -1,4 +1,7 @@
-"""What went to an adjudicator and why, and what changed there. Nobody's name is in it, and no side."""
+"""Statistics of adjudication (appendix A.3.3): how many subjects, for which reasons, and which labels changed.
+
+Contains no names and no individual labels.
+"""
 
 from __future__ import annotations
 
@@ -9,72 +12,75 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eclose.annotation.adjudication import Trigger
-from eclose.annotation.forms import Kind
+from eclose.annotation.forms import TaskKind
 from eclose.core.judgment import Criterion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eclose.annotation.results.annotations import ToldQuestion, ToldResponse
+    from eclose.annotation.annotations import QuestionAnnotations, ResponseAnnotations
     from eclose.core.judgment import Judgment, StepJudgment
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """Labels that people had given and an adjudicator did not uphold."""
+class ChangedLabels:
+    """Labels of annotators that the adjudicator changed."""
 
     responses: int
-    """In so many adjudicated responses at least one."""
+    """Adjudicated responses with at least one changed label."""
     labels: int
+    """Changed labels."""
     of: int
-    """All labels that people had given of adjudicated responses."""
+    """All labels that annotators gave to adjudicated responses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Adjudication:
-    """What was settled, and how."""
+class AdjudicationCounts:
+    """Counts of adjudicated responses, or questions."""
 
     asked: int
-    """Responses, or questions, before people."""
+    """Responses, or questions, assigned to people."""
     complete: int
-    """Those that all who were asked have finished, one person alone left out: they can disagree with nobody."""
+    """Those finished by all of at least two assigned people."""
     to_adjudicate: int
-    """Those that somebody must look at again."""
+    """Those that need adjudication."""
     disagreements: int
-    """Of these: people differ."""
+    """Of these, those on which people differ."""
     flag_only: int
-    """Of these: people agree on what cannot be right."""
+    """Of these, those on which people agree on an inconsistent judgment."""
     triggers: Mapping[Trigger, int]
-    """How many for each reason; one may have several."""
+    """Counts by reason; a subject may have several."""
     adjudicated: int
     reference_seen_before: int = 0
-    """Adjudicated by somebody who knew the reference from another response to the question."""
-    changed: Mapping[str, Changed] = field(default_factory=dict)
-    """By criterion, and by what is said of steps where these were judged one by one."""
+    """Those whose adjudicator knew the reference from another response to the question."""
+    changed: Mapping[str, ChangedLabels] = field(default_factory=dict)
+    """Changed labels by criterion, and by step label where steps were judged one by one."""
 
     @property
     def waiting(self) -> int:
-        """Nobody has looked at these again yet."""
+        """Those whose adjudication is not finished."""
         return self.to_adjudicate - self.adjudicated
 
 
-def adjudication_of(responses: Sequence[ToldResponse]) -> Adjudication:
-    """Of responses."""
-    settled = [one for one in responses if one.adjudicated is not None and one.triggers]
-    seen = sum(bool(one.adjudicated and one.adjudicated.reference_seen_before) for one in settled)
-    return replace(screening_adjudication_of(responses), reference_seen_before=seen, changed=_changed(settled))
+def count_adjudication(responses: Sequence[ResponseAnnotations]) -> AdjudicationCounts:
+    """Count the adjudication of responses."""
+    settled = [response for response in responses if response.adjudication is not None and response.triggers]
+    seen = sum(bool(response.adjudication and response.adjudication.reference_seen_before) for response in settled)
+    return replace(count_screening_adjudication(responses), reference_seen_before=seen, changed=_changed(settled))
 
 
-def screening_adjudication_of(told: Sequence[ToldResponse | ToldQuestion]) -> Adjudication:
-    """Of questions; of responses without what changed."""
-    several = [one for one in told if len(one.said) >= max(2, one.asked)]
-    found = [(one.triggers, one.adjudicated is not None) for one in several]
-    disputed = [(triggers, settled) for triggers, settled in found if triggers]
+def count_screening_adjudication(
+    subjects: Sequence[ResponseAnnotations | QuestionAnnotations],
+) -> AdjudicationCounts:
+    """Count the adjudication of questions, or of responses without their changed labels."""
+    complete = [subject for subject in subjects if len(subject.annotations) >= max(2, subject.required)]
+    states = [(subject.triggers, subject.adjudication is not None) for subject in complete]
+    disputed = [(triggers, settled) for triggers, settled in states if triggers]
     flagged = sum(triggers == (Trigger.INCONSISTENT,) for triggers, _ in disputed)
     counts = Counter(trigger for triggers, _ in disputed for trigger in triggers)
-    return Adjudication(
-        asked=len(told),
-        complete=len(several),
+    return AdjudicationCounts(
+        asked=len(subjects),
+        complete=len(complete),
         to_adjudicate=len(disputed),
         disagreements=len(disputed) - flagged,
         flag_only=flagged,
@@ -90,31 +96,31 @@ _STEPS: Mapping[str, Callable[[StepJudgment], object]] = {
 }
 
 
-def _changed(settled: Sequence[ToldResponse]) -> dict[str, Changed]:
-    """What follows from a change counts with it: of a step that is no longer substantive, soundness changes, too."""
-    stepwise = [one for one in settled if one.kind is Kind.RESPONSE]
-    steps = {name: _count(stepwise, partial(_of_steps, said)) for name, said in _STEPS.items()} if stepwise else {}
-    return steps | {str(criterion): _count(settled, partial(_of_whole, criterion)) for criterion in Criterion}
+def _changed(settled: Sequence[ResponseAnnotations]) -> dict[str, ChangedLabels]:
+    """Count changed labels. A change counts for dependent labels too: soundness of a step includes its substance."""
+    stepwise = [response for response in settled if response.kind is TaskKind.RESPONSE]
+    steps = {name: _count(stepwise, partial(_step_labels, label)) for name, label in _STEPS.items()} if stepwise else {}
+    return steps | {str(criterion): _count(settled, partial(_trace_labels, criterion)) for criterion in Criterion}
 
 
-def _of_steps(said: Callable[[StepJudgment], object], judgment: Judgment) -> Sequence[object]:
-    return [said(step) for step in judgment.steps]
+def _step_labels(label: Callable[[StepJudgment], object], judgment: Judgment) -> Sequence[object]:
+    return [label(step) for step in judgment.steps]
 
 
-def _of_whole(criterion: Criterion, judgment: Judgment) -> Sequence[object]:
+def _trace_labels(criterion: Criterion, judgment: Judgment) -> Sequence[object]:
     return [judgment.label(criterion)]
 
 
-def _count(settled: Sequence[ToldResponse], labels: Callable[[Judgment], Sequence[object]]) -> Changed:
+def _count(settled: Sequence[ResponseAnnotations], labels: Callable[[Judgment], Sequence[object]]) -> ChangedLabels:
     responses = changed = of = 0
-    for one in settled:
-        assert one.adjudicated is not None  # only these are counted
-        upheld = labels(one.adjudicated.final)
+    for response in settled:
+        assert response.adjudication is not None  # callers pass adjudicated responses only
+        adjudicated = labels(response.adjudication.final)
         differing = 0
-        for said in one.said:
-            given = labels(said.final)
-            of += len(given)
-            differing += sum(mine != theirs for mine, theirs in zip(given, upheld, strict=True))
+        for annotation in response.annotations:
+            annotated = labels(annotation.final)
+            of += len(annotated)
+            differing += sum(label != final for label, final in zip(annotated, adjudicated, strict=True))
         changed += differing
         responses += bool(differing)
-    return Changed(responses, changed, of)
+    return ChangedLabels(responses, changed, of)

@@ -1,4 +1,4 @@
-"""The report of a lead: how far people agreed before anybody settled anything, and what was settled since."""
+"""Agreement of people before adjudication, and statistics of adjudication (appendix A.3.3)."""
 
 from __future__ import annotations
 
@@ -25,34 +25,35 @@ from eclose.metrics.agreement import (
 from eclose.metrics.summary import UNKNOWN
 
 if TYPE_CHECKING:
-    from eclose.annotation.results.annotations import Told
+    from eclose.annotation.annotations import Annotations
+    from eclose.stats.intervals import Estimate
 
 CEILING = 0.95
-"""Where one label is so common, alpha says little, and AC1 is shown beside it."""
+"""Share of the commonest label from which alpha is uninformative, and AC1 is reported beside it."""
 UNANIMOUS = "undefined, unanimous"
 NOTHING = "undefined, nothing to compare"
 DERIVED = ("Local soundness L", "Global sufficiency G", "LGG indicator")
-"""The rows that nobody was asked for."""
+"""Rows of derived labels, which people do not decide directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseAgreement:
-    """Of responses."""
+    """Agreement on responses."""
 
     responses: int
-    """All that people were asked for."""
+    """All assigned responses."""
     compared: int
-    """Those that two have finished, or more."""
+    """Responses that at least two people have finished."""
     questions: int
     people: int
-    """The most who judged one response."""
+    """Largest number of people who judged one response."""
     rows: tuple[AgreementRow, ...]
     adjudication: AdjudicationCounts
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAgreement:
-    """Of questions."""
+    """Agreement on the eligibility of questions."""
 
     questions: int
     compared: int
@@ -64,104 +65,109 @@ class QuestionAgreement:
 
 @dataclass(frozen=True, slots=True)
 class AgreementReport:
-    """All of it."""
+    """Agreement and adjudication of a project or of imported files."""
 
     seed: int
     resamples: int
     responses: ResponseAgreement | None
-    """None where no response was given out."""
+    """None where no response was assigned."""
     screening: QuestionAgreement | None
 
 
-def report_agreement(told: Told, *, seed: int = 42, resamples: int = 2_000) -> AgreementReport:
-    """Count everything; the same seed gives the same intervals."""
+def report_agreement(annotations: Annotations, *, seed: int = 42, resamples: int = 2_000) -> AgreementReport:
+    """Compute the report; the same seed gives the same bootstrap intervals."""
     return AgreementReport(
         seed,
         resamples,
-        _responses(told, seed, resamples) if told.responses else None,
-        _screening(told, seed, resamples) if told.questions else None,
+        _response_agreement(annotations, seed, resamples) if annotations.responses else None,
+        _question_agreement(annotations, seed, resamples) if annotations.questions else None,
     )
 
 
-def _responses(told: Told, seed: int, resamples: int) -> ResponseAgreement:
+def _response_agreement(annotations: Annotations, seed: int, resamples: int) -> ResponseAgreement:
     cases = [
-        AnnotatedResponse(one.question_id, one.first, one.kind is TaskKind.RESPONSE)
-        for one in told.responses
-        if len(one.said) > 1
+        AnnotatedResponse(response.question_id, response.first_judgments, response.kind is TaskKind.RESPONSE)
+        for response in annotations.responses
+        if len(response.annotations) > 1
     ]
     return ResponseAgreement(
-        len(told.responses),
+        len(annotations.responses),
         len(cases),
         len({case.question_id for case in cases}),
         max((len(case.judgments) for case in cases), default=0),
         tuple(measure_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
-        count_adjudication(told.responses),
+        count_adjudication(annotations.responses),
     )
 
 
-def _screening(told: Told, seed: int, resamples: int) -> QuestionAgreement:
-    cases = [ScreenedQuestion(one.benchmark or UNKNOWN, one.first) for one in told.questions if len(one.said) > 1]
-    found = measure_screening(cases, rng=np.random.default_rng(seed), resamples=resamples)
+def _question_agreement(annotations: Annotations, seed: int, resamples: int) -> QuestionAgreement:
+    cases = [
+        ScreenedQuestion(question.benchmark or UNKNOWN, question.first_screenings)
+        for question in annotations.questions
+        if len(question.annotations) > 1
+    ]
+    agreement = measure_screening(cases, rng=np.random.default_rng(seed), resamples=resamples)
     return QuestionAgreement(
-        len(told.questions),
+        len(annotations.questions),
         len(cases),
         max((len(case.screenings) for case in cases), default=0),
-        found.overall,
-        found.datasets,
-        count_screening_adjudication(told.questions),
+        agreement.overall,
+        agreement.datasets,
+        count_screening_adjudication(annotations.questions),
     )
 
 
 def undefined_reason(row: AgreementRow) -> str | None:
-    """Why there is no alpha; None where there is one."""
+    """Return why alpha is undefined; None where it is defined."""
     if row.alpha.value is not None:
         return None
     return UNANIMOUS if row.n else NOTHING
 
 
-def to_json(found: AgreementReport) -> dict[str, Any]:
-    """As JSON: what is undefined is null, with the reason beside it."""
-    told: dict[str, Any] = {"settings": {"seed": found.seed, "resamples": found.resamples}}
-    if (one := found.responses) is not None:
-        told["responses"] = {
-            "responses": one.responses,
-            "compared": one.compared,
-            "questions": one.questions,
-            "people": one.people,
-            "agreement": [_plain_row(row) for row in one.rows],
-            "adjudication": _plain_adjudication(one.adjudication),
+def to_json(report: AgreementReport) -> dict[str, Any]:
+    """Return the report as JSON values; undefined numbers are null, with the reason beside them."""
+    values: dict[str, Any] = {"settings": {"seed": report.seed, "resamples": report.resamples}}
+    if (responses := report.responses) is not None:
+        values["responses"] = {
+            "responses": responses.responses,
+            "compared": responses.compared,
+            "questions": responses.questions,
+            "people": responses.people,
+            "agreement": [_row_json(row) for row in responses.rows],
+            "adjudication": _adjudication_json(responses.adjudication),
         }
-    if (other := found.screening) is not None:
-        told["screening"] = {
-            "questions": other.questions,
-            "compared": other.compared,
-            "people": other.people,
-            "agreement": _plain_screening(other.overall),
-            "datasets": {name: _plain_screening(apart) for name, apart in other.datasets.items()},
-            "adjudication": _plain_adjudication(other.adjudication),
+    if (screening := report.screening) is not None:
+        values["screening"] = {
+            "questions": screening.questions,
+            "compared": screening.compared,
+            "people": screening.people,
+            "agreement": _screening_json(screening.overall),
+            "datasets": {name: _screening_json(agreement) for name, agreement in screening.datasets.items()},
+            "adjudication": _adjudication_json(screening.adjudication),
         }
-    return told
+    return values
 
 
-def _plain_adjudication(found: AdjudicationCounts) -> dict[str, Any]:
-    return {**asdict(found), "waiting": found.waiting}
+def _adjudication_json(counts: AdjudicationCounts) -> dict[str, Any]:
+    return {**asdict(counts), "waiting": counts.waiting}
 
 
-def _plain_screening(found: ScreeningAgreement) -> dict[str, Any]:
-    rows = [_plain_row(found.eligibility), _plain_row(found.reason)]
-    return {"agreement": rows, "both_no": found.both_no}
+def _screening_json(agreement: ScreeningAgreement) -> dict[str, Any]:
+    rows = [_row_json(agreement.eligibility), _row_json(agreement.reason)]
+    return {"agreement": rows, "both_no": agreement.both_no}
 
 
-def _plain_row(row: AgreementRow) -> dict[str, Any]:
-    def estimate(one: Any) -> dict[str, Any]:
-        return {"value": one.value, "interval": one.interval, "undefined_resamples": one.undefined}
-
+def _row_json(row: AgreementRow) -> dict[str, Any]:
     return {
         "judgment": row.judgment,
         "n": row.n,
         "majority": row.majority,
-        "raw": estimate(row.raw),
-        "alpha": {**estimate(row.alpha), "undefined": undefined_reason(row)},
+        "raw": _estimate_json(row.raw),
+        "alpha": {**_estimate_json(row.alpha), "undefined": undefined_reason(row)},
         "specific": row.specific,
         "ac1": row.ac1,
     }
+
+
+def _estimate_json(estimate: Estimate) -> dict[str, Any]:
+    return {"value": estimate.value, "interval": estimate.interval, "undefined_resamples": estimate.undefined}

@@ -1,7 +1,7 @@
-"""A folder with everything that came of annotation, in files that other commands read as they are.
+"""Export of annotations: a folder of files that other commands read.
 
-All files appear together or not at all. A folder that holds an export already is left alone: the same labels again are
-nothing to do, and others are refused.
+The folder appears complete or not at all. An existing export is never overwritten: exporting the same labels again does
+nothing, and exporting others raises.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from eclose.annotation.results import label_studio
 from eclose.annotation.results.final_labels import (
     PEOPLE,
-    settled_judgments,
-    settled_labels,
-    settled_screenings,
-    settled_verdicts,
+    collect_judgments,
+    collect_labels,
+    collect_screenings,
+    collect_verdicts,
 )
-from eclose.annotation.results.flat_tables import flat_tables
+from eclose.annotation.results.flat_tables import build_flat_tables, write_parquet
 from eclose.annotation.results.formats import (
     ANNOTATIONS,
     LABELS,
@@ -31,36 +31,36 @@ from eclose.annotation.results.formats import (
     OPEN,
     SCREENING_ANNOTATIONS,
     VERDICTS,
-    Format,
+    ExportFormat,
 )
-from eclose.annotation.results.parquet import require_pyarrow, write_parquet
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile, sync_folder
 from eclose.store.records.counts import Counts
-from eclose.store.records.csv_table import table
-from eclose.store.records.jsonl import write
+from eclose.store.records.csv_table import encode_csv
+from eclose.store.records.jsonl import write_records
+from eclose.store.records.parquet import import_pyarrow
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, SCREENING
-from eclose.store.runs.manifest import Manifest, file_hash, file_hashes, read_manifest
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from eclose.annotation.results.annotations import Told, ToldQuestion, ToldResponse
-    from eclose.annotation.results.project_annotations import Material
+    from eclose.annotation.annotations import Annotations, QuestionAnnotations, ResponseAnnotations
+    from eclose.annotation.material import Material
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """What lies in the folder."""
+class ExportResult:
+    """An exported folder."""
 
     manifest: Manifest
     again: bool
-    """Whether it lay there before."""
+    """Whether the folder held the same export before."""
 
 
-def export(
-    told: Told,
+def export_annotations(
+    annotations: Annotations,
     out: Path,
     *,
     stage: str,
@@ -68,135 +68,143 @@ def export(
     inputs: Mapping[str, str] | None = None,
     material: Material | None = None,
     judge: str = PEOPLE,
-    formats: Collection[Format] = (Format.JSONL,),
+    formats: Collection[ExportFormat] = (ExportFormat.JSONL,),
     for_label_studio: bool = False,
-) -> Exported:
-    """Write the files; with the material, the folder is a run that can be diagnosed."""
-    if Format.PARQUET in formats:
-        require_pyarrow()
-    _refuse_strangers(out)
-    with _making(out) as folder:
-        if Format.JSONL in formats:
-            _records(folder, told, material, judge)
-        _tables(folder, told, formats)
+) -> ExportResult:
+    """Write the files of an export; with ``material`` the folder is a run that ``eclose diagnose`` reads."""
+    if ExportFormat.PARQUET in formats:
+        import_pyarrow()  # raises where it is missing, before any file is written
+    _check_output(out)
+    with _temporary_folder(out) as folder:
+        if ExportFormat.JSONL in formats:
+            _write_jsonl(folder, annotations, material, judge)
+        _write_tables(folder, annotations, formats)
         if for_label_studio:
-            _for_label_studio(folder, told, material)
-        funnel = _funnel(told)
-        how = {**settings, "judge": judge, "formats": sorted(formats)}
-        outputs = file_hashes(sorted(folder.iterdir()))
-        manifest = Manifest(stage, how, dict(inputs or {}), outputs, next(iter(funnel.values())), funnel)
-        if (before := _same(out, outputs)) is not None:
-            return Exported(before, again=True)
+            _write_label_studio(folder, annotations, material)
+        funnel = _count_funnel(annotations)
+        parameters = {**settings, "judge": judge, "formats": sorted(formats)}
+        outputs = hash_files(sorted(folder.iterdir()))
+        manifest = Manifest(stage, parameters, dict(inputs or {}), outputs, next(iter(funnel.values())), funnel)
+        if (existing := _find_same(out, outputs)) is not None:
+            return ExportResult(existing, again=True)
         manifest.write(folder / MANIFEST)
         os.rename(folder, out)
         sync_folder(out.parent)
-    return Exported(manifest, again=False)
+    return ExportResult(manifest, again=False)
 
 
-def _records(folder: Path, told: Told, material: Material | None, judge: str) -> None:
-    if told.responses:
-        write(folder / ANNOTATIONS, (row for one in told.responses for row in one.rows))
-        write(folder / JUDGMENTS, settled_judgments(told, judge))
-        write(folder / VERDICTS, settled_verdicts(told))
-        write(folder / LABELS, settled_labels(told))
-    if told.questions:
-        write(folder / SCREENING_ANNOTATIONS, (row for one in told.questions for row in one.rows))
-        write(folder / SCREENING, settled_screenings(told, judge))
+def _write_jsonl(folder: Path, annotations: Annotations, material: Material | None, judge: str) -> None:
+    if annotations.responses:
+        rows = (record for response in annotations.responses for record in response.records)
+        write_records(folder / ANNOTATIONS, rows)
+        write_records(folder / JUDGMENTS, collect_judgments(annotations, judge))
+        write_records(folder / VERDICTS, collect_verdicts(annotations))
+        write_records(folder / LABELS, collect_labels(annotations))
+    if annotations.questions:
+        screenings = (record for question in annotations.questions for record in question.records)
+        write_records(folder / SCREENING_ANNOTATIONS, screenings)
+        write_records(folder / SCREENING, collect_screenings(annotations, judge))
     with AtomicFile(folder / OPEN) as file:
-        for line in _open(told):
+        for line in _open_lines(annotations):
             file.write(json.dumps(line).encode() + b"\n")
     if material is not None:
-        responses = [material.responses[one.response_id] for one in told.responses]
-        questions = dict.fromkeys([one.instance_id for one in responses] + [one.question_id for one in told.questions])
-        write(folder / INSTANCES, (material.instances[one] for one in questions))
-        write(folder / RESPONSES, responses)
+        responses = [material.responses[response.response_id] for response in annotations.responses]
+        answered = [response.instance_id for response in responses]
+        # Each question once, those of responses first.
+        questions = dict.fromkeys(answered + [question.question_id for question in annotations.questions])
+        write_records(folder / INSTANCES, (material.instances[question] for question in questions))
+        write_records(folder / RESPONSES, responses)
 
 
-def _open(told: Told) -> Iterator[dict[str, str]]:
-    """What does not hold yet, and why."""
-    for one in told.responses:
-        if (reason := one.open) is not None:
-            yield {"response_id": one.response_id, "question_id": one.question_id, "reason": reason}
-    for other in told.questions:
-        if (reason := other.open) is not None:
-            yield {"question_id": other.question_id, "reason": reason}
+def _open_lines(annotations: Annotations) -> Iterator[dict[str, str]]:
+    """Yield the responses and questions without final labels, with the reason."""
+    for response in annotations.responses:
+        if (reason := response.open_reason) is not None:
+            yield {"response_id": response.response_id, "question_id": response.question_id, "reason": reason}
+    for question in annotations.questions:
+        if (reason := question.open_reason) is not None:
+            yield {"question_id": question.question_id, "reason": reason}
 
 
-def _tables(folder: Path, told: Told, formats: Collection[Format]) -> None:
-    for one in flat_tables(told, lambda: settled_labels(told)):
-        if Format.CSV in formats:
-            with AtomicFile(folder / f"{one.name}.csv") as file:
-                for row in table(list(one.columns), one.rows()):
+def _write_tables(folder: Path, annotations: Annotations, formats: Collection[ExportFormat]) -> None:
+    for table in build_flat_tables(annotations, lambda: collect_labels(annotations)):
+        if ExportFormat.CSV in formats:
+            with AtomicFile(folder / f"{table.name}.csv") as file:
+                for row in encode_csv(list(table.columns), table.rows()):
                     file.write(row)
-        if Format.PARQUET in formats:
-            write_parquet(folder / f"{one.name}.parquet", one)
+        if ExportFormat.PARQUET in formats:
+            write_parquet(folder / f"{table.name}.parquet", table)
 
 
-def _for_label_studio(folder: Path, told: Told, material: Material | None) -> None:
+def _write_label_studio(folder: Path, annotations: Annotations, material: Material | None) -> None:
     if material is None:
-        raise SettingError("tasks of Label Studio need questions and responses. Export them from a project.")
-    for name, data in (
-        (label_studio.TASKS, label_studio.tasks(material, (one.response_id for one in told.responses))),
-        (label_studio.CONFIG, iter([label_studio.config()])),
+        raise SettingError(
+            "--label-studio: tasks need questions and responses, which only the export of a project has."
+        )
+    ids = (response.response_id for response in annotations.responses)
+    for name, parts in (
+        (label_studio.TASKS, label_studio.encode_tasks(material, ids)),
+        (label_studio.CONFIG, iter([label_studio.build_config()])),
     ):
         with AtomicFile(folder / name) as file:
-            for part in data:
+            for part in parts:
                 file.write(part)
 
 
-def _funnel(told: Told) -> dict[str, Counts]:
-    """Received = settled + open, for responses and for questions."""
-    both: dict[str, Sequence[ToldResponse] | Sequence[ToldQuestion]] = {
-        "responses": told.responses,
-        "questions": told.questions,
+def _count_funnel(annotations: Annotations) -> dict[str, Counts]:
+    """Count responses and questions: received = settled + open."""
+    groups: dict[str, Sequence[ResponseAnnotations] | Sequence[QuestionAnnotations]] = {
+        "responses": annotations.responses,
+        "questions": annotations.questions,
     }
-    found = {name: _counts(subjects) for name, subjects in both.items() if subjects}
-    if not found:
-        raise UserError("there is nothing to export: no work was given out.")
-    return found
+    funnel = {name: _count_settled(subjects) for name, subjects in groups.items() if subjects}
+    if not funnel:
+        raise UserError("there is nothing to export: no tasks were assigned. Assign them with: eclose annotate assign")
+    return funnel
 
 
-def _counts(subjects: Iterable[ToldResponse | ToldQuestion]) -> Counts:
-    reasons = Counter(one.open for one in subjects)
+def _count_settled(subjects: Iterable[ResponseAnnotations | QuestionAnnotations]) -> Counts:
+    reasons = Counter(subject.open_reason for subject in subjects)
     settled = reasons.pop(None, 0)
-    left = {str(reason): count for reason, count in reasons.items()}
-    return Counts(settled + sum(left.values()), settled, left)
+    unsettled = {str(reason): count for reason, count in reasons.items()}
+    return Counts(settled + sum(unsettled.values()), settled, unsettled)
 
 
 _REFUSAL = "Write to another folder, or move this one away."
 
 
-def _refuse_strangers(out: Path) -> None:
+def _check_output(out: Path) -> None:
+    """Raise where the output folder holds files of another origin."""
     if out.exists() and not out.is_dir():
-        raise SettingError(f"{out}: is a file. Name a folder to write.")
+        raise SettingError(f"{out}: is a file. Name a folder with --out.")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise UserError(f"{out}: is not empty and has no manifest, so it is not known whose it is. {_REFUSAL}")
+        raise UserError(f"{out}: is not empty and holds no export (no {MANIFEST}). {_REFUSAL}")
 
 
-def _same(out: Path, outputs: Mapping[str, str]) -> Manifest | None:
-    """The manifest of the same files, whole and unchanged; None for a folder that is still empty."""
+def _find_same(out: Path, outputs: Mapping[str, str]) -> Manifest | None:
+    """Return the manifest of an existing, unchanged export of the same files; None where the folder is empty."""
     if not (out / MANIFEST).is_file():
         return None
     manifest = read_manifest(out / MANIFEST)
     if manifest.outputs != outputs:
-        raise UserError(f"{out}: holds an export of other labels, or in other formats. {_REFUSAL}")
-    for name, known in outputs.items():
-        if not (out / name).is_file() or file_hash(out / name) != known:
-            raise UserError(f"{out}: {name} was changed after it was written. {_REFUSAL}")
+        raise UserError(f"{out}: holds an export of other labels or formats. {_REFUSAL}")
+    for name, expected in outputs.items():
+        if not (out / name).is_file() or hash_file(out / name) != expected:
+            raise UserError(f"{out}: {name} was changed after the export. {_REFUSAL}")
     return manifest
 
 
 @contextmanager
-def _making(out: Path) -> Iterator[Path]:
-    """A folder beside the one to be; gone in the end, unless it took its place."""
+def _temporary_folder(out: Path) -> Iterator[Path]:
+    """Yield a new folder beside ``out`` and delete it at the end, unless it was renamed."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         folder = out.with_name(f".{out.name}.{token_hex(8)}")
-        folder.mkdir()  # with the permissions of any new folder: the system applies the umask
+        folder.mkdir()  # unlike tempfile, with the permissions of the umask
         try:
             yield folder
         finally:
             rmtree(folder, ignore_errors=True)
     except OSError as error:
         problem = f"cannot be written here ({error.strerror or error})"
-        raise UserError(f"{out}: {problem}. Choose another place or make room.") from error
+        raise UserError(f"{out}: {problem}. Choose another folder, or free disk space.") from error

@@ -1,4 +1,4 @@
-"""The labels that hold, each with where it comes from."""
+"""Final labels of responses and questions, each with its origin."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eclose.annotation.adjudication import Origin, Trigger
-from eclose.annotation.results.annotations import by
+from eclose.annotation.adjudication import LabelOrigin, Trigger
+from eclose.annotation.annotations import rename_judge
 from eclose.core.judgment import Criterion
 from eclose.core.response import Source
 from eclose.core.three_valued import Label
@@ -16,17 +16,17 @@ from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclose.annotation.adjudication import Settled
-    from eclose.annotation.results.annotations import Told, ToldResponse
+    from eclose.annotation.adjudication import FinalJudgment
+    from eclose.annotation.annotations import Annotations, ResponseAnnotations
     from eclose.core.judgment import Judgment, Screening
 
 PEOPLE = "people"
-"""The judge whose word the settled labels are."""
+"""Judge name of final labels."""
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
-    """What follows from the five labels."""
+class DerivedLabels:
+    """Labels computed from the five judged ones."""
 
     globally_sufficient: Label
     in_gap: Label
@@ -37,76 +37,77 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class SettledLabel:
-    """The labels of a response and where they come from; a line of ``labels.jsonl``."""
+    """The final labels of a response with their origin; a line of ``labels.jsonl``."""
 
     response_id: str
     question_id: str
-    origin: Origin
+    origin: LabelOrigin
     labels: Mapping[Criterion, Label]
-    derived: Derived
+    derived: DerivedLabels
     annotators: tuple[str, ...]
     adjudicator: str | None = None
     triggers: tuple[Trigger, ...] = ()
-    """Why it was looked at again."""
+    """Reasons for its adjudication."""
     changed: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
-    """What the annotators had said, in their order, for every label that somebody had otherwise."""
+    """The annotators' labels, in their order, for every criterion on which one of them differs from the adjudicator."""
     reference_seen_before: bool = False
     benchmark: str | None = None
     source: Source | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """The five labels."""
+        """The five judged labels."""
         return Verdict(*(self.labels[name] for name in Criterion))
 
 
-def settled_judgments(told: Told, judge: str = PEOPLE) -> Iterator[Judgment]:
-    """One for each response that is settled, as another command reads judgments."""
-    for _, settled in _settled(told):
-        yield by(judge, settled.judgment)
+def collect_judgments(annotations: Annotations, judge: str = PEOPLE) -> Iterator[Judgment]:
+    """Yield the final judgment of each settled response, as other commands read judgments."""
+    for _, final in _settled_responses(annotations):
+        yield rename_judge(final.judgment, judge)
 
 
-def settled_verdicts(told: Told) -> Iterator[SettledVerdict]:
-    """One for each response that is settled, as another command reads verdicts."""
-    for one, settled in _settled(told):
-        yield SettledVerdict(one.response_id, one.question_id, settled.judgment.verdict, one.benchmark, one.source)
+def collect_verdicts(annotations: Annotations) -> Iterator[SettledVerdict]:
+    """Yield the verdict of each settled response, as other commands read verdicts."""
+    for response, final in _settled_responses(annotations):
+        verdict = final.judgment.verdict
+        yield SettledVerdict(response.response_id, response.question_id, verdict, response.benchmark, response.source)
 
 
-def settled_labels(told: Told) -> Iterator[SettledLabel]:
-    """One for each response that is settled."""
-    for one, settled in _settled(told):
-        verdict = settled.judgment.verdict
-        last = one.adjudicated if settled.origin is Origin.ADJUDICATED else None
+def collect_labels(annotations: Annotations) -> Iterator[SettledLabel]:
+    """Yield the final labels of each settled response."""
+    for response, final in _settled_responses(annotations):
+        verdict = final.judgment.verdict
+        adjudication = response.adjudication if final.origin is LabelOrigin.ADJUDICATED else None
         yield SettledLabel(
-            one.response_id,
-            one.question_id,
-            settled.origin,
-            {name: settled.judgment.label(name) for name in Criterion},
-            Derived(
+            response.response_id,
+            response.question_id,
+            final.origin,
+            {criterion: final.judgment.label(criterion) for criterion in Criterion},
+            DerivedLabels(
                 verdict.globally_sufficient,
                 verdict.in_gap,
                 verdict.reliable,
                 verdict.failure_class,
                 verdict.trace_group,
             ),
-            tuple(str(each.annotator) for each in one.said),
-            None if last is None else last.annotator,
-            settled.triggers,
-            settled.changed,
-            last is not None and last.reference_seen_before,
-            one.benchmark,
-            one.source,
+            tuple(str(row.annotator) for row in response.annotations),
+            None if adjudication is None else adjudication.annotator,
+            final.triggers,
+            final.changed,
+            adjudication is not None and adjudication.reference_seen_before,
+            response.benchmark,
+            response.source,
         )
 
 
-def settled_screenings(told: Told, judge: str = PEOPLE) -> Iterator[Screening]:
-    """One for each question that is settled, as ``eclose screen`` writes them."""
-    for one in told.questions:
-        if (settled := one.settled) is not None:
-            yield by(judge, settled)
+def collect_screenings(annotations: Annotations, judge: str = PEOPLE) -> Iterator[Screening]:
+    """Yield the final screening of each settled question, as ``eclose screen`` writes them."""
+    for question in annotations.questions:
+        if (final := question.final) is not None:
+            yield rename_judge(final, judge)
 
 
-def _settled(told: Told) -> Iterator[tuple[ToldResponse, Settled]]:
-    for one in told.responses:
-        if (settled := one.settled) is not None:
-            yield one, settled
+def _settled_responses(annotations: Annotations) -> Iterator[tuple[ResponseAnnotations, FinalJudgment]]:
+    for response in annotations.responses:
+        if (final := response.final) is not None:
+            yield response, final

@@ -1,128 +1,181 @@
-"""What people said as flat tables, for spreadsheets and for Parquet: a row a label, a person or a step.
+"""Annotations as flat tables for CSV and Parquet: one row per label, annotation or step.
 
-The tables tell what the JSON Lines tell, but for the words of a judge; whoever needs all reads those.
+The tables hold what the JSON Lines files hold, except for free text of judges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.store.records.csv_table import CsvCell
+from eclose.store.records.parquet import ParquetFile, import_pyarrow
 
 if TYPE_CHECKING:
-    from eclose.annotation.results.annotations import Annotation, Told
+    from pathlib import Path
+
+    from eclose.annotation.annotations import Annotation, Annotations
     from eclose.annotation.results.final_labels import SettledLabel
     from eclose.core.judgment import Judgment
-    from eclose.core.response import Source
 
 Columns: TypeAlias = Mapping[str, type[str] | type[int] | type[bool]]
-"""Names of columns with what they hold."""
+"""Types of columns by name."""
 
 LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
 _SUBJECT: Columns = {"response_id": str, "question_id": str, "benchmark": str, "model": str, "method": str, "seed": int}
-_WHO: Columns = {"annotator": str, "adjudicates": bool}
-_FIVE: Columns = dict.fromkeys(LABELS, bool)
-_FINAL: Columns = {f"final_{name}": bool for name in LABELS}
+_PERSON: Columns = {"annotator": str, "adjudicates": bool}
+_FIRST_LABELS: Columns = dict.fromkeys(LABELS, bool)
+_FINAL_LABELS: Columns = {f"final_{name}": bool for name in LABELS}
+_LABEL_COLUMNS: Columns = {
+    **_SUBJECT,
+    **_FIRST_LABELS,
+    "globally_sufficient": bool,
+    "in_gap": bool,
+    "failure_class": str,
+    "trace_group": str,
+    "origin": str,
+    "triggers": str,
+    "annotators": str,
+    "adjudicator": str,
+}
+_ANNOTATION_COLUMNS: Columns = {
+    **_SUBJECT,
+    "kind": str,
+    "asked": int,
+    **_PERSON,
+    **_FIRST_LABELS,
+    "amended": bool,
+    "reference_seen_before": bool,
+    **_FINAL_LABELS,
+}
+_STEP_COLUMNS: Columns = {
+    "response_id": str,
+    **_PERSON,
+    "version": str,
+    "step": int,
+    "substantive": bool,
+    "sound": bool,
+    "failure": str,
+}
+_SCREENING_COLUMNS: Columns = {"question_id": str, "benchmark": str, "eligible": bool, "code": str}
+_SCREENING_ANNOTATION_COLUMNS: Columns = {
+    "question_id": str,
+    "benchmark": str,
+    "asked": int,
+    **_PERSON,
+    "eligible": bool,
+    "code": str,
+    "final_eligible": bool,
+    "final_code": str,
+}
+
+_BATCH = 10_000
+"""Rows per Parquet row group."""
+_ARROW_TYPES = {str: "string", int: "int64", bool: "bool_"}
 
 
 @dataclass(frozen=True, slots=True)
 class FlatTable:
-    """A table with the kinds of its columns."""
+    """A table with the types of its columns."""
 
     name: str
     columns: Columns
     rows: Callable[[], Iterator[dict[str, CsvCell]]]
+    """Yields the rows anew with every call, so that each format can stream them."""
 
 
-def build_flat_tables(told: Told, settled: Callable[[], Iterator[SettledLabel]]) -> list[FlatTable]:
-    """Those that have something to tell."""
-    found = []
-    if told.responses:
-        derived: Columns = {"globally_sufficient": bool, "in_gap": bool, "failure_class": str, "trace_group": str}
-        how: Columns = {"origin": str, "triggers": str, "annotators": str, "adjudicator": str}
-        task: Columns = {"kind": str, "asked": int}
-        noted: Columns = {"amended": bool, "reference_seen_before": bool}
-        said: Columns = {"version": str, "step": int, "substantive": bool, "sound": bool, "failure": str}
-        found = [
-            FlatTable("labels", {**_SUBJECT, **_FIVE, **derived, **how}, lambda: map(_label, settled())),
+def build_flat_tables(annotations: Annotations, labels: Callable[[], Iterator[SettledLabel]]) -> list[FlatTable]:
+    """Return the tables of responses and of questions, as far as there are any."""
+    tables = []
+    if annotations.responses:
+        tables += [
+            FlatTable("labels", _LABEL_COLUMNS, lambda: map(_label_row, labels())),
+            FlatTable("annotations", _ANNOTATION_COLUMNS, lambda: _annotation_rows(annotations)),
+            FlatTable("steps", _STEP_COLUMNS, lambda: _step_rows(annotations)),
+        ]
+    if annotations.questions:
+        tables += [
+            FlatTable("screening", _SCREENING_COLUMNS, lambda: _screening_rows(annotations)),
             FlatTable(
-                "annotations", {**_SUBJECT, **task, **_WHO, **_FIVE, **noted, **_FINAL}, lambda: _annotations(told)
+                "screening-annotations",
+                _SCREENING_ANNOTATION_COLUMNS,
+                lambda: _screening_annotation_rows(annotations),
             ),
-            FlatTable("steps", {"response_id": str, **_WHO, **said}, lambda: _steps(told)),
         ]
-    if told.questions:
-        question: Columns = {"question_id": str, "benchmark": str}
-        one: Columns = {"eligible": bool, "code": str}
-        both: Columns = {**one, "final_eligible": bool, "final_code": str}
-        found += [
-            FlatTable("screening", {**question, **one}, lambda: _screening(told)),
-            FlatTable("screening-annotations", {**question, "asked": int, **_WHO, **both}, lambda: _screened(told)),
-        ]
-    return found
+    return tables
 
 
-def _subject(one: Annotation | SettledLabel) -> dict[str, CsvCell]:
-    source: Source | None = one.source
+def write_parquet(path: Path, table: FlatTable) -> None:
+    """Write a table in batches, in constant memory."""
+    arrow, _ = import_pyarrow()
+    schema = arrow.schema([(name, getattr(arrow, _ARROW_TYPES[kind])()) for name, kind in table.columns.items()])
+    rows = table.rows()
+    with ParquetFile(path, schema) as file:
+        while batch := list(islice(rows, _BATCH)):
+            file.write_rows(batch)
+
+
+def _subject_cells(record: Annotation | SettledLabel) -> dict[str, CsvCell]:
+    source = record.source
     return {
-        "response_id": one.response_id,
-        "question_id": one.question_id,
-        "benchmark": one.benchmark,
+        "response_id": record.response_id,
+        "question_id": record.question_id,
+        "benchmark": record.benchmark,
         "model": None if source is None else source.model,
         "method": None if source is None else source.method,
         "seed": None if source is None else source.seed,
     }
 
 
-def _five(judgment: Judgment, prefix: str = "") -> dict[str, CsvCell]:
+def _label_cells(judgment: Judgment, prefix: str = "") -> dict[str, CsvCell]:
     verdict = judgment.verdict
     return {f"{prefix}{name}": getattr(verdict, name) for name in LABELS}
 
 
-def _label(one: SettledLabel) -> dict[str, CsvCell]:
-    verdict = one.verdict
+def _label_row(label: SettledLabel) -> dict[str, CsvCell]:
+    verdict = label.verdict
     failure, group = verdict.failure_class, verdict.trace_group
     return {
-        **_subject(one),
+        **_subject_cells(label),
         **{name: getattr(verdict, name) for name in LABELS},
         "globally_sufficient": verdict.globally_sufficient,
         "in_gap": verdict.in_gap,
         "failure_class": None if failure is None else failure.value,
         "trace_group": None if group is None else group.value,
-        "origin": one.origin.value,
-        "triggers": " ".join(one.triggers),
-        "annotators": " ".join(one.annotators),
-        "adjudicator": one.adjudicator,
+        "origin": label.origin.value,
+        "triggers": " ".join(label.triggers),
+        "annotators": " ".join(label.annotators),
+        "adjudicator": label.adjudicator,
     }
 
 
-def _annotations(told: Told) -> Iterator[dict[str, CsvCell]]:
-    for one in (row for response in told.responses for row in response.rows):
-        task: dict[str, CsvCell] = {"kind": one.kind.value, "asked": one.asked}
-        if one.judgment is None:
-            yield {**_subject(one), **task}
+def _annotation_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+    for record in (record for response in annotations.responses for record in response.records):
+        cells: dict[str, CsvCell] = {**_subject_cells(record), "kind": record.kind.value, "asked": record.asked}
+        if record.judgment is None:
+            yield cells
             continue
         yield {
-            **_subject(one),
-            **task,
-            "annotator": one.annotator,
-            "adjudicates": one.adjudicates,
-            **_five(one.judgment),
-            "amended": one.amended is not None,
-            "reference_seen_before": one.reference_seen_before,
-            **_five(one.final, "final_"),
+            **cells,
+            "annotator": record.annotator,
+            "adjudicates": record.adjudicates,
+            **_label_cells(record.judgment),
+            "amended": record.amended is not None,
+            "reference_seen_before": record.reference_seen_before,
+            **_label_cells(record.final, "final_"),
         }
 
 
-def _steps(told: Told) -> Iterator[dict[str, CsvCell]]:
-    for one in (row for response in told.responses for row in response.rows):
-        for version, judgment in (("first", one.judgment), ("amended", one.amended)):
+def _step_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+    for record in (record for response in annotations.responses for record in response.records):
+        for version, judgment in (("first", record.judgment), ("amended", record.amended)):
             for number, step in enumerate(() if judgment is None else judgment.steps, start=1):
                 yield {
-                    "response_id": one.response_id,
-                    "annotator": one.annotator,
-                    "adjudicates": one.adjudicates,
+                    "response_id": record.response_id,
+                    "annotator": record.annotator,
+                    "adjudicates": record.adjudicates,
                     "version": version,
                     "step": number,
                     "substantive": step.substantive,
@@ -131,20 +184,24 @@ def _steps(told: Told) -> Iterator[dict[str, CsvCell]]:
                 }
 
 
-def _screening(told: Told) -> Iterator[dict[str, CsvCell]]:
-    for one in told.questions:
-        if (settled := one.settled) is not None:
-            code = None if settled.code is None else settled.code.value
-            question: dict[str, CsvCell] = {"question_id": one.question_id, "benchmark": one.benchmark}
-            yield {**question, "eligible": settled.eligible, "code": code}
+def _screening_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+    for question in annotations.questions:
+        if (final := question.final) is not None:
+            code = None if final.code is None else final.code.value
+            cells: dict[str, CsvCell] = {"question_id": question.question_id, "benchmark": question.benchmark}
+            yield {**cells, "eligible": final.eligible, "code": code}
 
 
-def _screened(told: Told) -> Iterator[dict[str, CsvCell]]:
-    for one in (row for question in told.questions for row in question.rows):
-        row: dict[str, CsvCell] = {"question_id": one.question_id, "benchmark": one.benchmark, "asked": one.asked}
-        if one.screening is not None:
-            row |= {"annotator": one.annotator, "adjudicates": one.adjudicates}
-            for prefix, said in (("", one.screening), ("final_", one.final)):
-                code = None if said.code is None else said.code.value
-                row |= {f"{prefix}eligible": said.eligible, f"{prefix}code": code}
-        yield row
+def _screening_annotation_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+    for record in (record for question in annotations.questions for record in question.records):
+        cells: dict[str, CsvCell] = {
+            "question_id": record.question_id,
+            "benchmark": record.benchmark,
+            "asked": record.asked,
+        }
+        if record.screening is not None:
+            cells |= {"annotator": record.annotator, "adjudicates": record.adjudicates}
+            for prefix, screening in (("", record.screening), ("final_", record.final)):
+                code = None if screening.code is None else screening.code.value
+                cells |= {f"{prefix}eligible": screening.eligible, f"{prefix}code": code}
+        yield cells

@@ -1,18 +1,18 @@
-"""What an export is made of, by name. Light, so that commands can name it before they need anything."""
+"""File names and formats of an export. Imports nothing heavy, so that commands load fast."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 ANNOTATIONS, SCREENING_ANNOTATIONS = "annotations.jsonl", "screening-annotations.jsonl"
-"""What each person said."""
+"""Annotations of each person."""
 LABELS, VERDICTS = "labels.jsonl", "verdicts.jsonl"
-"""What holds."""
+"""Final labels."""
 OPEN, MANIFEST = "open.jsonl", "manifest.json"
 
 
-class Format(StrEnum):
-    """How labels are written."""
+class ExportFormat(StrEnum):
+    """A format of exported labels."""
 
     JSONL = "jsonl"
     CSV = "csv"

@@ -1,6 +1,6 @@
-"""Labels made elsewhere: one row for each response and annotator, as JSON Lines, a table, or Label Studio's export.
+"""Import of labels made elsewhere: one row per response and annotator, as JSON Lines, CSV or a Label Studio export.
 
-Our own ``annotations.jsonl`` is read the same way, whole. Everything that is wrong with all files is told at once.
+The ``annotations.jsonl`` of an export is read without loss. All problems of all files are reported together.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from eclose.annotation.annotations import Annotation, Annotations, Record, ScreeningAnnotation, group_annotations
 from eclose.annotation.forms import TaskKind
+from eclose.annotation.material import Material
 from eclose.annotation.results import label_studio
-from eclose.annotation.results.annotations import Annotation, Row, ScreeningAnnotation, Told, questions_of, responses_of
-from eclose.annotation.results.project_annotations import Material
 from eclose.cases import read_run_files
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, Screening, StepJudgment
 from eclose.core.response import Source
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from eclose.store.records.json_reader import JsonObject
 
 NOT_LABELLED = "no label was given"
+"""Reason of a criterion whose cell is empty."""
 _TABLES = (".csv", ".tsv")
-_MOST = 20
+_MOST_PROBLEMS = 20
 _LETTERS = {
     "locally_sound": Criterion.LOCAL_SOUNDNESS,
     "aligned": Criterion.ALIGNMENT,
@@ -41,41 +42,41 @@ _LETTERS = {
 }
 _ORIGIN = ("question_id", "benchmark", "model", "method", "seed", "asked")
 NAMES = ("response_id", "annotator", "adjudicates", *_LETTERS, *_ORIGIN, "eligible", "code")
-"""The columns that are read; labels also by the paper's letters. The last two are of questions."""
+"""Names of the columns. Labels may also be named by the paper's letters; the last two columns are of questions."""
 
 
 class ImportedLabels(NamedTuple):
-    """What was read."""
+    """Imported annotations."""
 
-    told: Told
+    annotations: Annotations
     skipped: int
-    """Tasks that somebody passed over in Label Studio."""
+    """Annotations that were skipped in Label Studio."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What was read so far."""
+    """State of an import."""
 
     columns: Mapping[str, str]
     run: Material | None
     items: Mapping[str, str] = field(default_factory=dict)
-    """The responses of the run by what stands for them in Label Studio."""
+    """Response ids of the run by their opaque ids in Label Studio."""
     annotations: list[Annotation] = field(default_factory=list)
     screenings: list[ScreeningAnnotation] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     skipped: int = 0
     people: dict[tuple[object, ...], str] = field(default_factory=dict)
-    """Where each person's word on each subject stands."""
+    """Position of each person's row by subject, to find duplicates."""
     shapes: dict[tuple[object, ...], tuple[object, str]] = field(default_factory=dict)
-    """What all rows of a subject must share, and where it was first told."""
+    """Values that all rows of a subject must share, with the position of the first row."""
 
 
 def read_run_material(run: Path) -> Material:
-    """Read the questions and responses of a run's folder; raises where one id stands for two of either."""
+    """Read the questions and responses of a run's folder; raise where ids are not unique or questions are missing."""
     files = read_run_files(run)
     instances, responses = dict(files.instances), {response.id: response for response in files.responses}
-    if lost := [one.id for one in responses.values() if one.instance_id not in instances]:
-        raise UserError(f"{run}: the question of response {lost[0]!r} is missing, and {len(lost) - 1} more.")
+    if orphans := [response.id for response in responses.values() if response.instance_id not in instances]:
+        raise UserError(f"{run}: the questions of response {orphans[0]!r} and {len(orphans) - 1} more are missing.")
     return Material(instances, responses)
 
 
@@ -86,31 +87,34 @@ def read_labels(
     run: Material | None = None,
     per_response: int | None = None,
 ) -> ImportedLabels:
-    """Everything that people said in these files.
+    """Read all annotations of some files.
 
-    ``columns`` names the columns of a file by what they are here. ``run`` tells which question a response answers,
-    where the files do not. ``per_response`` is how many people were to label each; the most that any has, if None.
+    Args:
+        paths: JSON Lines, JSON, CSV or TSV files.
+        columns: Names of the files' columns, by the name used here.
+        run: Material of the labelled run, which supplies questions and sources of responses.
+        per_response: Number of people assigned to each response; None takes the largest number found.
     """
     if unknown := sorted(set(columns or {}) - set(NAMES)):
-        raise SettingError(f"there is no {', '.join(unknown)} to be read. Choose from: {', '.join(NAMES)}.")
-    items = {} if run is None else {label_studio.opaque_id(one): one for one in run.responses}
+        raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(NAMES)}.")
+    items = {} if run is None else {label_studio.opaque_id(response_id): response_id for response_id in run.responses}
     reading = _Reading(columns or {}, run, items)
     for path in paths:
-        for where, row in _rows(path):
-            _take(reading, path, where, row)
+        for where, row in _read_rows(path):
+            _add_row(reading, path, where, row)
     if reading.problems:
-        listed = reading.problems[:_MOST]
-        more = len(reading.problems) - len(listed)
-        listed += [f"and {more} more"] if more else []
-        raise UserError(f"these labels cannot be used as they are. {'; '.join(listed)}.")
+        problems = reading.problems[:_MOST_PROBLEMS]
+        more = len(reading.problems) - len(problems)
+        problems += [f"and {more} more"] if more else []
+        raise UserError(f"these labels cannot be imported. {'; '.join(problems)}.")
     if not reading.annotations and not reading.screenings:
-        raise UserError(f"{', '.join(map(str, paths))}: there is no label in it. Is this the file you meant?")
-    annotations = _asked(reading.annotations, lambda one: one.response_id, per_response)
-    screenings = _asked(reading.screenings, lambda one: one.question_id, None)
-    return ImportedLabels(Told(responses_of(annotations), questions_of(screenings)), reading.skipped)
+        raise UserError(f"{', '.join(map(str, paths))}: holds no labels. Is this the right file?")
+    annotations = _fill_required(reading.annotations, lambda row: row.response_id, per_response)
+    screenings = _fill_required(reading.screenings, lambda row: row.question_id, None)
+    return ImportedLabels(group_annotations(annotations, screenings), reading.skipped)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, JsonObject | RecordError]]:
+def _read_rows(path: Path) -> Iterator[tuple[str, JsonObject | RecordError]]:
     if path.suffix.lower() in _TABLES:
         for where, cells in read_csv(path)[1]:
             yield where, {name: unescape_formula(cell) for name, cell in cells.items()}
@@ -122,119 +126,126 @@ def _rows(path: Path) -> Iterator[tuple[str, JsonObject | RecordError]]:
             yield raw.where, raw.error
 
 
-def _take(reading: _Reading, path: Path, where: str, row: JsonObject | RecordError) -> None:
-    """One row into what it is, or its problem."""
-    place = f"{path} {where}"
+def _add_row(reading: _Reading, path: Path, where: str, row: JsonObject | RecordError) -> None:
+    """Parse a row into annotations, or record its problem."""
+    position = f"{path} {where}"
     try:
         if isinstance(row, RecordError):
             raise row
-        for one in _read(reading, row):
-            if one is None:
+        for record in _parse_row(reading, row):
+            if record is None:
                 reading.skipped += 1
-            elif isinstance(one, ScreeningAnnotation):
-                _note(reading, place, one, one.question_id, one.asked)
-                reading.screenings.append(one)
+            elif isinstance(record, ScreeningAnnotation):
+                _check_record(reading, position, record, record.question_id, record.asked)
+                reading.screenings.append(record)
             else:
-                steps = len(one.judgment.steps) if one.judgment and one.kind is TaskKind.RESPONSE else None
-                _note(reading, place, one, one.response_id, (one.question_id, one.kind, one.asked), steps)
-                reading.annotations.append(one)
+                steps = len(record.judgment.steps) if record.judgment and record.kind is TaskKind.RESPONSE else None
+                shape = (record.question_id, record.kind, record.asked)
+                _check_record(reading, position, record, record.response_id, shape, steps)
+                reading.annotations.append(record)
     except RecordError as error:
-        reading.problems.append(f"{place}: {error.problem}")
+        reading.problems.append(f"{position}: {error.problem}")
 
 
-def _note(
+def _check_record(
     reading: _Reading,
-    place: str,
-    one: Annotation | ScreeningAnnotation,
+    position: str,
+    record: Annotation | ScreeningAnnotation,
     subject: str,
     shape: object,
     steps: int | None = None,
 ) -> None:
-    """Refuse one person twice, a second adjudicator, and rows of a subject that do not belong together."""
-    who = "an adjudicator" if one.adjudicates else str(one.annotator)
-    before = reading.people.setdefault((type(one), subject, who), place)
-    if before is not place:
-        raise RecordError(f"{subject!r} was labelled by {who} before ({before}); keep one")
-    known, first = reading.shapes.setdefault((type(one), subject), (shape, place))
-    if known != shape:
+    """Raise for a repeated person, a second adjudicator, and rows of a subject that contradict each other."""
+    person = "an adjudicator" if record.adjudicates else str(record.annotator)
+    earlier = reading.people.setdefault((type(record), subject, person), position)
+    # By identity: the same position string occurs again where one task holds two annotations of a person.
+    if earlier is not position:
+        raise RecordError(f"{subject!r} was labelled by {person} before ({earlier}); keep one of the rows")
+    expected, first = reading.shapes.setdefault((type(record), subject), (shape, position))
+    if expected != shape:
         raise RecordError(f"{subject!r} has another question, form or number of people than in {first}")
-    judged, first = reading.shapes.setdefault(("steps", subject), (steps, place)) if steps is not None else (None, "")
-    if judged != steps:
-        raise RecordError(f"{subject!r} has {steps} steps, and {judged} in {first}")
+    if steps is not None:
+        expected, first = reading.shapes.setdefault(("steps", subject), (steps, position))
+        if expected != steps:
+            raise RecordError(f"{subject!r} has {steps} steps here, and {expected} in {first}")
 
 
-def _read(reading: _Reading, row: JsonObject) -> Iterator[Annotation | ScreeningAnnotation | None]:
+def _parse_row(reading: _Reading, row: JsonObject) -> Iterator[Annotation | ScreeningAnnotation | None]:
+    """Recognise the kind of a row by its keys: Label Studio task, exported record, or flat row."""
     if label_studio.is_task(row):
-        yield from _task(reading, row)
+        yield from _task_annotations(reading, row)
     elif "judgment" in row or ("kind" in row and "annotator" not in row):
-        yield _own(decode(Annotation, row))
+        yield _check_exported(decode(Annotation, row))
     elif "screening" in row or ("asked" in row and not {"annotator", "response_id"} & row.keys()):
-        yield _own(decode(ScreeningAnnotation, row))
+        yield _check_exported(decode(ScreeningAnnotation, row))
     elif _value(row, reading.columns.get("response_id", "response_id")) is None and "eligible" in row:
         yield _flat_screening(reading, row)
     else:
-        yield _flat(reading, row)
+        yield _flat_annotation(reading, row)
 
 
-def _own(one: Any) -> Any:
-    """A record of ours; what it holds must be of its own response and person."""
-    first = one.judgment if isinstance(one, Annotation) else one.screening
-    if (one.annotator is None) != (first is None):
-        raise RecordError("annotator and what they said must both be given, or neither")
-    subject = one.response_id if isinstance(one, Annotation) else one.question_id
-    for said in (first, one.amended):
-        if said is not None:
-            check_rules(said)
-            of = said.response_id if isinstance(said, Judgment) else said.id
-            if (of, said.judge) != (subject, one.annotator):
+def _check_exported(record: Any) -> Any:
+    """Return an exported record; raise where its judgment names another response or person."""
+    first = record.judgment if isinstance(record, Annotation) else record.screening
+    if (record.annotator is None) != (first is None):
+        raise RecordError("has an annotator without labels, or labels without an annotator")
+    subject = record.response_id if isinstance(record, Annotation) else record.question_id
+    for label in (first, record.amended):
+        if label is not None:
+            check_rules(label)
+            labelled = label.response_id if isinstance(label, Judgment) else label.id
+            if (labelled, label.judge) != (subject, record.annotator):
                 raise RecordError(
-                    f"holds what {said.judge!r} said of {of!r}; it is of {one.annotator!r} and {subject!r}"
+                    f"holds the labels of {label.judge!r} for {labelled!r}, but is the row of {record.annotator!r}"
+                    f" for {subject!r}"
                 )
-    return one
+    return record
 
 
-def _task(reading: _Reading, row: JsonObject) -> Iterator[Annotation | None]:
-    wrong = []
-    for one in label_studio.read_task_labels(row, reading.items):
-        if isinstance(one, str):
-            wrong.append(one)
-        elif one is None:
+def _task_annotations(reading: _Reading, row: JsonObject) -> Iterator[Annotation | None]:
+    problems = []
+    for result in label_studio.read_task_labels(row, reading.items):
+        if isinstance(result, str):
+            problems.append(result)
+        elif result is None:
             yield None
         else:
-            person, judgment = one
+            person, judgment = result
             yield _annotation(reading, {"response_id": judgment.response_id, "annotator": person}, judgment)
-    if wrong:
-        raise RecordError("; ".join(wrong))
+    if problems:
+        raise RecordError("; ".join(problems))
 
 
-def _flat(reading: _Reading, row: JsonObject) -> Annotation:
+def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
     values = {name: _value(row, reading.columns.get(name, name)) for name in NAMES}
-    labels, wrong = _labels(reading, row, ("adjudicates", *_LETTERS))
+    labels, problems = _read_labels(reading, row, ("adjudicates", *_LETTERS))
     values["adjudicates"] = labels.pop("adjudicates", None)
     unlabelled = all(label is None for label in labels.values())
     if values["annotator"] is None and unlabelled and values["asked"] is not None:
         return _annotation(reading, values, None)
-    wrong[:0] = [f"{name}: is empty" for name in ("response_id", "annotator") if values[name] is None]
-    if not wrong and unlabelled:
-        wrong.append(f"there is no label; the columns are called {', '.join(_LETTERS)}, or name them with --column")
-    if wrong:
-        raise RecordError("; ".join(wrong))
+    problems[:0] = [f"{name}: is empty" for name in ("response_id", "annotator") if values[name] is None]
+    if not problems and unlabelled:
+        problems.append(f"has no label; name the columns {', '.join(_LETTERS)}, or map them with --column")
+    if problems:
+        raise RecordError("; ".join(problems))
     return _annotation(reading, values, _judgment(str(values["response_id"]), str(values["annotator"]), labels))
 
 
 def _flat_screening(reading: _Reading, row: JsonObject) -> ScreeningAnnotation:
-    """A row about a question."""
+    """Parse a row about a question."""
     values = {name: _value(row, reading.columns.get(name, name)) for name in NAMES}
-    labels, wrong = _labels(reading, row, ("adjudicates", "eligible"))
+    labels, problems = _read_labels(reading, row, ("adjudicates", "eligible"))
     code, eligible, person = values["code"], labels.get("eligible"), values["annotator"]
-    nobody = person is None and eligible is None and values["asked"] is not None
-    wrong += [f"{name}: is empty" for name in ("question_id", "annotator") if values[name] is None and not nobody]
-    if not wrong and not nobody and (eligible is None or (code is None) is not eligible):
-        wrong.append("eligible needs yes, or no with a code")
+    unfinished = person is None and eligible is None and values["asked"] is not None
+    problems += [
+        f"{name}: is empty" for name in ("question_id", "annotator") if values[name] is None and not unfinished
+    ]
+    if not problems and not unfinished and (eligible is None or (code is None) is not eligible):
+        problems.append("eligible: must be yes without a code, or no with a code")
     if code is not None and code not in list(Ineligibility):
-        wrong.append(f"code: {code!r} is none of {', '.join(Ineligibility)}")
-    if wrong:
-        raise RecordError("; ".join(wrong))
+        problems.append(f"code: {code!r} is not one of {', '.join(Ineligibility)}")
+    if problems:
+        raise RecordError("; ".join(problems))
     question, reason = str(values["question_id"]), None if code is None else Ineligibility(str(code))
     return ScreeningAnnotation(
         question,
@@ -246,23 +257,23 @@ def _flat_screening(reading: _Reading, row: JsonObject) -> ScreeningAnnotation:
     )
 
 
-def _labels(reading: _Reading, row: JsonObject, names: Sequence[str]) -> tuple[dict[str, Label], list[str]]:
-    """Labels by name, and what is none."""
+def _read_labels(reading: _Reading, row: JsonObject, names: Sequence[str]) -> tuple[dict[str, Label], list[str]]:
+    """Return the labels by name, and the problems of cells that hold none."""
     labels: dict[str, Label] = {}
-    wrong = []
+    problems = []
     for name in names:
         column = reading.columns.get(name, name)
-        given = row[column] if column in row else row.get(_LETTERS.get(name, column))
-        if (word := _word(given)) in LABEL_WORDS:
+        cell = row[column] if column in row else row.get(_LETTERS.get(name, column))
+        if (word := _normalise(cell)) in LABEL_WORDS:
             labels[name] = LABEL_WORDS[word]
         else:
-            wrong.append(f"{column}: {given!r} is no label; write yes or no")
-    return labels, wrong
+            problems.append(f"{column}: {cell!r} is not a label; write yes or no")
+    return labels, problems
 
 
-def _word(given: object) -> str:
-    """A label as people write it; 1.0 is how some programs write 1 beside a gap."""
-    return "" if given is None else str(given).strip().lower().removesuffix(".0")
+def _normalise(cell: object) -> str:
+    """Return a label in lower case; 1.0 becomes 1, since spreadsheet tools write floats in columns with gaps."""
+    return "" if cell is None else str(cell).strip().lower().removesuffix(".0")
 
 
 def _value(row: JsonObject, column: str) -> object:
@@ -285,13 +296,13 @@ def _judgment(response_id: str, annotator: str, labels: Mapping[str, Label]) -> 
 
 
 def _annotation(reading: _Reading, values: Mapping[str, Any], judgment: Judgment | None) -> Annotation:
-    """A row without steps, with what the run knows of its response."""
+    """Build an annotation without steps; the run supplies question, benchmark and source."""
     response_id, question = str(values["response_id"]), values.get("question_id")
     benchmark, source = values.get("benchmark"), _source(values)
     if reading.run is not None:
         response = reading.run.responses.get(response_id)
         if response is None:
-            raise RecordError(f"{response_id!r} is no response of the run")
+            raise RecordError(f"{response_id!r} is not a response of the run")
         if question not in (None, response.instance_id):
             raise RecordError(f"{response_id!r} answers {response.instance_id!r} in the run, not {question!r}")
         question, source = response.instance_id, response.source
@@ -302,7 +313,7 @@ def _annotation(reading: _Reading, values: Mapping[str, Any], judgment: Judgment
         response_id,
         str(question),
         TaskKind.SHORT,
-        _number(values, "asked") or 0,  # where no row says it, it is known when all rows are
+        _number(values, "asked") or 0,  # 0 is replaced when all rows are read
         None if judgment is None else judgment.judge,
         judgment,
         adjudicates=bool(values.get("adjudicates")),
@@ -322,12 +333,14 @@ def _number(values: Mapping[str, Any], name: str) -> int | None:
     try:
         return None if value is None else int(value)
     except ValueError as error:
-        raise RecordError(f"{name}: {value!r} is no number") from error
+        raise RecordError(f"{name}: {value!r} is not a number") from error
 
 
-def _asked(rows: Sequence[Row], subject: Callable[[Row], str], per_response: int | None) -> Iterator[Row]:
-    """With how many were asked, where the rows do not say: the most that any subject has, unless told otherwise."""
-    given = Counter(subject(one) for one in rows if not one.asked and not one.adjudicates)
-    wanted = per_response or max(given.values(), default=1)
-    for one in rows:
-        yield one if one.asked else replace(one, asked=max(wanted, given[subject(one)]))
+def _fill_required(
+    rows: Sequence[Record], subject: Callable[[Record], str], per_response: int | None
+) -> Iterator[Record]:
+    """Set the number of assigned people where rows lack it: ``per_response``, or the largest number of any subject."""
+    counts = Counter(subject(row) for row in rows if not row.asked and not row.adjudicates)
+    required = per_response or max(counts.values(), default=1)
+    for row in rows:
+        yield row if row.asked else replace(row, asked=max(required, counts[subject(row)]))

@@ -1,7 +1,7 @@
-"""Responses as tasks of Label Studio, and what was labelled there.
+"""Export of responses as Label Studio tasks, and import of the labels made there.
 
-Label Studio sends a task whole and hides parts of it in the browser: what a pass discloses is not enforced there. So
-this is the short form, and tasks at least name neither response nor model: an id that says nothing stands for both.
+Label Studio sends complete tasks and hides parts in the browser, so staged disclosure is not enforced. Tasks therefore
+use the short form, and contain an opaque id instead of response id and model.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as Xml
 
-from eclose.annotation.form_labels import judgment_of
-from eclose.annotation.forms import NO, YES, Kind, passes_of, problems
+from eclose.annotation.form_labels import to_judgment
+from eclose.annotation.forms import NO, YES, TaskKind, applicable_passes, find_problems
 from eclose.core.identity import hash_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from eclose.annotation.results.project_annotations import Material
+    from eclose.annotation.material import Material
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
     from eclose.core.response import Response
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 TASKS, CONFIG = "label-studio-tasks.json", "label-studio-config.xml"
 WARNING = (
-    "Label Studio does not enforce what a pass discloses: every task reaches the browser whole, answer and reference "
-    "included, and is only hidden there. Do not call labels made there staged."
+    "Label Studio does not enforce staged disclosure: the browser receives every task with answer and reference, and "
+    "only hides them. Do not report labels made there as staged."
 )
 _NO_ANSWER, _NO_REFERENCE = "(no answer was submitted)", "(there is no reference)"
 NOT_ASKED = "cannot be asked"
-"""The choice where there is no answer, or no reference: all tasks have one template, and the next part must open."""
+"""Choice for missing answers or references: all tasks share a template, and a choice opens the next part."""
 _ALWAYS_ASKED = ("locally_sound", "aligned")
-# What each part asks, and after which decision it comes into sight.
+# Texts and fields of each part, and the decision after which it becomes visible.
 _PARTS = (
     ((("question", "Question"), ("evidence", "Evidence"), ("trace", "Reasoning")), ("locally_sound", "aligned"), None),
     ((("answer", "Submitted answer"),), ("closed",), "aligned"),
     ((("reference", "Reference answer"),), ("correct", "complete"), "closed"),
 )
-_ASKED = {
+_QUESTIONS = {
     "locally_sound": "Is every substantive step warranted by the evidence or by sound steps before it?",
     "aligned": "Does the reasoning pursue what the question asks?",
     "closed": "Does the reasoning, taken as true, establish the submitted answer?",
@@ -47,18 +47,19 @@ _ASKED = {
 }
 
 
-def opaque(response_id: str) -> str:
-    """What stands for a response there."""
+def opaque_id(response_id: str) -> str:
+    """Return the id that stands for a response in Label Studio."""
     return hash_rank("label studio", response_id)[:16]
 
 
-def tasks(material: Material, wanted: Iterable[str]) -> Iterator[bytes]:
-    """The bytes of the file of tasks, in an order that tells nothing."""
-    found = sorted((material.responses[one] for one in wanted), key=lambda one: opaque(one.id))
+def encode_tasks(material: Material, response_ids: Iterable[str]) -> Iterator[bytes]:
+    """Yield the JSON file of tasks in parts, ordered by their opaque ids."""
+    responses = (material.responses[response_id] for response_id in response_ids)
+    ordered = sorted(responses, key=lambda response: opaque_id(response.id))
     yield b"["
-    for number, response in enumerate(found):
+    for number, response in enumerate(ordered):
         task = {"data": _data(material.instances[response.instance_id], response)}
-        # Nothing in it ends a script or begins a tag, wherever it may be pasted.
+        # Escaped, so that the JSON is safe inside an HTML page or script.
         text = json.dumps(task).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
         yield (",\n" if number else "\n").encode() + text.encode()
     yield b"\n]\n"
@@ -67,9 +68,9 @@ def tasks(material: Material, wanted: Iterable[str]) -> Iterator[bytes]:
 def _data(instance: Instance, response: Response) -> dict[str, Any]:
     passages = enumerate(instance.evidence, start=1)
     return {
-        "item": opaque(response.id),
+        "item": opaque_id(response.id),
         "question": instance.question,
-        "evidence": "\n\n".join(f"[{number}] {one.title}\n{one.text}" for number, one in passages),
+        "evidence": "\n\n".join(f"[{number}] {passage.title}\n{passage.text}" for number, passage in passages),
         "trace": "\n".join(response.trace.texts),
         "answer": _NO_ANSWER if response.answer is None else response.answer,
         "reference": _NO_REFERENCE if instance.reference_answer is None else instance.reference_answer,
@@ -78,20 +79,20 @@ def _data(instance: Instance, response: Response) -> dict[str, Any]:
     }
 
 
-def config() -> bytes:
-    """The labeling config. It holds no text of ours but what is asked; texts of tasks are shown as plain text."""
+def build_config() -> bytes:
+    """Return the labeling config as XML; it shows texts of tasks as plain text."""
     view = Xml.Element("View")
-    for shown, fields, after in _PARTS:
+    for texts, fields, after in _PARTS:
         part = Xml.SubElement(view, "View")
         if after is not None:
             part.attrib.update({"visibleWhen": "choice-selected", "whenTagName": after})
-        for name, head in shown:
+        for name, head in texts:
             Xml.SubElement(part, "Header", value=head)
-            # Said to be text: a value that looks like an address would be fetched otherwise.
+            # Without valueType Label Studio fetches a text that looks like a URL.
             Xml.SubElement(part, "Text", name=name, value=f"${name}", valueType="text")
         for field in fields:
-            Xml.SubElement(part, "Header", value=_ASKED[field], size="5")
-            choices = Xml.SubElement(part, "Choices", name=field, toName=shown[-1][0], choice="single-radio")
+            Xml.SubElement(part, "Header", value=_QUESTIONS[field], size="5")
+            choices = Xml.SubElement(part, "Choices", name=field, toName=texts[-1][0], choice="single-radio")
             for choice in (YES, NO) if field in _ALWAYS_ASKED else (YES, NO, NOT_ASKED):
                 Xml.SubElement(choices, "Choice", value=choice)
     Xml.indent(view)
@@ -99,59 +100,61 @@ def config() -> bytes:
 
 
 def is_task(row: JsonObject) -> bool:
-    """Whether a record is a task of Label Studio."""
+    """Return whether a record is a task of a Label Studio export."""
     return isinstance(row.get("data"), dict) and isinstance(row.get("annotations"), list)
 
 
-def labelled(task: JsonObject, responses: Mapping[str, str]) -> Iterator[tuple[str, Judgment] | str | None]:
-    """Every annotation of a task by person and judgment, a problem in its place, or None for one that was skipped.
+def read_task_labels(task: JsonObject, responses: Mapping[str, str]) -> Iterator[tuple[str, Judgment] | str | None]:
+    """Yield for every annotation of a task its person and judgment, a problem as text, or None where it was skipped.
 
-    ``responses`` gives the ids of responses by what stands for them.
+    ``responses`` maps opaque ids to response ids.
     """
     data = task["data"]
     response_id = responses.get(str(data.get("item")))
     if response_id is None:
-        yield f"item {data.get('item')!r} is no response of the run; name with --run the folder it was exported to"
+        yield f"item {data.get('item')!r} is not in the run; name the folder of its export with --run"
         return
     answered, referenced = data.get("answered") is not False, data.get("referenced") is not False
-    for one in task["annotations"]:
-        if not isinstance(one, dict) or one.get("was_cancelled"):
+    for annotation in task["annotations"]:
+        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
             yield None
         else:
-            yield _judgment(response_id, one, answered=answered, referenced=referenced)
+            yield _judgment(response_id, annotation, answered=answered, referenced=referenced)
 
 
-def _judgment(response_id: str, one: JsonObject, *, answered: bool, referenced: bool) -> tuple[str, Judgment] | str:
-    chosen = _chosen(one.get("result"))
-    if isinstance(chosen, str):
-        return chosen
-    filled, wrong = {}, []
-    for asked in passes_of(Kind.SHORT, answered=answered, referenced=referenced):
-        entry = {field.name: chosen.pop(field.name) for field in asked.fields if field.name in chosen}
-        filled[asked.name] = (entry,)
-        wrong += [str(problem).rstrip(".") for problem in problems(asked, (entry,))]
-    wrong += [f"{name}: is not asked here" for name in chosen]
-    person = _person(one.get("completed_by"))
-    if wrong:
-        return f"annotation of {person}: {'; '.join(wrong)}"
-    return person, judgment_of(response_id, person, Kind.SHORT, filled)
+def _judgment(
+    response_id: str, annotation: JsonObject, *, answered: bool, referenced: bool
+) -> tuple[str, Judgment] | str:
+    choices = _read_choices(annotation.get("result"))
+    if isinstance(choices, str):
+        return choices
+    entries, problems = {}, []
+    for form in applicable_passes(TaskKind.SHORT, answered=answered, referenced=referenced):
+        entry = {field.name: choices.pop(field.name) for field in form.fields if field.name in choices}
+        entries[form.name] = (entry,)
+        problems += [str(problem).rstrip(".") for problem in find_problems(form, (entry,))]
+    problems += [f"{name}: is not asked here" for name in choices]
+    person = _person(annotation.get("completed_by"))
+    if problems:
+        return f"annotation of {person}: {'; '.join(problems)}"
+    return person, to_judgment(response_id, person, TaskKind.SHORT, entries)
 
 
-def _chosen(result: object) -> dict[str, str] | str:
-    """Choices by field."""
+def _read_choices(result: object) -> dict[str, str] | str:
+    """Return the choices by field, or a problem."""
     chosen: dict[str, str] = {}
-    for one in result if isinstance(result, list) else ():
-        value = one.get("value") if isinstance(one, dict) else None
+    for item in result if isinstance(result, list) else ():
+        value = item.get("value") if isinstance(item, dict) else None
         choices = value.get("choices") if isinstance(value, dict) else None
-        name = one.get("from_name") if isinstance(one, dict) else None
+        name = item.get("from_name") if isinstance(item, dict) else None
         if not isinstance(name, str) or not isinstance(choices, list) or len(choices) != 1 or name in chosen:
-            return f"a result of {name!r} is not one choice; is this our template?"
+            return f"the result of {name!r} is not a single choice; was it made with the template {CONFIG}?"
         chosen[name] = str(choices[0])
     return {name: choice for name, choice in chosen.items() if choice != NOT_ASKED}
 
 
 def _person(completed_by: object) -> str:
-    """By number where there is one: an address is nobody's business."""
+    """Return a name from the user's number if possible: e-mail addresses should not spread."""
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("id", completed_by.get("email"))
     return f"LS{completed_by}"

@@ -1,17 +1,22 @@
-"""The report as tables of plain text, in the layout of appendix A.3. Each format draws and escapes them itself."""
+"""The agreement report as tables in the layout of appendix A.3: plain text, Markdown and LaTeX.
+
+Cells are plain text; each format escapes them, since names of datasets come from users' files.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.annotation.results.agreement_report import CEILING, DERIVED, undefined
+from eclose.annotation.results.agreement_report import CEILING, DERIVED, undefined_reason
+from eclose.diagnosis.report import latex as tex
+from eclose.diagnosis.report import markdown as md
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from eclose.annotation.results.adjudication_report import Adjudication
-    from eclose.annotation.results.agreement_report import QuestionAgreement, Report, ResponseAgreement
+    from eclose.annotation.results.adjudication_report import AdjudicationCounts
+    from eclose.annotation.results.agreement_report import AgreementReport, QuestionAgreement, ResponseAgreement
     from eclose.metrics.agreement import AgreementRow, ScreeningAgreement
     from eclose.stats.intervals import Interval
 
@@ -19,29 +24,40 @@ DASH = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A table, and what is to be said beneath it."""
+class AgreementTable:
+    """A table with a title and notes below it."""
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     rule_before: str | None = None
-    """The first cell of the row that a rule stands before."""
+    """First cell of the row that a rule precedes."""
 
 
-def tables(found: Report) -> list[Table]:
-    """Screening comes first, as it does in the work."""
-    made: list[Table] = []
-    if found.screening is not None:
-        made += _screening(found.screening)
-    if found.responses is not None:
-        made += _responses(found.responses)
-    return made
+def build_tables(report: AgreementReport) -> list[AgreementTable]:
+    """Return the tables of a report: screening first, then responses."""
+    tables: list[AgreementTable] = []
+    if report.screening is not None:
+        tables += _screening_tables(report.screening)
+    if report.responses is not None:
+        tables += _response_tables(report.responses)
+    return tables
 
 
-def _responses(one: ResponseAgreement) -> Iterator[Table]:
-    near = any(_near_ceiling(row) for row in one.rows)
+def format_markdown(tables: Sequence[AgreementTable]) -> str:
+    """Return the tables as Markdown."""
+    return "\n".join(line for table in tables for line in _markdown_lines(table))
+
+
+def format_latex(tables: Sequence[AgreementTable]) -> str:
+    """Return the tables as LaTeX with captions; needs the packages ``booktabs`` and ``graphicx``."""
+    lines = (line for number, table in enumerate(tables) for line in _latex_lines(table, number))
+    return "\n".join([tex.NEEDS, *lines]) + "\n"
+
+
+def _response_tables(agreement: ResponseAgreement) -> Iterator[AgreementTable]:
+    near = any(_near_ceiling(row) for row in agreement.rows)
     heads = ("judgment", "n", "maj. %", "raw %", "alpha [95 %]", "specific", *(("AC1",) if near else ()))
     rows = tuple(
         (
@@ -53,66 +69,68 @@ def _responses(one: ResponseAgreement) -> Iterator[Table]:
             _specific(row),
             *((_ac1(row),) if near else ()),
         )
-        for row in one.rows
+        for row in agreement.rows
     )
-    counted = f"{one.compared:,} of {one.responses:,} responses, to {one.questions:,} questions"
-    notes = [*_more_than_two(one.people)]
+    counted = f"{agreement.compared:,} of {agreement.responses:,} responses, to {agreement.questions:,} questions"
+    notes = [*_more_than_two(agreement.people)]
     if near:
-        notes.append(f"AC1 where {CEILING:.0%} of the labels are alike: there alpha says little.")
-    yield Table(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED[0])
-    yield from _adjudication(one.adjudication, "responses")
-    if one.adjudication.changed and one.adjudication.adjudicated:
+        notes.append(f"AC1 where {CEILING:.0%} of the labels are alike: there alpha is uninformative.")
+    yield AgreementTable(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED[0])
+    yield from _adjudication_table(agreement.adjudication, "responses")
+    if agreement.adjudication.changed and agreement.adjudication.adjudicated:
         changed = tuple(
             (name, f"{row.responses:,}", f"{row.labels:,}", f"{row.of:,}")
-            for name, row in one.adjudication.changed.items()
+            for name, row in agreement.adjudication.changed.items()
         )
-        heads = ("what", "responses", "labels", "of labels given")
-        yield Table("Labels that adjudication did not uphold", heads, changed)
+        heads = ("label", "responses", "labels", "of labels")
+        yield AgreementTable("Labels that adjudication changed", heads, changed)
 
 
-def _screening(one: QuestionAgreement) -> Iterator[Table]:
+def _screening_tables(agreement: QuestionAgreement) -> Iterator[AgreementTable]:
     heads = ("judgment", "n", "raw % [95 %]", "alpha [95 %]")
-    both = (one.overall.eligibility, one.overall.reason)
+    both = (agreement.overall.eligibility, agreement.overall.reason)
     rows = tuple((row.judgment, f"{row.n:,}", _raw(row), _alpha(row)) for row in both)
-    title = f"Agreement on eligibility before adjudication: {one.compared:,} of {one.questions:,} questions"
-    notes = ("Reasons are compared only where both say no.", *_more_than_two(one.people))
-    yield Table(title, heads, rows, notes)
-    apart = tuple(_dataset(name, found) for name, found in one.datasets.items())
-    yield Table("Eligibility by dataset", ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no"), apart)
-    yield from _adjudication(one.adjudication, "questions")
+    title = f"Agreement on eligibility before adjudication: {agreement.compared:,} of {agreement.questions:,} questions"
+    notes = ("Reasons are compared only where both screeners say no.", *_more_than_two(agreement.people))
+    yield AgreementTable(title, heads, rows, notes)
+    datasets = tuple(_dataset_row(name, screening) for name, screening in agreement.datasets.items())
+    yield AgreementTable(
+        "Eligibility by dataset", ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no"), datasets
+    )
+    yield from _adjudication_table(agreement.adjudication, "questions")
 
 
-def _dataset(name: str, found: ScreeningAgreement) -> tuple[str, ...]:
-    row = found.eligibility
-    return name, f"{row.n:,}", _percent(row.raw.value), _alpha(row), _ac1(row), f"{found.both_no:,}"
+def _dataset_row(name: str, screening: ScreeningAgreement) -> tuple[str, ...]:
+    row = screening.eligibility
+    return name, f"{row.n:,}", _percent(row.raw.value), _alpha(row), _ac1(row), f"{screening.both_no:,}"
 
 
-def _adjudication(found: Adjudication, noun: str) -> Iterator[Table]:
-    if not found.complete:
+def _adjudication_table(counts: AdjudicationCounts, noun: str) -> Iterator[AgreementTable]:
+    if not counts.complete:
         return
-    share = [("all", found.to_adjudicate), ("people differ", found.disagreements), ("flag only", found.flag_only)]
-    share += [(f"  {trigger}", count) for trigger, count in found.triggers.items()]
-    rows = tuple((name, f"{count:,}", _percent(count / found.complete)) for name, count in share)
-    notes = [
-        f"{found.adjudicated:,} adjudicated, {found.waiting:,} waiting; one of the {noun} may have several reasons."
-    ]
-    if found.reference_seen_before:
-        seen = f"{found.reference_seen_before:,} were adjudicated by somebody who knew the reference"
-        notes.append(f"{seen} from another response to the question.")
-    title = f"To adjudicate, of {found.complete:,} {noun} that all have finished"
-    yield Table(title, ("reason", noun, "%"), rows, tuple(notes))
+    share = [("all", counts.to_adjudicate), ("people differ", counts.disagreements), ("flag only", counts.flag_only)]
+    share += [(f"  {trigger}", count) for trigger, count in counts.triggers.items()]
+    rows = tuple((name, f"{count:,}", _percent(count / counts.complete)) for name, count in share)
+    notes = [f"{counts.adjudicated:,} adjudicated, {counts.waiting:,} waiting; each may have several reasons."]
+    if counts.reference_seen_before:
+        notes.append(
+            f"{counts.reference_seen_before:,} were adjudicated by a person who knew the reference from another"
+            " response to the question."
+        )
+    title = f"To adjudicate, of {counts.complete:,} {noun} finished by all annotators"
+    yield AgreementTable(title, ("reason", noun, "%"), rows, tuple(notes))
 
 
 def _more_than_two(people: int) -> Iterator[str]:
     if people > 2:
         yield (
-            f"Up to {people} people judged each: raw is the share of pairs that agree, alpha is Krippendorff's of them "
-            "all, and a case with m labels weighs m."
+            f"Up to {people} people judged each: raw is the share of agreeing pairs, alpha is Krippendorff's over all "
+            "of them, and a case with m labels has weight m."
         )
 
 
 def _near_ceiling(row: AgreementRow) -> bool:
-    """Near, not at: where one label is all there is, AC1 is 1 whatever people do, and would be read as a finding."""
+    """Return whether nearly all labels are alike. Not where all are: AC1 is 1 then by definition, and would mislead."""
     return row.ac1 is not None and row.majority is not None and row.majority >= CEILING and not row.unanimous
 
 
@@ -132,8 +150,8 @@ def _raw(row: AgreementRow) -> str:
 
 
 def _alpha(row: AgreementRow) -> str:
-    """``0.783 [0.745, 0.817]``; what is undefined in words."""
-    reason = undefined(row)
+    """Return ``0.783 [0.745, 0.817]``, or the reason why alpha is undefined."""
+    reason = undefined_reason(row)
     return reason if reason is not None else f"{row.alpha.value:.3f}{_ends(row.alpha.interval)}"
 
 
@@ -144,4 +162,34 @@ def _ends(interval: Interval | None) -> str:
 def _specific(row: AgreementRow) -> str:
     if row.specific is None:
         return DASH
-    return " / ".join(DASH if one is None else f"{one:.3f}" for one in row.specific)
+    return " / ".join(DASH if value is None else f"{value:.3f}" for value in row.specific)
+
+
+def _markdown_lines(table: AgreementTable) -> Iterator[str]:
+    yield f"## {md.escape(table.title)}\n"
+    yield f"| {' | '.join(map(md.escape_own, table.heads))} |"
+    yield "|" + "|".join(" --- " for _ in table.heads) + "|"
+    for row in table.rows:
+        yield f"| {' | '.join(map(md.escape, row))} |"
+    yield "".join(f"\n{md.escape_own(note)}\n" for note in table.notes)
+
+
+def _latex_lines(table: AgreementTable, number: int) -> Iterator[str]:
+    yield "\n\\begin{table}[t]\n\\centering\\small"
+    yield from tex.open_tabular("l" + "c" * (len(table.heads) - 1))
+    yield _latex_row([rf"\textbf{{{tex.escape(head)}}}" for head in table.heads])
+    yield r"\midrule"
+    for row in table.rows:
+        if row[0] == table.rule_before:
+            yield r"\midrule"
+        yield _latex_row([tex.escape(cell) for cell in row])
+    yield tex.TABULAR_END
+    yield rf"\caption{{{tex.escape(' '.join((f'{table.title}.', *table.notes)))}}}"
+    yield rf"\label{{tab:people-{number + 1}}}"
+    yield r"\end{table}"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    # LaTeX would read a bracket or star at the start of a row as an argument of the line break before it.
+    first = f"{{{cells[0]}}}" if cells[0].startswith(("[", "*")) else cells[0]
+    return " & ".join((first, *cells[1:])) + r" \\"

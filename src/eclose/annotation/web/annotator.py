@@ -1,4 +1,4 @@
-"""The pages of whoever labels: the next task, the open pass, what was done, and what may be changed."""
+"""Pages of annotators, screeners and adjudicators: overview, open pass, completed tasks, amendments."""
 
 from __future__ import annotations
 
@@ -8,54 +8,63 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy.exc import IntegrityError
 
-from eclose.annotation import completed_tasks, queues, reopening, submissions
-from eclose.annotation.accounts.people import Role
-from eclose.annotation.submissions import Outcome, Refusal
-from eclose.annotation.web.dependencies import Visit, checked, entries_of, not_found, only, posted, visitor, worker
-from eclose.annotation.web.pages import page
+from eclose.annotation import queues, reopening, submissions
+from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.submissions import Refusal, SubmissionResult
+from eclose.annotation.web.dependencies import (
+    Visit,
+    check_csrf,
+    not_found,
+    parse_entries,
+    read_form,
+    require_annotator,
+    require_login,
+    take_fields,
+)
+from eclose.annotation.web.pages import render_page
 
 if TYPE_CHECKING:
     from eclose.annotation.forms import Entry
-    from eclose.annotation.submissions import Sheet
+    from eclose.annotation.submissions import TaskSheet
 
 router = APIRouter()
-Fields = Annotated[dict[str, str], Depends(posted)]
-Worker = Annotated[Visit, Depends(worker)]
+Fields = Annotated[dict[str, str], Depends(read_form)]
+Worker = Annotated[Visit, Depends(require_annotator)]
 
-_CLOSED = "This pass is closed: it was submitted before, or its turn has not come."
+_CLOSED = "This pass is closed: it was submitted before, or an earlier pass is still open."
 
 
 @router.get("/")
-def home(visit: Annotated[Visit, Depends(visitor)], receipt: str = "") -> Response:
-    """Where somebody stands, and what is next."""
-    if visit.person.role is Role.LEAD:
+def home(visit: Annotated[Visit, Depends(require_login)], receipt: str = "") -> Response:
+    """Show progress and the next task."""
+    if visit.person.role is PersonRole.LEAD:
         return RedirectResponse("/dashboard", status_code=303)
     with visit.project.reading() as connection:
-        task = queues.next_task(connection, visit.person)
-        progress = queues.progress(connection, visit.person)
-        words = page(
+        task = queues.find_next_task(connection, visit.person)
+        progress = queues.read_progress(connection, visit.person)
+        html = render_page(
             "home.html",
             **visit.context,
             progress=progress,
             next_url=None if task is None else f"/tasks/{task}",
-            # Beyond what is done and given there is only what waits for an adjudicator.
-            take=task is None and progress.total > progress.done,
+            # Without a next task, the rest of the total are subjects that wait for an adjudicator.
+            take=task is None and progress.total > progress.finished,
             receipt=_receipt(receipt),
-            amendable=reopening.granted(connection, visit.person),
+            amendable=reopening.list_granted(connection, visit.person),
         )
-    return HTMLResponse(words)
+    return HTMLResponse(html)
 
 
 @router.post("/take")
 def take(visit: Worker, fields: Fields) -> Response:
-    """Give an adjudicator the next case."""
-    only(checked(visit, fields))
+    """Assign the next waiting subject to an adjudicator."""
+    take_fields(check_csrf(visit, fields))
     for _ in range(3):
         try:
             with visit.project.writing() as connection:
-                task = queues.take(connection, visit.person)
+                task = queues.take_task(connection, visit.person)
         except IntegrityError:
-            # Another adjudicator has just taken that one.
+            # Another adjudicator has just taken the same subject.
             continue
         return RedirectResponse("/" if task is None else f"/tasks/{task}", status_code=303)
     return RedirectResponse("/", status_code=303)
@@ -63,94 +72,94 @@ def take(visit: Worker, fields: Fields) -> Response:
 
 @router.get("/tasks/{task}")
 def work(visit: Worker, task: str, receipt: str = "") -> Response:
-    """The open pass of a task."""
+    """Show the open pass of a task."""
     with visit.project.reading() as connection:
-        found = submissions.sheet(connection, visit.project, visit.person, task)
-    if found is None:
+        sheet = submissions.open_sheet(connection, visit.project, visit.person, task)
+    if sheet is None:
         raise not_found()
-    return HTMLResponse(_work(visit, found, found.draft, receipt=_receipt(receipt)))
+    return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt)))
 
 
 @router.post("/tasks/{task}/{name}")
 def submit(visit: Worker, task: str, name: str, fields: Fields) -> Response:
-    """Close a pass. The receipt is shown when it is on disk."""
+    """Submit a pass; the receipt appears only after the commit."""
     key, entries = _form(visit, task, name, fields)
-    outcome = submissions.submit_once(visit.project, visit.person, task, name, entries, key)
+    outcome = submissions.submit_and_commit(visit.project, visit.person, task, name, entries, key)
     if outcome.receipt is not None:
-        where = "/" if outcome.finished else f"/tasks/{task}"
-        return RedirectResponse(f"{where}?receipt={outcome.receipt}", status_code=303)
+        path = "/" if outcome.finished else f"/tasks/{task}"
+        return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
     if outcome.refusal is Refusal.UNKNOWN:
         raise not_found()
     if outcome.refusal is Refusal.CLOSED:
-        return _closed(visit)
+        return _closed_page(visit)
     with visit.project.reading() as connection:
-        found = submissions.sheet(connection, visit.project, visit.person, task)
-    return _closed(visit) if found is None else HTMLResponse(_work(visit, found, entries, outcome), 422)
+        sheet = submissions.open_sheet(connection, visit.project, visit.person, task)
+    return _closed_page(visit) if sheet is None else HTMLResponse(_render_work(visit, sheet, entries, outcome), 422)
 
 
 @router.post("/tasks/{task}/{name}/draft")
 def draft(visit: Worker, task: str, name: str, fields: Fields) -> Response:
-    """Keep what is filled in so far."""
+    """Save a draft of the open pass."""
     _, entries = _form(visit, task, name, fields)
     with visit.project.writing() as connection:
-        kept = submissions.save_draft(connection, visit.person, task, name, entries)
-    return Response(status_code=204 if kept else 409)
+        saved = submissions.save_draft(connection, visit.person, task, name, entries)
+    return Response(status_code=204 if saved else 409)
 
 
 @router.post("/tasks/{task}/{name}/reopen")
 def reopen(visit: Worker, task: str, name: str, fields: Fields) -> Response:
-    """Ask the lead to change a pass that was submitted."""
-    (reason,) = only(checked(visit, fields), "reason")
+    """Ask the lead for permission to change a submitted pass."""
+    (reason,) = take_fields(check_csrf(visit, fields), "reason")
     with visit.project.writing() as connection:
-        link = reopening.ask(connection, visit.person, task, name, reason)
-    if link is None:
+        event = reopening.request_reopening(connection, visit.person, task, name, reason)
+    if event is None:
         raise not_found()
-    visit.project.head.advance(link)
+    visit.project.head.advance(event)
     return RedirectResponse("/finished", status_code=303)
 
 
 @router.get("/finished")
-def what_was_done(visit: Worker) -> HTMLResponse:
-    """The last tasks with their receipts."""
+def completed_tasks(visit: Worker) -> HTMLResponse:
+    """Show the latest tasks with their receipts."""
     with visit.project.reading() as connection:
-        words = page("finished.html", **visit.context, tasks=completed_tasks.last(connection, visit.person))
-    return HTMLResponse(words)
+        html = render_page("finished.html", **visit.context, tasks=queues.list_completed(connection, visit.person))
+    return HTMLResponse(html)
 
 
 @router.get("/amend/{request_id}")
 def amendment(visit: Worker, request_id: str) -> HTMLResponse:
-    """A submitted pass that may be changed."""
+    """Show a submitted pass that may be changed."""
     with visit.project.reading() as connection:
-        found = reopening.amendment(connection, visit.project, visit.person, request_id)
-    if found is None:
+        sheet = reopening.open_amendment(connection, visit.project, visit.person, request_id)
+    if sheet is None:
         raise not_found()
-    return HTMLResponse(_amend(visit, found, found.draft, request_id))
+    return HTMLResponse(_render_amendment(visit, sheet, sheet.draft, request_id))
 
 
 @router.post("/amend/{request_id}")
 def amend(visit: Worker, request_id: str, fields: Fields) -> Response:
-    """Put a changed form beside the old one."""
+    """Submit an amended pass."""
     with visit.project.reading() as connection:
-        found = reopening.amendment(connection, visit.project, visit.person, request_id)
-    if found is None:
+        sheet = reopening.open_amendment(connection, visit.project, visit.person, request_id)
+    if sheet is None:
         raise not_found()
-    key, entries = _split(checked(visit, fields), found.steps or 1)
+    key, entries = _split(check_csrf(visit, fields), sheet.steps or 1)
     try:
         with visit.project.writing() as connection:
-            outcome = reopening.amend(connection, visit.project, visit.person, request_id, entries, key)
+            outcome = reopening.submit_amendment(connection, visit.project, visit.person, request_id, entries, key)
     except IntegrityError:
-        return _closed(visit)
-    if outcome.link is None:
-        return HTMLResponse(_amend(visit, found, entries, request_id, outcome), 422)
-    visit.project.head.advance(outcome.link)
+        return _closed_page(visit)
+    if outcome.event is None:
+        return HTMLResponse(_render_amendment(visit, sheet, entries, request_id, outcome), 422)
+    visit.project.head.advance(outcome.event)
     return RedirectResponse(f"/?receipt={outcome.receipt}", status_code=303)
 
 
 def _form(visit: Visit, task: str, name: str, fields: dict[str, str]) -> tuple[str, tuple[Entry, ...]]:
-    """The key and the entries of a form. How many entries there are is asked of the task, not of the form."""
-    fields = checked(visit, fields)
+    """Return key and entries of a form; the task, not the form, determines the number of entries."""
+    fields = check_csrf(visit, fields)
     with visit.project.reading() as connection:
-        count = submissions.entries_asked(connection, visit.person, task, name)
+        count = submissions.count_entries(connection, visit.person, task, name)
     if count is None:
         raise not_found()
     return _split(fields, count)
@@ -158,35 +167,35 @@ def _form(visit: Visit, task: str, name: str, fields: dict[str, str]) -> tuple[s
 
 def _split(fields: dict[str, str], count: int) -> tuple[str, tuple[Entry, ...]]:
     key = fields.pop("key", "")
-    return key[:64], entries_of(fields, count)
+    return key[:64], parse_entries(fields, count)
 
 
-def _work(
+def _render_work(
     visit: Visit,
-    found: Sheet,
+    sheet: TaskSheet,
     entries: tuple[Entry, ...],
-    outcome: Outcome | None = None,
+    outcome: SubmissionResult | None = None,
     *,
     receipt: str | None = None,
 ) -> str:
     problems = () if outcome is None else outcome.problems
-    return page("work.html", **visit.context, sheet=found, entries=entries, problems=problems, receipt=receipt)
+    return render_page("work.html", **visit.context, sheet=sheet, entries=entries, problems=problems, receipt=receipt)
 
 
-def _amend(
-    visit: Visit, found: Sheet, entries: tuple[Entry, ...], request_id: str, outcome: Outcome | None = None
+def _render_amendment(
+    visit: Visit, sheet: TaskSheet, entries: tuple[Entry, ...], request_id: str, outcome: SubmissionResult | None = None
 ) -> str:
     problems = () if outcome is None else outcome.problems
     action = f"/amend/{request_id}"
-    return page("amend.html", **visit.context, sheet=found, entries=entries, problems=problems, action=action)
+    return render_page("amend.html", **visit.context, sheet=sheet, entries=entries, problems=problems, action=action)
 
 
-def _closed(visit: Visit) -> HTMLResponse:
-    return HTMLResponse(page("error.html", **visit.context, status=409, message=_CLOSED, back="/"), 409)
+def _closed_page(visit: Visit) -> HTMLResponse:
+    return HTMLResponse(render_page("error.html", **visit.context, status=409, message=_CLOSED, back="/"), 409)
 
 
-def _receipt(given: str) -> str | None:
-    """A receipt as it came back in an address, if it has the form of one: nothing else is repeated on a page."""
-    number, _, letters = given.partition("-")
-    fits = number.isascii() and number.isdigit() and len(number) <= 20 and len(letters) == 12 and letters.isalnum()
-    return given if fits and letters.isascii() else None
+def _receipt(text: str) -> str | None:
+    """Return the receipt of a URL if it is well-formed: no other text of a URL may appear on a page."""
+    number, _, letters = text.partition("-")
+    valid = number.isascii() and number.isdigit() and len(number) <= 20 and len(letters) == 12 and letters.isalnum()
+    return text if valid and letters.isascii() else None

@@ -1,4 +1,4 @@
-"""The application: its pages, its guard, and what it answers when something goes wrong."""
+"""The ASGI application: routes, static files, error pages and security middleware."""
 
 from __future__ import annotations
 
@@ -12,72 +12,72 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
-from eclose.annotation.audit_log import now
+from eclose.annotation.audit_log import current_timestamp
 from eclose.annotation.web import annotator, auth, lead
 from eclose.annotation.web.dependencies import LoginNeeded
-from eclose.annotation.web.pages import page
-from eclose.annotation.web.security import Guard
+from eclose.annotation.web.pages import render_page
+from eclose.annotation.web.security import SecurityMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from starlette.types import ASGIApp
 
-    from eclose.annotation.web.dependencies import House
+    from eclose.annotation.web.dependencies import ServerState
 
 _LOG = logging.getLogger(__name__)
 
 
-def build(house: House, *, hosts: Collection[str]) -> ASGIApp:
-    """The server's application. It answers to these names alone."""
-    # No page that tells what there is, and no schema: this is not an interface for programs.
+def build_app(state: ServerState, *, hosts: Collection[str]) -> ASGIApp:
+    """Build the application, which answers only to these host names."""
+    # No API documentation: the pages are not an interface for programs.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.house = house
+    app.state.server = state
     for part in (auth, annotator, lead):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(packages=[("eclose.annotation.web", "static")]))
-    app.add_exception_handler(LoginNeeded, _to_login)
-    app.add_exception_handler(HTTPException, _told)
-    app.add_exception_handler(RequestValidationError, _misread)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _broken)
-    return Guard(app, hosts=hosts, tls=house.tls)
+    app.add_exception_handler(LoginNeeded, _redirect_to_login)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(ClientDisconnect, _disconnected)
+    app.add_exception_handler(Exception, _internal_error)
+    return SecurityMiddleware(app, hosts=hosts, tls=state.tls)
 
 
-def _to_login(request: Request, _error: Exception) -> Response:
-    """A page sends people to the door; what a script asks for says no, lest it take the door for an answer."""
+def _redirect_to_login(request: Request, _error: Exception) -> Response:
+    """Redirect page requests to /login; answer htmx requests with 401, which must not swap in the login page."""
     if request.headers.get("hx-request"):
         return Response(status_code=401)
     return RedirectResponse("/login", status_code=303)
 
 
-def _told(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     route = request.scope.get("route")
     if route is not None:
-        # By the pattern of its address: an address itself may hold a token.
-        who = getattr(request.state, "person", "nobody")
-        _LOG.warning("%s: %s for %s at %s %s", now(), error.status_code, who, request.method, route.path)
-    words = {"Not Found": "There is nothing here.", "Method Not Allowed": "This is not done here."}
-    return _page(request, error.status_code, words.get(error.detail, error.detail))
+        # The pattern of the route, since the URL itself may hold a token.
+        who = getattr(request.state, "person", "anonymous")
+        _LOG.warning("%s: %s for %s at %s %s", current_timestamp(), error.status_code, who, request.method, route.path)
+    messages = {"Not Found": "There is nothing here.", "Method Not Allowed": "This method is not allowed here."}
+    return _error_page(request, error.status_code, messages.get(error.detail, error.detail))
 
 
-def _misread(request: Request, _error: Exception) -> Response:
-    return _page(request, 422, "This request cannot be read.")
+def _invalid_request(request: Request, _error: Exception) -> Response:
+    return _error_page(request, 422, "This request cannot be read.")
 
 
-def _gone(_request: Request, _error: Exception) -> Response:
-    """A browser went away in the middle of a form. Nobody reads the answer, and it is no fault to be logged."""
+def _disconnected(_request: Request, _error: Exception) -> Response:
+    """Answer a browser that disconnected while sending a form; this is not an error to log."""
     return Response(status_code=400)
 
 
-def _broken(request: Request, error: Exception) -> Response:
-    """A bug: the log has it, the page does not."""
-    _LOG.error("a page could not be made", exc_info=error)
-    return _page(request, 500, "Something went wrong here. What you submitted before is safe; try again.")
+def _internal_error(request: Request, error: Exception) -> Response:
+    """Log an unexpected error; the page does not reveal it."""
+    _LOG.error("a page could not be rendered", exc_info=error)
+    return _error_page(request, 500, "Something went wrong on the server. Submitted passes are safe; try again.")
 
 
-def _page(request: Request, status: int, message: str) -> HTMLResponse:
-    name = request.app.state.house.project.settings.name
-    words = page("error.html", project=name, person=None, csrf=None, status=status, message=message, back="/")
-    return HTMLResponse(words, status)
+def _error_page(request: Request, status: int, message: str) -> HTMLResponse:
+    name = request.app.state.server.project.settings.name
+    html = render_page("error.html", project=name, person=None, csrf=None, status=status, message=message, back="/")
+    return HTMLResponse(html, status)

@@ -1,4 +1,4 @@
-"""The way in and out: login, invitations, one's own password."""
+"""Pages of login, logout, invitations and passwords."""
 
 from __future__ import annotations
 
@@ -12,178 +12,184 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from eclose.annotation import audit_log
 from eclose.annotation.accounts import people, sessions
 from eclose.annotation.web.dependencies import (
-    House,
+    ServerState,
     Visit,
-    checked,
+    check_csrf,
     drop_cookie,
-    house_of,
+    find_session,
     not_found,
     now,
-    only,
-    posted,
-    session_of,
+    read_form,
+    require_login,
+    server_state,
     set_cookie,
-    visitor,
+    take_fields,
 )
-from eclose.annotation.web.pages import page
+from eclose.annotation.web.pages import render_page
 
 _LOG = logging.getLogger(__name__)
 
 router = APIRouter()
-Fields = Annotated[dict[str, str], Depends(posted)]
-Here = Annotated[House, Depends(house_of)]
-Visitor = Annotated[Visit, Depends(visitor)]
+Fields = Annotated[dict[str, str], Depends(read_form)]
+State = Annotated[ServerState, Depends(server_state)]
+Visitor = Annotated[Visit, Depends(require_login)]
 
-_NOT_RIGHT = "Name or password is not right."
+_WRONG = "Name or password is wrong."
 _DIFFERENT = "The two passwords differ."
 
 
 @router.get("/login")
-def login_page(house: Here) -> HTMLResponse:
-    """Where everybody begins."""
-    return _login_page(house)
+def login_page(state: State) -> HTMLResponse:
+    """Show the login form."""
+    return _login_page(state)
 
 
 @router.post("/login")
-def login(request: Request, house: Here, fields: Fields) -> Response:
-    """Let somebody in, or say no in the same words whatever was wrong."""
-    name, password = only(_anonymous(fields), "name", "password")
+def login(request: Request, state: State, fields: Fields) -> Response:
+    """Log a person in; the message of a failure does not reveal its reason."""
+    name, password = take_fields(_without_csrf(fields), "name", "password")
     address = "" if request.client is None else request.client.host
-    if wait := house.attempts.take(name, address):
-        # Not kept for good: whoever is made to wait could otherwise fill the disk.
-        _LOG.warning("%s: a login was delayed", audit_log.now())
-        answer = _login_page(house, name, f"Too many attempts. Try again in {wait} seconds.", status=429)
-        answer.headers["Retry-After"] = str(wait)
-        return answer
-    with house.project.reading() as connection:
-        verified = sessions.verify(connection, name, password)
-    opened = None
+    if wait := state.attempts.admit(name, address):
+        # Not in the audit log, which an attacker could fill the disk with.
+        _LOG.warning("%s: a login was delayed", audit_log.current_timestamp())
+        response = _login_page(state, name, f"Too many attempts. Try again in {wait} seconds.", status=429)
+        response.headers["Retry-After"] = str(wait)
+        return response
+    # Hashing happens on a reading connection, so that it blocks no writer.
+    with state.project.reading() as connection:
+        verified = sessions.verify_login(connection, name, password)
+    session = None
     if verified is not None:
-        with house.project.writing() as connection:
-            opened = sessions.open_session(connection, verified, now=now())
-            sessions.logout(connection, request.cookies.get(house.cookie, ""))
-            sessions.sweep(connection, now())
-    if opened is None:
-        _log(house, "login refused", name)
-        return _login_page(house, name, _NOT_RIGHT, status=401)
-    house.attempts.succeeded(name, address)
-    _log(house, "login", name)
-    return _welcome(house, opened)
+        with state.project.writing() as connection:
+            session = sessions.open_session(connection, verified, now=now())
+            sessions.end_session(connection, request.cookies.get(state.cookie, ""))
+            sessions.delete_expired(connection, now())
+    if session is None:
+        _log(state, "login refused", name)
+        return _login_page(state, name, _WRONG, status=401)
+    state.attempts.record_success(name, address)
+    _log(state, "login", name)
+    return _redirect_home(state, session)
 
 
 @router.get("/open/{door}")
-def let_in(request: Request, door: str, house: Here) -> Response:
-    """Let the one user of a server without accounts in, by the address that was printed when it started."""
-    if house.single is None or not compare_digest(door.encode(), house.door.encode()):
+def log_in_single_user(request: Request, door: str, state: State) -> Response:
+    """Log in the single user of a server without accounts, by the URL printed at its start."""
+    if state.single is None or not compare_digest(door.encode(), state.entry_token.encode()):
         raise not_found()
-    if session_of(request) is not None:
+    if find_session(request) is not None:
         return RedirectResponse("/", status_code=303)
-    with house.project.writing() as connection:
-        verified = sessions.Verified(house.single, people.NO_PASSWORD, None)
-        opened = sessions.open_session(connection, verified, now=now())
-    assert opened is not None
-    return _welcome(house, opened)
+    with state.project.writing() as connection:
+        verified = sessions.VerifiedLogin(state.single, people.NO_PASSWORD, None)
+        session = sessions.open_session(connection, verified, now=now())
+    assert session is not None
+    return _redirect_home(state, session)
 
 
 @router.post("/logout")
 def logout(request: Request, visit: Visitor, fields: Fields) -> Response:
-    """End this session, here and on the server."""
-    only(checked(visit, fields))
-    token = request.cookies[visit.house.cookie]
+    """End the session on the server and delete its cookie."""
+    take_fields(check_csrf(visit, fields))
+    token = request.cookies[visit.state.cookie]
     with visit.project.writing() as connection:
-        sessions.logout(connection, token)
-    _log(visit.house, "logout", visit.person.name)
-    answer = RedirectResponse("/login", status_code=303)
-    drop_cookie(answer, visit.house)
-    return answer
+        sessions.end_session(connection, token)
+    _log(visit.state, "logout", visit.person.name)
+    response = RedirectResponse("/login", status_code=303)
+    drop_cookie(response, visit.state)
+    return response
 
 
 @router.get("/invitation/{token}")
-def invitation_page(token: str, house: Here) -> HTMLResponse:
-    """Where somebody who was invited chooses a password."""
-    return _invitation_page(house, token)
+def invitation_page(token: str, state: State) -> HTMLResponse:
+    """Show the form in which an invited person chooses a password."""
+    return _invitation_page(state, token)
 
 
 @router.post("/invitation/{token}")
-def accept(token: str, house: Here, fields: Fields) -> Response:
-    """Make a person of an invitation, and let them in."""
-    password, again = only(_anonymous(fields), "password", "again")
+def accept(token: str, state: State, fields: Fields) -> Response:
+    """Set the password of an invited person and log them in."""
+    password, again = take_fields(_without_csrf(fields), "password", "again")
     if password != again:
-        return _invitation_page(house, token, (_DIFFERENT,))
+        return _invitation_page(state, token, (_DIFFERENT,))
     try:
-        with house.project.writing() as connection:
-            person = people.accept(connection, token, password, now=now())
-            opened = sessions.login(connection, person.name, password, now=now())
-    except people.Refused as refused:
-        return _invitation_page(house, token, (str(refused),))
-    _log(house, "joined", person.name)
-    # Somebody may have been kept out after they were invited.
-    return RedirectResponse("/login", status_code=303) if opened is None else _welcome(house, opened)
+        with state.project.writing() as connection:
+            person = people.accept_invitation(connection, token, password, now=now())
+            session = sessions.login(connection, person.name, password, now=now())
+    except people.AccountError as error:
+        return _invitation_page(state, token, (str(error),))
+    _log(state, "joined", person.name)
+    # The person may have been deactivated after the invitation.
+    return RedirectResponse("/login", status_code=303) if session is None else _redirect_home(state, session)
 
 
 @router.get("/account")
 def account_page(visit: Visitor) -> HTMLResponse:
-    """Where people change their password."""
-    return HTMLResponse(page("account.html", **visit.context, problems=(), changed=False))
+    """Show the form in which people change their password."""
+    return HTMLResponse(render_page("account.html", **visit.context, problems=(), changed=False))
 
 
 @router.post("/account")
 def change_password(request: Request, visit: Visitor, fields: Fields) -> HTMLResponse:
-    """Another password for somebody who knows the current one. Their other sessions end."""
-    current, new, again = only(checked(visit, fields), "current", "password", "again")
+    """Change a password after checking the current one, and end the person's other sessions."""
+    current, new, again = take_fields(check_csrf(visit, fields), "current", "password", "again")
     problems: tuple[str, ...] = () if new == again else (_DIFFERENT,)
-    # Guessing the current password here is no easier than at the door.
+    # The rate limit of logins applies here too, or the current password could be guessed on this page.
     address = "" if request.client is None else request.client.host
-    if visit.house.attempts.take(visit.person.name, address):
+    if visit.state.attempts.admit(visit.person.name, address):
         problems = ("Too many attempts. Wait a minute.",)
     if not problems:
         try:
             with visit.project.writing() as connection:
-                token = request.cookies[visit.house.cookie]
+                token = request.cookies[visit.state.cookie]
                 people.change_password(connection, visit.person.id, current, new, now=now(), except_token=token)
-            visit.house.attempts.succeeded(visit.person.name, address)
-            _log(visit.house, "password changed", visit.person.name)
-        except people.Refused as refused:
-            problems = (str(refused),)
-    words = page("account.html", **visit.context, problems=problems, changed=not problems)
-    return HTMLResponse(words, 422 if problems else 200)
+            visit.state.attempts.record_success(visit.person.name, address)
+            _log(visit.state, "password changed", visit.person.name)
+        except people.AccountError as error:
+            problems = (str(error),)
+    html = render_page("account.html", **visit.context, problems=problems, changed=not problems)
+    return HTMLResponse(html, 422 if problems else 200)
 
 
-def _login_page(house: House, name: str = "", problem: str | None = None, *, status: int = 200) -> HTMLResponse:
-    words = page("login.html", **_nobody(house), name=name[:64], problem=problem)
-    return HTMLResponse(words, status)
+def _login_page(state: ServerState, name: str = "", problem: str | None = None, *, status: int = 200) -> HTMLResponse:
+    html = render_page("login.html", **_anonymous_context(state), name=name[:64], problem=problem)
+    return HTMLResponse(html, status)
 
 
-def _invitation_page(house: House, token: str, problems: tuple[str, ...] = ()) -> HTMLResponse:
-    with house.project.reading() as connection:
-        found = people.invitation(connection, token, now=now())
-    if found is None:
-        raise HTTPException(404, "This invitation is not valid: it was used or replaced, or is too old.")
+def _invitation_page(state: ServerState, token: str, problems: tuple[str, ...] = ()) -> HTMLResponse:
+    with state.project.reading() as connection:
+        invitation = people.find_invitation(connection, token, now=now())
+    if invitation is None:
+        raise HTTPException(404, "This invitation is not valid: it was used, replaced or has expired.")
     action = f"/invitation/{token}"
-    words = page(
-        "invitation.html", **_nobody(house), name=found.name, role=found.role, problems=problems, action=action
+    html = render_page(
+        "invitation.html",
+        **_anonymous_context(state),
+        name=invitation.name,
+        role=invitation.role,
+        problems=problems,
+        action=action,
     )
-    return HTMLResponse(words, 422 if problems else 200)
+    return HTMLResponse(html, 422 if problems else 200)
 
 
-def _anonymous(fields: dict[str, str]) -> dict[str, str]:
-    """A form of somebody without a session, which has an empty place for what shows one."""
+def _without_csrf(fields: dict[str, str]) -> dict[str, str]:
+    """Return the fields without the CSRF token, which is empty in forms before the login."""
     return {name: value for name, value in fields.items() if name != "csrf"}
 
 
-def _nobody(house: House) -> dict[str, object]:
-    return {"project": house.project.settings.name, "person": None, "csrf": None}
+def _anonymous_context(state: ServerState) -> dict[str, object]:
+    return {"project": state.project.settings.name, "person": None, "csrf": None}
 
 
-def _welcome(house: House, opened: sessions.Opened) -> Response:
-    answer = RedirectResponse("/", status_code=303)
-    set_cookie(answer, house, opened.token)
-    return answer
+def _redirect_home(state: ServerState, session: sessions.NewSession) -> Response:
+    response = RedirectResponse("/", status_code=303)
+    set_cookie(response, state, session.token)
+    return response
 
 
-def _log(house: House, action: str, name: str) -> None:
-    """Who came and went, refused attempts included. A text that is nobody's name is not kept: it may be a password."""
-    with house.project.writing() as connection:
-        known = people.person(connection, name)
-        link = audit_log.append(connection, "unknown" if known is None else known.name, action)
-    house.project.head.advance(link)
+def _log(state: ServerState, action: str, name: str) -> None:
+    """Record a login event, failed ones included. Unknown names are not recorded: they may be mistyped passwords."""
+    with state.project.writing() as connection:
+        person = people.find_person(connection, name)
+        event = audit_log.append_event(connection, "unknown" if person is None else person.name, action)
+    state.project.head.advance(event)

@@ -1,4 +1,4 @@
-"""Who asks, and what came with the request: sessions, forms, and the errors a page can end in."""
+"""What request handlers depend on: server state, session and person of a request, form fields, cookies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, HTTPException, Request
 
 from eclose.annotation.accounts import sessions
-from eclose.annotation.accounts.login_attempts import Attempts
-from eclose.annotation.accounts.people import Person, Role
+from eclose.annotation.accounts.login_attempts import LoginAttempts
+from eclose.annotation.accounts.people import Person, PersonRole
 from eclose.annotation.accounts.sessions import Session
 from eclose.annotation.accounts.tokens import new_token
 from eclose.annotation.project import Project
@@ -25,103 +25,104 @@ if TYPE_CHECKING:
     from eclose.annotation.forms import Entry
 
 MOST_FIELDS = 5_000
+"""Largest number of fields in a form."""
 _ENTRY = re.compile(r"([1-9][0-9]{0,3})\.([a-z_.]{1,40})")
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """What all pages of a server share."""
+class ServerState:
+    """State shared by all requests of a server."""
 
     project: Project
     tls: bool = False
-    """Whether a proxy before the server speaks TLS: cookies are then for TLS alone."""
-    attempts: Attempts = field(default_factory=Attempts)
+    """Whether a proxy in front of the server provides TLS; cookies are then restricted to TLS."""
+    attempts: LoginAttempts = field(default_factory=LoginAttempts)
     single: Person | None = None
-    """The one user of a server without accounts."""
-    door: str = field(default_factory=new_token, repr=False)
-    """What the address holds by which the single user is let in."""
+    """The only user of a server without accounts."""
+    entry_token: str = field(default_factory=new_token, repr=False)
+    """Secret in the URL with which the single user logs in."""
 
     @property
     def cookie(self) -> str:
-        """Browsers let nobody but this very host set a cookie of the first name, and only over TLS."""
+        """Name of the session cookie. Browsers accept a __Host- cookie only from this very host and over TLS."""
         return "__Host-eclose" if self.tls else "eclose"
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request by somebody who is logged in."""
+    """A request of a person who is logged in."""
 
-    house: House
+    state: ServerState
     person: Person
     session: Session
 
     @property
     def project(self) -> Project:
-        """Where they work."""
-        return self.house.project
+        """The project of the server."""
+        return self.state.project
 
     @property
     def context(self) -> dict[str, object]:
-        """What every page is given."""
+        """Template variables that every page needs."""
         return {"project": self.project.settings.name, "person": self.person, "csrf": self.session.csrf}
 
 
-class LoginNeeded(Exception):  # noqa: N818 - the answer is a page
-    """Nobody is logged in."""
+class LoginNeeded(Exception):  # noqa: N818 - answered with a redirect
+    """Raised where a page needs a login and the request has no valid session."""
 
 
 def now() -> datetime:
-    """The time."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
-def house_of(request: Request) -> House:
-    """What all pages share."""
-    house: House = request.app.state.house
-    return house
+def server_state(request: Request) -> ServerState:
+    """Return the state of the server."""
+    state: ServerState = request.app.state.server
+    return state
 
 
-def session_of(request: Request) -> Session | None:
-    """The session that a request belongs to, if it holds."""
-    house = house_of(request)
-    token = request.cookies.get(house.cookie)
+def find_session(request: Request) -> Session | None:
+    """Return the session of a request; None where it has no valid one."""
+    state = server_state(request)
+    token = request.cookies.get(state.cookie)
     if not token:
         return None
-    with house.project.reading() as connection:
-        return sessions.find(connection, token, now=now())
+    with state.project.reading() as connection:
+        return sessions.find_session(connection, token, now=now())
 
 
-def visitor(request: Request) -> Visit:
-    """Who asks; LoginNeeded where nobody is logged in."""
-    house, session = house_of(request), session_of(request)
+def require_login(request: Request) -> Visit:
+    """Return the visit of the logged-in person; raise LoginNeeded without a valid session."""
+    state, session = server_state(request), find_session(request)
     if session is None:
         raise LoginNeeded
     request.state.person = session.person.name
     if session.due:
-        with house.project.writing() as connection:
-            sessions.touch(connection, session, now=now())
-    return Visit(house, session.person, session)
+        with state.project.writing() as connection:
+            sessions.renew_session(connection, session, now=now())
+    return Visit(state, session.person, session)
 
 
-def leader(visit: Annotated[Visit, Depends(visitor)]) -> Visit:
-    """The lead; for all others the page does not exist."""
-    if visit.person.role is not Role.LEAD:
+def require_lead(visit: Annotated[Visit, Depends(require_login)]) -> Visit:
+    """Return the visit of the lead; answer 404 to all others."""
+    if visit.person.role is not PersonRole.LEAD:
         raise not_found()
     return visit
 
 
-def worker(visit: Annotated[Visit, Depends(visitor)]) -> Visit:
-    """Whoever labels; for the lead the page does not exist."""
-    if visit.person.role is Role.LEAD:
+def require_annotator(visit: Annotated[Visit, Depends(require_login)]) -> Visit:
+    """Return the visit of an annotator, screener or adjudicator; answer 404 to the lead."""
+    if visit.person.role is PersonRole.LEAD:
         raise not_found()
     return visit
 
 
-async def posted(request: Request) -> dict[str, str]:
-    """The fields of a form, each once."""
+async def read_form(request: Request) -> dict[str, str]:
+    """Parse a form; refuse repeated fields, NUL characters and other content types."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise HTTPException(415, "This is no form of ours.")
+        raise HTTPException(415, "This is not a form of this server.")
     try:
         pairs = parse_qsl(
             (await request.body()).decode("ascii"),
@@ -133,48 +134,48 @@ async def posted(request: Request) -> dict[str, str]:
         raise HTTPException(422, "This form cannot be read.") from None
     fields = dict(pairs)
     if any("\0" in part for pair in pairs for part in pair):
-        # Nobody types it, and PostgreSQL has no place for it.
+        # PostgreSQL cannot store NUL, and browsers do not send it.
         raise HTTPException(422, "This form cannot be read.")
     if len(fields) != len(pairs):
-        raise HTTPException(422, "This form says one thing twice.")
+        raise HTTPException(422, "This form has a repeated field.")
     return fields
 
 
-def checked(visit: Visit, fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a form that was made for this session, without what shows it."""
+def check_csrf(visit: Visit, fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields without the CSRF token; answer 403 where it is not that of the session."""
     if not sessions.csrf_matches(visit.session, fields.get("csrf", "")):
-        raise HTTPException(403, "This form is out of date. Open the page again.")
+        raise HTTPException(403, "This form has expired. Open the page again.")
     return {name: value for name, value in fields.items() if name != "csrf"}
 
 
-def only(fields: Mapping[str, str], *names: str) -> tuple[str, ...]:
-    """The values of exactly these fields."""
+def take_fields(fields: Mapping[str, str], *names: str) -> tuple[str, ...]:
+    """Return the values of these fields; answer 422 where the form has others."""
     if set(fields) != set(names):
-        raise HTTPException(422, "This form has other fields than it should.")
+        raise HTTPException(422, "This form has unexpected fields.")
     return tuple(fields[name] for name in names)
 
 
-def entries_of(fields: Mapping[str, str], count: int) -> tuple[Entry, ...]:
-    """The entries of a form of so many, out of fields named ``1.substantive``."""
+def parse_entries(fields: Mapping[str, str], count: int) -> tuple[Entry, ...]:
+    """Return the ``count`` entries of a form from fields named like ``1.substantive``; answer 422 to other fields."""
     entries: list[dict[str, str]] = [{} for _ in range(count)]
     for name, value in fields.items():
-        found = _ENTRY.fullmatch(name)
-        if found is None or int(found[1]) > count:
-            raise HTTPException(422, "This form has other fields than it should.")
-        entries[int(found[1]) - 1][found[2]] = value
+        match = _ENTRY.fullmatch(name)
+        if match is None or int(match[1]) > count:
+            raise HTTPException(422, "This form has unexpected fields.")
+        entries[int(match[1]) - 1][match[2]] = value
     return tuple(entries)
 
 
 def not_found() -> HTTPException:
-    """What is not there, and what is somebody else's: the two are not told apart."""
+    """Return the error for missing pages and for those of other people, which look the same."""
     return HTTPException(404, "There is nothing here.")
 
 
-def set_cookie(response: Response, house: House, token: str) -> None:
-    """Let the browser keep a session until it is closed or the session ends."""
-    response.set_cookie(house.cookie, token, path="/", secure=house.tls, httponly=True, samesite="strict")
+def set_cookie(response: Response, state: ServerState, token: str) -> None:
+    """Set the session cookie, which lasts until the browser closes or the session ends."""
+    response.set_cookie(state.cookie, token, path="/", secure=state.tls, httponly=True, samesite="strict")
 
 
-def drop_cookie(response: Response, house: House) -> None:
-    """Let the browser forget a session."""
-    response.delete_cookie(house.cookie, path="/", secure=house.tls, httponly=True, samesite="strict")
+def drop_cookie(response: Response, state: ServerState) -> None:
+    """Delete the session cookie."""
+    response.delete_cookie(state.cookie, path="/", secure=state.tls, httponly=True, samesite="strict")

@@ -1,6 +1,6 @@
-"""Every field, pass and role in words for people, with the key of each choice, and the part of a guideline it rests on.
+"""The texts of fields, choices, passes and roles, the keys of choices, and the guideline excerpt of each field.
 
-Knows no page. A name that is not in here cannot be shown; a test holds this against the forms.
+A test checks that every field and pass of ``forms`` has its texts here.
 """
 
 from __future__ import annotations
@@ -8,59 +8,61 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.annotation.accounts.people import Pool, Role
-from eclose.annotation.forms import NO, YES, Kind
+from eclose.annotation.accounts.people import PersonRole, Pool
+from eclose.annotation.forms import NO, YES, TaskKind
 from eclose.protocol.auditing import GUIDELINE
 from eclose.protocol.prompts import Reader, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.annotation.forms import Pass, Problem
+    from eclose.annotation.forms import FormProblem, Pass
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One answer to a question."""
+class FieldChoice:
+    """A choice of a field."""
 
     value: str
     key: str
     words: str
+    """Label beside the key."""
     short: str
-    """For a list of what was decided."""
+    """Label in summaries of decisions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
-    """The part of a guideline that one decision rests on."""
+class GuidelineExcerpt:
+    """The part of a guideline that applies to a field."""
 
     text: str
+    """File name of the guideline."""
     start: str = ""
-    """How its first line begins; the text's first below its title, unless told."""
+    """Beginning of the first line; empty for the first line below the title."""
     end: str = ""
-    """How the first line behind it begins; the text's end, unless told."""
+    """Beginning of the first line after it; empty for the end of the text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A field as people are asked for it."""
+class FieldText:
+    """Question, choices and guideline of a field."""
 
     question: str
-    choices: tuple[Choice, ...]
-    excerpt: Excerpt
+    choices: tuple[FieldChoice, ...]
+    excerpt: GuidelineExcerpt
 
-    def choice(self, value: str) -> Choice:
-        """One of the choices."""
-        return next(one for one in self.choices if one.value == value)
-
-
-def _yes_no(yes: str, no: str, short: str, not_short: str) -> tuple[Choice, ...]:
-    return Choice(YES, "y", f"Yes: {yes}", short), Choice(NO, "n", f"No: {no}", not_short)
+    def choice(self, value: str) -> FieldChoice:
+        """Return the choice of a value."""
+        return next(choice for choice in self.choices if choice.value == value)
 
 
-def _coded(words: Mapping[str, str]) -> tuple[Choice, ...]:
-    """A code has its own digit as its key."""
-    return tuple(Choice(code, code[-1], told, code) for code, told in words.items())
+def _yes_no(yes: str, no: str, short: str, not_short: str) -> tuple[FieldChoice, ...]:
+    return FieldChoice(YES, "y", f"Yes: {yes}", short), FieldChoice(NO, "n", f"No: {no}", not_short)
+
+
+def _coded(words: Mapping[str, str]) -> tuple[FieldChoice, ...]:
+    """Return choices of codes; the digit of a code is its key."""
+    return tuple(FieldChoice(code, code[-1], label, code) for code, label in words.items())
 
 
 FAILURES: Mapping[str, str] = {
@@ -77,157 +79,159 @@ INELIGIBILITIES: Mapping[str, str] = {
     "N3": "several answers, or a contradiction that stays open",
     "N5": "one answer, and the reference is another",
 }
-"""In the order in which they are to be tried."""
+"""In the order of precedence."""
 
 _SOUNDNESS = "judge_soundness.md"
-FIELDS: Mapping[str, Asked] = {
-    "substantive": Asked(
+FIELDS: Mapping[str, FieldText] = {
+    "substantive": FieldText(
         "Is the step substantive?",
         _yes_no("makes a claim", "plan, repetition", "substantive", "not substantive"),
-        Excerpt(_SOUNDNESS, "## Is the step substantive", "## Is the step sound"),
+        GuidelineExcerpt(_SOUNDNESS, "## Is the step substantive", "## Is the step sound"),
     ),
-    "sound": Asked(
+    "sound": FieldText(
         "Is it sound?",
         _yes_no("all warranted", "part is not", "sound", "not sound"),
-        Excerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
+        GuidelineExcerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
-    "failure": Asked("Why is it not sound?", _coded(FAILURES), Excerpt(_SOUNDNESS, "## The code", "## Examples")),
-    "locally_sound": Asked(
+    "failure": FieldText(
+        "Why is it not sound?", _coded(FAILURES), GuidelineExcerpt(_SOUNDNESS, "## The code", "## Examples")
+    ),
+    "locally_sound": FieldText(
         "Does every step hold?",
         _yes_no("every claim in it is warranted", "some claim is not", "every step holds", "a step does not hold"),
-        Excerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
+        GuidelineExcerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
-    "eligible": Asked(
+    "eligible": FieldText(
         "Can this question be used?",
         _yes_no("well posed, one answer, the reference is it", "one of these fails", "eligible", "not eligible"),
-        Excerpt("screen_eligibility.md", end="If it is not fit"),
+        GuidelineExcerpt("screen_eligibility.md", end="If it is not fit"),
     ),
-    "code": Asked(
+    "code": FieldText(
         "Why not? The first that applies, from the top.",
         _coded(INELIGIBILITIES),
-        Excerpt("screen_eligibility.md", "If it is not fit", "Examples"),
+        GuidelineExcerpt("screen_eligibility.md", "If it is not fit", "Examples"),
     ),
-    "aligned": Asked(
+    "aligned": FieldText(
         "Does the reasoning pursue the question?",
         _yes_no("it goes after what is asked", "its main line goes elsewhere", "pursues the question", "does not"),
-        Excerpt("judge_alignment.md"),
+        GuidelineExcerpt("judge_alignment.md"),
     ),
-    "closed": Asked(
+    "closed": FieldText(
         "Does the reasoning establish the submitted answer?",
         _yes_no("the steps settle it", "something is missing, or they settle another", "establishes it", "does not"),
-        Excerpt("judge_closure.md"),
+        GuidelineExcerpt("judge_closure.md"),
     ),
-    "correct": Asked(
+    "correct": FieldText(
         "Is the submitted answer the reference answer?",
         _yes_no("the two say the same", "it says something else, less, or nothing", "correct", "not correct"),
-        Excerpt("judge_correctness.md"),
+        GuidelineExcerpt("judge_correctness.md"),
     ),
-    "complete": Asked(
+    "complete": FieldText(
         "Would the reasoning establish the reference answer?",
         _yes_no("its claims are enough", "a premise is missing, or it leads elsewhere", "complete", "not complete"),
-        Excerpt("judge_completeness.md"),
+        GuidelineExcerpt("judge_completeness.md"),
     ),
-    "gold.correct": Asked(
+    "gold.correct": FieldText(
         "Is the answer the reference?",
         _yes_no("it says the same", "it says something else or less", "correct", "not correct"),
-        Excerpt(GUIDELINE, "**gold.correct**", "**gold.supported**"),
+        GuidelineExcerpt(GUIDELINE, "**gold.correct**", "**gold.supported**"),
     ),
-    "gold.supported": Asked(
+    "gold.supported": FieldText(
         "Is every step supported?",
         _yes_no("by a passage or by steps before it", "some claim is not", "supported", "not supported"),
-        Excerpt(GUIDELINE, "**gold.supported**", "**gold.aligned**"),
+        GuidelineExcerpt(GUIDELINE, "**gold.supported**", "**gold.aligned**"),
     ),
-    "gold.aligned": Asked(
+    "gold.aligned": FieldText(
         "Does the reasoning pursue the question?",
         _yes_no("it goes after what is asked", "it goes elsewhere", "aligned", "not aligned"),
-        Excerpt(GUIDELINE, "**gold.aligned**", "**gold.closed**"),
+        GuidelineExcerpt(GUIDELINE, "**gold.aligned**", "**gold.closed**"),
     ),
-    "gold.closed": Asked(
+    "gold.closed": FieldText(
         "Do the steps alone settle the answer?",
         _yes_no("this one and no other", "something is missing", "closed", "not closed"),
-        Excerpt(GUIDELINE, "**gold.closed**", "## With one passage"),
+        GuidelineExcerpt(GUIDELINE, "**gold.closed**", "## With one passage"),
     ),
-    "evidence.isolated": Asked(
+    "evidence.isolated": FieldText(
         "Was one thing changed, everywhere, and nothing else?",
         _yes_no("and nothing contradicts it", "old value left, or more was changed", "isolated", "not isolated"),
-        Excerpt(GUIDELINE, "**evidence.isolated**", "**evidence.trace_switches**"),
+        GuidelineExcerpt(GUIDELINE, "**evidence.isolated**", "**evidence.trace_switches**"),
     ),
-    "evidence.trace_switches": Asked(
+    "evidence.trace_switches": FieldText(
         "Does the reasoning switch with the passage?",
         _yes_no("the first new step holds only with its own passage", "it does not", "switches", "does not switch"),
-        Excerpt(GUIDELINE, "**evidence.trace_switches**", "**evidence.answer_switches**"),
+        GuidelineExcerpt(GUIDELINE, "**evidence.trace_switches**", "**evidence.answer_switches**"),
     ),
-    "evidence.answer_switches": Asked(
+    "evidence.answer_switches": FieldText(
         "Does the answer switch with the reasoning?",
         _yes_no("each reasoning settles its own answer only", "it does not", "switches", "does not switch"),
-        Excerpt(GUIDELINE, "**evidence.answer_switches**", "## With the question"),
+        GuidelineExcerpt(GUIDELINE, "**evidence.answer_switches**", "## With the question"),
     ),
-    "question.valid": Asked(
+    "question.valid": FieldText(
         "Is the new question a good one?",
         _yes_no("asks for something else, settled by the passages", "it is not", "valid", "not valid"),
-        Excerpt(GUIDELINE, "**question.valid**", "**question.trace_switches**"),
+        GuidelineExcerpt(GUIDELINE, "**question.valid**", "**question.trace_switches**"),
     ),
-    "question.trace_switches": Asked(
+    "question.trace_switches": FieldText(
         "Does the reasoning switch with the question?",
         _yes_no("each goes after its own question only", "it does not", "switches", "does not switch"),
-        Excerpt(GUIDELINE, "**question.trace_switches**"),
+        GuidelineExcerpt(GUIDELINE, "**question.trace_switches**"),
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class PassWords:
-    """A pass in words."""
+class PassText:
+    """Texts of a pass."""
 
     title: str
     shows: str
-    """What comes into sight with it; never the thing itself."""
+    """What the pass newly shows, named but not quoted."""
     counts: str
-    """What may justify a decision."""
+    """What decisions may be based on."""
 
 
-_WHOLE = PassWords("The question", "the whole reasoning", "Question and reasoning count. Passages fill no gap.")
-_ANSWER = PassWords(
+_TRACE = PassText("The question", "the whole reasoning", "Question and reasoning count. Passages fill no gap.")
+_ANSWER = PassText(
     "The answer", "the answer", "Reasoning and answer count. Take every claim as true. Passages fill no gap."
 )
-_REFERENCE = PassWords(
+_REFERENCE = PassText(
     "The reference",
     "the reference",
     "Answer against reference; then reasoning against reference. Passages fill no gap.",
 )
-PASSES: Mapping[tuple[Kind, str], PassWords] = {
-    (Kind.SCREENING, "S"): PassWords(
+PASSES: Mapping[tuple[TaskKind, str], PassText] = {
+    (TaskKind.SCREENING, "S"): PassText(
         "The question", "question, passages and reference", "Only what stands here counts, not what you know."
     ),
-    (Kind.RESPONSE, "A"): PassWords(
+    (TaskKind.RESPONSE, "A"): PassText(
         "Each step", "steps and passages", "Passages and sound steps before it count. Citation marks do not."
     ),
-    (Kind.RESPONSE, "B"): _WHOLE,
-    (Kind.RESPONSE, "C"): _ANSWER,
-    (Kind.RESPONSE, "D"): _REFERENCE,
-    (Kind.SHORT, "B"): PassWords(
+    (TaskKind.RESPONSE, "B"): _TRACE,
+    (TaskKind.RESPONSE, "C"): _ANSWER,
+    (TaskKind.RESPONSE, "D"): _REFERENCE,
+    (TaskKind.SHORT, "B"): PassText(
         "The reasoning",
         "reasoning and passages",
         "Holds: the passages count. Pursues: question and reasoning count alone.",
     ),
-    (Kind.SHORT, "C"): _ANSWER,
-    (Kind.SHORT, "D"): _REFERENCE,
-    (Kind.FAMILY, "F"): PassWords(
+    (TaskKind.SHORT, "C"): _ANSWER,
+    (TaskKind.SHORT, "D"): _REFERENCE,
+    (TaskKind.FAMILY, "F"): PassText(
         "The family", "question, passages and both changes", "Only what stands here counts, not what you know."
     ),
 }
 
-KINDS: Mapping[Kind, str] = {
-    Kind.SCREENING: "screening of questions",
-    Kind.RESPONSE: "annotation of responses",
-    Kind.SHORT: "short annotation of responses",
-    Kind.FAMILY: "audit of families",
+KINDS: Mapping[TaskKind, str] = {
+    TaskKind.SCREENING: "screening of questions",
+    TaskKind.RESPONSE: "annotation of responses",
+    TaskKind.SHORT: "short annotation of responses",
+    TaskKind.FAMILY: "audit of families",
 }
-ROLES: Mapping[Role, str] = {
-    Role.LEAD: "lead",
-    Role.SCREENER: "screener",
-    Role.ANNOTATOR: "annotator",
-    Role.ADJUDICATOR: "adjudicator",
+ROLES: Mapping[PersonRole, str] = {
+    PersonRole.LEAD: "lead",
+    PersonRole.SCREENER: "screener",
+    PersonRole.ANNOTATOR: "annotator",
+    PersonRole.ADJUDICATOR: "adjudicator",
 }
 POOLS: Mapping[Pool, str] = {
     Pool.NONE: "no tasks",
@@ -238,29 +242,29 @@ POOLS: Mapping[Pool, str] = {
 _SPEAKERS = ("One", "Another", "A third")
 
 
-def excerpt(field: str) -> str:
-    """Return the part of the guideline for people that a decision rests on, as Markdown and without its title."""
+def read_excerpt(field: str) -> str:
+    """Return the guideline excerpt of a field, as Markdown without its title."""
     part = FIELDS[field].excerpt
-    lines = load_text(part.text).addressed_to(Reader.PEOPLE).splitlines()
+    lines = load_text(part.text).text_for(Reader.PEOPLE).splitlines()
     start = next(at for at, line in enumerate(lines) if at and line.startswith(part.start))
     end = next((at for at, line in enumerate(lines) if at > start and part.end and line.startswith(part.end)), None)
     return "\n".join(lines[start:end]).strip() + "\n"
 
 
-def guidelines(form: Pass) -> tuple[str, ...]:
-    """Return the texts for people that the decisions of a pass rest on, as Markdown, the one it names first."""
+def read_guidelines(form: Pass) -> tuple[str, ...]:
+    """Return the guidelines of a pass and of its fields, as Markdown, that of the pass first."""
     names = dict.fromkeys((form.guideline, *(FIELDS[field.name].excerpt.text for field in form.fields)))
-    return tuple(load_text(name).addressed_to(Reader.PEOPLE) for name in names)
+    return tuple(load_text(name).text_for(Reader.PEOPLE) for name in names)
 
 
-def speaker(number: int) -> str:
-    """Somebody without a name, by their place from 0."""
+def name_annotator(number: int) -> str:
+    """Return an anonymous name for the annotator at a position from 0."""
     return _SPEAKERS[min(number, len(_SPEAKERS) - 1)]
 
 
-def told(problem: Problem) -> str:
-    """A problem with the question instead of the field's name."""
-    asked = FIELDS.get(problem.field)
+def describe_problem(problem: FormProblem) -> str:
+    """Return the message of a problem, with the question instead of the field's name."""
+    field = FIELDS.get(problem.field)
     where = "" if problem.step is None else f"Step {problem.step}: "
-    asked_for = problem.field if asked is None else f"“{asked.question}”"
-    return f"{where}{asked_for} {problem.problem}"
+    subject = problem.field if field is None else f"“{field.question}”"
+    return f"{where}{subject} {problem.problem}"

@@ -1,22 +1,29 @@
-"""The lead's pages: how the project stands, who takes part, what people ask for. Never a label."""
+"""Pages of the lead: dashboard, invitations, people, requests, agreement and export. No page shows single labels."""
 
 from __future__ import annotations
 
+import io
+import tempfile
+import zipfile
 from datetime import timedelta
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from eclose.annotation import audit_log, reopening
-from eclose.annotation import dashboard as boards
+from eclose.annotation import audit_log, reopening, setup
 from eclose.annotation.accounts import people, tokens
-from eclose.annotation.accounts.people import Pool
-from eclose.annotation.setup import invite_anew
-from eclose.annotation.web.dependencies import Visit, checked, leader, not_found, now, only, posted
-from eclose.annotation.web.downloads import agreement_so_far, packed_export
-from eclose.annotation.web.pages import page
+from eclose.annotation.dashboard import AgreementLine, read_dashboard
+from eclose.annotation.material import read_material
+from eclose.annotation.project import guideline_hashes
+from eclose.annotation.read_annotations import read_annotations
+from eclose.annotation.results.agreement_report import report_agreement, undefined_reason
+from eclose.annotation.results.export import export_annotations
+from eclose.annotation.results.formats import ExportFormat
+from eclose.annotation.web.dependencies import Visit, check_csrf, not_found, now, read_form, require_lead, take_fields
+from eclose.annotation.web.pages import render_page
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,83 +31,89 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from eclose.annotation.project import Project
+    from eclose.metrics.agreement import AgreementRow
+
+RESAMPLES = 200
+"""Bootstrap resamples of the dashboard; the command ``eclose annotate agree`` uses the paper's 2,000."""
+
 router = APIRouter(prefix="/dashboard")
-Fields = Annotated[dict[str, str], Depends(posted)]
-Lead = Annotated[Visit, Depends(leader)]
+Fields = Annotated[dict[str, str], Depends(read_form)]
+Lead = Annotated[Visit, Depends(require_lead)]
 
 
 @router.get("")
 def dashboard(request: Request, visit: Lead) -> HTMLResponse:
-    """How the project stands."""
+    """Show the dashboard."""
     return _dashboard(request, visit)
 
 
 @router.get("/agreement")
 def agreement(request: Request, visit: Lead) -> HTMLResponse:
-    """The same with how far people agree, which takes a while where much is finished."""
+    """Show the dashboard with agreement, which takes seconds in large projects."""
     with visit.project.reading() as connection:
-        found = agreement_so_far(connection)
-    return _dashboard(request, visit, agreement=found)
+        lines = summarise_agreement(connection)
+    return _dashboard(request, visit, agreement=lines)
 
 
 @router.post("/export")
 def export(visit: Lead, fields: Fields) -> Response:
-    """All labels, packed. Whoever has the files knows who said what of which model: that is for the log."""
-    only(checked(visit, fields))
+    """Download all labels, and record that in the audit log: the files link labels to models."""
+    take_fields(check_csrf(visit, fields))
     with visit.project.reading() as connection:
-        packed = packed_export(connection, visit.project)
+        archive = zip_export(connection, visit.project)
     with visit.project.writing() as connection:
-        link = audit_log.append(
-            connection, visit.person.name, "exported", detail={"sha256": sha256(packed).hexdigest()}
+        event = audit_log.append_event(
+            connection, visit.person.name, "exported", detail={"sha256": sha256(archive).hexdigest()}
         )
-    visit.project.head.advance(link)
+    visit.project.head.advance(event)
     headers = {"content-disposition": 'attachment; filename="labels.zip"'}
-    return Response(packed, media_type="application/zip", headers=headers)
+    return Response(archive, media_type="application/zip", headers=headers)
 
 
 @router.post("/invite")
 def invite(request: Request, visit: Lead, fields: Fields) -> HTMLResponse:
-    """Invite somebody, or invite them anew. The link is shown once."""
-    name, role, pool = only(checked(visit, fields), "name", "role", "pool")
+    """Invite a person, or renew an invitation. The link is shown once."""
+    name, role, pool = take_fields(check_csrf(visit, fields), "name", "role", "pool")
     try:
         with visit.project.writing() as connection:
-            taken = invite_anew(connection, name, role, Pool(pool) if pool else None, by=visit.person.name)
-    except (UserError, ValueError) as problem:
-        raise HTTPException(422, str(problem)) from None
-    visit.project.note_head()
-    return _dashboard(request, visit, f"{request.base_url}invitation/{taken.token}")
+            invitee = setup.invite(connection, name, role, people.Pool(pool) if pool else None, by=visit.person.name)
+    except (UserError, ValueError) as error:
+        raise HTTPException(422, str(error)) from None
+    visit.project.record_head()
+    return _dashboard(request, visit, f"{request.base_url}invitation/{invitee.token}")
 
 
 @router.post("/people/{name}/{change}")
 def change_person(visit: Lead, name: str, change: str, fields: Fields) -> Response:
-    """Keep somebody out, let them in again, or end their sessions."""
-    only(checked(visit, fields))
+    """Deactivate or activate a person, or end their sessions."""
+    take_fields(check_csrf(visit, fields))
     with visit.project.writing() as connection:
-        person = people.person(connection, name)
+        person = people.find_person(connection, name)
         if person is None or change not in _CHANGES or person.id == visit.person.id:
             raise not_found()
         _CHANGES[change](connection, person.id)
-        link = audit_log.append(connection, visit.person.name, change, detail={"name": name})
-    visit.project.head.advance(link)
+        event = audit_log.append_event(connection, visit.person.name, change, detail={"name": name})
+    visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 
 
 @router.post("/requests/{request_id}/{decision}")
 def decide(visit: Lead, request_id: str, decision: str, fields: Fields) -> Response:
-    """Let somebody change a submitted pass, or not."""
-    only(checked(visit, fields))
+    """Grant or refuse a request to change a submitted pass."""
+    take_fields(check_csrf(visit, fields))
     if decision not in ("grant", "refuse"):
         raise not_found()
     with visit.project.writing() as connection:
-        link = reopening.decide(connection, visit.person, request_id, grant=decision == "grant")
-    if link is None:
+        event = reopening.decide_request(connection, visit.person, request_id, grant=decision == "grant")
+    if event is None:
         raise not_found()
-    visit.project.head.advance(link)
+    visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 
 
 def _end_sessions(connection: Connection, person_id: int) -> None:
-    tokens.end_all(connection, person_id)
+    tokens.end_sessions(connection, person_id)
 
 
 _CHANGES: dict[str, Callable[[Connection, int], None]] = {
@@ -113,11 +126,46 @@ _CHANGES: dict[str, Callable[[Connection, int], None]] = {
 def _dashboard(
     request: Request,
     visit: Visit,
-    invited: str | None = None,
-    agreement: tuple[boards.AgreementLine, ...] | None = None,
+    invitation: str | None = None,
+    agreement: tuple[AgreementLine, ...] | None = None,
 ) -> HTMLResponse:
     with visit.project.reading() as connection:
-        ago = tokens.kept(now() - timedelta(hours=1))
-        found = boards.board(connection, agreement, an_hour_ago=ago)
-    words = page("dashboard.html", **visit.context, board=found, invited=invited, origin=str(request.base_url))
-    return HTMLResponse(words)
+        an_hour_ago = tokens.to_timestamp(now() - timedelta(hours=1))
+        board = read_dashboard(connection, agreement, an_hour_ago=an_hour_ago)
+    html = render_page(
+        "dashboard.html", **visit.context, board=board, invitation=invitation, origin=str(request.base_url)
+    )
+    return HTMLResponse(html)
+
+
+def summarise_agreement(connection: Connection) -> tuple[AgreementLine, ...]:
+    """Return the agreement so far, one line per judgment; empty before two people have finished the same subject."""
+    report = report_agreement(read_annotations(connection), resamples=RESAMPLES)
+    rows: list[AgreementRow] = []
+    if report.screening is not None:
+        rows += [report.screening.overall.eligibility, report.screening.overall.reason]
+    if report.responses is not None:
+        rows += report.responses.rows
+    return tuple(_agreement_line(row) for row in rows if row.n)
+
+
+def _agreement_line(row: AgreementRow) -> AgreementLine:
+    alpha = undefined_reason(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
+    return AgreementLine(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
+
+
+def zip_export(connection: Connection, project: Project) -> bytes:
+    """Return the files of ``eclose annotate export`` as a ZIP archive, in JSON Lines and CSV, without names."""
+    annotations, material = read_annotations(connection), read_material(connection)
+    settings = {"project": project.settings.name, "names": False, "guidelines": guideline_hashes()}
+    formats = (ExportFormat.JSONL, ExportFormat.CSV)
+    buffer = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "labels"
+        export_annotations(
+            annotations, out, stage="annotate export", settings=settings, material=material, formats=formats
+        )
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(out.iterdir()):
+                archive.write(path, f"labels/{path.name}")
+    return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""How pages are made of their templates: every value escaped, and what acts without being seen made visible first."""
+"""Rendering of the server's pages from their templates. Values are escaped and invisible characters shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from eclose.annotation.web import field_texts
-from eclose.core.invisible_chars import reveal_invisible
+from eclose.diagnosis.report.html_template import build_environment
 from eclose.diagnosis.report.word_diff import DiffMark, DiffPiece, diff_words
 
 if TYPE_CHECKING:
@@ -20,50 +20,51 @@ if TYPE_CHECKING:
     from eclose.annotation.forms import FormProblem
 
 HTMX = '{"allowEval": false, "includeIndicatorStyles": false, "selfRequestsOnly": true, "historyCacheSize": 0}'
-"""Nothing that the policy forbids, no request to others, and no page kept in the browser."""
+"""Configuration of htmx: no eval, no inline styles, no requests to other hosts, no cached pages."""
 
 
 def render_page(name: str, /, **context: object) -> str:
-    """A page by the name of its template. What it is given cannot become markup; nothing may be missing."""
+    """Render a template by name. Values cannot become markup; a missing variable raises."""
     return _environment().get_template(f"{name.removesuffix('.html')}.html").render(**context)
 
 
 def format_duration(seconds: float) -> str:
-    """``40 s``, ``2 min 10 s``, ``3 h 20 min``, ``17 h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    minutes = round(whole / 60)
+    """Format seconds as ``40 s``, ``2 min 10 s``, ``3 h 20 min`` or ``17 h``."""
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 600:
+        return f"{total // 60} min {total % 60} s" if total % 60 else f"{total // 60} min"
+    minutes = round(total / 60)
     if minutes < 60:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min" if minutes < 600 else f"{round(minutes / 60)} h"
 
 
-def format_time(kept: str) -> str:
-    """A time as it is kept, to the minute: ``2026-11-15 18:49 UTC``. What is no such time is left as it is."""
-    found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*(?:Z|\+00:00)$", kept)
-    return f"{found[1]} {found[2]} UTC" if found else kept
+def format_time(timestamp: str) -> str:
+    """Format a stored time as ``2026-11-15 18:49 UTC``; return other texts unchanged."""
+    match = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*(?:Z|\+00:00)$", timestamp)
+    return f"{match[1]} {match[2]} UTC" if match else timestamp
 
 
 def chosen_value(entries: Sequence[Mapping[str, str]], number: int, field: str) -> str | None:
-    """What was filled in for a field of the form's entry of this number, from 1."""
+    """Return the choice of a field in the entry of this number, from 1; None where it is empty."""
     return entries[number - 1].get(field) if number <= len(entries) else None
 
 
-def pieces(text: str, other: str) -> tuple[DiffPiece, ...]:
+def diff_pieces(text: str, other: str) -> tuple[DiffPiece, ...]:
     """Return the text in pieces; words that the other text lacks are marked new.
 
-    >>> [piece.text for piece in pieces("born in Lima.", "born in Arica.") if piece.mark == "new"]
+    >>> [piece.text for piece in diff_pieces("born in Lima.", "born in Arica.") if piece.mark == "new"]
     ['Lima']
     """
     return tuple(piece for piece in diff_words(other, text) if piece.mark is not DiffMark.OLD)
 
 
-@cache  # a dozen texts, none of them a user's, and most of the work of a page
-def markdown(text: str) -> Markup:
-    """One of our guidelines. Its titles stand below those of a page; markup in it stays text."""
+# Cached: only a dozen guidelines exist, and parsing them takes most of the time of a page.
+@cache
+def render_guideline(text: str) -> Markup:
+    """Render a guideline from Markdown; its headings are two levels lower, HTML in it stays text."""
     from markdown_it import MarkdownIt  # noqa: PLC0415 - only this server needs it
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only pages need
 
@@ -77,51 +78,41 @@ def markdown(text: str) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415 - only pages need it
-
-    environment = Environment(
-        loader=FunctionLoader(_text),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: reveal_invisible(value) if type(value) is str else value,
-    )
-    environment.globals |= {"words": field_texts, "htmx": HTMX, "keys": KEYS}
+    environment = build_environment(_template_text)
+    environment.globals |= {"texts": field_texts, "htmx": HTMX, "keys": KEYS}
     environment.filters |= {
         "chosen": chosen_value,
         "duration": format_duration,
-        "markdown": markdown,
+        "markdown": render_guideline,
         "moment": format_time,
-        "pieces": pieces,
-        "thousands": "{:,}".format,
-        "within": _within,
+        "pieces": diff_pieces,
+        "within": _field_problems,
     }
     return environment
 
 
-def _text(name: str) -> str:
+def _template_text(name: str) -> str:
     return (files(__package__) / "texts" / name).read_text("utf-8")
 
 
-def _within(problems: Sequence[FormProblem], number: int, field: str) -> Iterator[FormProblem]:
-    """The problems of one field."""
-    return (one for one in problems if one.field == field and (one.step or 1) == number)
+def _field_problems(problems: Sequence[FormProblem], number: int, field: str) -> Iterator[FormProblem]:
+    """Return the problems of a field in the entry of this number."""
+    return (problem for problem in problems if problem.field == field and (problem.step or 1) == number)
 
 
 KEYS: Sequence[tuple[tuple[str, ...], str]] = (
     (("y", "n"), "yes, no"),
-    (("1", "–", "5"), "a code, where one is asked"),
+    (("1", "–", "5"), "choose a code"),
     (("j", "k"), "next, previous step or question; also ↓ and ↑"),
     (("l", "h"), "next, previous question of the step; also → and ←"),
     (("u",), "undo; also Ctrl+Z"),
-    (("Enter",), "submit; while something is open, go there"),
-    (("/",), "find words in the passages"),
-    (("f",), "find the selected words, or those of the step"),
-    ((".", ","), "next, previous place found; in the box Enter, Shift+Enter"),
-    (("Space",), "passages down; with Shift up"),
-    (("g",), "the whole guideline"),
-    (("e",), "fold or unfold the excerpt of it"),
-    (("?",), "these keys"),
+    (("Enter",), "submit, or go to the next open question"),
+    (("/",), "search in the passages"),
+    (("f",), "search for the selected words, or for the step"),
+    ((".", ","), "next, previous match; in the search box Enter, Shift+Enter"),
+    (("Space",), "scroll the passages down; with Shift up"),
+    (("g",), "show the whole guideline"),
+    (("e",), "show or hide the excerpt of the guideline"),
+    (("?",), "show these keys"),
 )
-"""All keys of a page of work, as its list shows them."""
+"""Keys of the pages of work with their help texts."""

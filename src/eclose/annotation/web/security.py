@@ -1,6 +1,6 @@
-"""What holds for every request, whatever it asks for: where it comes from, how large it is, and what every answer says.
+"""Checks of every request (host, origin, method, size) and security headers of every response.
 
-Written against ASGI itself, so that nothing is answered without it: neither errors nor static files.
+Plain ASGI middleware around the whole application, so that error pages and static files are covered too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from eclose.annotation.audit_log import now
+from eclose.annotation.audit_log import current_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 LARGEST_BODY = 512 * 1024
-"""Bytes of a form: some thousand steps."""
+"""Largest body in bytes, enough for a form with some thousand steps."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -32,15 +32,15 @@ _ALWAYS = {
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
     b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
-    # Pages hold what another person must not see, and a cache does not know who looks.
+    # Pages differ by person, and a shared cache would mix them up.
     b"cache-control": b"no-store",
 }
 _TLS = {b"strict-transport-security": b"max-age=31536000; includeSubDomains"}
 _READS = frozenset({"GET", "HEAD"})
 
 
-class Guard:
-    """Stands before the application."""
+class SecurityMiddleware:
+    """ASGI middleware that checks requests and adds headers to responses."""
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str], tls: bool) -> None:
         self._app = app
@@ -48,42 +48,42 @@ class Guard:
         self._headers = _ALWAYS | (_TLS if tls else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or turn it away."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] == "websocket":
-            # Nothing here speaks it, and none of what follows would be asked of it.
+            # The application has no websockets, and the checks below cover HTTP only.
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def answer(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name, value) for name, value in message["headers"] if name.lower() not in self._headers]
-                message = {**message, "headers": [*own, *self._headers.items()]}
+                others = [(name, value) for name, value in message["headers"] if name.lower() not in self._headers]
+                message = {**message, "headers": [*others, *self._headers.items()]}
             await send(message)
 
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if (turned_away := self._refused(scope, headers)) is not None:
-            _LOG.warning("%s: a request was turned away with %s", now(), turned_away[0])
-            await _plain(answer, *turned_away)
+        if (refusal := self._find_refusal(scope, headers)) is not None:
+            _LOG.warning("%s: a request was refused with %s", current_timestamp(), refusal[0])
+            await _send_text(send_with_headers, *refusal)
             return
-        body = _Counted(receive)
-        await self._app(scope, body.receive, answer)
+        body = _LimitedBody(receive)
+        await self._app(scope, body.receive, send_with_headers)
 
-    def _refused(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
-        """Why a request is turned away before anybody looks at it."""
+    def _find_refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
+        """Return status and message where a request must be refused, else None."""
         method = scope["method"]
-        if _place(f"//{headers.get(b'host', '')}")[0] not in self._hosts:
-            # A foreign name that leads here is how a page elsewhere would reach a server on this machine.
-            return 421, "This server is not known by that name."
+        if _split_host(f"//{headers.get(b'host', '')}")[0] not in self._hosts:
+            # Against DNS rebinding: a foreign page could otherwise reach this server under its own host name.
+            return 421, "This server does not answer to that host name."
         if "\0" in scope["path"]:
-            # There is no such text in PostgreSQL, not even to look for.
+            # PostgreSQL fails on queries with NUL.
             return 404, "There is nothing here."
         if method in _READS:
             return None
         if method != "POST":
-            return 405, "This is not done here."
+            return 405, "This method is not allowed here."
         if not _same_origin(headers, headers[b"host"]):
             return 403, "This form comes from another page."
         length = headers.get(b"content-length", "")
@@ -93,24 +93,27 @@ class Guard:
 
 
 def _same_origin(headers: dict[bytes, str], host: str) -> bool:
-    """Whether a form was sent from a page of ours. A browser says so in one of two ways; what is no browser may not."""
+    """Return whether a form comes from a page of this server, by Sec-Fetch-Site or else by Origin.
+
+    Clients that send neither are no browsers, and cross-site requests need one: they are accepted.
+    """
     if (site := headers.get(b"sec-fetch-site")) is not None:
         return site == "same-origin"
     origin = headers.get(b"origin")
-    return origin is None or _place(origin)[1] == host.lower()
+    return origin is None or _split_host(origin)[1] == host.lower()
 
 
-def _place(address: str) -> tuple[str | None, str | None]:
-    """The name of a host, and the name with its port; nothing where that cannot be read."""
+def _split_host(url: str) -> tuple[str | None, str | None]:
+    """Return the host name, and the host name with its port; None for both where the URL is invalid."""
     try:
-        parts = urlsplit(address)
+        parts = urlsplit(url)
     except ValueError:
         return None, None
     return parts.hostname, parts.netloc.lower()
 
 
-class _Counted:
-    """A body that ends where it is too large, whatever its length was said to be."""
+class _LimitedBody:
+    """Body of a request that is cut off at the size limit, whatever length its header states."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive, self._size = receive, 0
@@ -121,7 +124,7 @@ class _Counted:
         return {"type": "http.disconnect"} if self._size > LARGEST_BODY else message
 
 
-async def _plain(send: Send, status: int, words: str) -> None:
+async def _send_text(send: Send, status: int, message: str) -> None:
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": words.encode()})
+    await send({"type": "http.response.body", "body": message.encode()})

@@ -1,4 +1,4 @@
-"""Run the server: one process, on this machine alone, with a proxy before it where others are to reach it."""
+"""Run the server: one process that listens on the loopback address; other machines reach it through a proxy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from eclose.annotation.web.app import build
+from eclose.annotation.web.app import build_app
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -18,72 +18,74 @@ if TYPE_CHECKING:
 
     import uvicorn
 
-    from eclose.annotation.web.dependencies import House
+    from eclose.annotation.web.dependencies import ServerState
 
 LOOPBACK = "127.0.0.1"
 _LOCAL_NAMES = ("127.0.0.1", "localhost")
-_LOOK_AGAIN, _LINGER = 1.0, 3.0
-"""Seconds."""
+_POLL, _LINGER = 1.0, 3.0
+"""Seconds between checks whether all is finished, and between that and the end."""
 
 
-def address(public_url: str | None, port: int) -> str:
-    """Where people find the server, without a slash at its end."""
+def server_url(public_url: str | None, port: int) -> str:
+    """Return the URL of the server without a trailing slash; raise where ``public_url`` is not the URL of a host."""
     if public_url is None:
         return f"http://{LOOPBACK}:{port}"
     parts = urlsplit(public_url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise SettingError(f"{public_url}: is no address of a server. Write it like https://annotate.example.org")
+        raise SettingError(
+            f"--public-url {public_url}: is not the URL of a server. Write it like https://annotate.example.org"
+        )
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def serve(
-    house: House,
+    state: ServerState,
     *,
     port: int,
     public_url: str | None = None,
     ready: Callable[[str], None] = lambda _url: None,
-    done: Callable[[], bool] | None = None,
+    is_finished: Callable[[], bool] | None = None,
 ) -> None:
-    """Answer until told to stop, or until all is done. ``ready`` is told the address, once requests are accepted."""
+    """Serve until interrupted, or until ``is_finished`` returns True. ``ready`` gets the URL when the port is open."""
     import uvicorn  # noqa: PLC0415 - a second to load
 
-    with _listening(port) as listener:
-        where = address(public_url, listener.getsockname()[1])
-        hosts = _LOCAL_NAMES if public_url is None else (*_LOCAL_NAMES, urlsplit(where).hostname or "")
+    with _listen(port) as listener:
+        url = server_url(public_url, listener.getsockname()[1])
+        hosts = _LOCAL_NAMES if public_url is None else (*_LOCAL_NAMES, urlsplit(url).hostname or "")
         config = uvicorn.Config(
-            build(replace(house, tls=where.startswith("https")), hosts=hosts),
+            build_app(replace(state, tls=url.startswith("https")), hosts=hosts),
             log_level="warning",
-            # Addresses hold the tokens of invitations: they are in no log.
+            # URLs hold the tokens of invitations, which must not be logged.
             access_log=False,
             server_header=False,
-            # A proxy says for whom it asks; without one nobody is believed.
+            # Only a proxy may state the address of the client.
             proxy_headers=public_url is not None,
             forwarded_allow_ips=LOOPBACK,
             timeout_keep_alive=30,
             limit_concurrency=500,
         )
         server = uvicorn.Server(config)
-        if done is not None:
-            Thread(target=_stop_when, args=(done, server), daemon=True).start()
-        ready(where)
+        if is_finished is not None:
+            Thread(target=_stop_when, args=(is_finished, server), daemon=True).start()
+        ready(url)
         try:
             server.run(sockets=[listener])
         except KeyboardInterrupt:
-            # The server has answered what it had begun; that is how it is stopped.
+            # The normal way to stop; uvicorn has completed the open requests.
             return
 
 
-def _stop_when(done: Callable[[], bool], server: uvicorn.Server) -> None:
-    while not done():
-        sleep(_LOOK_AGAIN)
-    # The last page is still to be shown.
+def _stop_when(is_finished: Callable[[], bool], server: uvicorn.Server) -> None:
+    while not is_finished():
+        sleep(_POLL)
+    # Time for the browser to load the last page.
     sleep(_LINGER)
     server.should_exit = True
 
 
 @contextmanager
-def _listening(port: int) -> Iterator[socket.socket]:
-    # Said to be TCP, or asyncio leaves small packets to wait for each other: 40 ms with every page.
+def _listen(port: int) -> Iterator[socket.socket]:
+    # With the protocol stated, asyncio sets TCP_NODELAY; without, small packets wait 40 ms with every page.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

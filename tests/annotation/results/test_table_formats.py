@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from markdown_it import MarkdownIt
 
-from eclose.annotation.results.agreement_formats import latex, markdown
-from eclose.annotation.results.tables import Table
+from eclose.annotation.results.tables import AgreementTable, format_latex, format_markdown
 
 HOSTILE = r"[x](javascript:alert(1)) | \input{/etc/passwd} % <b>_a_</b> & *"
-TABLE = Table("By dataset", ("dataset", "n"), ((HOSTILE, "1"), ("[a]", "2"), ("Derived", "3")), ("A note.",), "Derived")
+TABLE = AgreementTable(
+    "By dataset", ("dataset", "n"), ((HOSTILE, "1"), ("[a]", "2"), ("Derived", "3")), ("A note.",), "Derived"
+)
 
 
 def test_markdown_shows_the_text_as_it_is():
-    html = MarkdownIt("commonmark").enable("table").render(markdown([TABLE]))
+    html = MarkdownIt("commonmark").enable("table").render(format_markdown([TABLE]))
     assert html.count("<tr>") == 4
     assert "<a" not in html
     assert "<b>" not in html
@@ -22,7 +23,7 @@ def test_markdown_shows_the_text_as_it_is():
 
 
 def test_latex_has_no_command_but_ours():
-    text = latex([TABLE])
+    text = format_latex([TABLE])
     assert r"\input" not in text
     assert r"\textbackslash{}input\{/etc/passwd\}" in text
     # A row that begins with a bracket is no argument of the line break before it.

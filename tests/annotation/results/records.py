@@ -1,9 +1,9 @@
-"""What people might have said, in a few letters."""
+"""Short constructors of annotations."""
 
 from __future__ import annotations
 
-from eclose.annotation.forms import Kind
-from eclose.annotation.results.annotations import Annotation, ScreeningAnnotation, responses_of
+from eclose.annotation.annotations import Annotation, ScreeningAnnotation, group_annotations
+from eclose.annotation.forms import TaskKind
 from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
 from eclose.core.response import Source
 
@@ -13,23 +13,31 @@ L1, L2 = (StepJudgment(True, False, failure) for failure in (LocalFailure("L1"),
 
 def judged(response, judge, steps=(SOUND,), labels="1111"):
     """Labels in the order A, C, K, Acc; a dash for none."""
-    given = (None if one == "-" else one == "1" for one in labels)
-    return Judgment(response, judge, tuple(steps), *given)
+    values = (None if letter == "-" else letter == "1" for letter in labels)
+    return Judgment(response, judge, tuple(steps), *values)
 
 
-def said(response, judge, steps=(SOUND,), labels="1111", *, question=None, kind=Kind.RESPONSE, asked=2, **more):
+def annotation(
+    response, judge, steps=(SOUND,), labels="1111", *, question=None, kind=TaskKind.RESPONSE, asked=2, **more
+):
     return Annotation(
         response, question or f"q of {response}", kind, asked, judge, judged(response, judge, steps, labels),
         benchmark=more.pop("benchmark", "B"), source=more.pop("source", Source("m", "SFT", 7)), **more,
     )  # fmt: skip
 
 
-def told(*rows):
-    return responses_of(rows)
+def grouped(*rows):
+    """Return the annotations of each response."""
+    return group_annotations(rows).responses
 
 
-def screened(question, judge, code=None, *, asked=2, benchmark="B", **more):
-    """A code for no, nothing for yes."""
+def grouped_questions(rows):
+    """Return the screenings of each question."""
+    return group_annotations((), rows).questions
+
+
+def screening(question, judge, code=None, *, asked=2, benchmark="B", **more):
+    """Return a screening: ineligible with a code, eligible without one."""
     reason = None if code is None else Ineligibility(code)
     return ScreeningAnnotation(
         question, asked, judge, Screening(question, judge, code is None, reason), benchmark=benchmark, **more

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from sqlalchemy import text
 from tests.annotation.projects import make_project, material, who, work_off
 from tests.annotation.results.studies import amend, study
 
-from eclose.annotation.collect import responses, screenings
-from eclose.annotation.forms import Kind
-from eclose.annotation.results.project_annotations import material as kept
-from eclose.annotation.results.project_annotations import told
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.material import read_material
+from eclose.annotation.read_annotations import read_annotations
 
 
 @pytest.fixture
@@ -21,65 +23,69 @@ def project(tmp_path):
 
 def gathered(project, **settings):
     with project.reading() as connection:
-        return told(connection, **settings)
+        return read_annotations(connection, **settings)
 
 
 def test_everything_said_is_there_under_labels_that_name_nobody(project):
     found = gathered(project)
-    names = {row.annotator for one in found.responses for row in one.rows}
+    names = {row.annotator for one in found.responses for row in one.records}
     assert names == {"A1", "A2", "A3", "A4", "A5"}
-    assert {row.annotator for one in found.questions for row in one.rows} == {"S1", "S2", "S3"}
-    assert {one.adjudicated.annotator for one in found.responses if one.adjudicated} == {"A5"}
-    assert {row.judgment.judge for one in found.responses for row in one.rows} == names
+    assert {row.annotator for one in found.questions for row in one.records} == {"S1", "S2", "S3"}
+    assert {one.adjudication.annotator for one in found.responses if one.adjudication} == {"A5"}
+    assert {row.judgment.judge for one in found.responses for row in one.records} == names
 
 
 def test_names_are_there_where_they_are_asked_for(project):
-    names = {row.annotator for one in gathered(project, names=True).responses for row in one.rows}
+    names = {row.annotator for one in gathered(project, names=True).responses for row in one.records}
     assert names == {"ann", "bob", "cyd", "dan", "eve"}
 
 
 def test_what_holds_is_what_the_database_says_holds(project):
     found = gathered(project, names=True)
     with project.reading() as connection:
-        labelled, screened = list(responses(connection)), list(screenings(connection))
-    assert [one.settled for one in found.responses] == [one.settled for one in labelled]
-    assert [one.first for one in found.responses] == [one.first for one in labelled]
-    assert [one.settled for one in found.questions] == [one.settled for one in screened]
-    assert {one.open for one in found.responses} == {None, "1 of 2 have finished"}
+        disputed = set(connection.execute(text("SELECT subject FROM annotate_adjudications")).scalars())
+        keys = connection.execute(text("SELECT id, key FROM annotate_responses")).all()
+        questions = connection.execute(text("SELECT id, key FROM annotate_questions")).all()
+    adjudicated = {one.response_id for one in found.responses if one.final and one.final.origin == "adjudicated"}
+    assert adjudicated == {json.loads(key) for number, key in keys if f"response {number}" in disputed} != set()
+    screened = {one.question_id for one in found.questions if one.triggers}
+    assert screened == {json.loads(key) for number, key in questions if f"question {number}" in disputed} != set()
+    assert all(one.final == one.adjudication.final for one in found.questions if one.triggers)
+    assert {one.open_reason for one in found.responses} == {None, "1 of 2 have finished"}
 
 
 def test_who_comes_later_gets_a_later_number(tmp_path):
     project = make_project(tmp_path / "study", annotators=("zoe", "ann"), share_questions=True)
     work_off(project, who(project, "zoe"))
-    assert {row.annotator for one in gathered(project).responses for row in one.rows} == {"A1"}
+    assert {row.annotator for one in gathered(project).responses for row in one.records} == {"A1"}
     project.close()
 
 
 def test_changes_stand_beside_the_first_word(project):
     amend(project, "dan", "C", [{"closed": "yes"}])
-    amended = [row for one in gathered(project).responses for row in one.rows if row.amended]
+    amended = [row for one in gathered(project).responses for row in one.records if row.amended]
     assert [(row.annotator, row.judgment.closed, row.amended.closed) for row in amended] == [("A4", False, True)]
 
 
 def test_a_screener_s_change_stands_beside_the_first_word(project):
     amend(project, "sue", "S", [{"eligible": "no", "code": "N2"}])
-    amended = [row for one in gathered(project).questions for row in one.rows if row.amended]
+    amended = [row for one in gathered(project).questions for row in one.records if row.amended]
     assert [(row.screening.eligible, row.amended.eligible, row.amended.code) for row in amended] == [
         (True, False, "N2")
     ]
 
 
 def test_short_forms_are_marked_as_such(tmp_path):
-    project = make_project(tmp_path / "study", kind=Kind.SHORT)
+    project = make_project(tmp_path / "study", kind=TaskKind.SHORT)
     work_off(project, who(project, "ann"), locally_sound="no")
-    rows = [row for one in gathered(project).responses for row in one.rows if row.judgment]
-    assert {(row.kind, row.judgment.locally_sound) for row in rows} == {(Kind.SHORT, False)}
+    rows = [row for one in gathered(project).responses for row in one.records if row.judgment]
+    assert {(row.kind, row.judgment.locally_sound) for row in rows} == {(TaskKind.SHORT, False)}
     project.close()
 
 
 def test_questions_and_responses_come_back(project):
     with project.reading() as connection:
-        found = kept(connection)
+        found = read_material(connection)
     instances, answers = material()
     assert list(found.instances) == [one.id for one in instances]
     for instance in instances:

@@ -1,0 +1,253 @@
+"""The annotation model: one record per person and response or question, and all records of a subject together.
+
+Both the database of a project (``read_annotations``) and imported files (``results.import_labels``) produce these
+records, and all results are computed from them alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from eclose.annotation.adjudication import FinalJudgment, Trigger, find_screening_triggers, find_triggers, settle
+from eclose.annotation.forms import TaskKind
+from eclose.core.judgment import Judgment, Screening
+from eclose.core.response import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+UNSTARTED = "nobody has finished"
+WAITING = "waits for adjudication"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One person's judgment of one response; a line of ``annotations.jsonl``."""
+
+    response_id: str
+    question_id: str
+    kind: TaskKind
+    """``response`` where steps were judged one by one, ``short`` where the trace was judged as a whole."""
+    asked: int
+    """Number of people assigned to the response, without adjudicators."""
+    annotator: str | None = None
+    """None in the single line of a response that has no finished annotation."""
+    judgment: Judgment | None = None
+    """The judgment as first submitted, on which agreement is measured."""
+    amended: Judgment | None = None
+    """The judgment after amendments that the lead granted."""
+    adjudicates: bool = False
+    """Whether this person is the adjudicator."""
+    reference_seen_before: bool = False
+    """Whether this adjudicator knew the reference from another response to the question."""
+    benchmark: str | None = None
+    source: Source | None = None
+
+    @property
+    def final(self) -> Judgment:
+        """The judgment with amendments. Only of finished annotations."""
+        judgment = self.amended or self.judgment
+        assert judgment is not None
+        return judgment
+
+
+@dataclass(frozen=True, slots=True)
+class ScreeningAnnotation:
+    """One person's screening of one question; a line of ``screening-annotations.jsonl``."""
+
+    question_id: str
+    asked: int
+    """Number of screeners assigned to the question."""
+    annotator: str | None = None
+    screening: Screening | None = None
+    """The screening as first submitted, on which agreement is measured."""
+    amended: Screening | None = None
+    adjudicates: bool = False
+    benchmark: str | None = None
+
+    @property
+    def final(self) -> Screening:
+        """The screening with amendments. Only of finished annotations."""
+        screening = self.amended or self.screening
+        assert screening is not None
+        return screening
+
+
+@dataclass(frozen=True)
+class ResponseAnnotations:
+    """All annotations of a response."""
+
+    response_id: str
+    question_id: str
+    kind: TaskKind
+    required: int
+    """Number of people assigned to the response, without adjudicators."""
+    annotations: tuple[Annotation, ...] = ()
+    """Finished annotations without the adjudicator's, sorted by annotator."""
+    adjudication: Annotation | None = None
+    benchmark: str | None = None
+    source: Source | None = None
+
+    @property
+    def first_judgments(self) -> tuple[Judgment, ...]:
+        """Judgments before amendments, on which agreement is measured."""
+        return tuple(row.judgment for row in self.annotations if row.judgment is not None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all assigned people have finished."""
+        return len(self.annotations) >= self.required
+
+    @cached_property
+    def triggers(self) -> tuple[Trigger, ...]:
+        """Reasons for adjudication; empty before all have finished, and with a single annotator."""
+        several = self.complete and len(self.annotations) > 1
+        return find_triggers([row.final for row in self.annotations]) if several else ()
+
+    @cached_property
+    def final(self) -> FinalJudgment | None:
+        """The final judgment; None while annotations or the adjudication are missing."""
+        adjudicated = None if self.adjudication is None else self.adjudication.final
+        # Imported files may hold more annotations than were required; all of them must agree.
+        required = max(self.required, len(self.annotations))
+        return settle([row.final for row in self.annotations], adjudicated, required=required)
+
+    @property
+    def open_reason(self) -> str | None:
+        """Why there is no final judgment yet; None where there is one."""
+        return None if self.final is not None else _open_reason(len(self.annotations), self.required)
+
+    @property
+    def records(self) -> Iterator[Annotation]:
+        """Lines of the exported file; one line without annotator where nothing is finished."""
+        yield from self.annotations or [
+            Annotation(
+                self.response_id,
+                self.question_id,
+                self.kind,
+                self.required,
+                benchmark=self.benchmark,
+                source=self.source,
+            )
+        ]
+        if self.adjudication is not None:
+            yield self.adjudication
+
+
+@dataclass(frozen=True)
+class QuestionAnnotations:
+    """All screenings of a question."""
+
+    question_id: str
+    required: int
+    """Number of screeners assigned to the question."""
+    annotations: tuple[ScreeningAnnotation, ...] = ()
+    """Finished screenings without the adjudicator's, sorted by annotator."""
+    adjudication: ScreeningAnnotation | None = None
+    benchmark: str | None = None
+
+    @property
+    def first_screenings(self) -> tuple[Screening, ...]:
+        """Screenings before amendments, on which agreement is measured."""
+        return tuple(row.screening for row in self.annotations if row.screening is not None)
+
+    @cached_property
+    def triggers(self) -> tuple[Trigger, ...]:
+        """Reasons for adjudication; empty before all have finished, and with a single screener."""
+        if len(self.annotations) < max(2, self.required):
+            return ()
+        return find_disputes([row.final for row in self.annotations])
+
+    @cached_property
+    def final(self) -> Screening | None:
+        """The final screening; None while screenings or the adjudication are missing."""
+        if len(self.annotations) < self.required:
+            return None
+        if self.adjudication is not None:
+            return self.adjudication.final
+        return None if self.triggers else self.annotations[0].final
+
+    @property
+    def open_reason(self) -> str | None:
+        """Why there is no final screening yet; None where there is one."""
+        return None if self.final is not None else _open_reason(len(self.annotations), self.required)
+
+    @property
+    def records(self) -> Iterator[ScreeningAnnotation]:
+        """Lines of the exported file; one line without annotator where nothing is finished."""
+        yield from self.annotations or [ScreeningAnnotation(self.question_id, self.required, benchmark=self.benchmark)]
+        if self.adjudication is not None:
+            yield self.adjudication
+
+
+class Annotations(NamedTuple):
+    """All annotations of a project or of imported files."""
+
+    responses: tuple[ResponseAnnotations, ...] = ()
+    questions: tuple[QuestionAnnotations, ...] = ()
+
+
+Record = TypeVar("Record", Annotation, ScreeningAnnotation)
+Label = TypeVar("Label", Judgment, Screening)
+
+
+def group_annotations(rows: Iterable[Annotation], screenings: Iterable[ScreeningAnnotation] = ()) -> Annotations:
+    """Group records by response and by question, in the order in which these first occur."""
+    by_response: dict[str, list[Annotation]] = {}
+    for row in rows:
+        by_response.setdefault(row.response_id, []).append(row)
+    by_question: dict[str, list[ScreeningAnnotation]] = {}
+    for screening in screenings:
+        by_question.setdefault(screening.question_id, []).append(screening)
+    return Annotations(
+        tuple(_response(group) for group in by_response.values()),
+        tuple(_question(group) for group in by_question.values()),
+    )
+
+
+def _response(rows: Sequence[Annotation]) -> ResponseAnnotations:
+    # Importing checks that all rows of a response agree in these columns; a project writes them from one row.
+    first = rows[0]
+    annotations, adjudication = _separate_adjudicator(rows)
+    return ResponseAnnotations(
+        first.response_id,
+        first.question_id,
+        first.kind,
+        first.asked,
+        annotations,
+        adjudication,
+        first.benchmark,
+        first.source,
+    )
+
+
+def _question(rows: Sequence[ScreeningAnnotation]) -> QuestionAnnotations:
+    annotations, adjudication = _separate_adjudicator(rows)
+    return QuestionAnnotations(rows[0].question_id, rows[0].asked, annotations, adjudication, rows[0].benchmark)
+
+
+def _separate_adjudicator(rows: Sequence[Record]) -> tuple[tuple[Record, ...], Record | None]:
+    """Return the finished records by annotator, and that of the adjudicator."""
+    finished = sorted((row for row in rows if row.annotator is not None), key=lambda row: row.annotator or "")
+    adjudication = next((row for row in finished if row.adjudicates), None)
+    return tuple(row for row in finished if not row.adjudicates), adjudication
+
+
+def _open_reason(finished: int, required: int) -> str:
+    if not finished:
+        return UNSTARTED
+    return WAITING if finished >= required else f"{finished} of {required} have finished"
+
+
+def find_disputes(screenings: Sequence[Screening]) -> tuple[Trigger, ...]:
+    """Return why a question with several screenings needs adjudication; empty where all agree."""
+    first, *others = screenings
+    triggers = {trigger for other in others for trigger in find_screening_triggers(first, other)}
+    return tuple(trigger for trigger in Trigger if trigger in triggers)
+
+
+def rename_judge(label: Label, judge: str) -> Label:
+    """Return a judgment or screening under another name of its judge."""
+    return replace(label, judge=judge)

@@ -1,0 +1,209 @@
+"""Read the annotations of a project from its database.
+
+Annotators are called A1, A2, ... and screeners S1, S2, ... in the order of invitation, adjudicators included, unless
+names are requested. People invited later get later numbers, so that two exports call a person alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import text
+
+from eclose.annotation.accounts.people import PersonRole, Pool, list_people
+from eclose.annotation.adjudication import find_triggers
+from eclose.annotation.annotations import (
+    Annotation,
+    Annotations,
+    ScreeningAnnotation,
+    find_disputes,
+    group_annotations,
+)
+from eclose.annotation.form_labels import to_judgment, to_screening
+from eclose.annotation.forms import Entry, TaskKind
+from eclose.annotation.material import read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sqlalchemy import Connection, Row
+
+FAMILY_TRIGGER = "marks"
+"""Reason for the adjudication of a family: its auditors gave different marks."""
+_LETTERS = {Pool.RESPONSES: "A", Pool.QUESTIONS: "S"}
+
+
+@dataclass(frozen=True, slots=True)
+class FilledTask:
+    """The entries of one person's finished task."""
+
+    person: str
+    role: PersonRole
+    entries: Mapping[str, tuple[Entry, ...]]
+    """Entries by pass, as first submitted."""
+    amended: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    """Newest amendment by pass; only of amended passes."""
+    reference_seen_before: bool = False
+    """Whether this adjudicator knew the reference from another response to the question."""
+
+    @property
+    def final(self) -> dict[str, tuple[Entry, ...]]:
+        """Entries by pass, with amendments."""
+        return {**self.entries, **self.amended}
+
+
+class AuditedFamily(NamedTuple):
+    """The finished audits of a family."""
+
+    form_ids: tuple[str, ...]
+    audits: tuple[FilledTask, ...]
+    adjudication: FilledTask | None
+
+
+def read_annotations(connection: Connection, *, names: bool = False) -> Annotations:
+    """Read all annotations; responses and questions without a finished one included."""
+    labels = _person_labels(connection, names=names)
+    return group_annotations(_response_records(connection, labels), _question_records(connection, labels))
+
+
+def find_disagreements(connection: Connection, kind: TaskKind, subject: str) -> tuple[str, ...]:
+    """Return why a subject needs adjudication; empty where all agree, or a single person was assigned."""
+    tasks = _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
+    if len(tasks) < 2:
+        return ()
+    if kind is TaskKind.FAMILY:
+        return (FAMILY_TRIGGER,) if any(task.final != tasks[0].final for task in tasks[1:]) else ()
+    if kind is TaskKind.SCREENING:
+        return find_disputes([to_screening(subject, task.person, task.final["S"][0]) for task in tasks])
+    return find_triggers([to_judgment(subject, task.person, kind, task.final) for task in tasks])
+
+
+def read_family_audits(connection: Connection) -> Iterator[AuditedFamily]:
+    """Yield every assigned family with its finished audits."""
+    tasks = _tasks_by_subject(connection, (TaskKind.FAMILY,))
+    for row in connection.execute(_FAMILIES):
+        finished = tasks.get(row.subject, ())
+        audits = tuple(task for task in finished if task.role is not PersonRole.ADJUDICATOR)
+        adjudication = next((task for task in finished if task.role is PersonRole.ADJUDICATOR), None)
+        yield AuditedFamily(tuple(json.loads(row.key)), audits, adjudication)
+
+
+def _person_labels(connection: Connection, *, names: bool) -> dict[str, str]:
+    """Return the label of each person, by name."""
+    counts: Counter[str] = Counter()
+    labels = {}
+    for person in list_people(connection):
+        letter = _LETTERS.get(person.pool, "P")
+        counts[letter] += 1
+        labels[person.name] = person.name if names else f"{letter}{counts[letter]}"
+    return labels
+
+
+def _response_records(connection: Connection, labels: Mapping[str, str]) -> Iterator[Annotation]:
+    tasks = _tasks_by_subject(connection, (TaskKind.RESPONSE, TaskKind.SHORT))
+    for row in connection.execute(_RESPONSES):
+        unfinished = Annotation(
+            json.loads(row.key),
+            json.loads(row.question),
+            TaskKind(row.kind),
+            row.required,
+            benchmark=json.loads(row.question_origin).get("benchmark"),
+            source=read_source(json.loads(row.response_origin)),
+        )
+        yield unfinished
+        for task in tasks.get(row.subject, ()):
+            yield _annotation(unfinished, task, labels[task.person])
+
+
+def _annotation(unfinished: Annotation, task: FilledTask, label: str) -> Annotation:
+    response_id, kind = unfinished.response_id, unfinished.kind
+    return replace(
+        unfinished,
+        annotator=label,
+        judgment=to_judgment(response_id, label, kind, task.entries),
+        amended=to_judgment(response_id, label, kind, task.final) if task.amended else None,
+        adjudicates=task.role is PersonRole.ADJUDICATOR,
+        reference_seen_before=task.reference_seen_before,
+    )
+
+
+def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iterator[ScreeningAnnotation]:
+    tasks = _tasks_by_subject(connection, (TaskKind.SCREENING,))
+    for row in connection.execute(_QUESTIONS):
+        key, benchmark = json.loads(row.key), json.loads(row.question_origin).get("benchmark")
+        yield ScreeningAnnotation(key, row.required, benchmark=benchmark)
+        for task in tasks.get(row.subject, ()):
+            label = labels[task.person]
+            first, final = (to_screening(key, label, entries["S"][0]) for entries in (task.entries, task.final))
+            yield ScreeningAnnotation(
+                key,
+                row.required,
+                label,
+                first,
+                None if final == first else final,
+                adjudicates=task.role is PersonRole.ADJUDICATOR,
+                benchmark=benchmark,
+            )
+
+
+def _tasks_by_subject(connection: Connection, kinds: Sequence[TaskKind]) -> dict[str, list[FilledTask]]:
+    rows: defaultdict[str, list[Row[Any]]] = defaultdict(list)
+    for kind in kinds:
+        for row in connection.execute(_ALL_SUBJECTS, {"kind": kind}):
+            rows[row.subject].append(row)
+    return {subject: _filled_tasks(submissions) for subject, submissions in rows.items()}
+
+
+def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FilledTask]:
+    """Return the finished tasks among the submissions of one subject, sorted by person."""
+    by_task: defaultdict[str, list[Row[Any]]] = defaultdict(list)
+    for row in rows:
+        by_task[row.task].append(row)
+    tasks = []
+    for submissions in by_task.values():
+        first = submissions[0]
+        entries = {row.name: tuple(json.loads(row.entries)) for row in submissions}
+        if len(entries) < len(first.passes):
+            continue
+        # A pass has one row per amendment, in their order, so the newest comes last and wins.
+        amended = {row.name: tuple(json.loads(row.amended)) for row in submissions if row.amended is not None}
+        seen_before = first.took is not None and bool(json.loads(first.took)["reference_seen_before"])
+        tasks.append(FilledTask(first.person, PersonRole(first.role), entries, amended, seen_before))
+    return sorted(tasks, key=lambda task: task.person)
+
+
+_SUBMITTED = (
+    "SELECT t.subject, t.id AS task, p.name AS person, t.role, t.passes, s.pass AS name, s.entries,"
+    " a.entries AS amended, {took} AS took FROM annotate_tasks t"
+    " JOIN annotate_people p ON p.id = t.person JOIN annotate_submissions s ON s.task = t.id"
+    " LEFT JOIN annotate_reopenings r ON r.task = s.task AND r.number = s.number"
+    " LEFT JOIN annotate_amendments a ON a.reopening = r.id"
+)
+_ORDER = " ORDER BY t.subject, t.id, s.number, a.event"
+# Executed after every finished task, so it does not join the long table of events.
+_ONE_SUBJECT = text(f"{_SUBMITTED.format(took='NULL')} WHERE t.subject = :subject AND t.role <> 'adjudicator'{_ORDER}")
+_ALL_SUBJECTS = text(
+    f"{_SUBMITTED.format(took='e.detail')} LEFT JOIN annotate_events e ON e.task = t.id AND e.action = 'took'"
+    f" WHERE t.kind = :kind{_ORDER}"
+)
+_ASSIGNED = (
+    "(SELECT subject, min(kind) AS kind, min(response) AS response, min(question) AS question, min(family) AS family,"
+    " count(*) AS required FROM annotate_tasks WHERE role <> 'adjudicator' GROUP BY subject) t"
+)
+_RESPONSES = text(
+    "SELECT t.subject, t.kind, t.required, r.key, q.key AS question, qo.origin AS question_origin,"
+    f" ro.origin AS response_origin FROM {_ASSIGNED} JOIN annotate_responses r ON r.id = t.response"
+    " JOIN annotate_questions q ON q.id = r.question"
+    " JOIN annotate_question_origins qo ON qo.question = q.id"
+    " JOIN annotate_response_origins ro ON ro.response = r.id ORDER BY r.id"
+)
+_QUESTIONS = text(
+    f"SELECT t.subject, t.required, q.key, qo.origin AS question_origin FROM {_ASSIGNED}"
+    " JOIN annotate_questions q ON q.id = t.question AND t.kind = 'screening'"
+    " JOIN annotate_question_origins qo ON qo.question = q.id ORDER BY q.id"
+)
+_FAMILIES = text(f"SELECT t.subject, f.key FROM {_ASSIGNED} JOIN annotate_families f ON f.id = t.family ORDER BY f.id")

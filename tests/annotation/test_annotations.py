@@ -1,0 +1,87 @@
+"""Responses and questions with all that was said of them, and what holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, judged, screening
+
+from eclose.annotation.adjudication import LabelOrigin, Trigger
+from eclose.annotation.annotations import UNSTARTED, WAITING, Annotation, ScreeningAnnotation
+from eclose.annotation.forms import TaskKind
+
+
+def test_two_who_agree_settle_a_response():
+    (one,) = grouped(annotation("r", "A2"), annotation("r", "A1"))
+    assert [each.annotator for each in one.annotations] == ["A1", "A2"]
+    assert (one.final.origin, one.open_reason, one.triggers, one.complete) == (LabelOrigin.AGREED, None, (), True)
+
+
+def test_a_difference_waits_for_an_adjudicator():
+    rows = [annotation("r", "A1"), annotation("r", "A2", labels="1011")]
+    (one,) = grouped(*rows)
+    assert (one.final, one.open_reason, one.triggers) == (None, WAITING, (Trigger.CLOSURE,))
+    (one,) = grouped(*rows, annotation("r", "A7", adjudicates=True))
+    assert (one.final.origin, one.open_reason) == (LabelOrigin.ADJUDICATED, None)
+    assert one.final.changed == {"C": (True, False)}
+    assert [row.annotator for row in one.records] == ["A1", "A2", "A7"]
+
+
+def test_what_is_unfinished_says_how_far_it_is():
+    nobody = Annotation("r", "q", TaskKind.RESPONSE, 2)
+    (one,) = grouped(nobody)
+    assert (one.open_reason, one.first_judgments, list(one.records)) == (UNSTARTED, (), [nobody])
+    (one,) = grouped(annotation("r", "A1", asked=3), annotation("r", "A2", asked=3, labels="0111"))
+    assert (one.open_reason, one.triggers) == ("2 of 3 have finished", ())
+
+
+def test_one_person_alone_is_settled_and_goes_to_nobody():
+    (one,) = grouped(annotation("r", "A1", asked=1, labels="1110"))
+    assert (one.final.origin, one.triggers) == (LabelOrigin.SINGLE, ())
+
+
+def test_more_than_were_asked_must_agree_all_the_same():
+    (one,) = grouped(annotation("r", "A1", asked=1), annotation("r", "A2", asked=1, labels="0111"))
+    assert one.open_reason == WAITING
+
+
+def test_agreement_rests_on_the_first_word_and_labels_on_the_last():
+    changed = replace(annotation("r", "A2", [L1]), amended=judged("r", "A2"))
+    (one,) = grouped(annotation("r", "A1"), changed)
+    assert [judgment.locally_sound for judgment in one.first_judgments] == [True, False]
+    assert one.final.origin is LabelOrigin.AGREED
+    assert one.final.judgment.steps == (SOUND,)
+
+
+@pytest.mark.parametrize(
+    "rows,open_,eligible",
+    [
+        ([screening("q", "S1"), screening("q", "S2")], None, True),
+        ([screening("q", "S1"), screening("q", "S2", "N1")], WAITING, None),
+        ([screening("q", "S1", "N2"), screening("q", "S2", "N1")], WAITING, None),
+        ([screening("q", "S1"), screening("q", "S2", "N1"), screening("q", "S3", "N1", adjudicates=True)], None, False),
+        ([screening("q", "S1")], "1 of 2 have finished", None),
+        ([ScreeningAnnotation("q", 2)], UNSTARTED, None),
+        ([screening("q", "S1", asked=1)], None, True),
+    ],
+)
+def test_questions_are_settled_the_same_way(rows, open_, eligible):
+    (one,) = grouped_questions(rows)
+    assert one.open_reason == open_
+    assert (one.final and one.final.eligible) == eligible
+    assert list(one.records) == rows
+
+
+def test_reasons_of_screening_are_those_of_the_last_word():
+    rows = [screening("q", "S1"), replace(screening("q", "S2", "N1"), amended=screening("q", "S2").screening)]
+    (one,) = grouped_questions(rows)
+    assert (one.triggers, one.final.eligible, one.first_screenings[1].eligible) == ((), True, False)
+    (one,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
+    assert one.triggers == (Trigger.REASON,)
+
+
+def test_an_adjudicated_question_has_all_its_lines():
+    rows = [screening("q", "S1"), screening("q", "S2", "N1"), screening("q", "S3", adjudicates=True)]
+    (one,) = grouped_questions(rows[::-1])
+    assert list(one.records) == rows
