@@ -93,7 +93,7 @@ def test_a_response_without_its_question_is_a_mistake(tmp_path):
     ("arguments", "message"),
     [
         (("make", "--out", "x"), "give --questions"),
-        (("make", "--questions", "1", "--out", "x", "--failure", "L9=1"), "no failure 'L9'"),
+        (("make", "--questions", "1", "--out", "x", "--failure", "L9=1"), "unknown failure 'L9'"),
         (("make", "--questions", "1", "--out", "x", "--failure", "L1"), "a name and a rate"),
         (("make", "--questions", "1", "--out", "x", "--failure", "L1=nan"), "'L1=nan': a rate is a finite number"),
         (("make", "--questions", "1", "--out", "x", "--failure", "L1=inf"), "a finite number from 0 to 1"),

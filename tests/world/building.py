@@ -74,15 +74,15 @@ def build(source, model, settings=None):
     team = ModelTeam(model, model, settings or ConstructSettings())
 
     async def run():
-        made = await screen(source, team, estimate_lengths())
+        families = await screen(source, team, estimate_lengths())
         for part in (build_target, build_evidence, build_question):
-            if isinstance(made, FamilyDraft):
-                made = await part(made, team)
-        made = pack(made, team, estimate_lengths()) if isinstance(made, FamilyDraft) else made
-        return await reverify(made, team) if isinstance(made, Family) and team.settings.reverify else made
+            if isinstance(families, FamilyDraft):
+                families = await part(families, team)
+        families = pack(families, team, estimate_lengths()) if isinstance(families, FamilyDraft) else families
+        return await reverify(families, team) if isinstance(families, Family) and team.settings.reverify else families
 
-    made = asyncio.run(run())
-    return Built(made, None) if isinstance(made, Family) else Built(None, made.reason)
+    families = asyncio.run(run())
+    return Built(families, None) if isinstance(families, Family) else Built(None, families.reason)
 
 
 def funnel(sources, model, settings=None):

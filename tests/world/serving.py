@@ -43,11 +43,11 @@ def broken(request: ChatRequest) -> ScriptedReply:
 
 
 def registry(text: Callable[[ChatRequest], ScriptedReply] = echo) -> HandlerRegistry:
-    made = HandlerRegistry()
-    made.register(None, text)
-    made.register("verdict", verdict)
-    made.register("broken", broken)
-    return made
+    handlers = HandlerRegistry()
+    handlers.register(None, text)
+    handlers.register("verdict", verdict)
+    handlers.register("broken", broken)
+    return handlers
 
 
 def run_with(

@@ -44,16 +44,16 @@ def responses(item: WorldItem, seed: str) -> Iterator[tuple[Response, BrokenResp
     """The reliable response, and every way in which the item can be made to fail."""
     yield item.response, None
     for plan in FAILURE_PLANS:
-        if (made := break_response(item, plan, seed)) is not None:
-            yield made.response, made
+        if (broken := break_response(item, plan, seed)) is not None:
+            yield broken.response, broken
 
 
 def all_responses(seed: int) -> Iterator[tuple[Instance, Response, BrokenResponse | None]]:
     for index in count():
         for profile in PROFILES:
             item = make_item(profile, seed, index)
-            for response, made in responses(item, f"second-{seed}"):
-                yield item.instance, response, made
+            for response, broken in responses(item, f"second-{seed}"):
+                yield item.instance, response, broken
 
 
 def in_full(instance: Instance, response: Response, **said: Check) -> str:
@@ -121,9 +121,9 @@ def test_agrees_on_traces_nobody_planned() -> None:
     for index in range(30):
         for profile in PROFILES:
             item, rng = make_item(profile, 77, index), Random(f"shaken {profile} {index}")
-            made = [response for response, _ in responses(item, "shaken")]
+            originals = [response for response, _ in responses(item, "shaken")]
             for _ in range(10):
-                disagreements += disagreement(item.instance, shaken(item, rng.choice(made), rng, made))
+                disagreements += disagreement(item.instance, shaken(item, rng.choice(originals), rng, originals))
                 total += 1
     assert total == 900
     assert not disagreements, "\n\n".join([f"{len(disagreements)} disagreements", *disagreements])
@@ -153,9 +153,9 @@ def test_agrees_on_traces_about_the_wrong_names() -> None:
     for index in range(60):
         for profile in PROFILES:
             item, rng = make_item(profile, 78, index), Random(f"renamed {profile} {index}")
-            made = [response for response, _ in responses(item, "renamed")]
+            originals = [response for response, _ in responses(item, "renamed")]
             for _ in range(10):
-                response = renamed(item, rng.choice(made), rng, made)
+                response = renamed(item, rng.choice(originals), rng, originals)
                 mine, judged = check_fully(item.instance, response), judge(item.instance, response)
                 theirs = labels_of(judged.verdict, judged.steps)
                 full = in_full(item.instance, response, second=mine, oracle=theirs)
@@ -310,8 +310,8 @@ def test_a_choice_is_judged_by_what_was_compared() -> None:
         assert check(CHOICE, respond(*steps, answer="Paper Harbour")) == right
     # Older than somebody else's director: another question, and no answer to this one.
     others = (BY_HOLM, "Iron Meadow was directed by Hugo Pell.", "Nils Holm is older than Hugo Pell.", CHOSEN)
-    found = check(CHOICE, respond(*others, answer="Paper Harbour"))
-    assert found == Verdict(True, False, True, False, True)
+    labels = check(CHOICE, respond(*others, answer="Paper Harbour"))
+    assert labels == Verdict(True, False, True, False, True)
 
 
 FOUND = "So the birthplace of the director of the film Silent Tide is Norland."
@@ -377,8 +377,8 @@ def test_a_choice_is_among_what_was_compared_or_what_was_asked() -> None:
     ],
 )  # fmt: skip
 def test_what_the_claims_establish(steps: tuple[str, ...], closed: bool) -> None:
-    found = check(ASKED, respond(*steps))
-    assert (found.closed, found.complete) == (closed, closed)
+    labels = check(ASKED, respond(*steps))
+    assert (labels.closed, labels.complete) == (closed, closed)
 
 
 def answer_label(answer: str, value: str) -> bool | None:
@@ -443,9 +443,9 @@ def test_a_sentence_about_something_on_the_way_leaves_the_claim_open() -> None:
 
 def test_a_sentence_it_cannot_read_leaves_the_claim_open() -> None:
     odd = replace(PERSON, text="Nils Holm is a film director. Nobody in Halmere has forgotten Nils Holm.")
-    found = check_fully(replace(ASKED, evidence=(FILM, odd, CITY)), respond(FIRST, SECOND, LAST))
-    assert [step.sound for step in found.steps] == [True, None, None]
-    assert found.verdict == Verdict(None, True, True, True, True)
+    labels = check_fully(replace(ASKED, evidence=(FILM, odd, CITY)), respond(FIRST, SECOND, LAST))
+    assert [step.sound for step in labels.steps] == [True, None, None]
+    assert labels.verdict == Verdict(None, True, True, True, True)
 
 
 def names_of(item: WorldItem) -> list[str]:
@@ -468,9 +468,9 @@ def test_a_changed_fact_changes_the_verdict() -> None:
     for index in range(40):
         item = make_item(PROFILES[index % 3], 5, index)
         assert check(item.instance, item.response) == RELIABLE
-        found = check(item.instance, changed_name(item, Random(index)))
-        assert found != RELIABLE
-        unsound += found.locally_sound is False
+        labels = check(item.instance, changed_name(item, Random(index)))
+        assert labels != RELIABLE
+        unsound += labels.locally_sound is False
     # Now and then the changed step is true as well, and only no longer to the point.
     assert unsound >= 38
 
@@ -478,6 +478,6 @@ def test_a_changed_fact_changes_the_verdict() -> None:
 def test_a_changed_passage_changes_the_verdict() -> None:
     for index in range(40):
         item = make_item(PROFILES[index % 3], 6, index)
-        for wanted in item.instance.support_ids or ():
-            rest = tuple(passage for passage in item.instance.evidence if passage.id != wanted)
+        for passage_id in item.instance.support_ids or ():
+            rest = tuple(passage for passage in item.instance.evidence if passage.id != passage_id)
             assert check(replace(item.instance, evidence=rest), item.response).locally_sound is False

@@ -111,7 +111,7 @@ def test_hard_answers_cannot_be_guessed(families):
 
 def test_yes_and_no_are_told_from_passages_that_look_alike():
     """Whatever the answer, one of the others has what the first has: counting how often a value is said is no way."""
-    seen = Counter()
+    counts = Counter()
     for index in range(60):
         item = make_item("short-hard", SEED, index)
         if not isinstance(item.target, AgreementQuestion):
@@ -119,8 +119,8 @@ def test_yes_and_no_are_told_from_passages_that_look_alike():
         first, _ = item.target.phrases()
         (way,) = read_evidence(item.instance.evidence).derive(first)
         holders = [entity for entity in item.entities if entity.value(item.target.relation) == way.value]
-        seen[item.solution.answer, len(holders)] += 1
-    assert set(seen) == {("yes", 2), ("no", 2)}
+        counts[item.solution.answer, len(holders)] += 1
+    assert set(counts) == {("yes", 2), ("no", 2)}
 
 
 @pytest.mark.parametrize("profile", SHORT_PROFILES)

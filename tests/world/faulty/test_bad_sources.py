@@ -29,19 +29,19 @@ DEFECTS = {
 
 @pytest.mark.parametrize("kind", BAD_SOURCE_KINDS)
 def test_every_spoilt_source_is_refused_at_the_screen(kind):
-    model, made = world_model(), 0
+    model, count = world_model(), 0
     for profile in PROFILES:
         for index in range(10):
             source = make_bad_source(make_item(profile, 13, index), kind, Random(index))
             if source is None:
                 continue
-            made += 1
+            count += 1
             built = build(source, model)
             assert built.reason.startswith("screen_seed: "), (kind, source.id)
-            name, said = model.said[-1]
+            name, reply = model.said[-1]
             assert name == "screen_seed"
-            assert said["defect"] in DEFECTS[kind]
-    assert made >= 30
+            assert reply["defect"] in DEFECTS[kind]
+    assert count >= 30
 
 
 def test_what_is_wrong_shows_in_the_judgement_it_belongs_to():
@@ -60,22 +60,26 @@ def test_nothing_but_what_is_wrong_changes():
             if source is None:
                 continue
             changed = {
-                one.name for one in fields(Instance) if getattr(source, one.name) != getattr(item.instance, one.name)
+                field.name
+                for field in fields(Instance)
+                if getattr(source, field.name) != getattr(item.instance, field.name)
             }
             assert changed
             assert changed <= parts
-            assert [one.id for one in source.evidence] == [one.id for one in item.instance.evidence]
+            assert [field.id for field in source.evidence] == [field.id for field in item.instance.evidence]
 
 
 def test_the_share_of_spoilt_sources_is_the_one_asked_for():
-    made = list(make_sources("2wiki", 5, 200, 0.3))
-    spoilt = [source for source in made if source.kind is not None]
+    sources = list(make_sources("2wiki", 5, 200, 0.3))
+    spoilt = [source for source in sources if source.kind is not None]
     # Four standard deviations of a binomial of 200.
     assert abs(len(spoilt) / 200 - 0.3) < 4 * (0.3 * 0.7 / 200) ** 0.5
     assert {source.kind for source in spoilt} == set(BAD_SOURCE_KINDS)
-    assert [source.instance.id for source in made] == [make_item("2wiki", 5, index).instance.id for index in range(200)]
-    assert made == list(make_sources("2wiki", 5, 200, 0.3))
-    assert made[:20] == list(make_sources("2wiki", 5, 20, 0.3))
+    assert [source.instance.id for source in sources] == [
+        make_item("2wiki", 5, index).instance.id for index in range(200)
+    ]
+    assert sources == list(make_sources("2wiki", 5, 200, 0.3))
+    assert sources[:20] == list(make_sources("2wiki", 5, 20, 0.3))
 
 
 def test_the_good_ones_are_left_as_they_were_and_pass_the_screen():
@@ -88,7 +92,7 @@ def test_the_good_ones_are_left_as_they_were_and_pass_the_screen():
 
 
 def test_settings_that_cannot_work_are_refused():
-    with pytest.raises(SettingError, match="no way to spoil"):
+    with pytest.raises(SettingError, match="unknown kind of bad source"):
         make_bad_source(make_item("2wiki", 1, 0), "coffee", Random(1))
     with pytest.raises(SettingError, match="between 0 and 1"):
         next(make_sources("2wiki", 1, 1, 2.0))

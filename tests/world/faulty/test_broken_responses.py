@@ -54,12 +54,12 @@ def name_of(plan):
 
 @pytest.mark.parametrize("plan", [FailurePlan(), *FAILURE_PLANS], ids=name_of)
 def test_every_planted_label_and_code_is_recovered(plan, items):
-    made = 0
+    count = 0
     for item in items:
         if planted := break_response(item, plan, "seed"):
             recovers(item, planted)
-            made += 1
-    assert made / len(items) >= RARE.get(plan, USUAL)
+            count += 1
+    assert count / len(items) >= RARE.get(plan, USUAL)
 
 
 @pytest.mark.slow
@@ -111,7 +111,9 @@ def test_what_was_planted_is_a_good_record(items):
 
 def test_ids_tell_the_plans_of_an_item_apart(items):
     ids = [
-        made.response.id for plan in (FailurePlan(), *FAILURE_PLANS) if (made := break_response(items[0], plan, "seed"))
+        broken.response.id
+        for plan in (FailurePlan(), *FAILURE_PLANS)
+        if (broken := break_response(items[0], plan, "seed"))
     ]
     assert len(ids) == len(set(ids))
 
@@ -120,12 +122,14 @@ def test_the_same_seed_breaks_the_same_way(items):
     for item in items[:20]:
         for plan in FAILURE_PLANS[::4]:
             assert break_response(item, plan, "a") == break_response(item, plan, "a")
-    texts = {made.response.completion for seed in "abcdef" if (made := break_response(items[0], FailurePlan(), seed))}
+    texts = {
+        broken.response.completion for seed in "abcdef" if (broken := break_response(items[0], FailurePlan(), seed))
+    }
     assert len(texts) > 1
 
 
 def planted_all(items, plan, seeds="abc"):
-    return [(item, made) for item in items for seed in seeds if (made := break_response(item, plan, seed))]
+    return [(item, broken) for item in items for seed in seeds if (broken := break_response(item, plan, seed))]
 
 
 def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(items):
@@ -176,9 +180,9 @@ def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
 
 def test_right_answers_are_submitted_in_many_forms(items):
     forms = Counter()
-    for item, one in planted_all(items, FailurePlan()):
-        assert is_same_answer(one.response.answer, item.solution.answer)
-        forms[one.response.answer == item.instance.reference_answer] += 1
+    for item, broken in planted_all(items, FailurePlan()):
+        assert is_same_answer(broken.response.answer, item.solution.answer)
+        forms[broken.response.answer == item.instance.reference_answer] += 1
     assert forms[False] > 0.3 * forms.total()
 
 
@@ -191,9 +195,9 @@ def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
 
 @pytest.mark.parametrize("kind", [LookupQuestion, ChoiceQuestion, AgreementQuestion, YearSpanQuestion])
 def test_a_wrong_answer_is_wrong(kind, items, spans):
-    asked = [item for item in (*items, *spans) if isinstance(item.target, kind)]
-    assert asked
-    for item in asked:
+    matching = [item for item in (*items, *spans) if isinstance(item.target, kind)]
+    assert matching
+    for item in matching:
         other = _ResponseBreaker(item, Random(2)).others.pick_wrong_answer()
         assert other is None or not is_same_answer(other, item.solution.answer)
 

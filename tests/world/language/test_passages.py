@@ -20,7 +20,7 @@ KINDS = tuple(TYPE_WORDS)
 def furnished(kind, seed):
     scene = Scene(Random(f"{kind}{seed}"))
     entity = scene.add_entity(kind)
-    for relation in (one for one in RELATIONS if one.subject == kind):
+    for relation in (candidate for candidate in RELATIONS if candidate.subject == kind):
         if scene.rng.random() < 0.6:
             entity.state(relation, scene.draw_value(relation))
     scene.add_common_facts(entity)
@@ -49,13 +49,15 @@ def test_every_statement_of_every_entity_of_an_item_reads_back(profile):
             assert reading.unread == ()
 
 
-@pytest.mark.parametrize(("kind", "template"), [(kind, one) for kind, all_ in _OPENINGS.items() for one in all_])
+@pytest.mark.parametrize(
+    ("kind", "template"), [(kind, opening) for kind, all_ in _OPENINGS.items() for opening in all_]
+)
 def test_every_opening_reads_back(kind, template):
     entity = Entity(kind, "Halmere", "Halmere", occupation="botanist" if kind == rel.PERSON else None)
     scene = Scene(Random(template))
     slots = {"{occupation}": "botanist", "{genre}": GENRES[0], "{industry}": "shipping", "{adjective}": "old",
              "{field}": "translation", "{state}": "republic", "{s}": "Halmere"}  # fmt: skip
-    wanted = set()
+    expected = set()
     text = template
     for slot, relation in (
         ("{released}", rel.RELEASED), ("{director}", rel.DIRECTOR), ("{published}", rel.PUBLISHED),
@@ -65,16 +67,16 @@ def test_every_opening_reads_back(kind, template):
     ):  # fmt: skip
         if slot in text:
             value = scene.draw_value(relation)
-            wanted.add(Statement(None, relation, value))
+            expected.add(Statement(None, relation, value))
             text = text.replace(slot, value)
     for slot, relation, day in (("{born}", rel.BIRTH_DATE, "3 May 1930"), ("{died}", rel.DEATH_DATE, "May 3, 1990")):
         if slot in text:
-            wanted.add(Statement(None, relation, "1930-05-03" if relation is rel.BIRTH_DATE else "1990-05-03"))
+            expected.add(Statement(None, relation, "1930-05-03" if relation is rel.BIRTH_DATE else "1990-05-03"))
             text = text.replace(slot, day)
     for slot, word in slots.items():
         text = text.replace(slot, word)
     reading = read_passage("Halmere (note)", capitalise(text) + ".")
-    assert (set(reading.statements), reading.unread) == (wanted, ())
+    assert (set(reading.statements), reading.unread) == (expected, ())
     assert (reading.name, reading.kind, reading.occupation) == ("Halmere", kind, entity.occupation)
 
 
@@ -85,7 +87,7 @@ def test_an_opening_with_a_value_of_the_wrong_kind_is_not_read():
     assert read_passage("Halmere", "Brenholt is an old city.").unread == ("Brenholt is a old city",)
 
 
-@pytest.mark.parametrize(("relation", "template"), [(one, form) for one, forms in _DATED.items() for form in forms])
+@pytest.mark.parametrize(("relation", "template"), [(dated, form) for dated, forms in _DATED.items() for form in forms])
 def test_every_dated_form_reads_back_with_its_year(relation, template):
     name = "Halmere Works"
     value, written = ("Brenholt", "Brenholt") if relation.object else ("8100", "8,100")
@@ -97,7 +99,7 @@ def test_every_dated_form_reads_back_with_its_year(relation, template):
     assert read_passage(name, capitalise(nonsense) + ".").statements == ()
 
 
-@pytest.mark.parametrize(("kind", "template"), [(kind, one) for kind, all_ in BY_KIND.items() for one in all_])
+@pytest.mark.parametrize(("kind", "template"), [(kind, filler) for kind, all_ in BY_KIND.items() for filler in all_])
 def test_every_sentence_that_says_nothing_is_known_as_such(kind, template):
     rng = Random(template)
     for _ in range(10):
@@ -137,8 +139,8 @@ def test_a_sentence_that_says_nothing_with_a_fact_in_it_is_not_one():
     ],
 )  # fmt: skip
 def test_a_foreign_sentence_is_reported(sentence, parts):
-    known = "Tomas Rell (born 3 May 1930) is a botanist."
-    for text in (f"{known} {sentence}", f"{sentence} {known}"):
+    readable = "Tomas Rell (born 3 May 1930) is a botanist."
+    for text in (f"{readable} {sentence}", f"{sentence} {readable}"):
         reading = read_passage("Tomas Rell", text)
         assert reading.unread == parts
         assert Statement(None, rel.BIRTH_DATE, "1930-05-03") in reading.statements
@@ -165,9 +167,9 @@ def test_an_edited_passage_counts_as_it_stands(items):
                 if statement.relation.kind is ValueKind.YEAR and passage.text.count(statement.value) == 1:
                     other = str(int(statement.value) - 1)
                     reading = read_passage(passage.title, passage.text.replace(statement.value, other))
-                    kept = set(entity.statements) - {statement}
+                    unchanged = set(entity.statements) - {statement}
                     edited = Statement(None, statement.relation, other, statement.era)
-                    assert set(reading.statements) == kept | {edited}
+                    assert set(reading.statements) == unchanged | {edited}
                     changed += 1
     assert changed > 200
 

@@ -64,20 +64,20 @@ ALL_PHRASES = [(relation, phrase) for relation in RELATIONS for phrase in relati
 def test_every_form_has_one_reading_and_it_is_what_was_said(relation, form):
     rng = Random(form)
     for _ in range(ROUNDS):
-        said = FactTriple(Phrase(MAKERS[relation.subject](rng)), relation, value_of(relation, rng))
-        core = write_triple(said, rng, form=form)
-        assert set(read_triples(core)) == {said}, core
-        assert {one for text in as_sentence(core) for one in read_triples(text)} == {said}, core
+        triple = FactTriple(Phrase(MAKERS[relation.subject](rng)), relation, value_of(relation, rng))
+        core = write_triple(triple, rng, form=form)
+        assert set(read_triples(core)) == {triple}, core
+        assert {reading for text in as_sentence(core) for reading in read_triples(text)} == {triple}, core
 
 
 @pytest.mark.parametrize(("relation", "form"), ALL_FORMS)
 def test_every_form_takes_a_phrase_for_its_subject(relation, form):
     rng = Random(form)
-    before = [one for one in RELATIONS if one.object == relation.subject]
+    before = [candidate for candidate in RELATIONS if candidate.object == relation.subject]
     for first in before:
         subject = Phrase(MAKERS[first.subject](rng), (first,))
-        said = FactTriple(subject, relation, value_of(relation, rng))
-        assert set(read_triples(write_triple(said, rng, form=form))) == {said}
+        triple = FactTriple(subject, relation, value_of(relation, rng))
+        assert set(read_triples(write_triple(triple, rng, form=form))) == {triple}
 
 
 @pytest.mark.parametrize(("relation", "template"), ALL_PHRASES)
@@ -113,7 +113,11 @@ def test_every_pair_of_deeds_reads_back(first, second):
 def random_path(start, length, rng):
     path = []
     while len(path) < length:
-        choices = [one for one in RELATIONS if one.subject == start and (one.object or len(path) == length - 1)]
+        choices = [
+            relation
+            for relation in RELATIONS
+            if relation.subject == start and (relation.object or len(path) == length - 1)
+        ]
         if not choices:
             return tuple(path)
         path.append(rng.choice(choices))
@@ -166,12 +170,12 @@ def test_a_pronoun_stands_for_itself_until_somebody_resolves_it(pronoun):
 
 
 def test_a_pronoun_is_only_written_where_it_needs_no_other_case():
-    said = FactTriple(Phrase("Petra Lind"), rel.MOTHER, "Ines Varga")
-    assert write_triple(said, Random(0), subject="she", form="the mother of {s} was {o}").startswith(
+    triple = FactTriple(Phrase("Petra Lind"), rel.MOTHER, "Ines Varga")
+    assert write_triple(triple, Random(0), subject="she", form="the mother of {s} was {o}").startswith(
         "the mother of Petra"
     )
-    said = FactTriple(Phrase("Petra Lind"), rel.BIRTH_PLACE, "Halmere")
-    assert write_triple(said, Random(0), subject="she", form="{s} was born in {o}") == "she was born in Halmere"
+    triple = FactTriple(Phrase("Petra Lind"), rel.BIRTH_PLACE, "Halmere")
+    assert write_triple(triple, Random(0), subject="she", form="{s} was born in {o}") == "she was born in Halmere"
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,10 @@ def test_every_ask_reads_back(relation, ask):
         for word in TYPE_WORDS[relation.subject]:
             typed = LookupQuestion(Phrase(name, (relation,), relation.subject))
             assert read_question(ask.replace("{x}", f"the {word} {name}")) == typed
-    for first in (one for one in RELATIONS if one.object == relation.subject):
-        asked = Phrase(A, (first, relation))
+    for first in (candidate for candidate in RELATIONS if candidate.object == relation.subject):
+        phrase = Phrase(A, (first, relation))
         inner = write_phrase(Phrase(A, (first,)), rng)
-        assert read_question(ask.replace("{x}", inner)) == LookupQuestion(asked)
+        assert read_question(ask.replace("{x}", inner)) == LookupQuestion(phrase)
 
 
 DIRECT = [
@@ -63,19 +63,19 @@ DIRECT = [
 @pytest.mark.parametrize(("attribute", "least", "words", "kind"), DIRECT)
 def test_every_choice_reads_back(attribute, least, words, kind):
     head = "Who" if kind == "person" else f"Which {kind}"
-    wanted = ChoiceQuestion((A, B), attribute.subject, (), attribute, least)
-    assert read_question(f"{head} {words}, {A} or {B}?") == wanted
+    expected = ChoiceQuestion((A, B), attribute.subject, (), attribute, least)
+    assert read_question(f"{head} {words}, {A} or {B}?") == expected
 
 
 @pytest.mark.parametrize("role", ROLE_NOUNS)
-@pytest.mark.parametrize("attribute", [one for one in COMPARISON_WORDS if one.subject == rel.PERSON])
+@pytest.mark.parametrize("attribute", [candidate for candidate in COMPARISON_WORDS if candidate.subject == rel.PERSON])
 @pytest.mark.parametrize("least", [True, False])
 def test_every_choice_by_the_people_behind_reads_back(role, attribute, least):
-    wanted = ChoiceQuestion((A, B), role.subject, (role,), attribute, least)
+    expected = ChoiceQuestion((A, B), role.subject, (role,), attribute, least)
     for words in list_superlatives(attribute, least=least):
         for kind in TYPE_WORDS[role.subject]:
             for link in (f"{kind} has the {ROLE_NOUNS[role]} who", f"{kind}'s {ROLE_NOUNS[role]}"):
-                assert read_question(f"Which {link} {words}, {A} or {B}?") == wanted
+                assert read_question(f"Which {link} {words}, {A} or {B}?") == expected
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_a_life_is_a_span():
     whose = Phrase(A, (rel.DIRECTOR,))
     life = YearSpanQuestion(whose.then(rel.BIRTH_DATE), whose.then(rel.DEATH_DATE))
     rng = Random(1)
-    asked = {write_question(life, rng) for _ in range(40)}
-    assert any("live?" in question for question in asked)
-    assert any("between" in question for question in asked)
-    assert {read_question(question) for question in asked} == {life}
+    questions = {write_question(life, rng) for _ in range(40)}
+    assert any("live?" in question for question in questions)
+    assert any("between" in question for question in questions)
+    assert {read_question(question) for question in questions} == {life}
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,9 @@ def test_every_opener_and_citation_is_seen_through(opener, citation):
 @pytest.mark.parametrize(("relation", "form"), [(relation, form) for relation in RELATIONS for form in relation.forms])
 def test_every_form_is_a_step(relation, form):
     value = ONE if relation.object else LITERALS[relation.kind]
-    said = FactTriple(Phrase(A), relation, value)
+    triple = FactTriple(Phrase(A), relation, value)
     for seed in range(4):
-        core = write_triple(said, Random(seed), form=form)
+        core = write_triple(triple, Random(seed), form=form)
         assert read(spoken(core)) == (FactClaim(Phrase(A, (relation,)), value),), core
 
 
@@ -86,10 +86,10 @@ def test_every_superlative_reads_back(attribute, least):
         if attribute.subject != rel.PERSON:
             continue
         for role, noun in ROLE_NOUNS.items():
-            wanted = (ChoiceClaim(A, role.subject, (role,), attribute, least),)
-            assert read(spoken(f"{A} has the {noun} who {words}")) == wanted
+            expected = (ChoiceClaim(A, role.subject, (role,), attribute, least),)
+            assert read(spoken(f"{A} has the {noun} who {words}")) == expected
             for kind in TYPE_WORDS[role.subject]:
-                assert read(spoken(f"{A} is the {kind} whose {noun} {words}")) == wanted
+                assert read(spoken(f"{A} is the {kind} whose {noun} {words}")) == expected
 
 
 @pytest.mark.parametrize(
@@ -299,9 +299,9 @@ def test_a_writer_uses_pronouns_where_they_are_clear():
         FactClaim(Phrase(OTHER, (rel.BIRTH_PLACE,)), "Halmere"),
         FactClaim(Phrase(A, (rel.RELEASED,)), "1971"),
     )
-    seen = set()
+    first_words = set()
     for seed in range(80):
         writer = StepWriter(Random(seed))
         writer.write_step(person)
-        seen |= {writer.write_step(replace(released)).split()[0], writer.write_step(born).split()[0]}
-    assert {"She", "It"} <= seen
+        first_words |= {writer.write_step(replace(released)).split()[0], writer.write_step(born).split()[0]}
+    assert {"She", "It"} <= first_words

@@ -17,10 +17,10 @@ ADA = Passage("0", "Ada Berger", LIFE)
 
 
 def test_the_same_words_stay_where_they_mean_something_else():
-    found = reword_statement(ADA, 0, Statement(None, rel.BIRTH_PLACE, "Kelport"), "Halton")
-    assert found.keep == ("she died in Kelport",)
-    assert found.claim == "She was born in Kelport, and she died in Kelport."
-    assert "born in Halton, and she died in Kelport" in found.passage.text
+    rewording = reword_statement(ADA, 0, Statement(None, rel.BIRTH_PLACE, "Kelport"), "Halton")
+    assert rewording.keep == ("she died in Kelport",)
+    assert rewording.claim == "She was born in Kelport, and she died in Kelport."
+    assert "born in Halton, and she died in Kelport" in rewording.passage.text
 
 
 def test_a_value_is_exchanged_in_every_spelling_that_the_passage_has():

@@ -78,9 +78,9 @@ def test_an_edited_passage_differs_in_the_value_alone(families):
     """Cutting out what changed leaves the same words on both sides."""
     for family in families:
         for edit in family.evidence_edits:
-            place = int(edit.passage_id)
-            before = family.gold.evidence[place].text.split()
-            after = edit.view.evidence[place].text.split()
+            index = int(edit.passage_id)
+            before = family.gold.evidence[index].text.split()
+            after = edit.view.evidence[index].text.split()
             matcher = SequenceMatcher(None, before, after, autojunk=False)
             changes = [op for op in matcher.get_opcodes() if op[0] != "equal"]
             assert changes
@@ -111,8 +111,8 @@ def test_families_survive_the_disk(families):
 
 def test_nothing_is_dropped_in_silence():
     funnel = FamilyFunnel()
-    made = list(islice(make_families("hotpot", 3, funnel), 20))
-    assert len(made) == funnel.families == 20
+    families = list(islice(make_families("hotpot", 3, funnel), 20))
+    assert len(families) == funnel.families == 20
     assert funnel.sources == funnel.families + sum(funnel.dropped.values())
     assert set(funnel.dropped) <= {"no question edit", "no evidence edit"}
 
@@ -156,7 +156,7 @@ def test_the_same_families_in_every_process():
 
 
 def test_a_source_without_edits_says_why():
-    reasons = {made for index in range(60) if isinstance(made := make_family(make_item("hotpot", 3, index)), str)}
+    reasons = {outcome for index in range(60) if isinstance(outcome := make_family(make_item("hotpot", 3, index)), str)}
     assert "no question edit" in reasons
 
 

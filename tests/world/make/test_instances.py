@@ -52,7 +52,7 @@ def fingerprint(name):
     item = make_item(profile, 5, int(index))
     broken = [break_response(item, plan, "s") for plan in FAILURE_PLANS]
     parts = [encode(item.instance).decode(), item.response.completion]
-    return content_hash(parts + [one.response.completion for one in broken if one is not None])
+    return content_hash(parts + [response.response.completion for response in broken if response is not None])
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])
@@ -77,8 +77,8 @@ def test_an_item_does_not_depend_on_those_before_it():
 
 
 def test_seeds_and_profiles_give_other_items():
-    made = {make_item(profile, seed, 0).instance.question for profile in PROFILES for seed in range(4)}
-    assert len(made) == 12
+    questions = {make_item(profile, seed, 0).instance.question for profile in PROFILES for seed in range(4)}
+    assert len(questions) == 12
 
 
 def test_every_instance_is_a_good_record(items):
@@ -161,14 +161,16 @@ def test_aliases_are_other_forms_of_the_answer(items):
 
 def test_a_person_may_be_answered_by_the_other_name(items):
     item = next(item for item in items if any(entity.alias for entity in item.entities))
-    known = next(entity for entity in item.entities if entity.alias)
+    person = next(entity for entity in item.entities if entity.alias)
     target = read_question("Who directed Paper Lighthouse?")
-    assert instances._aliases(target, known.name, known.name, item.entities) == (known.alias,)
-    assert instances._aliases(target, known.alias, known.alias, item.entities) == (known.name,)
+    assert instances._aliases(target, person.name, person.name, item.entities) == (person.alias,)
+    assert instances._aliases(target, person.alias, person.alias, item.entities) == (person.name,)
 
 
 def test_an_unknown_profile_is_refused():
-    with pytest.raises(SettingError, match=r"there is no profile 'squad'\. Choose from: 2wiki, musique, hotpot"):
+    with pytest.raises(
+        SettingError, match=r"unknown profile 'squad' \(--profile\)\. Choose from: 2wiki, musique, hotpot"
+    ):
         find_profile("squad")
 
 
@@ -225,7 +227,7 @@ def test_a_scene_gives_every_surname_once():
 def test_fathers_are_men_and_mothers_are_women(parent, woman):
     scene = Scene(Random(2))
     parents = [scene.add_entity(rel.PERSON, scene.draw_name(rel.PERSON, parent)) for _ in range(20)]
-    assert {one.woman for one in parents} == {woman}
+    assert {person.woman for person in parents} == {woman}
 
 
 def test_a_fact_is_stated_once():

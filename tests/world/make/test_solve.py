@@ -40,45 +40,45 @@ def solved(question):
 
 
 def test_a_chain_states_every_fact_and_then_the_conclusion():
-    found = solved("What is the population of the birthplace of the director of Paper Lighthouse?")
-    assert [(move.claim.value, move.passages, move.premises) for move in found.moves] == [
+    solution = solved("What is the population of the birthplace of the director of Paper Lighthouse?")
+    assert [(move.claim.value, move.passages, move.premises) for move in solution.moves] == [
         ("Tomas Rell", (0,), ()),
         ("Halmere", (1,), ()),
         ("52300", (4,), ()),
         ("52300", (), (0, 1, 2)),
     ]
-    assert (found.answer, found.support) == ("52300", {0, 1, 4})
+    assert (solution.answer, solution.support) == ("52300", {0, 1, 4})
 
 
 def test_one_fact_needs_no_conclusion():
-    found = solved("Who directed Paper Lighthouse?")
-    assert [move.claim for move in found.moves] == [
+    solution = solved("Who directed Paper Lighthouse?")
+    assert [move.claim for move in solution.moves] == [
         FactClaim(Phrase("Paper Lighthouse", (rel.DIRECTOR,)), "Tomas Rell")
     ]
 
 
 def test_another_name_is_a_link_of_its_own():
-    found = solved("When was the director of Silent Orchard born?")
-    assert FactClaim(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh") in [move.claim for move in found.moves]
+    solution = solved("When was the director of Silent Orchard born?")
+    assert FactClaim(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh") in [move.claim for move in solution.moves]
 
 
 def test_a_choice_orders_compares_and_chooses():
-    found = solved("Which film was released first, Paper Lighthouse or Silent Orchard?")
-    assert [type(move.claim) for move in found.moves] == [
+    solution = solved("Which film was released first, Paper Lighthouse or Silent Orchard?")
+    assert [type(move.claim) for move in solution.moves] == [
         FactClaim,
         FactClaim,
         OrderClaim,
         ComparisonClaim,
         ChoiceClaim,
     ]
-    assert found.answer == "Paper Lighthouse"
+    assert solution.answer == "Paper Lighthouse"
 
 
 def test_a_choice_by_the_people_behind_compares_the_people():
-    found = solved("Which film's director is older, Paper Lighthouse or Silent Orchard?")
-    compared = next(move.claim for move in found.moves if isinstance(move.claim, ComparisonClaim))
+    solution = solved("Which film's director is older, Paper Lighthouse or Silent Orchard?")
+    compared = next(move.claim for move in solution.moves if isinstance(move.claim, ComparisonClaim))
     assert (compared.first.base, compared.second.base) == ("Tomas Rell", "Nora Quist")
-    assert found.answer == "Silent Orchard"
+    assert solution.answer == "Silent Orchard"
 
 
 def test_a_choice_between_works_of_one_person_compares_the_works():
@@ -88,25 +88,25 @@ def test_a_choice_between_works_of_one_person_compares_the_works():
 
 
 def test_agreement_and_spans_conclude_in_their_own_words():
-    found = solved("Were Tomas Rell and Nora Quist born in the same city?")
-    assert found.moves[-1].claim == AgreementClaim(
+    solution = solved("Were Tomas Rell and Nora Quist born in the same city?")
+    assert solution.moves[-1].claim == AgreementClaim(
         Phrase("Tomas Rell"), Phrase("Nora Quist"), rel.BIRTH_PLACE, same=True
     )
-    found = solved("How many calendar years did Tomas Rell live?")
-    assert [type(move.claim) for move in found.moves[-2:]] == [SubtractionClaim, YearsApartClaim]
-    assert found.moves[-2].claim == SubtractionClaim("1990", "1930", "60")
+    solution = solved("How many calendar years did Tomas Rell live?")
+    assert [type(move.claim) for move in solution.moves[-2:]] == [SubtractionClaim, YearsApartClaim]
+    assert solution.moves[-2].claim == SubtractionClaim("1990", "1930", "60")
 
 
 def test_a_fact_that_serves_both_sides_is_told_once():
-    found = solved("How many calendar years did the director of Paper Lighthouse live?")
-    assert [type(move.claim) for move in found.moves] == [
+    solution = solved("How many calendar years did the director of Paper Lighthouse live?")
+    assert [type(move.claim) for move in solution.moves] == [
         FactClaim,
         FactClaim,
         FactClaim,
         SubtractionClaim,
         YearsApartClaim,
     ]
-    assert found.moves[-1].premises == (0, 1, 2)
+    assert solution.moves[-1].premises == (0, 1, 2)
 
 
 def test_no_answer_and_two_answers_have_no_solution():
@@ -126,7 +126,9 @@ def test_every_solution_is_told_in_full(items):
 def bare(claim):
     """Without the types said of names, which are a matter of wording."""
     parts = {name: getattr(claim, name) for name in ("phrase", "first", "second") if hasattr(claim, name)}
-    return replace(claim, **{name: replace(one, kind=None) for name, one in parts.items() if isinstance(one, Phrase)})
+    return replace(
+        claim, **{name: replace(phrase, kind=None) for name, phrase in parts.items() if isinstance(phrase, Phrase)}
+    )
 
 
 def test_steps_know_which_moves_they_tell(items):
@@ -176,14 +178,14 @@ def test_the_ways_to_write_an_answer(question, answer, forms):
     assert written == forms
     submitted = {write_submitted_answer(target, answer, Random(seed)) for seed in range(200)}
     assert submitted > written
-    assert all(is_same_answer(one, answer) for one in submitted)
+    assert all(is_same_answer(text, answer) for text in submitted)
 
 
 def test_a_person_may_be_submitted_surname_first():
     target = read_question("Who directed Paper Lighthouse?")
     assert "Rell, Tomas R" in {write_submitted_answer(target, "Tomas R Rell", Random(seed)) for seed in range(40)}
     torn = {write_submitted_answer(target, "Tomas Rell or Petra Lind", Random(seed)) for seed in range(40)}
-    assert not any("," in one for one in torn)
+    assert not any("," in text for text in torn)
 
 
 def test_a_wrong_answer_stays_wrong_however_it_is_put(items):

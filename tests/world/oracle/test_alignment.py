@@ -22,8 +22,8 @@ def aligned(question, *steps):
     target, claims = read_question(question), read_trace(Trace.of(*steps))
     assert target is not None
     assert claims is not None, steps
-    found = AlignmentTracer(target).find_main_line(claims)
-    return found[0] if found else None
+    main_line = AlignmentTracer(target).find_main_line(claims)
+    return main_line[0] if main_line else None
 
 
 ALIGNED = [

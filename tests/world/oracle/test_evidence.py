@@ -39,22 +39,22 @@ def evidence(*texts):
     return EvidenceFacts(passages(*texts))
 
 
-def answers(found, question):
+def answers(facts, question):
     target = read_question(question)
     assert target is not None
-    return [way.value for way in found.find_answers(target)]
+    return [way.value for way in facts.find_answers(target)]
 
 
 def test_one_answer_is_a_unique_one():
-    found = evidence(FILM, DIRECTOR, HALMERE)
-    assert answers(found, "Where was the director of Paper Lighthouse born?") == ["Halmere"]
-    assert answers(found, "What is the population of the birthplace of the director of Paper Lighthouse?") == ["52300"]
+    facts = evidence(FILM, DIRECTOR, HALMERE)
+    assert answers(facts, "Where was the director of Paper Lighthouse born?") == ["Halmere"]
+    assert answers(facts, "What is the population of the birthplace of the director of Paper Lighthouse?") == ["52300"]
 
 
 def test_two_values_leave_the_answer_ambiguous():
     said_twice = ("Paper Lighthouse", f"{FILM[1]} It was directed by Nora Quist.")
-    found = evidence(said_twice, DIRECTOR, NORA)
-    assert answers(found, "When was the director of Paper Lighthouse born?") == ["1930-05-03", "1925-03-02"]
+    facts = evidence(said_twice, DIRECTOR, NORA)
+    assert answers(facts, "When was the director of Paper Lighthouse born?") == ["1930-05-03", "1925-03-02"]
 
 
 def test_a_missing_link_gives_no_answer():
@@ -64,36 +64,36 @@ def test_a_missing_link_gives_no_answer():
 
 
 def test_of_two_namesakes_the_role_decides():
-    found = evidence(FILM, DIRECTOR, FOOTBALLER)
-    assert answers(found, "Where was the director of Paper Lighthouse born?") == ["Halmere"]
+    facts = evidence(FILM, DIRECTOR, FOOTBALLER)
+    assert answers(facts, "Where was the director of Paper Lighthouse born?") == ["Halmere"]
     # Nothing tells them apart when the name alone is asked for.
-    assert answers(found, "Where was Tomas Rell born?") == ["Halmere", "Brenholt"]
+    assert answers(facts, "Where was Tomas Rell born?") == ["Halmere", "Brenholt"]
 
 
 def test_a_role_nobody_has_decides_nothing():
     song = ("Glass Anthem", "Glass Anthem is a song by Tomas Rell.")
-    found = evidence(song, DIRECTOR, FOOTBALLER)
-    assert answers(found, "Where was the performer of Glass Anthem born?") == ["Halmere", "Brenholt"]
+    facts = evidence(song, DIRECTOR, FOOTBALLER)
+    assert answers(facts, "Where was the performer of Glass Anthem born?") == ["Halmere", "Brenholt"]
 
 
 def test_a_title_used_twice_is_told_apart_by_what_is_asked():
     book = ("Paper Lighthouse (novel)", "Paper Lighthouse is a 1950 novel by Nora Quist.")
-    found = evidence(FILM, book)
-    assert answers(found, "Who wrote Paper Lighthouse?") == ["Nora Quist"]
-    assert answers(found, "Who directed Paper Lighthouse?") == ["Tomas Rell"]
-    assert list(found.find_facts("Paper Lighthouse", rel.PUBLISHER)) == []
+    facts = evidence(FILM, book)
+    assert answers(facts, "Who wrote Paper Lighthouse?") == ["Nora Quist"]
+    assert answers(facts, "Who directed Paper Lighthouse?") == ["Tomas Rell"]
+    assert list(facts.find_facts("Paper Lighthouse", rel.PUBLISHER)) == []
 
 
 def test_another_name_leads_on_and_its_passage_counts():
-    found = evidence(OTHER, NORA)
-    (way,) = found.find_answers(read_question("When was the director of Silent Orchard born?"))
+    facts = evidence(OTHER, NORA)
+    (way,) = facts.find_answers(read_question("When was the director of Silent Orchard born?"))
     assert way.value == "1925-03-02"
     assert [hop.relation.name for hop in way.hops] == ["director", "alias", "birth date"]
     assert way.support == {0, 1}
-    assert found.same_entity("Nora Quist", "Nora Marsh")
-    assert found.same_entity("Nora Marsh", "Nora Quist")
-    assert found.same_entity("Halmere", "Halmere")
-    assert not found.same_entity("Nora Quist", "Tomas Rell")
+    assert facts.same_entity("Nora Quist", "Nora Marsh")
+    assert facts.same_entity("Nora Marsh", "Nora Quist")
+    assert facts.same_entity("Halmere", "Halmere")
+    assert not facts.same_entity("Nora Quist", "Tomas Rell")
 
 
 def test_a_link_may_stand_in_a_third_passage():
@@ -127,8 +127,8 @@ def test_of_older_values_alone_the_latest_counts():
 
 
 def test_a_fact_may_be_told_in_somebody_elses_article():
-    place = ("Halmere", "Halmere is a small city. Tomas Rell was born in Halmere.")
-    (way,) = evidence(FILM, place).find_answers(read_question("Where was the director of Paper Lighthouse born?"))
+    city = ("Halmere", "Halmere is a small city. Tomas Rell was born in Halmere.")
+    (way,) = evidence(FILM, city).find_answers(read_question("Where was the director of Paper Lighthouse born?"))
     assert (way.value, way.support) == ("Halmere", {0, 1})
 
 
@@ -148,13 +148,13 @@ def test_minimal_support_takes_the_passages_the_answer_needs_and_no_more():
 
 
 def test_of_two_ways_to_an_answer_the_shorter_is_kept():
-    found = evidence(
+    facts = evidence(
         ("Paper Lighthouse", f"{FILM[1]} It was directed by Nora Quist."),
         ("Tomas Rell", "Tomas Rell is a film director. He was born in Halmere."),
         ("Nora Quist", "Nora Quist is a film director."),
         ("Paper Lighthouse (film)", "Paper Lighthouse is a drama film by Nora Quist. Nora Quist was born in Halmere."),
     )
-    (way,) = found.find_answers(read_question("Where was the director of Paper Lighthouse born?"))
+    (way,) = facts.find_answers(read_question("Where was the director of Paper Lighthouse born?"))
     assert (way.value, way.support) == ("Halmere", {3})
 
 
@@ -167,35 +167,35 @@ def test_the_support_of_nothing_is_empty():
 def test_support_is_minimal_by_trying_every_smaller_set(kind, items):
     tried = 0
     for item in [one for one in items if isinstance(one.target, kind)][:12]:
-        given = item.instance.evidence
-        (way,) = read_evidence(given).find_answers(item.target)
+        passages = item.instance.evidence
+        (way,) = read_evidence(passages).find_answers(item.target)
         assert any(
             one.value == way.value
-            for one in EvidenceFacts(given[i] for i in sorted(way.support)).find_answers(item.target)
+            for one in EvidenceFacts(passages[i] for i in sorted(way.support)).find_answers(item.target)
         )
         for size in range(len(way.support)):
             for some in combinations(sorted(way.support), size):
-                less = EvidenceFacts(given[i] for i in some).find_answers(item.target)
+                less = EvidenceFacts(passages[i] for i in some).find_answers(item.target)
                 assert all(one.value != way.value for one in less)
                 tried += 1
     assert tried
 
 
 def test_comparisons_are_settled_by_value():
-    found = evidence(FILM, OTHER, DIRECTOR, NORA)
-    assert answers(found, "Which film was released first, Paper Lighthouse or Silent Orchard?") == ["Paper Lighthouse"]
-    assert answers(found, "Which film came out last, Paper Lighthouse or Silent Orchard?") == ["Silent Orchard"]
+    facts = evidence(FILM, OTHER, DIRECTOR, NORA)
+    assert answers(facts, "Which film was released first, Paper Lighthouse or Silent Orchard?") == ["Paper Lighthouse"]
+    assert answers(facts, "Which film came out last, Paper Lighthouse or Silent Orchard?") == ["Silent Orchard"]
     older = "Which film's director is older, Paper Lighthouse or Silent Orchard?"
-    assert answers(found, older) == ["Silent Orchard"]
+    assert answers(facts, older) == ["Silent Orchard"]
     span = "How many years lie between the birth date of Nora Quist and the release year of Silent Orchard?"
-    assert answers(found, span) == ["55"]
+    assert answers(facts, span) == ["55"]
 
 
 def test_agreement_knows_that_two_names_may_be_one_person():
     third = ("Golden Tide", "Golden Tide is a drama film by Nora Quist.")
-    found = evidence(OTHER, NORA, third, FILM)
-    assert answers(found, "Were Silent Orchard and Golden Tide directed by the same person?") == ["yes"]
-    assert answers(found, "Were Silent Orchard and Paper Lighthouse directed by the same person?") == ["no"]
+    facts = evidence(OTHER, NORA, third, FILM)
+    assert answers(facts, "Were Silent Orchard and Golden Tide directed by the same person?") == ["yes"]
+    assert answers(facts, "Were Silent Orchard and Paper Lighthouse directed by the same person?") == ["no"]
 
 
 def test_a_tie_has_no_answer():
@@ -207,18 +207,18 @@ def test_a_tie_has_no_answer():
 
 def test_whoever_did_two_things_did_both():
     book = ("Salt Letters", "Salt Letters is a novel by Tomas Rell.")
-    found = evidence(FILM, book, OTHER, DIRECTOR)
+    facts = evidence(FILM, book, OTHER, DIRECTOR)
     deeds = ((rel.DIRECTOR, "Paper Lighthouse"), (rel.AUTHOR, "Salt Letters"))
-    (way,) = found.derive(Phrase(CommonDoer(deeds)))
+    (way,) = facts.derive(Phrase(CommonDoer(deeds)))
     assert (way.value, way.support) == ("Tomas Rell", {0, 1})
-    assert [w.value for w in found.derive(Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
+    assert [w.value for w in facts.derive(Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
     other = ((rel.DIRECTOR, "Silent Orchard"), (rel.AUTHOR, "Salt Letters"))
-    assert found.derive(Phrase(CommonDoer(other))) == []
+    assert facts.derive(Phrase(CommonDoer(other))) == []
 
 
 def test_unread_sentences_are_kept_with_their_passage():
-    found = evidence(FILM, ("Halmere", "Halmere is nice. Halmere is a small city."))
-    assert found.unread == [(1, "Halmere is nice")]
+    facts = evidence(FILM, ("Halmere", "Halmere is nice. Halmere is a small city."))
+    assert facts.unread == [(1, "Halmere is nice")]
 
 
 def test_order_is_by_number_not_by_letters():

@@ -56,34 +56,40 @@ def broken_question(family, **changes):
 
 def test_a_foreign_answer_is_seen_wherever_it_stands(families):
     for family in families:
-        new, asked = family.evidence_edits[0].view.answer, family.question_edit.view.answer
+        new, question_answer = family.evidence_edits[0].view.answer, family.question_edit.view.answer
         assert "gold: answer" in find_family_defects(broken_gold(family, answer=new))
         assert "gold: closure.closed" in find_family_defects(broken_gold(family, answer=new))
-        found = find_family_defects(broken_edit(family, answer=family.gold.answer))
-        assert {"evidence edit 1: edited_after", "evidence edit 1: closure.edited"} <= set(found)
-        found = find_family_defects(broken_question(family, answer=family.gold.answer))
-        assert {"question edit: edited_warranted", "question edit: closure.closed"} <= set(found)
-        assert "question edit: degenerate" not in find_family_defects(broken_question(family, answer=asked))
+        defects = find_family_defects(broken_edit(family, answer=family.gold.answer))
+        assert {"evidence edit 1: edited_after", "evidence edit 1: closure.edited"} <= set(defects)
+        defects = find_family_defects(broken_question(family, answer=family.gold.answer))
+        assert {"question edit: edited_warranted", "question edit: closure.closed"} <= set(defects)
+        assert "question edit: degenerate" not in find_family_defects(broken_question(family, answer=question_answer))
 
 
 def test_a_foreign_trace_is_seen_wherever_it_stands(families):
     for family in families:
-        gold, edit, asked = family.gold.trace, family.evidence_edits[0].view.trace, family.question_edit.view.trace
-        assert "gold: alignment.aligned" in find_family_defects(broken_gold(family, trace=asked))
-        assert any(one.startswith("gold: soundness") for one in find_family_defects(broken_gold(family, trace=edit)))
-        found = find_family_defects(broken_edit(family, trace=gold))
-        assert "evidence edit 1: switching.edited_after" in found
-        assert "evidence edit 1: closure.edited_to_original" in found
-        found = find_family_defects(broken_question(family, trace=gold))
-        assert {"question edit: alignment.edited", "question edit: alignment.edited_to_original"} <= set(found)
+        gold, edit, question_trace = (
+            family.gold.trace,
+            family.evidence_edits[0].view.trace,
+            family.question_edit.view.trace,
+        )
+        assert "gold: alignment.aligned" in find_family_defects(broken_gold(family, trace=question_trace))
+        assert any(
+            defect.startswith("gold: soundness") for defect in find_family_defects(broken_gold(family, trace=edit))
+        )
+        defects = find_family_defects(broken_edit(family, trace=gold))
+        assert "evidence edit 1: switching.edited_after" in defects
+        assert "evidence edit 1: closure.edited_to_original" in defects
+        defects = find_family_defects(broken_question(family, trace=gold))
+        assert {"question edit: alignment.edited", "question edit: alignment.edited_to_original"} <= set(defects)
 
 
 def test_the_first_affected_step_is_held_to(families):
     for family in families:
         edit = family.evidence_edits[0]
         later = replace(family, evidence_edits=(replace(edit, first_affected_step=edit.first_affected_step + 1),))
-        found = find_family_defects(later)
-        assert {"evidence edit 1: no shared beginning", "evidence edit 1: prefix.after"} <= set(found)
+        defects = find_family_defects(later)
+        assert {"evidence edit 1: no shared beginning", "evidence edit 1: prefix.after"} <= set(defects)
         if edit.first_affected_step:
             early = replace(family, evidence_edits=(replace(edit, first_affected_step=edit.first_affected_step - 1),))
             assert "evidence edit 1: switching.original_after" in find_family_defects(early)
@@ -94,19 +100,21 @@ def test_the_first_affected_step_is_held_to(families):
 def test_support_counts(families):
     for family in families:
         edited = {edit.passage_id for edit in family.evidence_edits}
-        kept = tuple(one for one in family.gold.support_ids if one not in edited)
-        found = find_family_defects(broken_gold(family, support_ids=kept))
-        assert "evidence edit 1: an edit outside the support" in found
-        assert "gold: grounding.grounded" in found
+        support = tuple(passage_id for passage_id in family.gold.support_ids if passage_id not in edited)
+        defects = find_family_defects(broken_gold(family, support_ids=support))
+        assert "evidence edit 1: an edit outside the support" in defects
+        assert "gold: grounding.grounded" in defects
 
 
 def test_what_cannot_be_read_is_never_silently_right(families):
     for family in families[::6]:
         odd = replace(family.source, question="Why though?")
-        found = find_family_defects(replace(broken_gold(family, question="Why though?"), source=odd))
-        assert "source: malformed" in found
-        assert "gold: cannot read: answer" in found
-        assert any(one.startswith("evidence edit 1: cannot read") or "another question" in one for one in found)
+        defects = find_family_defects(replace(broken_gold(family, question="Why though?"), source=odd))
+        assert "source: malformed" in defects
+        assert "gold: cannot read: answer" in defects
+        assert any(
+            defect.startswith("evidence edit 1: cannot read") or "another question" in defect for defect in defects
+        )
         mumbled = Trace.of("Hm, well.", *family.gold.trace.texts)
         assert "gold: cannot read: step 1" in find_family_defects(broken_gold(family, trace=mumbled))
         assert "question edit: cannot read: changed" in find_family_defects(
@@ -130,7 +138,7 @@ def test_a_source_must_be_the_one_that_was_answered(families):
 def test_only_one_passage_may_change(families):
     family = families[0]
     edit = family.evidence_edits[0]
-    other = next(n for n, one in enumerate(family.gold.evidence) if one.id != edit.passage_id)
+    other = next(n for n, passage in enumerate(family.gold.evidence) if passage.id != edit.passage_id)
     evidence = list(edit.view.evidence)
     evidence[other] = replace(evidence[other], text=f"{evidence[other].text} It rained.")
     assert "evidence edit 1: not one changed passage" in find_family_defects(
@@ -142,28 +150,34 @@ def test_only_one_passage_may_change(families):
 def test_every_judgement_that_is_wanted_is_made(families):
     """No label is missing, and none is made that nobody asked for."""
     family = families[0]
-    gold, edit, asked = family.gold, family.evidence_edits[0], family.question_edit.view
-    place = int(edit.passage_id)
-    told, new = ReasonedAnswer(gold.trace, gold.answer), ReasonedAnswer(edit.view.trace, edit.view.answer)
-    made = {
+    gold, edit, question_view = family.gold, family.evidence_edits[0], family.question_edit.view
+    index = int(edit.passage_id)
+    gold_answer, new = ReasonedAnswer(gold.trace, gold.answer), ReasonedAnswer(edit.view.trace, edit.view.answer)
+    labels = {
         ConstructionRole.SCREEN_SEED: screen_source(gold.question, gold.evidence, [gold.answer]).judged,
-        ConstructionRole.VERIFY_TARGET: check_target(gold.question, gold.evidence, (0, 1), told)[0],
+        ConstructionRole.VERIFY_TARGET: check_target(gold.question, gold.evidence, (0, 1), gold_answer)[0],
         ConstructionRole.SCREEN_EVIDENCE: screen_edit(
-            gold.question, gold.evidence, place, edit.view.evidence[place], gold.answer, edit.view.answer
+            gold.question, gold.evidence, index, edit.view.evidence[index], gold.answer, edit.view.answer
         ),
-        ConstructionRole.VERIFY_EVIDENCE: check_edit(gold.question, gold.evidence, edit.view.evidence, told, new, 0),
+        ConstructionRole.VERIFY_EVIDENCE: check_edit(
+            gold.question, gold.evidence, edit.view.evidence, gold_answer, new, 0
+        ),
         ConstructionRole.SCREEN_QUESTION: screen_question(
-            gold.question, asked.question, gold.evidence, gold.answer, asked.answer
+            gold.question, question_view.question, gold.evidence, gold.answer, question_view.answer
         ),
         ConstructionRole.VERIFY_QUESTION: check_question(
-            gold.question, asked.question, gold.evidence, told, ReasonedAnswer(asked.trace, asked.answer)
+            gold.question,
+            question_view.question,
+            gold.evidence,
+            gold_answer,
+            ReasonedAnswer(question_view.trace, question_view.answer),
         ),
     }
-    assert {role: set(judged.labels) for role, judged in made.items()} == {
+    assert {role: set(judged.labels) for role, judged in labels.items()} == {
         role: set(names) for role, names in ACCEPTANCE_CONDITIONS.items()
     }
-    assert {role for role in made if "soundness" in REPLY_SCHEMAS[role]["properties"]} == {
-        role for role, judged in made.items() if judged.steps is not None
+    assert {role for role in labels if "soundness" in REPLY_SCHEMAS[role]["properties"]} == {
+        role for role, judged in labels.items() if judged.steps is not None
     }
 
 
@@ -189,23 +203,23 @@ WHERE = "Where was the director of Blue Harbour born?"
     ],
 )  # fmt: skip
 def test_sources_by_hand(passages, reference, support, labels, defect):
-    found = screen_source(WHERE, passages, [reference])
-    assert (found.support, tuple(found.judged.labels.values()), found.defect) == (support, labels, defect)
+    screening = screen_source(WHERE, passages, [reference])
+    assert (screening.support, tuple(screening.judged.labels.values()), screening.defect) == (support, labels, defect)
 
 
 def test_a_source_with_a_sentence_nobody_can_read_is_left_open():
     odd = replace(ADA, text=f"{ADA.text} Who would have thought it.")
-    found = screen_source(WHERE, (FILM, odd), ["Kelport"])
-    assert found.judged.labels == {"warranted": True, "unique": None, "elsewhere": False}
+    screening = screen_source(WHERE, (FILM, odd), ["Kelport"])
+    assert screening.judged.labels == {"warranted": True, "unique": None, "elsewhere": False}
     assert is_warranted(WHERE, (FILM, odd), "Halton") is None
     assert is_only_answer(WHERE, (FILM, odd), "Halton") is False
 
 
 def test_an_answer_may_come_under_another_name():
     alias = replace(FILM, text="Blue Harbour is a comedy film by Greta Dahl.")
-    known = replace(ADA, text=f"{ADA.text} Ada Berger is also known as Greta Dahl.")
+    with_alias = replace(ADA, text=f"{ADA.text} Ada Berger is also known as Greta Dahl.")
     for answer, right in (("Greta Dahl", True), ("Ada Berger", True), ("Felix Rell", False)):
-        assert is_warranted("Who directed Blue Harbour?", (alias, known), answer) is right
+        assert is_warranted("Who directed Blue Harbour?", (alias, with_alias), answer) is right
 
 
 def test_steps_that_claim_nothing_hold():

@@ -46,16 +46,22 @@ def judged(question, *steps, answer="Petra Lind", reference="Petra Lind", aliase
 
 
 def verdict(question, *steps, **rest):
-    found = judged(question, *steps, **rest).verdict
-    return found.locally_sound, found.aligned, found.closed, found.complete, found.correct
+    verdict_found = judged(question, *steps, **rest).verdict
+    return (
+        verdict_found.locally_sound,
+        verdict_found.aligned,
+        verdict_found.closed,
+        verdict_found.complete,
+        verdict_found.correct,
+    )
 
 
 def codes(*steps, evidence=EVIDENCE):
     """S for a sound step, - for one that asserts nothing, ? for an open one, or the code."""
-    found, _, _ = judge_steps(evidence, Trace.of(*steps))
+    judgments, _, _ = judge_steps(evidence, Trace.of(*steps))
     return [
         "-" if step.substantive is False else "S" if step.sound else "?" if step.sound is None else step.failure.value
-        for step in found
+        for step in judgments
     ]
 
 
@@ -160,9 +166,9 @@ def test_l3_wrong_computations_comparisons_and_orders(step):
 
 
 def test_l3_a_wrong_choice_among_what_was_weighed():
-    told = ("Paper Lighthouse came out in 1971.", "Silent Orchard came out in 1980.")
-    assert codes(*told, "Silent Orchard was released first.") == ["S", "S", "L3"]
-    assert codes(*told, "Paper Lighthouse was released first.") == ["S", "S", "S"]
+    facts = ("Paper Lighthouse came out in 1971.", "Silent Orchard came out in 1980.")
+    assert codes(*facts, "Silent Orchard was released first.") == ["S", "S", "L3"]
+    assert codes(*facts, "Paper Lighthouse was released first.") == ["S", "S", "S"]
     compared = "Paper Lighthouse was released before Silent Orchard."
     assert codes(compared, "Paper Lighthouse was released first.") == ["S", "S"]
     assert codes(compared, "Silent Orchard was released first.") == ["S", "L3"]
@@ -175,10 +181,10 @@ def test_a_choice_nobody_weighed_is_among_what_the_question_names():
 
 
 def test_l3_a_wrong_choice_by_the_people_behind():
-    told = (DIRECTED, "Silent Orchard was directed by Nora Quist.", "Nora Quist is older than Tomas Rell.")
-    assert codes(*told, "Silent Orchard has the director who is older.") == ["S"] * 4
-    assert codes(*told, "Paper Lighthouse has the director who is older.") == ["S", "S", "S", "L3"]
-    facts = told[:2]
+    facts = (DIRECTED, "Silent Orchard was directed by Nora Quist.", "Nora Quist is older than Tomas Rell.")
+    assert codes(*facts, "Silent Orchard has the director who is older.") == ["S"] * 4
+    assert codes(*facts, "Paper Lighthouse has the director who is older.") == ["S", "S", "S", "L3"]
+    facts = facts[:2]
     assert codes(*facts, "Silent Orchard has the director who is older.") == ["S"] * 3
     assert codes(*facts, "Paper Lighthouse has the director who is older.") == ["S", "S", "L3"]
 
@@ -313,11 +319,11 @@ def test_another_name_counts_only_if_the_trace_says_so():
     question = "When was the director of Silent Orchard born?"
     steps = ("Silent Orchard was directed by Nora Marsh.", "Nora Quist was born on 2 March 1925.")
     link = "Nora Quist is also known as Nora Marsh."
-    asked = {"answer": "2 March 1925", "reference": "March 2, 1925"}
-    assert verdict(question, *steps[::-1], **asked) == (True, True, False, False, True)
-    assert verdict(question, link, *steps[::-1], **asked) == (True,) * 5
-    assert verdict(question, steps[0], link, steps[1], **asked) == (True,) * 5
-    assert verdict(question, *steps, **asked) == (True, True, False, False, True)
+    answers = {"answer": "2 March 1925", "reference": "March 2, 1925"}
+    assert verdict(question, *steps[::-1], **answers) == (True, True, False, False, True)
+    assert verdict(question, link, *steps[::-1], **answers) == (True,) * 5
+    assert verdict(question, steps[0], link, steps[1], **answers) == (True,) * 5
+    assert verdict(question, *steps, **answers) == (True, True, False, False, True)
 
 
 def test_an_answer_by_another_name_closes_if_the_trace_links_the_names():

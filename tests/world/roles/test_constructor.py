@@ -81,7 +81,7 @@ def test_the_same_request_gets_the_same_reply_and_an_objection_another():
 
 
 def _support(source):
-    return tuple(int(one) for one in source.support_ids)
+    return tuple(int(passage_id) for passage_id in source.support_ids)
 
 
 def ask(model, material):
@@ -104,8 +104,8 @@ def test_where_nothing_can_be_built_it_says_so():
         assert why in reply["plan"]
     edits = shown.EvidenceBrief("Why though?", passages, support, (), "x", 2)
     assert ask(world_model(), edits) == {"plan": "The question cannot be read.", "variations": [], "complete": False}
-    asked = ask(world_model(), shown.QuestionBrief("Why though?", passages, support, (), "x"))
-    assert (asked["complete"], asked["question"]) == (False, "")
+    reply = ask(world_model(), shown.QuestionBrief("Why though?", passages, support, (), "x"))
+    assert (reply["complete"], reply["question"]) == (False, "")
 
 
 # Planted defects.
@@ -114,16 +114,16 @@ def test_where_nothing_can_be_built_it_says_so():
 @cache
 def drafts():
     """Sources with everything that comes before each part, built right."""
-    found = {role: [] for role in PART}
+    drafts_by_role = {role: [] for role in PART}
     for profile in PROFILES:
         for index in range(10):
             team = ModelTeam(world_model(), world_model(), ConstructSettings())
             draft = asyncio.run(_screened(make_item(profile, 23, index).instance, team))
             for role, part in PART.items():
                 if isinstance(draft, FamilyDraft):
-                    found[role].append(draft)
+                    drafts_by_role[role].append(draft)
                     draft = asyncio.run(part(draft, team))
-    return found
+    return drafts_by_role
 
 
 async def _screened(source, team):

@@ -34,27 +34,29 @@ def test_a_reliable_response_leaves_nothing_to_tell(items):
 
 
 def test_a_decoupled_answer_is_told_from_the_one_that_was_established(items):
-    found = broken(items, FailureClass.ANSWER_DECOUPLING)
-    assert len(found) > 10
-    for instance, response in found:
+    cases = broken(items, FailureClass.ANSWER_DECOUPLING)
+    assert len(cases) > 10
+    for instance, response in cases:
         established = explain_answer(instance.question, response.trace, response.answer)
         assert is_correct(established, instance.accepted_answers)
 
 
 def test_reasoning_that_stops_short_establishes_nothing(items):
-    found = broken(items, FailureClass.INCOMPLETE_REASONING)
-    assert len(found) > 10
-    assert {explain_answer(one.question, made.trace, made.answer) for one, made in found} == {None}
+    cases = broken(items, FailureClass.INCOMPLETE_REASONING)
+    assert len(cases) > 10
+    assert {explain_answer(instance.question, response.trace, response.answer) for instance, response in cases} == {
+        None
+    }
 
 
 def test_what_is_pursued_instead_is_named(items):
-    found = broken(items, FailureClass.PATH_DEVIATION)
-    assert len(found) > 10
-    told = [explain_target(instance.question, response.trace) for instance, response in found]
-    assert all(told)
-    phrases = [one for one in told if one[0] != "“"]
-    assert all(one.startswith("the ") or one[0].isupper() for one in phrases)
-    assert any(one[0] == "“" for one in told), "a comparison is named by its conclusion"
+    cases = broken(items, FailureClass.PATH_DEVIATION)
+    assert len(cases) > 10
+    targets = [explain_target(instance.question, response.trace) for instance, response in cases]
+    assert all(targets)
+    phrases = [target for target in targets if target[0] != "“"]
+    assert all(target.startswith("the ") or target[0].isupper() for target in phrases)
+    assert any(target[0] == "“" for target in targets), "a comparison is named by its conclusion"
 
 
 def test_a_step_is_quoted_by_the_sentence_that_bears_it_out(items):

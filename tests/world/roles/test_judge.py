@@ -29,14 +29,14 @@ LABELS = {
 def planted(count):
     for item in islice(make_items("2wiki", 7), count):
         for plan in (FailurePlan(), *FAILURE_PLANS):
-            made = break_response(item, plan, "x")
-            if made is not None:
-                yield item.instance, made
+            broken = break_response(item, plan, "x")
+            if broken is not None:
+                yield item.instance, broken
 
 
-def said(registry, shown):
+def said(registry, material):
     """The reply over the wire's own forms, checked against the schema."""
-    question = build_judge_prompt(shown)
+    question = build_judge_prompt(material)
     body = {
         "model": "world",
         "messages": list(question.messages),
@@ -52,19 +52,19 @@ def said(registry, shown):
 def test_every_planted_label_is_recovered_from_what_is_disclosed():
     registry = build_world_registry()
     count = 0
-    for instance, made in planted(8):
-        shown = disclosure.disclose_for_soundness(instance, made.response)
-        reply = said(registry, shown)
-        jsonschema_rs.validate(dict(build_judge_prompt(shown).schema), reply)
-        steps = parse_steps(shown, reply)
+    for instance, broken in planted(8):
+        material = disclosure.disclose_for_soundness(instance, broken.response)
+        reply = said(registry, material)
+        jsonschema_rs.validate(dict(build_judge_prompt(material).schema), reply)
+        steps = parse_steps(material, reply)
         assert [(step.substantive, step.sound, step.failure) for step in steps] == [
-            (step.substantive, step.sound, step.failure) for step in made.steps
+            (step.substantive, step.sound, step.failure) for step in broken.steps
         ]
         for disclose, label in LABELS.values():
-            shown = disclose(instance, made.response)
-            reply = said(registry, shown)
-            jsonschema_rs.validate(dict(build_judge_prompt(shown).schema), reply)
-            assert reply[label] == getattr(made.verdict, label)
+            material = disclose(instance, broken.response)
+            reply = said(registry, material)
+            jsonschema_rs.validate(dict(build_judge_prompt(material).schema), reply)
+            assert reply[label] == getattr(broken.verdict, label)
         count += 1
     assert count > 150
 
@@ -101,17 +101,19 @@ def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():
     )
     cases = list(planted(12))
     for question, (disclose, label) in LABELS.items():
-        shown = [disclose(instance, made.response) for instance, made in cases]
-        wrong = [said(noisy, one)[label] != said(exact, one)[label] for one in shown]
-        assert wrong == [said(again, one)[label] != said(exact, one)[label] for one in shown], question
+        materials = [disclose(instance, broken.response) for instance, broken in cases]
+        wrong = [said(noisy, material)[label] != said(exact, material)[label] for material in materials]
+        assert wrong == [said(again, material)[label] != said(exact, material)[label] for material in materials], (
+            question
+        )
         assert 0.1 < sum(wrong) / len(wrong) < 0.3
 
 
 def test_erring_on_soundness_turns_the_whole_response_round():
     exact, noisy = build_world_registry(), build_world_registry(judge_noise=1.0)
-    for instance, made in islice(planted(2), 40):
-        shown = disclosure.disclose_for_soundness(instance, made.response)
-        right, wrong = (parse_steps(shown, said(registry, shown)) for registry in (exact, noisy))
+    for instance, broken in islice(planted(2), 40):
+        material = disclosure.disclose_for_soundness(instance, broken.response)
+        right, wrong = (parse_steps(material, said(registry, material)) for registry in (exact, noisy))
         if any(step.substantive for step in right):
             assert all(step.sound is not False for step in right) != all(step.sound is not False for step in wrong)
         assert {step.failure for step in wrong} <= {None, LocalFailure.OTHER}

@@ -28,11 +28,11 @@ def ask(server, messages):
 
 def verdicts(server):
     prompt = ResponsePrompt()
-    found = []
+    labels = []
     for item in ITEMS:
         text = ask(server, prompt.messages(item.instance.question, item.instance.evidence))
-        found.append(judge(item.instance, Response.from_completion("r", item.instance.id, text)).verdict)
-    return found
+        labels.append(judge(item.instance, Response.from_completion("r", item.instance.id, text)).verdict)
+    return labels
 
 
 def test_an_honest_model_is_always_reliable_and_right():
@@ -43,11 +43,11 @@ def test_an_honest_model_is_always_reliable_and_right():
 @pytest.mark.parametrize("name", ["answer_decoupling", "incomplete_reasoning", "L4"])
 def test_a_failing_model_fails_as_asked(name):
     with ServerThread(build_world_registry(FailureRates({name: 1.0}))) as server:
-        found = verdicts(server)
+        labels = verdicts(server)
     if name == "L4":
-        assert sum(verdict.locally_sound is False for verdict in found) >= len(ITEMS) - 2
+        assert sum(verdict.locally_sound is False for verdict in labels) >= len(ITEMS) - 2
     else:
-        assert [verdict.failure_class for verdict in found] == [name] * len(ITEMS)
+        assert [verdict.failure_class for verdict in labels] == [name] * len(ITEMS)
 
 
 def test_the_same_request_gets_the_same_reply():
@@ -80,9 +80,9 @@ def test_impossible_rates_are_refused(rates):
 
 def test_rates_are_met():
     rates = FailureRates({"answer_decoupling": 0.3, "L1": 0.2})
-    made = [break_item_response(make_item("2wiki", 4, index), rates) for index in range(150)]
-    decoupled = sum(one.plan.broken is not None for one in made) / len(made)
-    unsound = sum(one.plan.local is not None for one in made) / len(made)
+    responses = [break_item_response(make_item("2wiki", 4, index), rates) for index in range(150)]
+    decoupled = sum(response.plan.broken is not None for response in responses) / len(responses)
+    unsound = sum(response.plan.local is not None for response in responses) / len(responses)
     assert abs(decoupled - 0.3) < 0.12
     assert abs(unsound - 0.2) < 0.1
     assert set(PLANS_BY_NAME) >= set(rates.rates)

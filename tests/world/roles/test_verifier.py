@@ -50,9 +50,9 @@ def materials(family):
     """What the six of them are shown of a family."""
     source, gold, edit, asked_ = family.source, family.gold, family.evidence_edits[0], family.question_edit.view
     passages, steps = disclose_passages(gold.evidence), disclose_steps(gold.trace)
-    place = int(edit.passage_id)
-    edited = disclose_passages(edit.view.evidence)[place]
-    support = tuple(int(one) for one in gold.support_ids)
+    index = int(edit.passage_id)
+    edited = disclose_passages(edit.view.evidence)[index]
+    support = tuple(int(passage_id) for passage_id in gold.support_ids)
     new_steps, first = disclose_steps(edit.view.trace), edit.first_affected_step + 1
     return {
         ConstructionRole.SCREEN_SEED: shown.SeedScreen(
@@ -80,8 +80,8 @@ def families():
 
 
 def steps_of(material):
-    told = getattr(material, "edited_steps", getattr(material, "steps", None))
-    return None if told is None else len(told)
+    steps = getattr(material, "edited_steps", getattr(material, "steps", None))
+    return None if steps is None else len(steps)
 
 
 def finding(material, reply):
@@ -194,23 +194,23 @@ def test_what_is_no_material_is_refused(families):
 
 def bad_ones(family):
     """Candidates that are not to be accepted."""
-    found = materials(family)
+    by_role = materials(family)
     return {
-        ConstructionRole.SCREEN_SEED: replace(found[ConstructionRole.SCREEN_SEED], reference="Nobody", aliases=()),
+        ConstructionRole.SCREEN_SEED: replace(by_role[ConstructionRole.SCREEN_SEED], reference="Nobody", aliases=()),
         ConstructionRole.VERIFY_TARGET: replace(
-            found[ConstructionRole.VERIFY_TARGET], support=found[ConstructionRole.VERIFY_TARGET].support[:1]
+            by_role[ConstructionRole.VERIFY_TARGET], support=by_role[ConstructionRole.VERIFY_TARGET].support[:1]
         ),
         ConstructionRole.SCREEN_EVIDENCE: replace(
-            found[ConstructionRole.SCREEN_EVIDENCE], edited_answer=family.gold.answer
+            by_role[ConstructionRole.SCREEN_EVIDENCE], edited_answer=family.gold.answer
         ),
         ConstructionRole.VERIFY_EVIDENCE: replace(
-            found[ConstructionRole.VERIFY_EVIDENCE], edited_answer=family.gold.answer
+            by_role[ConstructionRole.VERIFY_EVIDENCE], edited_answer=family.gold.answer
         ),
         ConstructionRole.SCREEN_QUESTION: replace(
-            found[ConstructionRole.SCREEN_QUESTION], edited_question=family.gold.question
+            by_role[ConstructionRole.SCREEN_QUESTION], edited_question=family.gold.question
         ),
         ConstructionRole.VERIFY_QUESTION: replace(
-            found[ConstructionRole.VERIFY_QUESTION], edited_steps=found[ConstructionRole.VERIFY_QUESTION].steps
+            by_role[ConstructionRole.VERIFY_QUESTION], edited_steps=by_role[ConstructionRole.VERIFY_QUESTION].steps
         ),
     }
 

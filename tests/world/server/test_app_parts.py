@@ -42,12 +42,12 @@ def test_a_request_is_read_once_and_whole() -> None:
         "logprobs": True,
         "top_logprobs": 5,
     }
-    asked = ChatRequest.read(json.dumps(body).encode())
-    assert (asked.schema_name, asked.schema, asked.by_tool) == ("verdict", schema, False)
-    assert (asked.temperature, asked.max_tokens, asked.seed) == (0, 7, 3)
-    assert (asked.logprobs, asked.top_logprobs, asked.stream) == (True, 5, False)
-    assert asked.messages == ({"role": "user", "content": "Is it so?"},)
-    assert (asked.prompt_tokens, asked.body) == (3, body)
+    request = ChatRequest.read(json.dumps(body).encode())
+    assert (request.schema_name, request.schema, request.by_tool) == ("verdict", schema, False)
+    assert (request.temperature, request.max_tokens, request.seed) == (0, 7, 3)
+    assert (request.logprobs, request.top_logprobs, request.stream) == (True, 5, False)
+    assert request.messages == ({"role": "user", "content": "Is it so?"},)
+    assert (request.prompt_tokens, request.body) == (3, body)
 
 
 def test_parts_of_text_are_joined_and_missing_content_is_empty() -> None:
@@ -144,8 +144,8 @@ def test_the_key_is_what_the_model_sees() -> None:
 
 
 def test_a_lone_surrogate_survives() -> None:
-    asked = ChatRequest.read(b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}')
-    body = json.loads(wire.write_completion(asked, ScriptedReply(asked.messages[0]["content"])).data)
+    request = ChatRequest.read(b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}')
+    body = json.loads(wire.write_completion(request, ScriptedReply(request.messages[0]["content"])).data)
     assert body["choices"][0]["message"]["content"] == "\ud800"
 
 
@@ -177,9 +177,9 @@ def test_a_distribution_must_fit_its_text() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "Yes", "Yes.", " two words ", "a\n\n b\tc\n"])
 def test_tokens_joined_are_the_text(text: str) -> None:
-    asked = ChatRequest.of(PLAIN | {"logprobs": True, "top_logprobs": 2})
+    request = ChatRequest.of(PLAIN | {"logprobs": True, "top_logprobs": 2})
     first = {"Yes": 1.0, "No": 0.0} if text.startswith("Yes") else None
-    choice = json.loads(wire.write_completion(asked, ScriptedReply(text, first_token=first)).data)["choices"][0]
+    choice = json.loads(wire.write_completion(request, ScriptedReply(text, first_token=first)).data)["choices"][0]
     assert "".join(entry["token"] for entry in choice["logprobs"]["content"]) == text
     assert all(entry["bytes"] == list(entry["token"].encode()) for entry in choice["logprobs"]["content"])
     if first:
@@ -286,12 +286,12 @@ def test_totals_are_sums_of_lines() -> None:
     bill.get_line("a").pay(5, 2)
     bill.get_line("b").faulted[Fault.DROP] += 1
     bill.rejected += 1
-    shown = bill.as_json()
-    assert shown["requests"]["a"]["received"] == 2
-    assert shown["requests"]["b"]["faulted"] == {"drop": 1}
-    assert shown["totals"]["received"] == 4
-    assert (shown["totals"]["paid"], shown["totals"]["prompt_tokens"]) == (1, 5)
-    assert (shown["totals"]["completion_tokens"], shown["totals"]["faulted"]) == (2, {"drop": 1})
+    totals = bill.as_json()
+    assert totals["requests"]["a"]["received"] == 2
+    assert totals["requests"]["b"]["faulted"] == {"drop": 1}
+    assert totals["totals"]["received"] == 4
+    assert (totals["totals"]["paid"], totals["totals"]["prompt_tokens"]) == (1, 5)
+    assert (totals["totals"]["completion_tokens"], totals["totals"]["faulted"]) == (2, {"drop": 1})
 
 
 def test_coming_before_retry_after_is_noticed() -> None:
@@ -316,5 +316,5 @@ try:
 except UserError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout == "the model server needs aiohttp. Run: pip install 'eclose[world]'\n"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    assert process.stdout == "the model server needs aiohttp. Run: pip install 'eclose[world]'\n"

@@ -72,8 +72,8 @@ def test_a_batch_goes_through_its_states_and_is_billed_like_single_requests():
         batch = await create(client, [line(1), line(2)], shard="abc")
         assert (batch.status, batch.metadata, batch.output_file_id) == ("validating", {"shard": "abc"}, None)
         assert server.bill()["totals"]["paid"] == 2  # whether anybody comes back or not
-        seen = [(await client.batches.retrieve(batch.id)).status for _ in range(4)]
-        assert seen == ["in_progress", "finalizing", "completed", "completed"]
+        states = [(await client.batches.retrieve(batch.id)).status for _ in range(4)]
+        assert states == ["in_progress", "finalizing", "completed", "completed"]
         batch = await client.batches.retrieve(batch.id)
         counts = batch.request_counts
         assert (counts.total, counts.completed, counts.failed) == (2, 2, 0)
@@ -82,7 +82,7 @@ def test_a_batch_goes_through_its_states_and_is_billed_like_single_requests():
         assert {result["custom_id"]: said(result) for result in replies} == {"id-1": "question 1", "id-2": "question 2"}
         alone = await client.chat.completions.create(**line(1)["body"])
         assert alone.model_dump(exclude_unset=True)["choices"] == replies[0]["response"]["body"]["choices"]
-        assert sorted(one["paid"] for one in server.bill()["requests"].values()) == [1, 2]
+        assert sorted(bill_line["paid"] for bill_line in server.bill()["requests"].values()) == [1, 2]
 
     run_with(body, BatchBehaviour(looks=3))
 
@@ -92,7 +92,7 @@ def test_a_stopped_batch_lists_what_it_did_not_do():
         batch = await finished(client, await create(client, [line(number) for number in range(5)]))
         assert batch.status == "expired"
         errors = await results(client, batch.error_file_id)
-        assert [(one["custom_id"], one["response"], one["error"]["code"]) for one in errors] == [
+        assert [(error["custom_id"], error["response"], error["error"]["code"]) for error in errors] == [
             (f"id-{number}", None, "batch_expired") for number in (2, 3, 4)
         ]
         assert server.bill()["totals"]["paid"] == 2
@@ -151,11 +151,11 @@ def test_a_file_with_one_wrong_line_is_refused_as_a_whole(lines, code):
 
 def test_the_list_begins_with_the_newest_and_goes_on_by_pages():
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
-        made = [(await create(client, [line(number)])).id for number in range(5)]
+        ids = [(await create(client, [line(number)])).id for number in range(5)]
         page = await client.batches.list(limit=2)
-        assert ([batch.id for batch in page.data], page.has_more) == (made[:2:-1], True)
-        assert [batch.id async for batch in client.batches.list(limit=2)] == made[::-1]
-        assert [batch.id async for batch in client.batches.list(after=made[1])] == made[:1]
+        assert ([batch.id for batch in page.data], page.has_more) == (ids[:2:-1], True)
+        assert [batch.id async for batch in client.batches.list(limit=2)] == ids[::-1]
+        assert [batch.id async for batch in client.batches.list(after=ids[1])] == ids[:1]
         with pytest.raises(openai.BadRequestError):
             await client.batches.list(limit=1000)
 

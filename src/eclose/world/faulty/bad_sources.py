@@ -50,7 +50,7 @@ class PlantedDefect:
 def make_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> Iterator[GeneratedSource]:
     """Yield ``n`` sources, of which the share ``ineligible`` has a defect."""
     if not 0 <= ineligible <= 1:
-        raise SettingError("the share of ineligible sources lies between 0 and 1.")
+        raise SettingError("the share of ineligible sources must be between 0 and 1 (--ineligible).")
     for index in range(n):
         item = make_item(profile, seed, index)
         # "spoil" is part of the seed: changing it changes every source.
@@ -75,9 +75,7 @@ def _make_any_bad_source(item: WorldItem, rng: Random) -> GeneratedSource:
 def make_bad_source(item: WorldItem, kind: str, rng: Random) -> Instance | None:
     """Return the item's source with one defect, None where the item does not admit it."""
     if kind not in BAD_SOURCE_KINDS:
-        raise SettingError(
-            f"there is no way to spoil a source called {kind!r}. Choose from: {', '.join(BAD_SOURCE_KINDS)}."
-        )
+        raise SettingError(f"unknown kind of bad source {kind!r}. Choose from: {', '.join(BAD_SOURCE_KINDS)}.")
     source = BAD_SOURCE_KINDS[kind](item, rng)
     return source if source is not None and not _is_eligible(source) else None
 

@@ -69,7 +69,7 @@ def find_profile(name: str) -> WorldProfile:
     """Return a profile by name; raise ``SettingError`` for an unknown one."""
     profiles = PROFILES | SHORT_PROFILES
     if name not in profiles:
-        raise SettingError(f"there is no profile {name!r}. Choose from: {', '.join(profiles)}.")
+        raise SettingError(f"unknown profile {name!r} (--profile). Choose from: {', '.join(profiles)}.")
     return profiles[name]
 
 

@@ -162,9 +162,7 @@ class TracePremises:
         return _unique(options)
 
     def _shorten(self, phrase: Phrase) -> Phrase:
-        """Return the phrase from the last name on its path that the trace states: "the director of X" is that
-        person.
-        """
+        """Return the phrase from its last stated name on: "the mother of the director of X" starts at the director."""
         names = self.find_values(Phrase(phrase.base, phrase.path[:-1]))
         return Phrase(names[0], phrase.path[-1:]) if len(names) == 1 else Phrase(self._base(phrase), phrase.path)
 

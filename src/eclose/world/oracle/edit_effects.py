@@ -85,9 +85,7 @@ def _read(passage: Passage) -> PassageReading:
 
 
 def is_coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], index: int) -> Label:
-    """Return whether nothing contradicts the changed claims: no second value, impossible relative, or death before
-    birth.
-    """
+    """Return whether the changed claims are consistent: no second value, impossible relative or death before birth."""
     old, new = _read(passages[index]), _read(edited[index])
     before, after = read_evidence(passages), read_evidence(edited)
     if old.unread or new.unread:

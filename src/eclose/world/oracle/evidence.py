@@ -71,7 +71,7 @@ class EvidenceFacts:
         self.readings: list[PassageReading] = [read_passage(passage.title, passage.text) for passage in passages]
         # Passages by the name they are about; namesakes share an entry.
         self._about: defaultdict[str, list[int]] = defaultdict(list)
-        # Statements about somebody other than the subject of their passage.
+        # Statements about another entity than the subject of their passage.
         self._loose: defaultdict[tuple[str, Relation], list[tuple[Statement, int]]] = defaultdict(list)
         self._aliases: defaultdict[str, list[str]] = defaultdict(list)
         for index, reading in enumerate(self.readings):

@@ -244,8 +244,9 @@ def replace_passage(passages: Passages, index: int, edited: Passage) -> Passages
 def check_edit(
     question: str, before: Passages, after: Passages, gold: ReasonedAnswer, new: ReasonedAnswer, first: int
 ) -> ConditionLabels:
-    """Check an edit of the evidence (B.4) with traces: steps and closure switch at the first affected step, from
-    zero.
+    """Check an edit of the evidence (B.4) with traces; ``first`` is the index of the first affected step.
+
+    Steps and closure must switch there: each trace holds on its own passages and not on the other's.
     """
     gold_before, new_after = label_steps(question, before, gold.trace), label_steps(question, after, new.trace)
     gold_after, new_before = label_steps(question, after, gold.trace), label_steps(question, before, new.trace)
@@ -332,8 +333,9 @@ def _is_degenerate(target: Target, question: str, answer: str) -> bool:
 def check_question(
     question: str, edited: str, passages: Passages, gold: ReasonedAnswer, new: ReasonedAnswer
 ) -> ConditionLabels:
-    """Check an edit of the question (B.5) with traces: each is aligned with its own question alone, and the new one
-    closes.
+    """Check an edit of the question (B.5) with traces.
+
+    Each trace must be aligned with its own question alone, and the new one must establish its answer.
     """
     labels = {
         "alignment.original": is_aligned(question, gold.trace),

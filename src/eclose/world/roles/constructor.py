@@ -44,10 +44,10 @@ def register_constructor(
     ``noise`` is the rate of replies with a defect; ``defect`` names one kind to plant wherever possible.
     """
     if not 0 <= noise <= 1:
-        raise SettingError("the rate at which a constructor errs lies between 0 and 1.")
+        raise SettingError("the constructor's error rate must be between 0 and 1 (--constructor-noise).")
     kinds = sorted(name for kinds in REPLY_DEFECTS.values() for name in kinds)
     if defect is not None and defect not in kinds:
-        raise SettingError(f"there is no defect {defect!r}. Choose from: {', '.join(kinds)}.")
+        raise SettingError(f"unknown defect {defect!r}. Choose from: {', '.join(kinds)}.")
     for role in _BUILDERS:
         registry.register(role, partial(_answer, role, noise, seed, defect))
 

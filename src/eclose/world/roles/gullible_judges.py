@@ -95,9 +95,9 @@ def _split_content(content: str) -> tuple[Mapping[str, Any], str]:
     try:
         material, end = json.JSONDecoder().raw_decode(content)
     except ValueError as error:
-        raise BadRequest(f"the last message is no JSON object: {error}") from None
+        raise BadRequest(f"the last message is not a JSON object: {error}") from None
     if not isinstance(material, Mapping):
-        raise BadRequest("the last message is no JSON object.")
+        raise BadRequest("the last message is not a JSON object.")
     return material, content[end:]
 
 

@@ -45,9 +45,9 @@ class FailureRates:
     def __post_init__(self) -> None:
         """Refuse unknown failures, and rates outside 0 to 1 or with a sum above 1."""
         if unknown := [name for name in self.rates if name not in PLANS_BY_NAME]:
-            raise SettingError(f"there is no failure {unknown[0]!r}. Choose from: {', '.join(PLANS_BY_NAME)}.")
+            raise SettingError(f"unknown failure {unknown[0]!r} (--failure). Choose from: {', '.join(PLANS_BY_NAME)}.")
         if not all(0 <= rate <= 1 for rate in self.rates.values()) or sum(self.rates.values()) > 1:
-            raise SettingError("failure rates must lie between 0 and 1, and add up to at most 1.")
+            raise SettingError("failure rates (--failure) must be between 0 and 1, and their sum at most 1.")
 
     def draw(self, rng: Random) -> str | None:
         """Draw the failure of the next response, None for none."""

@@ -299,7 +299,9 @@ def _loopback(host: str) -> str:
             return host
     if host == "localhost":
         return "127.0.0.1"
-    raise SettingError(f"host = {host!r}: the model server has no locks. Use a loopback address such as 127.0.0.1.")
+    raise SettingError(
+        f"host = {host!r}: the model server has no authentication. Use a loopback address such as 127.0.0.1."
+    )
 
 
 async def _listen(runner: web.AppRunner, address: str, port: int) -> None:

@@ -132,7 +132,7 @@ class BatchEndpoints:
         try:
             parts = {part.name or "": await _read(part) async for part in await request.multipart()}  # type: ignore[union-attr, arg-type]
         except (ValueError, AssertionError) as error:
-            return _refuse(400, f"the body is no form with a file: {error}")
+            return _refuse(400, f"the body is not a form with a file: {error}")
         if parts.get("purpose") != b"batch" or "file" not in parts:
             return _refuse(400, "give a file with the purpose batch", param="purpose")
         name = self._store_file(parts["file"])
@@ -154,7 +154,7 @@ class BatchEndpoints:
             fields = dict(json.loads(await request.read()))
             batch = self._create_batch(fields)
         except (ValueError, TypeError, UserError) as error:
-            return _refuse(400, f"this is no batch: {error}")
+            return _refuse(400, f"invalid batch: {error}")
         self._batches[batch.id] = batch
         self._run_batch(batch)
         # The batch exists and is billed although the client never hears of it.
