@@ -28,13 +28,13 @@ JUDGMENT = Judgment(
 
 
 def test_what_was_not_judged_is_nan_and_never_zero():
-    value = cases.value_of(Verdict(locally_sound=True, aligned=True))
+    value = cases.build_score_value(Verdict(locally_sound=True, aligned=True))
     assert (value["L"], value["A"]) == (1.0, 1.0)
     assert {key for key, number in value.items() if isnan(number)} == {"C", "K", "Acc", "G", "TRR", "LGG"}
 
 
 def test_what_follows_from_the_labels_follows_in_the_score():
-    value = cases.value_of(Verdict(locally_sound=True, aligned=False))  # not sufficient, whatever closure is
+    value = cases.build_score_value(Verdict(locally_sound=True, aligned=False))  # not sufficient, whatever closure is
     assert (value["G"], value["TRR"], value["LGG"]) == (0.0, 0.0, 1.0)
     assert isnan(value["C"])
 
@@ -43,22 +43,22 @@ def test_what_follows_from_the_labels_follows_in_the_score():
 @pytest.mark.parametrize("correct", [True, False, None])
 def test_a_verdict_comes_back_out_of_a_score(closed, correct):
     verdict = Verdict(True, False, closed, None, correct)
-    assert cases.verdict_of(cases.value_of(verdict)) == verdict
+    assert cases.parse_verdict(cases.build_score_value(verdict)) == verdict
 
 
 def test_an_average_of_labels_is_none():
     with pytest.raises(RecordError, match="no label"):
-        cases.verdict_of({"L": 0.5})
+        cases.parse_verdict({"L": 0.5})
 
 
 def test_a_score_names_the_broken_link_and_holds_the_judgment():
-    score = cases.score_of(Case(INSTANCE, RESPONSE, JUDGMENT))
+    score = cases.build_score(Case(INSTANCE, RESPONSE, JUDGMENT))
     assert score.answer == "Lima"
     assert (
         score.explanation
         == "The reasoning establishes the reference answer, “Arica”, and another answer was submitted."
     )
-    assert cases.kept(Judgment, score.metadata, cases.JUDGMENT) == JUDGMENT
+    assert cases.read_metadata(Judgment, score.metadata, cases.JUDGMENT) == JUDGMENT
 
 
 @pytest.mark.parametrize(
@@ -72,47 +72,47 @@ def test_a_score_names_the_broken_link_and_holds_the_judgment():
 )
 def test_whose_fault_a_missing_label_is(unjudged, reason):
     judgment = replace(JUDGMENT, unjudged={Criterion(name): why for name, why in unjudged.items()})
-    score = cases.score_of(Case(INSTANCE, RESPONSE, judgment))
+    score = cases.build_score(Case(INSTANCE, RESPONSE, judgment))
     assert score.reason == reason
     assert all(f"{name} ({why})" in score.explanation for name, why in unjudged.items())
 
 
 def test_a_sample_carries_its_question_whole():
-    metadata = {cases.INSTANCE: cases.plain(INSTANCE)}
-    assert cases.instance_of("another", "asked otherwise", [], metadata) == INSTANCE
+    metadata = {cases.INSTANCE: cases.to_json_dict(INSTANCE)}
+    assert cases.build_instance("another", "asked otherwise", [], metadata) == INSTANCE
 
 
 def test_passages_of_other_peoples_tasks():
-    found = cases.instance_of(7, "Where?", ["Arica", "Arica, Chile"], {"contexts": ["Ana was born in Arica."]})
+    found = cases.build_instance(7, "Where?", ["Arica", "Arica, Chile"], {"contexts": ["Ana was born in Arica."]})
     assert found == replace(INSTANCE, id="7", evidence=(Passage("0", "", "Ana was born in Arica."),))
-    assert cases.instance_of(7, "Where?", [""], {"retrieved_contexts": ["x"]}).reference_answer is None
+    assert cases.build_instance(7, "Where?", [""], {"retrieved_contexts": ["x"]}).reference_answer is None
 
 
 @pytest.mark.parametrize("metadata", [{}, {"contexts": "one text"}, {"contexts": [1]}, {"instance": "i"}])
 def test_a_sample_without_passages_is_refused(metadata):
     with pytest.raises(RecordError):
-        cases.instance_of("i", "Where?", [], metadata)
+        cases.build_instance("i", "Where?", [], metadata)
 
 
 def test_a_response_out_of_an_output():
-    found = cases.response_of(INSTANCE, said("1. Ana was born in Arica.\nFinal answer: Arica"), "a/b", 1)
+    found = cases.build_response(INSTANCE, said("1. Ana was born in Arica.\nFinal answer: Arica"), "a/b", 1)
     assert (found.trace.texts, found.answer, found.instance_id) == (("Ana was born in Arica.",), "Arica", "i")
     assert (found.source.model, found.cut_off) == ("a/b", False)
     other = [("a/b", 2), ("a/c", 1)]
-    assert found.id not in {cases.response_of(INSTANCE, said("x"), *told).id for told in other}
-    assert found.id == cases.response_of(INSTANCE, said("x"), "a/b", 1).id
+    assert found.id not in {cases.build_response(INSTANCE, said("x"), *told).id for told in other}
+    assert found.id == cases.build_response(INSTANCE, said("x"), "a/b", 1).id
 
 
 def test_a_response_that_was_cut_off_has_no_answer():
-    found = cases.response_of(INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1)
+    found = cases.build_response(INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1)
     assert (found.answer, found.cut_off) == (None, True)
 
 
 def test_no_response_is_not_an_empty_one():
-    assert cases.unanswered(said("No.", "content_filter")) == "refusal"
-    assert cases.unanswered(said([ContentText(text="No.", refusal=True)])) == "refusal"
-    assert cases.unanswered(ModelOutput()) == "no_response"
-    assert cases.unanswered(said("")) is None
-    score = cases.unscored("refusal")
+    assert cases.explain_missing_response(said("No.", "content_filter")) == "refusal"
+    assert cases.explain_missing_response(said([ContentText(text="No.", refusal=True)])) == "refusal"
+    assert cases.explain_missing_response(ModelOutput()) == "no_response"
+    assert cases.explain_missing_response(said("")) is None
+    score = cases.build_empty_score("refusal")
     assert (score.reason, score.metadata) == ("refusal", None)
     assert all(isnan(number) for number in score.value.values())

@@ -25,11 +25,11 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import recorded_response, verdict_of
+from eclose.integrations.inspect.cases import parse_verdict, read_recorded_response
 from eclose.integrations.inspect.export_log import export_run
 from eclose.integrations.inspect.import_log import import_log
 from eclose.integrations.inspect.scorer import lgg
-from eclose.integrations.inspect.tasks import respond, sample_of
+from eclose.integrations.inspect.tasks import build_sample, respond
 from eclose.store.records import jsonl
 from eclose.store.records.counts import Counts
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
@@ -102,7 +102,7 @@ def test_inspect_opens_what_we_write(folder, tmp_path):
     assert log.eval.task_id != other.eval.task_id
     assert (log.status, log.eval.model, log.results.total_samples) == ("success", "eclose/house/model", 7)
     truth = [case.verdict for case in read_cases(folder).cases if case.response.source.method is None]
-    scored = [verdict_of(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
+    scored = [parse_verdict(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
     assert sorted(scored, key=repr) == sorted(truth, key=repr)
     rates = {score.name: score for score in log.results.scores}
     assert rates["TRR"].metrics["eclose/judged_rate"].value == sum(v.reliable for v in truth) / len(truth)
@@ -242,7 +242,7 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
         refused = cases[3][0].question in text
         return said("I won't.", "content_filter") if refused else said(answer(text))
 
-    dataset = MemoryDataset([sample_of(instance) for instance, _ in cases])
+    dataset = MemoryDataset([build_sample(instance) for instance, _ in cases])
     with world(monkeypatch=monkeypatch) as server:
         judge = judge_at(server)
         log = run(Task(dataset=dataset, solver=respond(), scorer=lgg(judge)), tmp_path, judge, model=scripted(speak))
@@ -300,6 +300,6 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
 def test_a_response_that_was_given_anew_is_not_taken_for_the_recorded_one(folder, tmp_path):
     log = read_eval_log(export_run(folder, tmp_path).logs[0])
     sample = log.samples[0]
-    assert recorded_response(sample.metadata, sample.output) is not None
-    assert recorded_response(sample.metadata, said("Step 1: something else\nFinal answer: no")) is None
-    assert recorded_response({}, sample.output) is None
+    assert read_recorded_response(sample.metadata, sample.output) is not None
+    assert read_recorded_response(sample.metadata, said("Step 1: something else\nFinal answer: no")) is None
+    assert read_recorded_response({}, sample.output) is None

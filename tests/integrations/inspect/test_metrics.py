@@ -12,7 +12,7 @@ pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip insta
 from inspect_ai.scorer import SampleScore, Score, stderr
 
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.integrations.inspect.cases import value_of
+from eclose.integrations.inspect.cases import build_score_value
 from eclose.integrations.inspect.metrics import gap, judged
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize
@@ -73,7 +73,7 @@ def test_the_gap_among_the_insufficient_and_the_wrong_as_in_our_own_reports():
         Verdict(None, True, False, False, False),
         Verdict(),
     ]
-    told = gap()(scores([value_of(verdict) for verdict in verdicts]))
+    told = gap()(scores([build_score_value(verdict) for verdict in verdicts]))
     assert (told["responses"], told["undecided"]) == (6, 2)
     # Insufficient and judged: three, of which two are in the gap; two more may be.
     assert (told["LggShare"], told["LggShare_n"], told["LggShare_unjudged"]) == (pytest.approx(2 / 3), 3, 2)
@@ -86,7 +86,7 @@ def test_the_gap_among_the_insufficient_and_the_wrong_as_in_our_own_reports():
 
 def test_a_gap_among_nothing_is_undefined():
     assert gap()([]) == {"responses": 0, "undecided": 0}
-    told = gap()(scores([value_of(Verdict(True, True, True, True, True))]))
+    told = gap()(scores([build_score_value(Verdict(True, True, True, True, True))]))
     assert isnan(told["LggShare"])
     assert told["LggShare_n"] == 0
     assert gap()(scores([nan]))["undecided"] == 1

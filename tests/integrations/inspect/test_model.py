@@ -23,8 +23,8 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_family
 from eclose.errors import SettingError
-from eclose.integrations.inspect.model import InspectModel, ThroughInspect, generate_config
-from eclose.judging.inputs import find_sources
+from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_generate_config
+from eclose.judging.inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, Usage
 from eclose.models.openai.endpoint import server_name
@@ -117,7 +117,7 @@ STEPS = ("1", "2")
 @pytest.mark.parametrize("question", [question for question in JudgeQuestion if question is not JudgeQuestion.JOINT])
 def test_the_shape_of_a_reply_comes_through_whole(question):
     schema = reply_schema(question, STEPS)
-    config = generate_config(Request(MESSAGES, schema=ReplySchema(question, schema)))
+    config = build_generate_config(Request(MESSAGES, schema=ReplySchema(question, schema)))
     told = json_schema_dump(config.response_schema.json_schema)
     if question is JudgeQuestion.SOUNDNESS:  # Inspect knows no definitions: each step's is told where it is meant
         assert told["properties"]["steps"]["properties"] == dict.fromkeys(STEPS, schema["$defs"]["step"])
@@ -128,7 +128,7 @@ def test_the_shape_of_a_reply_comes_through_whole(question):
 
 def test_another_draw_has_another_seed_and_is_not_taken_from_a_cache():
     seeds = {
-        generate_config(Request(MESSAGES, Decoding(seed=4), None, replica, attempt)).seed
+        build_generate_config(Request(MESSAGES, Decoding(seed=4), None, replica, attempt)).seed
         for replica in range(3)
         for attempt in range(3)
     }
@@ -149,8 +149,8 @@ def test_another_draw_has_another_seed_and_is_not_taken_from_a_cache():
 
 
 def test_what_inspect_does_not_take_is_said():
-    with pytest.raises(SettingError, match="Inspect does not take this"):
-        generate_config(Request(MESSAGES, Decoding(effort="furious")))
+    with pytest.raises(SettingError, match="Inspect rejects these settings"):
+        build_generate_config(Request(MESSAGES, Decoding(effort="furious")))
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,11 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     jsonl.write_records(tmp_path / "responses.jsonl", (made.response for _, made in cases))
     behaviour = None if fault is None else ServerBehaviour(faults={fault: 0.3}, max_faults_per_key=1)
     with world(behaviour=behaviour, monkeypatch=monkeypatch) as server:
-        sources = find_sources(tmp_path, tmp_path)
+        sources = find_run_inputs(tmp_path, tmp_path)
         asyncio.run(
             judge_responses(
                 sources,
-                ThroughInspect(WORLD, base_url=server.base_url),
+                InspectModelRef(WORLD, base_url=server.base_url),
                 tmp_path,
                 calls=CallSettings(unpriced=True),
             )
@@ -269,22 +269,22 @@ def test_the_command_judges_through_inspect(tmp_path, monkeypatch):
 def test_another_server_or_other_arguments_are_another_model():
     here, there = "http://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1"
     named = [
-        ThroughInspect("openai/m"),
-        ThroughInspect("openai/m", here),
-        ThroughInspect("openai/m", there),
-        ThroughInspect("openai/m", here, {"responses_api": True}),
-        ThroughInspect("openai/m", here, {"responses_api": False}),
+        InspectModelRef("openai/m"),
+        InspectModelRef("openai/m", here),
+        InspectModelRef("openai/m", there),
+        InspectModelRef("openai/m", here, {"responses_api": True}),
+        InspectModelRef("openai/m", here, {"responses_api": False}),
     ]
     assert len({model.name for model in named}) == len(named)
     assert len({str(model.identity) for model in named}) == len(named)
     assert len({model.source for model in named}) == len(named)
     assert named[0].identity == {"model": "inspect/openai/m"}
-    assert ThroughInspect("openai/m", there, server="127.0.0.1:8000").name == named[1].name
-    assert same_family("inspect/openai/gpt-5", ThroughInspect("openai/gpt-5", here).name)
+    assert InspectModelRef("openai/m", there, server="127.0.0.1:8000").name == named[1].name
+    assert same_family("inspect/openai/gpt-5", InspectModelRef("openai/gpt-5", here).name)
 
 
 def test_a_key_among_the_arguments_is_written_down_nowhere():
-    model = ThroughInspect("openai/m", None, {"api_key": "sk-secret-canary", "organization": "mine"})
+    model = InspectModelRef("openai/m", None, {"api_key": "sk-secret-canary", "organization": "mine"})
     assert "canary" not in f"{model.name} {model.identity} {model.source}"
     assert model.identity["arguments"] == {"organization": "mine"}
 

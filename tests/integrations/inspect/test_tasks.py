@@ -12,9 +12,9 @@ from tests.integrations.inspect.running import WARNINGS, judge_at, planted, run,
 
 from eclose.benchmarks.load import scan_instances
 from eclose.errors import RecordError, UserError
-from eclose.integrations.inspect.cases import instance_of, verdict_of
+from eclose.integrations.inspect.cases import build_instance, parse_verdict
 from eclose.integrations.inspect.tasks import hotpotqa, musique, two_wiki
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import unwrap_records
 
 pytestmark = WARNINGS
@@ -35,7 +35,7 @@ def test_one_sample_per_question_by_its_id(task, name, qa):
     for sample in made.dataset:
         instance = instances[sample.id]
         assert (sample.input, sample.target) == (instance.question, list(instance.accepted_answers))
-        assert instance_of(sample.id, "", [], sample.metadata) == instance
+        assert build_instance(sample.id, "", [], sample.metadata) == instance
     assert f"= {len(instances)} accepted" in made.metadata["questions"]
     assert made.metadata["prompt"] == ResponsePrompt().hash
 
@@ -84,8 +84,8 @@ def test_a_task_from_a_file_to_the_planted_labels_over_http(tmp_path, monkeypatc
     assert (log.eval.task, log.eval.model) == ("eclose/hotpotqa", "openai-api/world/world")
     assert log.results.headline.score == "TRR"
     truth = {instance.id: made.verdict for instance, made in cases}
-    assert {sample.id: verdict_of(sample.scores["lgg"].value) for sample in log.samples} == truth
-    prompt = ResponsePrompt(1, Order.QUESTION_FIRST)
+    assert {sample.id: parse_verdict(sample.scores["lgg"].value) for sample in log.samples} == truth
+    prompt = ResponsePrompt(1, PromptOrder.QUESTION_FIRST)
     asked = {json.dumps(list(request.messages)) for request in seen}
     assert asked == {json.dumps(prompt.messages(one.question, one.evidence)) for one, _ in cases}
     assert {(request.max_tokens, request.temperature) for request in seen} == {(700, 0.0)}

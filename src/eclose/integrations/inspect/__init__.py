@@ -1,1 +1,1 @@
-"""Inspect AI: our judge as its scorer, its providers as our judges, and logs both ways."""
+"""Inspect AI: eclose judges as its scorer, its providers as judges of eclose, and logs in both directions."""

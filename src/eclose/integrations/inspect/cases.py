@@ -1,6 +1,7 @@
-"""Samples and scores of Inspect as our instances, responses and judgments, and back.
+"""Conversion between samples and scores of Inspect and instances, responses and judgments of eclose.
 
-A sample carries its instance, and a score its judgment, whole: a log alone is enough to judge, diagnose and report.
+The metadata of a sample holds its full instance, and that of a score its full judgment, so a log alone is enough to
+judge, diagnose and report.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import NEVER_ASKED, NO_ANSWER, NO_TRACE, Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.core.verdict import Verdict
-from eclose.diagnosis.diagnose import Case, broken_link
+from eclose.diagnosis.diagnose import Case, describe_failure
 from eclose.errors import RecordError
-from eclose.integrations.inspect.model import refused
-from eclose.protocol.response_prompt import completion_text
+from eclose.integrations.inspect.model import is_refusal
+from eclose.protocol.response_prompt import format_completion
 from eclose.store.records.jsonl import decode, encode
 
 if TYPE_CHECKING:
@@ -32,59 +33,60 @@ T = TypeVar("T")
 
 INSTANCE, RESPONSE, JUDGMENT = "instance", "response", "judgment"
 CONTEXTS = ("contexts", "retrieved_contexts")
-"""Where samples of other people's tasks keep their passages, by RAGAS's names."""
+"""Metadata fields in which samples of other tasks hold their passages, as RAGAS names them."""
 GLOBAL_SUFFICIENCY, RELIABLE, GAP = "G", "TRR", "LGG"
-KEYS = (*(criterion.value for criterion in Criterion), GLOBAL_SUFFICIENCY, RELIABLE, GAP)
-"""What the value of a score is made of: the five labels, and what follows from them."""
+SCORE_KEYS = (*(criterion.value for criterion in Criterion), GLOBAL_SUFFICIENCY, RELIABLE, GAP)
+"""Keys of a score's value: the five criteria, then the labels that are derived from them."""
 REFUSAL, NO_RESPONSE = "refusal", "no_response"
 _CUT_OFF = frozenset({"max_tokens", "model_length"})
 
 
-def plain(value: object) -> dict[str, Any]:
-    """A value of ours as JSON has it."""
-    found: dict[str, Any] = json.loads(encode(value))
-    return found
+def to_json_dict(value: object) -> dict[str, Any]:
+    """Return a record as a dictionary of JSON values."""
+    fields: dict[str, Any] = json.loads(encode(value))
+    return fields
 
 
-def kept(kind: type[T], metadata: Mapping[str, Any] | None, name: str) -> T | None:
-    """A value of ours out of somebody's metadata; None where there is none, an error where it is spoilt."""
+def read_metadata(kind: type[T], metadata: Mapping[str, Any] | None, name: str) -> T | None:
+    """Return a record from metadata; None where the field is missing, RecordError where it is malformed."""
     value = (metadata or {}).get(name)
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise RecordError(f"{name}: is not a record of ours.")
+        raise RecordError(f"{name}: is not a record of eclose.")
     return decode(kind, value)
 
 
-def instance_of(sample_id: str | int, question: str, target: list[str], metadata: Mapping[str, Any]) -> Instance:
-    """What a sample asks: the instance it carries, or one made of its input, target and contexts."""
-    if (found := kept(Instance, metadata, INSTANCE)) is not None:
-        return found
+def build_instance(sample_id: str | int, question: str, target: list[str], metadata: Mapping[str, Any]) -> Instance:
+    """Return the instance in the metadata of a sample, or one built from its input, target and contexts."""
+    if (recorded := read_metadata(Instance, metadata, INSTANCE)) is not None:
+        return recorded
     texts = next((metadata[name] for name in CONTEXTS if name in metadata), None)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RecordError(
-            f"the sample's metadata has no passages. Give it {INSTANCE!r}, as our tasks do, or a list of texts "
+            f"the sample's metadata has no passages. Add {INSTANCE!r}, as the tasks of eclose do, or a list of texts "
             f"as {CONTEXTS[0]!r}."
         )
     accepted = [text for text in target if text]
     return Instance(
         str(sample_id),
         question,
-        tuple(Passage(str(place), "", text) for place, text in enumerate(texts)),
+        tuple(Passage(str(index), "", text) for index, text in enumerate(texts)),
         accepted[0] if accepted else None,
         tuple(accepted[1:]),
     )
 
 
-def unanswered(output: ModelOutput) -> str | None:
-    """Why there is no response to judge; None where there is one, be it empty or cut off."""
+def explain_missing_response(output: ModelOutput) -> str | None:
+    """Return why there is no response to judge; None for any response, even an empty or truncated one."""
     if output.empty:
         return NO_RESPONSE
-    return REFUSAL if refused(output.choices[0]) else None
+    return REFUSAL if is_refusal(output.choices[0]) else None
 
 
-def response_of(instance: Instance, output: ModelOutput, model: str, epoch: int) -> Response:
-    """What a model said. The id is the same whenever the same model answers in the same epoch."""
+def build_response(instance: Instance, output: ModelOutput, model: str, epoch: int) -> Response:
+    """Return the response of a model; its id depends on instance, model and epoch only."""
+    # Characters 7 to 19 are the first twelve hex digits behind "sha256:".
     system = content_hash([model, epoch])[7:19]
     cut_off = output.stop_reason in _CUT_OFF
     return Response.from_completion(
@@ -92,33 +94,34 @@ def response_of(instance: Instance, output: ModelOutput, model: str, epoch: int)
     )
 
 
-def completion_of(response: Response) -> str:
-    """Return what the model wrote; where only trace and answer are known, these in the form we ask for."""
+def get_completion(response: Response) -> str:
+    """Return the completion of a response, or its trace and answer in the layout of the response prompt."""
     if response.completion is not None:
         return response.completion
-    return completion_text(response.trace, response.answer or "")
+    return format_completion(response.trace, response.answer or "")
 
 
-def recorded_response(metadata: Mapping[str, Any] | None, output: ModelOutput) -> Response | None:
-    """Return the response that a log of ours carries; None where the output is no longer that response's."""
-    response = kept(Response, metadata, RESPONSE)
-    return response if response is not None and completion_of(response) == output.completion else None
+def read_recorded_response(metadata: Mapping[str, Any] | None, output: ModelOutput) -> Response | None:
+    """Return the response in the metadata of a sample; None where it is missing or the output has changed since."""
+    response = read_metadata(Response, metadata, RESPONSE)
+    return response if response is not None and get_completion(response) == output.completion else None
 
 
-def labels(verdict: Verdict) -> dict[str, Label]:
-    """The value of a score, before it is put in numbers."""
+def get_labels(verdict: Verdict) -> dict[str, Label]:
+    """Return the labels of a verdict by the keys of a score."""
     five = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     derived = (verdict.globally_sufficient, verdict.reliable, verdict.in_gap)
-    return dict(zip(KEYS, (*five, *derived), strict=True))
+    return dict(zip(SCORE_KEYS, (*five, *derived), strict=True))
 
 
-def value_of(verdict: Verdict) -> dict[str, float]:
-    """1, 0, or NaN for what was not judged: Inspect leaves NaN out of every metric, and takes None for 0."""
-    return {key: nan if label is None else float(label) for key, label in labels(verdict).items()}
+def build_score_value(verdict: Verdict) -> dict[str, float]:
+    """Return the value of a score: 1, 0, or NaN for a missing label."""
+    # Inspect leaves NaN out of every metric, but counts None as 0.
+    return {key: nan if label is None else float(label) for key, label in get_labels(verdict).items()}
 
 
-def verdict_of(value: object) -> Verdict:
-    """The five labels of a score's value."""
+def parse_verdict(value: object) -> Verdict:
+    """Return the five labels of a score's value."""
     if not isinstance(value, dict):
         return Verdict()
     return Verdict(*(_label(value.get(criterion.value)) for criterion in Criterion))
@@ -128,42 +131,43 @@ def _label(value: object) -> Label:
     if not isinstance(value, int | float) or isnan(value):
         return None
     if value not in (0, 1):
-        # Inspect's reducers average over epochs; an average of labels is none.
+        # Reducers of Inspect average over epochs, which gives no label.
         raise RecordError(f"{value} is no label. Do not reduce these scores over epochs.")
     return bool(value)
 
 
-def score_of(case: Case) -> Score:
-    """What a judge said, as Inspect keeps it."""
+def build_score(case: Case) -> Score:
+    """Return the score of a judged response."""
     from inspect_ai.scorer import Score  # noqa: PLC0415 - optional
 
     judgment = case.judgment
     return Score(
-        value=value_of(case.verdict),
+        value=build_score_value(case.verdict),
         answer=case.response.answer,
-        explanation=_explanation(case),
-        reason=_reason(judgment),
-        metadata={JUDGMENT: plain(judgment)},
+        explanation=_explain(case),
+        reason=_find_reason(judgment),
+        metadata={JUDGMENT: to_json_dict(judgment)},
     )
 
 
-def unscored(reason: str) -> Score:
-    """A sample without a response: no label at all, and why."""
+def build_empty_score(reason: str) -> Score:
+    """Return the score of a sample without a response: no labels, and the reason."""
     from inspect_ai.scorer import Score  # noqa: PLC0415 - optional
 
-    told = {REFUSAL: "The model refused to answer.", NO_RESPONSE: "The model gave no answer."}[reason]
-    return Score(value=value_of(Verdict()), explanation=told, reason=reason)
+    explanation = {REFUSAL: "The model refused to answer.", NO_RESPONSE: "The model gave no answer."}[reason]
+    return Score(value=build_score_value(Verdict()), explanation=explanation, reason=reason)
 
 
-def _explanation(case: Case) -> str:
-    """The broken link, and what was not judged."""
+def _explain(case: Case) -> str:
+    """Return the broken link of a response, and the criteria without a label."""
     unjudged = ", ".join(f"{criterion} ({reason})" for criterion, reason in case.judgment.unjudged.items())
-    return broken_link(case) + (f" Not judged: {unjudged}." if unjudged else "")
+    return describe_failure(case) + (f" Not judged: {unjudged}." if unjudged else "")
 
 
-def _reason(judgment: Judgment) -> str | None:
-    """In Inspect's words: whose fault it is that a label is missing."""
+def _find_reason(judgment: Judgment) -> str | None:
+    """Return the reason code of Inspect for a missing label; None where every requested label is present."""
     reasons = set(judgment.unjudged.values()) - NEVER_ASKED
     if reasons - {NO_TRACE, NO_ANSWER}:
+        # The judge failed; a missing trace or answer is the fault of the response.
         return "grader_failed"
     return "invalid_response_format" if reasons else None

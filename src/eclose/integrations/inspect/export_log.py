@@ -1,7 +1,7 @@
-"""A run's folder -> logs that Inspect opens: one for each model whose responses it holds.
+"""Export of a run's folder as logs of Inspect, one for each model.
 
-A question that was answered several times by one model has as many epochs. Samples carry what they were made from, so
-that nothing is lost on the way back.
+Several responses of a model to one question become epochs. Samples hold their full records, so importing a log restores
+the run without loss.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response, Source
 from eclose.diagnosis.diagnose import Case
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import INSTANCE, KEYS, RESPONSE, completion_of, plain, score_of
+from eclose.integrations.inspect.cases import INSTANCE, RESPONSE, SCORE_KEYS, build_score, get_completion, to_json_dict
 from eclose.integrations.inspect.import_log import SCORE
-from eclose.integrations.inspect.model import PROVIDER, chat_messages, require_inspect
+from eclose.integrations.inspect.model import PROVIDER, build_chat_messages, require_inspect
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import serialize_evidence
 from eclose.store.records.counts import Counts
@@ -43,23 +43,23 @@ T = TypeVar("T")
 PACKAGE = "eclose"
 NO_QUESTION = "no such question"
 UNKNOWN = "unknown"
-"""The model of responses that do not say whose they are."""
+"""Model name of responses without a source."""
 
 
-class Exported(NamedTuple):
-    """The logs that were written, and where every record of the run went."""
+class ExportedLogs(NamedTuple):
+    """The written logs, with counts of the run's records."""
 
     logs: tuple[Path, ...]
     instances: Counts
     responses: Counts
     judgments: Counts
     stale: tuple[str, ...] = ()
-    """Files that are not those that were judged, a sentence each."""
+    """One sentence for each file that changed since it was judged."""
 
 
 @dataclass(frozen=True)
-class _Run:
-    """Everything in a run's folder, matched."""
+class _RunRecords:
+    """The records of a run's folder, matched by id."""
 
     instances: Mapping[str, Instance]
     by_source: Mapping[Source, list[Response]]
@@ -68,97 +68,100 @@ class _Run:
     stale: tuple[str, ...] = ()
 
 
-def export_run(run: Path, out: Path, *, force: bool = False, allow_stale: bool = False) -> Exported:
+def export_run(run: Path, out: Path, *, force: bool = False, allow_stale: bool = False) -> ExportedLogs:
     """Write one log for each model of a run into a folder, and a manifest beside each.
 
-    Judgments of other responses are refused unless ``allow_stale``: then every log says so in its metadata.
+    Raises:
+        UserError: A log exists and ``force`` is false; or the judgments are stale and ``allow_stale`` is false. Allowed
+            stale files are listed in the metadata of every log.
     """
     require_inspect()
     from inspect_ai.log import write_eval_log  # noqa: PLC0415 - optional
 
-    found, inputs = _read(run, allow_stale=allow_stale), tuple(run / name for name in (INSTANCES, RESPONSES, JUDGMENTS))
-    paths = {source: out / f"{_file_name(source)}.eval" for source in found.by_source}
+    records = _read_records(run, allow_stale=allow_stale)
+    inputs = [path for name in (INSTANCES, RESPONSES, JUDGMENTS) if (path := run / name).is_file()]
+    paths = {source: out / f"{_file_name(source)}.eval" for source in records.by_source}
     if len(set(paths.values())) < len(paths):
-        raise UserError(f"{run}: two of its models would share a log's name.")
-    if not force and (there := [path for path in paths.values() if path.exists()]):
-        raise UserError(f"{there[0]}: exists. Write to another folder, or pass --force to replace it.")
+        raise UserError(f"{run}: two of its models would get the same log name. Rename one of them.")
+    if not force and (existing := [path for path in paths.values() if path.exists()]):
+        raise UserError(f"{existing[0]}: exists. Write to another folder, or pass --force to replace it.")
     out.mkdir(parents=True, exist_ok=True)
     for source, path in paths.items():
-        write_eval_log(_log(run, source, found), path)
-        written = len(found.by_source[source])
-        told = {"model": source.model, "method": source.method, "seed": source.seed}
-        present = [one for one in inputs if one.is_file()]
-        Manifest("data to-inspect", told, hash_files(present), hash_files([path]), Counts(written, written)).write(
-            sibling_path(path, "manifest.json")
-        )
-    return Exported(tuple(paths.values()), *found.counts, found.stale)
+        write_eval_log(_build_log(run, source, records), path)
+        settings = {"model": source.model, "method": source.method, "seed": source.seed}
+        written = len(records.by_source[source])
+        counts = Counts(written, written)
+        manifest = Manifest("data to-inspect", settings, hash_files(inputs), hash_files([path]), counts)
+        manifest.write(sibling_path(path, "manifest.json"))
+    return ExportedLogs(tuple(paths.values()), *records.counts, records.stale)
 
 
-def _read(run: Path, *, allow_stale: bool) -> _Run:
-    """Read a run and match its records by id; those that belong to nothing are counted and left out."""
+def _read_records(run: Path, *, allow_stale: bool) -> _RunRecords:
+    """Read a run and match its records by id; unmatched ones are counted and left out."""
     files = read_run_files(run, first_response=True)
     instances, unused = files.instances, files.rejected.get(INSTANCES, {})
     judged = (run / JUDGMENTS).is_file()
     stale = check_run(run, allow_stale=allow_stale).stale if judged else ()
-    responses, of_responses = _matched(
-        ((one.id, one.instance_id, one) for one in read_records(run / RESPONSES, Response)), instances, NO_QUESTION
+    responses, response_counts = _match(
+        ((response.id, response.instance_id, response) for response in read_records(run / RESPONSES, Response)),
+        instances,
+        NO_QUESTION,
     )
-    said = read_records(run / JUDGMENTS, Judgment) if judged else ()
-    judgments, of_judgments = _matched(
-        ((one.response_id, one.response_id, one) for one in said), responses, NO_RESPONSE
+    rows = read_records(run / JUDGMENTS, Judgment) if judged else ()
+    judgments, judgment_counts = _match(
+        ((judgment.response_id, judgment.response_id, judgment) for judgment in rows), responses, NO_RESPONSE
     )
     by_source: dict[Source, list[Response]] = defaultdict(list)
     for response in responses.values():
         by_source[response.source or Source(UNKNOWN)].append(response)
     if not by_source:
-        raise UserError(f"{run}: there is no response to a question of this run.")
+        raise UserError(f"{run}: holds no response to one of its questions.")
     answered = {response.instance_id for response in responses.values()}
-    silent = len(instances) - len(answered)
-    rejected = {**unused, **({NO_RESPONSE: silent} if silent else {})}
-    of_instances = Counts(len(answered) + sum(rejected.values()), len(answered), rejected)
-    return _Run(instances, by_source, judgments, (of_instances, of_responses, of_judgments), stale)
+    unanswered = len(instances) - len(answered)
+    rejected = {**unused, **({NO_RESPONSE: unanswered} if unanswered else {})}
+    instance_counts = Counts(len(answered) + sum(rejected.values()), len(answered), rejected)
+    return _RunRecords(instances, by_source, judgments, (instance_counts, response_counts, judgment_counts), stale)
 
 
-def _matched(
-    records: Iterable[tuple[str, str, T]], known: Container[str], homeless: str
-) -> tuple[dict[str, T], Counts]:
-    """Records by their id, those that belong to something known; and where all of them went."""
-    found: dict[str, T] = {}
+def _match(records: Iterable[tuple[str, str, T]], parents: Container[str], orphan: str) -> tuple[dict[str, T], Counts]:
+    """Return the records with a known parent by id, and counts of all; ``orphan`` names the others."""
+    # Each record comes as its id, the id of its parent, and the record itself.
+    by_id: dict[str, T] = {}
     rejected: Counter[str] = Counter()
-    for id_, belongs_to, record in records:
-        if belongs_to not in known:
-            rejected[homeless] += 1
-        elif id_ in found:
-            rejected[DUPLICATE if found[id_] == record else ID_REUSED] += 1
+    for id_, parent, record in records:
+        if parent not in parents:
+            rejected[orphan] += 1
+        elif id_ in by_id:
+            rejected[DUPLICATE if by_id[id_] == record else ID_REUSED] += 1
         else:
-            found[id_] = record
-    return found, Counts(len(found) + rejected.total(), len(found), dict(rejected))
+            by_id[id_] = record
+    return by_id, Counts(len(by_id) + rejected.total(), len(by_id), dict(rejected))
 
 
 def _file_name(source: Source) -> str:
-    """The model, its method and its seed, as a name that every file system takes."""
+    """Return model, method and seed as a name that is valid on every file system."""
     parts = [source.model, source.method, None if source.seed is None else f"seed{source.seed}"]
     return re.sub(r"[^A-Za-z0-9._+@-]+", "_", "_".join(part for part in parts if part)).lstrip(".") or UNKNOWN
 
 
-def _log(run: Path, source: Source, found: _Run) -> EvalLog:
-    """All responses of one model."""
+def _build_log(run: Path, source: Source, records: _RunRecords) -> EvalLog:
+    """Return a log with all responses of one model."""
     from inspect_ai.log import EvalLog, recompute_metrics  # noqa: PLC0415 - optional
 
-    # Inspect finds the metrics by their names once this is imported.
+    # ``recompute_metrics`` finds the metrics by name, which needs their registration.
     from eclose.integrations.inspect import registry  # noqa: F401, PLC0415 - optional
 
     epochs: Counter[str] = Counter()
     samples = []
-    for response in found.by_source[source]:
+    for response in records.by_source[source]:
         epochs[response.instance_id] += 1
-        instance, judgment = found.instances[response.instance_id], found.judgments.get(response.id)
-        samples.append(_sample(instance, response, judgment, epochs[response.instance_id]))
+        instance, judgment = records.instances[response.instance_id], records.judgments.get(response.id)
+        samples.append(_build_sample(instance, response, judgment, epochs[response.instance_id]))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     log = EvalLog.model_validate(
         {
             "status": "success",
-            "eval": _spec(run, source, epochs, now, found.stale),
+            "eval": _build_spec(run, source, epochs, now, records.stale),
             "stats": {"started_at": now, "completed_at": now},
             "samples": samples,
         }
@@ -167,40 +170,40 @@ def _log(run: Path, source: Source, found: _Run) -> EvalLog:
     return log
 
 
-def _spec(run: Path, source: Source, epochs: Counter[str], now: str, stale: Sequence[str]) -> dict[str, Any]:
-    per_label = {key: [{"name": f"{PACKAGE}/judged"}] for key in KEYS}
+def _build_spec(run: Path, source: Source, epochs: Counter[str], now: str, stale: Sequence[str]) -> dict[str, Any]:
+    per_label = {key: [{"name": f"{PACKAGE}/judged"}] for key in SCORE_KEYS}
     return {
         "created": now,
         "task": PACKAGE,
-        # Inspect takes logs with one task id for attempts at one task.
-        "task_id": content_hash([run.resolve().name, plain(source)])[7:29],
+        # Inspect treats logs with equal task ids as attempts at one task, so each model gets another id.
+        "task_id": content_hash([run.resolve().name, to_json_dict(source)])[7:29],
         "run_id": content_hash([run.resolve().name, now])[7:29],
         "dataset": {"name": run.resolve().name, "samples": len(epochs), "sample_ids": list(epochs)},
-        # A name that Inspect can resolve when the log is scored again: its provider answers nothing (provider.py).
+        # Inspect resolves this name when it scores the log again; the provider refuses to generate (provider.py).
         "model": f"{PROVIDER}/{source.model}",
         "config": {"epochs": max(epochs.values())},
         "scorers": [{"name": SCORE, "metrics": [{"name": f"{PACKAGE}/gap"}, per_label]}],
         "packages": {PACKAGE: eclose.__version__},
-        "metadata": {"source": plain(source), **({"stale": list(stale)} if stale else {})},
+        "metadata": {"source": to_json_dict(source), **({"stale": list(stale)} if stale else {})},
     }
 
 
-def _sample(instance: Instance, response: Response, judgment: Judgment | None, epoch: int) -> EvalSample:
+def _build_sample(instance: Instance, response: Response, judgment: Judgment | None, epoch: int) -> EvalSample:
     from inspect_ai.log import EvalSample  # noqa: PLC0415 - optional
     from inspect_ai.model import ModelOutput  # noqa: PLC0415 - optional
 
     model = UNKNOWN if response.source is None else response.source.model
     output = ModelOutput.from_content(
-        model, completion_of(response), stop_reason="max_tokens" if response.cut_off else "stop"
+        model, get_completion(response), stop_reason="max_tokens" if response.cut_off else "stop"
     )
-    shown = Message(role="user", content=f"{instance.question}\n\n{serialize_evidence(instance.evidence)}")
+    prompt = Message(role="user", content=f"{instance.question}\n\n{serialize_evidence(instance.evidence)}")
     return EvalSample(
         id=instance.id,
         epoch=epoch,
         input=instance.question,
         target=list(instance.accepted_answers),
-        messages=[*chat_messages([shown]), output.message],
+        messages=[*build_chat_messages([prompt]), output.message],
         output=output,
-        scores=None if judgment is None else {SCORE: score_of(Case(instance, response, judgment))},
-        metadata={INSTANCE: plain(instance), RESPONSE: plain(response)},
+        scores=None if judgment is None else {SCORE: build_score(Case(instance, response, judgment))},
+        metadata={INSTANCE: to_json_dict(instance), RESPONSE: to_json_dict(response)},
     )

@@ -1,4 +1,4 @@
-"""A log of Inspect -> a run's folder: questions, responses and judgments, with every sample accounted for."""
+"""Import of an Inspect log into a run's folder: questions, responses and judgments, with every sample counted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from eclose.errors import RecordError, UserError
 from eclose.integrations.inspect.cases import (
     JUDGMENT,
     RESPONSE,
-    instance_of,
-    kept,
-    labels,
-    response_of,
-    unanswered,
-    verdict_of,
+    build_instance,
+    build_response,
+    explain_missing_response,
+    get_labels,
+    parse_verdict,
+    read_metadata,
 )
 from eclose.integrations.inspect.model import PROVIDER, require_inspect
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check_rules, encode
@@ -33,175 +33,181 @@ if TYPE_CHECKING:
 
 SCORE = "lgg"
 FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in the log", "not scored"
-_UNREAD = frozenset({"events", "events_data", "store", "timelines"})
-"""What is large in a sample and not looked at."""
+# Large fields of a sample that are not needed.
+_SKIPPED_FIELDS = frozenset({"events", "events_data", "store", "timelines"})
 
 
-class Row(NamedTuple):
-    """What became of one sample."""
+class SampleRecords(NamedTuple):
+    """The three records of one sample, each with a value, a rejection or an error."""
 
     instance: ReadRecord[Instance]
     response: ReadRecord[Response]
     judgment: ReadRecord[Judgment]
 
 
-class Written(NamedTuple):
-    """One of the files, and where every sample went."""
+class ImportedFile(NamedTuple):
+    """A file of the run's folder, with counts of the samples."""
 
     stage: RunStep
     counts: Counts
     again: bool
-    """Whether it was there before, so that nothing was done."""
+    """Whether the file existed from the same import and was left as it is."""
 
 
-def import_log(log: Path, out: Path, *, score: str = SCORE, force: bool = False) -> list[Written]:
+def import_log(log: Path, out: Path, *, score: str = SCORE, force: bool = False) -> list[ImportedFile]:
     """Write ``instances.jsonl``, ``responses.jsonl`` and ``judgments.jsonl`` into a folder.
 
-    ``score`` is the name under which the log keeps our scorer's results.
+    ``score`` is the name of the scorer's results in the log.
     """
     require_inspect()
     names = (INSTANCES, RESPONSES, JUDGMENTS)
-    stages = [RunStep("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
-    done = [stage.claim(force=force) for stage in stages]
-    if all(manifest is not None for manifest in done):
-        return [Written(stage, one.counts, again=True) for stage, one in zip(stages, done, strict=True) if one]
-    counts = write_steps(stages, read_log(log, score=score))
-    return [Written(stage, one, again=False) for stage, one in zip(stages, counts, strict=True)]
+    steps = [RunStep("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
+    manifests = [step.claim(force=force) for step in steps]
+    # The three files come from one pass over the log, so all are written unless all exist.
+    if all(manifest is not None for manifest in manifests):
+        pairs = zip(steps, manifests, strict=True)
+        return [ImportedFile(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
+    all_counts = write_steps(steps, read_samples(log, score=score))
+    return [ImportedFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
 
 
-def read_log(log: Path, *, score: str = SCORE) -> Iterator[Row]:
-    """Every sample of a log, and those that it should have and has not."""
+def read_samples(log: Path, *, score: str = SCORE) -> Iterator[SampleRecords]:
+    """Yield the records of every sample in a log, then of the samples that are missing from it."""
     from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional
 
     try:
         header = read_eval_log(log, header_only=True)
     except (ValueError, KeyError) as error:
-        raise UserError(f"{log}: this is no log of Inspect ({error}).") from error
-    reader = _Reader(log, header.eval.model.removeprefix(f"{PROVIDER}/"), score)
-    seen = set()
-    for sample in _samples(log, header):
-        seen.add((str(sample.id), sample.epoch))
-        yield reader.row(sample)
-    yield from _missing(header, seen)
+        raise UserError(f"{log}: is no log of Inspect ({error}).") from error
+    reader = _SampleReader(log, header.eval.model.removeprefix(f"{PROVIDER}/"), score)
+    present = set()
+    for sample in _iterate_samples(log, header):
+        present.add((str(sample.id), sample.epoch))
+        yield reader.read(sample)
+    yield from _report_missing(header, present)
 
 
-def _samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
-    """One at a time where the file allows it; a JSON log has to be read whole."""
+def _iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
+    """Yield the samples one at a time; a JSON log is read into memory."""
     from inspect_ai.log import read_eval_log, read_eval_log_samples  # noqa: PLC0415 - optional
 
     if log.suffix == ".json" or header.eval.dataset.sample_ids is None:
         yield from read_eval_log(log, resolve_attachments="core").samples or ()
     else:
         yield from read_eval_log_samples(
-            log, all_samples_required=False, resolve_attachments="core", exclude_fields=set(_UNREAD)
+            log, all_samples_required=False, resolve_attachments="core", exclude_fields=set(_SKIPPED_FIELDS)
         )
 
 
-def _missing(header: EvalLog, seen: set[tuple[str, int]]) -> Iterator[Row]:
-    """Samples that an evaluation which did not come to its end never got to."""
+def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[SampleRecords]:
+    """Yield rejections for the samples that an interrupted evaluation did not reach."""
     if header.status == "success":
         return
     for sample_id in header.eval.dataset.sample_ids or ():
         for epoch in range(1, (header.eval.config.epochs or 1) + 1):
-            if (str(sample_id), epoch) not in seen:
-                where = _where(sample_id, epoch)
-                yield Row(*(ReadRecord(where, rejected=MISSING) for _ in Row._fields))
+            if (str(sample_id), epoch) not in present:
+                where = _format_sample(sample_id, epoch)
+                yield SampleRecords(*(ReadRecord(where, rejected=MISSING) for _ in SampleRecords._fields))
 
 
-def _where(sample_id: str | int, epoch: int) -> str:
+def _format_sample(sample_id: str | int, epoch: int) -> str:
     return f"sample {sample_id!r} epoch {epoch}"
 
 
-class _Reader:
-    """Reads samples one after the other; remembers which questions there were."""
+class _SampleReader:
+    """Reader of the samples of one log, which recognises repeated questions."""
 
     def __init__(self, log: Path, model: str, score: str) -> None:
         self._log = log
         self._model = model
         self._score = score
+        # By instance id: the first sample, and a hash of the instance instead of its full text.
         self._questions: dict[str, tuple[str, int]] = {}
 
-    def row(self, sample: EvalSample) -> Row:
-        where = _where(sample.id, sample.epoch)
+    def read(self, sample: EvalSample) -> SampleRecords:
+        where = _format_sample(sample.id, sample.epoch)
         try:
-            instance = _instance(sample)
+            instance = _parse_instance(sample)
         except RecordError as error:
             problem = error.at(self._log, where)
-            return Row(*(ReadRecord(where, error=problem, error_kind=WRONG_RECORD) for _ in Row._fields))
-        question = self._question(where, instance)
+            return SampleRecords(
+                *(ReadRecord(where, error=problem, error_kind=WRONG_RECORD) for _ in SampleRecords._fields)
+            )
+        question = self._check_question(where, instance)
         if question.error is not None:
-            spoilt = question.error
-            return Row(question, *(ReadRecord(where, error=spoilt, error_kind=ID_REUSED) for _ in range(2)))
-        return Row(question, *self._answered(where, instance, sample))
+            error = question.error
+            return SampleRecords(question, *(ReadRecord(where, error=error, error_kind=ID_REUSED) for _ in range(2)))
+        return SampleRecords(question, *self._read_answer(where, instance, sample))
 
-    def _question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
-        """Every epoch asks the same; two different questions under one id are an error."""
+    def _check_question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
+        """Return the question at its first occurrence, a rejection at further epochs, an error for a reused id."""
         content = hash(encode(instance))
-        known = self._questions.setdefault(instance.id, (where, content))
-        if known == (where, content):
+        first = self._questions.setdefault(instance.id, (where, content))
+        if first == (where, content):
             return ReadRecord(where, value=instance)
-        if known[1] == content:
+        if first[1] == content:
             return ReadRecord(where, rejected=DUPLICATE)
-        problem = f"the id {instance.id!r} was used in {known[0]} for another question."
+        problem = f"the id {instance.id!r} was used in {first[0]} for another question."
         return ReadRecord(where, error=RecordError(problem, path=self._log, record=where), error_kind=ID_REUSED)
 
-    def _answered(
+    def _read_answer(
         self, where: str, instance: Instance, sample: EvalSample
     ) -> tuple[ReadRecord[Response], ReadRecord[Judgment]]:
-        """The response and what was said of it; what is wrong with the one is wrong with the other."""
+        """Return the records of response and judgment; a problem of the response counts for both."""
         try:
-            response = self._said(instance, sample)
+            response = self._find_response(instance, sample)
         except RecordError as error:
-            spoilt = error.at(self._log, where)
+            problem = error.at(self._log, where)
             return (
-                ReadRecord(where, error=spoilt, error_kind=WRONG_RECORD),
-                ReadRecord(where, error=spoilt, error_kind=WRONG_RECORD),
+                ReadRecord(where, error=problem, error_kind=WRONG_RECORD),
+                ReadRecord(where, error=problem, error_kind=WRONG_RECORD),
             )
         if isinstance(response, str):
             return ReadRecord(where, rejected=response), ReadRecord(where, rejected=response)
-        return ReadRecord(where, value=response), self._judgment(where, response, sample)
+        return ReadRecord(where, value=response), self._read_judgment(where, response, sample)
 
-    def _judgment(self, where: str, response: Response, sample: EvalSample) -> ReadRecord[Judgment]:
+    def _read_judgment(self, where: str, response: Response, sample: EvalSample) -> ReadRecord[Judgment]:
         try:
-            found = self._judged(response, sample)
+            judgment = self._find_judgment(response, sample)
         except RecordError as error:
             return ReadRecord(where, error=error.at(self._log, where), error_kind=WRONG_RECORD)
-        return ReadRecord(where, rejected=found) if isinstance(found, str) else ReadRecord(where, value=found)
+        return ReadRecord(where, rejected=judgment) if isinstance(judgment, str) else ReadRecord(where, value=judgment)
 
-    def _said(self, instance: Instance, sample: EvalSample) -> Response | str:
-        """The response; or why there is none."""
+    def _find_response(self, instance: Instance, sample: EvalSample) -> Response | str:
+        """Return the response, or the reason for which it is missing."""
         if sample.invalidation is not None:
             return INVALIDATED
-        if (exported := kept(Response, sample.metadata, RESPONSE)) is not None:
+        if (exported := read_metadata(Response, sample.metadata, RESPONSE)) is not None:
             return exported
-        reason = unanswered(sample.output)
+        reason = explain_missing_response(sample.output)
         if reason is not None:
-            # A sample that failed before anything was said; one whose scoring failed has its response.
+            # A sample with a response can have an error too: that of its scoring.
             return FAILED if sample.error is not None else reason
-        return response_of(instance, sample.output, self._model, sample.epoch)
+        return build_response(instance, sample.output, self._model, sample.epoch)
 
-    def _judged(self, response: Response, sample: EvalSample) -> Judgment | str:
-        """The judgment; or why there is none."""
+    def _find_judgment(self, response: Response, sample: EvalSample) -> Judgment | str:
+        """Return the judgment, or the reason for which it is missing."""
         score = (sample.scores or {}).get(self._score)
-        judgment = None if score is None else kept(Judgment, score.metadata, JUDGMENT)
+        judgment = None if score is None else read_metadata(Judgment, score.metadata, JUDGMENT)
         if score is None or judgment is None:
             return FAILED if sample.error is not None else UNSCORED
         if judgment.response_id != response.id:
             raise RecordError(f"the judgment is of {judgment.response_id!r}, not of {response.id!r}.")
-        if labels(verdict_of(score.value)) != labels(judgment.verdict):
-            raise RecordError("the score was changed by hand and is not what its judgment says.")
+        if get_labels(parse_verdict(score.value)) != get_labels(judgment.verdict):
+            # Inspect lets people edit scores; the judgment in the metadata would then contradict the labels.
+            raise RecordError("the score was edited and contradicts its judgment. Score the sample again.")
         return judgment
 
 
-def _instance(sample: EvalSample) -> Instance:
+def _parse_instance(sample: EvalSample) -> Instance:
     target = [sample.target] if isinstance(sample.target, str) else sample.target
-    instance = instance_of(sample.id, _question_text(sample), target, sample.metadata)
+    instance = build_instance(sample.id, _question_text(sample), target, sample.metadata)
     check_rules(instance)
     return instance
 
 
 def _question_text(sample: EvalSample) -> str:
-    """The input as the scorer saw it: the last thing the user said."""
+    """Return the input as a scorer sees it: the last message of the user."""
     if isinstance(sample.input, str):
         return sample.input
     return next((message.text for message in reversed(sample.input) if message.role == "user"), "")

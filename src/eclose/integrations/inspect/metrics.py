@@ -1,7 +1,7 @@
-"""Rates of labels for Inspect: over what was judged, with the number of cases, a standard error and an interval.
+"""Metrics for Inspect: rates over the judged responses, with counts, standard errors and intervals.
 
-Epochs are not averaged first: every response counts once, and intervals are over questions, as in our own reports.
-What does not exist (a rate over nothing, the error of a single question) is NaN, never 0.
+Epochs are not averaged: every response counts once, and intervals resample questions, as in the reports of eclose.
+Undefined values (a rate over no responses, the standard error of a single question) are NaN.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from inspect_ai.scorer import Metric, SampleScore, Value, metric
 
 from eclose.core.verdict import SettledVerdict
-from eclose.integrations.inspect.cases import verdict_of
+from eclose.integrations.inspect.cases import parse_verdict
 from eclose.metrics import rates
 from eclose.metrics.summary import summarize
-from eclose.stats.arrays import codes, sum_by
+from eclose.stats.arrays import encode_labels, sum_by_group
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
 CONDITIONAL = (rates.Metric.GAP_SHARE, rates.Metric.GAP_RISK)
-"""Rates whose denominator is a matter of judgement, so that they cannot be had from one label."""
+"""Rates whose denominator depends on labels, so that no single label gives them."""
 
 
 @metric(scores="unreduced")
 def judged() -> Metric:
-    """The rate of one label among the responses that have it."""
+    """Return the metric of one label: its rate among the responses that have it."""
 
     def compute(scores: list[SampleScore]) -> Value:
         hits = [bool(score.score.as_float()) for score in scores]
         questions = [str(score.sample_id) for score in scores]
-        interval = clustered_rate(np.array(hits, np.intp), codes(questions)[0]).interval
+        # hits and question codes: one entry per response; the question is the cluster.
+        interval = clustered_rate(np.array(hits, np.intp), encode_labels(questions)[0]).interval
         return {
             "rate": sum(hits) / len(hits) if hits else nan,
             "stderr": _stderr(hits, questions),
@@ -49,38 +50,40 @@ def judged() -> Metric:
 
 @metric(scores="unreduced")
 def gap() -> Metric:
-    """The gap's share of insufficient responses and of wrong answers, and how many responses there are."""
+    """Return the metric of the gap: its share of insufficient responses and of wrong answers, with counts."""
 
     def compute(scores: list[SampleScore]) -> Value:
         rows = [
-            SettledVerdict(str(place), str(score.sample_id), verdict_of(score.score.value))
-            for place, score in enumerate(scores)
+            SettledVerdict(str(number), str(score.sample_id), parse_verdict(score.score.value))
+            for number, score in enumerate(scores)
         ]
-        told: dict[str, float] = {"responses": len(rows)}
-        told["undecided"] = sum(row.verdict.trace_group is None for row in rows)
+        values: dict[str, float] = {"responses": len(rows)}
+        values["undecided"] = sum(row.verdict.trace_group is None for row in rows)
         for group in summarize(rows):
-            for which in CONDITIONAL:
-                told |= _told(which, group.rates[which], group.estimates[which].interval)
-        return told
+            for name in CONDITIONAL:
+                values |= _flatten(name, group.rates[name], group.estimates[name].interval)
+        return values
 
     return compute
 
 
-def _told(which: str, rate: Rate, interval: Interval | None) -> dict[str, float]:
+def _flatten(name: str, rate: Rate, interval: Interval | None) -> dict[str, float]:
+    # Inspect shows a metric of several values only as a flat dictionary of numbers.
     return {
-        which: nan if rate.value is None else rate.value,
-        f"{which}_low": nan if interval is None else interval.low,
-        f"{which}_high": nan if interval is None else interval.high,
-        f"{which}_n": rate.n,
-        f"{which}_unjudged": rate.unjudged,
+        name: nan if rate.value is None else rate.value,
+        f"{name}_low": nan if interval is None else interval.low,
+        f"{name}_high": nan if interval is None else interval.high,
+        f"{name}_n": rate.n,
+        f"{name}_unjudged": rate.unjudged,
     }
 
 
 def _stderr(hits: Sequence[bool], questions: Sequence[Hashable]) -> float:
-    """Of the mean, by question: responses to one question err together."""
-    which, distinct = codes(questions)
+    """Return the cluster-robust standard error of the mean, with questions as clusters."""
+    cluster, distinct = encode_labels(questions)
     if len(distinct) < 2:
         return nan
     values = np.array(hits, float)
-    sums = sum_by(which, values - values.mean(), len(distinct))
+    # Residuals summed by question, because responses to one question err together; g / (g - 1) corrects the bias.
+    sums = sum_by_group(cluster, values - values.mean(), len(distinct))
     return sqrt(float((sums**2).sum()) * len(distinct) / (len(distinct) - 1)) / len(values)

@@ -1,7 +1,7 @@
-"""A model of one of Inspect's providers, asked as any other of ours.
+"""Models of Inspect's providers behind the model interface of eclose.
 
-What comes back is read by the same rules as a reply over HTTP: a refusal, a reply that was cut off, and one of the
-wrong shape are failures with a kind, never a label. Inspect's own limits and our bugs are raised as they are.
+Outputs are parsed by the same rules as replies over HTTP: a refusal, a truncated reply and a violated schema are
+failures with a kind, never a label. Errors of Inspect itself and bugs are raised unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, excerpt, iterate_causes, mask
 from eclose.models.openai.parse_reply import parse_reply
-from eclose.protocol.structured import inlined
+from eclose.protocol.structured import inline_definitions
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatCompletionChoice, ChatMessage, GenerateConfig, Model, ModelOutput
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from eclose.protocol.prompts import Message
 
 PREFIX = "inspect/"
-"""What the name of a model begins with that was asked through Inspect."""
+"""Prefix of the names of models that are called through Inspect."""
 PROVIDER = "eclose"
-"""The provider, by Inspect's word, of the models in logs of ours."""
+"""Provider name of the models in exported logs."""
 
-_FINISHES = {"max_tokens": "length", "model_length": "length"}
-"""Where Inspect's word for the end of a reply is not the protocol's; the context's end is an end of length, too."""
+# Stop reasons of Inspect that the OpenAI protocol names otherwise.
+_FINISH_REASONS = {"max_tokens": "length", "model_length": "length"}
+# Arguments with such names are never written to a file.
 _SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
-"""Names of arguments that are never written down."""
+# Errors of provider clients by class name, because the clients are not imported here.
 _TRANSPORT = frozenset({"APIConnectionError", "ClientError", "TransportError", "NetworkError"})
 _TIMEOUTS = frozenset({"APITimeoutError", "AttemptTimeoutError", "StreamIdleTimeoutError", "TimeoutException"})
 
@@ -52,27 +53,27 @@ class InspectModel:
 
     @property
     def name(self) -> str:
-        """The name that records have for the model."""
+        """Name of the model in records."""
         return self._name
 
     async def complete(self, request: Request) -> Reply:
-        """The reply; a ``CallFailure`` where there is none that can be used."""
-        # Whoever asks once more wants another answer, not the kept one.
-        anew: dict[str, Any] = {"cache": False} if request.attempt or request.replica else {}
+        """Return the reply; raise ``CallFailure`` where it cannot be used."""
+        # A repeated or retried question needs a new reply, not the one in Inspect's cache.
+        caching: dict[str, Any] = {"cache": False} if request.attempt or request.replica else {}
         try:
             output = await self._model.generate(
-                chat_messages(request.messages), config=generate_config(request), **anew
+                build_chat_messages(request.messages), config=build_generate_config(request), **caching
             )
         except Exception as error:
-            outcome: Reply | CallFailure | None = self._failure(error, request)
+            outcome: Reply | CallFailure | None = self._classify(error, request)
             if outcome is None:
-                outcome = self._without_key(error)
+                outcome = self._mask_key(error)
             if outcome is None:
                 raise
         else:
-            outcome = parse_reply(_answer(output), request, key=self._key)
+            outcome = parse_reply(_to_http_response(output), request, key=self._key)
         if isinstance(outcome, CallFailure):
-            # Without the client's own error behind it: that one may hold the key.
+            # "from None", because the text of the client's error may contain the key.
             raise outcome from None
         return outcome
 
@@ -81,99 +82,101 @@ class InspectModel:
         key = getattr(self._model.api, "api_key", None)
         return SecretStr(key) if isinstance(key, str) else None
 
-    def _without_key(self, error: Exception) -> CallFailure | None:
-        """Return a failure in place of an error whose text holds the key; None where it holds none."""
+    def _mask_key(self, error: Exception) -> CallFailure | None:
+        """Return a failure with masked text for an error that contains the key; None for other errors."""
         secret = self._key.get_secret_value() if self._key is not None else ""
         text = "\n".join(str(cause) for cause in iterate_causes(error))
         if mask(text, secret) == text:
             return None
         return CallFailure(FailureKind.PERMANENT, f"{type(error).__name__}: {excerpt(text, secret)}")
 
-    def _failure(self, error: Exception, request: Request) -> Reply | CallFailure | None:
-        """What a provider's error means; None for one that is no provider's."""
+    def _classify(self, error: Exception, request: Request) -> Reply | CallFailure | None:
+        """Return the outcome that an error of a provider stands for; None for any other error."""
         chain = list(iterate_causes(error))
-        if (output := getattr(error, "output", None)) is not None:  # a refusal, where Inspect is told to raise them
-            return parse_reply(_answer(output), request, key=self._key)
+        # Inspect can be configured to raise refusals; the output is then attached to the error.
+        if (output := getattr(error, "output", None)) is not None:
+            return parse_reply(_to_http_response(output), request, key=self._key)
         for cause in chain:
             if (status := _status(cause)) is not None:
                 return parse_reply(HttpResponse(status, _headers(cause), _body(cause)), request, key=self._key)
         names = {base.__name__ for cause in chain for base in type(cause).__mro__}
         if names & _TIMEOUTS or isinstance(chain[-1], TimeoutError):
-            return CallFailure(FailureKind.TIMEOUT, f"no whole reply in time ({type(chain[-1]).__name__}).")
+            return CallFailure(FailureKind.TIMEOUT, f"no complete reply in time ({type(chain[-1]).__name__}).")
         return parse_reply(error, request, key=self._key) if names & _TRANSPORT else None
 
 
-def chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
-    """A conversation in Inspect's words."""
+def build_chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
+    """Return a conversation as messages of Inspect."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser  # noqa: PLC0415 - optional
 
     kinds = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
     return [kinds[message["role"]](content=message["content"]) for message in messages]
 
 
-def generate_config(request: Request) -> GenerateConfig:
-    """How the reply is drawn, and its shape, in Inspect's words."""
+def build_generate_config(request: Request) -> GenerateConfig:
+    """Return the decoding parameters and the schema of a request as a configuration of Inspect."""
     from inspect_ai.model import GenerateConfig  # noqa: PLC0415 - optional
 
     decoding = request.decoding
-    told: dict[str, Any] = {"max_tokens": decoding.max_tokens, "temperature": decoding.temperature}
+    config: dict[str, Any] = {"max_tokens": decoding.max_tokens, "temperature": decoding.temperature}
     if decoding.top_p != 1.0:
-        told["top_p"] = decoding.top_p
+        config["top_p"] = decoding.top_p
     if (seed := request.seed) is not None:
-        told["seed"] = seed
+        config["seed"] = seed
     if decoding.top_logprobs is not None:
-        told |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
+        config |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
     if request.schema is not None:
-        # Inspect drops definitions and references in silence.
-        shape = {"name": str(request.schema.name), "json_schema": inlined(request.schema.schema), "strict": True}
-        told["response_schema"] = shape
+        # Inspect silently drops definitions and references of a schema.
+        schema = inline_definitions(request.schema.schema)
+        config["response_schema"] = {"name": str(request.schema.name), "json_schema": schema, "strict": True}
     try:
-        return GenerateConfig.model_validate(told | _thinking(decoding))
+        return GenerateConfig.model_validate(config | _build_reasoning_config(decoding))
     except ValidationError as invalid:
-        raise SettingError(f"Inspect does not take this: {invalid.errors()[0]['msg']}.") from invalid
+        raise SettingError(f"Inspect rejects these settings: {invalid.errors()[0]['msg']}.") from invalid
 
 
-def _thinking(decoding: Decoding) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _build_reasoning_config(decoding: Decoding) -> dict[str, Any]:
+    config: dict[str, Any] = {}
     if decoding.effort is not None:
-        told["reasoning_effort"] = decoding.effort
+        config["reasoning_effort"] = decoding.effort
     if decoding.thinking is not None:
-        # As vLLM, SGLang and llama.cpp take it.
-        told["extra_body"] = {"chat_template_kwargs": {"enable_thinking": decoding.thinking}}
-    return told
+        # The switch of vLLM, SGLang and llama.cpp.
+        config["extra_body"] = {"chat_template_kwargs": {"enable_thinking": decoding.thinking}}
+    return config
 
 
-def _answer(output: ModelOutput) -> HttpResponse:
-    """Inspect's output as the body of a completion, to be read as every other one is."""
-    body: dict[str, Any] = {"choices": [_choice(choice, output.error) for choice in output.choices]}
+def _to_http_response(output: ModelOutput) -> HttpResponse:
+    """Return an output of Inspect as the HTTP response of a chat completion, for the common parser."""
+    body: dict[str, Any] = {"choices": [_build_choice(choice, output.error) for choice in output.choices]}
     if (usage := output.usage) is not None:
-        # Inspect counts what was read from or written to a cache apart.
+        # Inspect counts cached prompt tokens separately; the protocol includes them.
         cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
         body["usage"] = {"prompt_tokens": usage.input_tokens + cached, "completion_tokens": usage.output_tokens}
     return HttpResponse(200, {"content-type": "application/json"}, json.dumps(body).encode())
 
 
-def _choice(choice: ChatCompletionChoice, error: str | None) -> dict[str, Any]:
+def _build_choice(choice: ChatCompletionChoice, error: str | None) -> dict[str, Any]:
     reason = choice.stop_reason
     message: dict[str, Any] = {"content": choice.message.text}
-    if refused(choice):
-        told = choice.stop_details.explanation if choice.stop_details is not None else None
-        message["refusal"] = told or error or choice.message.text or "stopped by a content filter"
+    if is_refusal(choice):
+        explanation = choice.stop_details.explanation if choice.stop_details is not None else None
+        message["refusal"] = explanation or error or choice.message.text or "stopped by a content filter"
     if choice.message.tool_calls:
         message["tool_calls"] = [call.function for call in choice.message.tool_calls]
     logprobs = None if choice.logprobs is None else choice.logprobs.model_dump(mode="json")
-    return {"message": message, "finish_reason": _FINISHES.get(reason, reason), "logprobs": logprobs}
+    return {"message": message, "finish_reason": _FINISH_REASONS.get(reason, reason), "logprobs": logprobs}
 
 
-def refused(choice: ChatCompletionChoice) -> bool:
-    """Whether the model will not answer. Some refusals end like any other reply, and only their text is marked."""
+def is_refusal(choice: ChatCompletionChoice) -> bool:
+    """Return whether the model refused, by its stop reason or by a marked part of its message."""
+    # Some providers end a refusal like any other reply and mark only the text.
     parts = choice.message.content
     marked = not isinstance(parts, str) and any(getattr(part, "refusal", None) for part in parts)
     return marked or choice.stop_reason == "content_filter"
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status that an error of a provider's client carries."""
+    """Return the HTTP status of an error of a provider's client."""
     for name in ("status_code", "code"):
         value = getattr(error, name, None)
         if type(value) is int and 300 <= value < 600:
@@ -187,7 +190,7 @@ def _headers(error: BaseException) -> dict[str, str]:
 
 
 def _body(error: BaseException) -> bytes:
-    """What the provider said. Inspect's own message holds the whole request, so it is not taken."""
+    """Return the provider's message; Inspect's own message would repeat the full request."""
     content = getattr(getattr(error, "response", None), "content", None)
     if isinstance(content, bytes):
         return content
@@ -195,63 +198,64 @@ def _body(error: BaseException) -> bytes:
 
 
 @dataclass(frozen=True)
-class ThroughInspect:
-    """A model by Inspect's name for it, for the runs of ours that take a named model.
+class InspectModelRef:
+    """A reference to a model by its name in Inspect, usable wherever eclose takes a model reference.
 
-    Inspect tries nothing again here: the patience around our calls does, and keeps the books.
+    Inspect's own retries are disabled, because the retry layer of eclose counts and records every attempt.
     """
 
     model: str
     base_url: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """What else the provider takes, as after ``-M`` on Inspect's command line."""
+    """Further arguments of the provider, as after ``-M`` on Inspect's command line."""
     server: str | None = None
-    """The name of the server at ``base_url``; None for its host, port and path."""
+    """Name of the server at ``base_url``; None for its host, port and path."""
 
     @property
     def name(self) -> str:
-        """The name that records and calls have for the model: another one for another server or other arguments."""
+        """Name of the model in records and calls, with the server and a hash of the arguments."""
         from eclose.models.openai.endpoint import server_name  # noqa: PLC0415 - needs the client, which logs do without
 
         server = self.server or (None if self.base_url is None else server_name(self.base_url))
-        told = self._plain_arguments
-        digest = content_hash(told).removeprefix("sha256:")[:8] if told else None
+        arguments = self._public_arguments
+        digest = content_hash(arguments).removeprefix("sha256:")[:8] if arguments else None
         return "@".join(part for part in (f"{PREFIX}{self.model}", server, digest) if part)
 
     @property
-    def _plain_arguments(self) -> dict[str, str]:
-        """The arguments as they may be written down: no keys, and nothing but text."""
+    def _public_arguments(self) -> dict[str, str]:
+        """The arguments as texts, without secrets."""
         return {name: str(value) for name, value in self.arguments.items() if not _SECRET.search(name)}
 
     @property
     def source(self) -> Source:
-        """Where responses come from."""
+        """Source of the model's responses."""
         return Source(self.name)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the responses, for the settings of a run."""
-        told = self._plain_arguments
-        return {"model": self.name} | ({"arguments": told} if told else {})
+        """Everything that influences the responses, for the manifest of a run."""
+        arguments = self._public_arguments
+        return {"model": self.name} | ({"arguments": arguments} if arguments else {})
 
     @property
     def thinking(self) -> bool | None:
-        """Left to the provider."""
+        """Default of the thinking mode; None leaves it to the provider."""
         return None
 
     @asynccontextmanager
-    async def opened(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
-        """The model as one that sends, without patience and without books."""
+    async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
+        """Open the model without retries and without records."""
         require_inspect()
         from inspect_ai.model import GenerateConfig, get_model  # noqa: PLC0415 - optional
 
         config = GenerateConfig(max_retries=0, attempt_timeout=ceil(deadline), max_connections=concurrency)
-        made = get_model(self.model, base_url=self.base_url, config=config, memoize=False, **self.arguments)
-        async with made as model:
-            yield InspectModel(model, self.name)
+        # Without memoisation: Inspect would return a model that an earlier run has closed.
+        model = get_model(self.model, base_url=self.base_url, config=config, memoize=False, **self.arguments)
+        async with model as opened:
+            yield InspectModel(opened, self.name)
 
 
 def require_inspect() -> None:
-    """Raise with the line that installs it where Inspect is missing."""
+    """Raise UserError with the install command where Inspect is missing."""
     if find_spec("inspect_ai") is None:
         raise UserError("this needs Inspect AI. Run: pip install 'eclose[inspect]'")

@@ -1,4 +1,4 @@
-"""The provider of the models in logs that ``data to-inspect`` writes, so that Inspect can open and score them again."""
+"""The provider of the models in exported logs, by which Inspect can open and score these logs again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RecordedModel(ModelAPI):
-    """A model whose responses are recorded in a log; it gives no others."""
+    """A model with recorded responses only; it generates none."""
 
     async def generate(
         self,
@@ -23,11 +23,11 @@ class RecordedModel(ModelAPI):
         tool_choice: ToolChoice,  # noqa: ARG002
         config: GenerateConfig,  # noqa: ARG002
     ) -> ModelOutput:
-        """Refuse: there is no model behind the name."""
-        raise UserError(f"{self.model_name}: only its recorded responses are here. Name a model to ask with --model.")
+        """Raise UserError, because no model can be called."""
+        raise UserError(f"{self.model_name}: has recorded responses only. Name a model to call with --model.")
 
 
 @modelapi(PROVIDER)
 def recorded() -> type[ModelAPI]:
-    """Return the provider, for Inspect's registry."""
+    """Return the provider class for the registry of Inspect."""
     return RecordedModel

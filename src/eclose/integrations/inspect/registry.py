@@ -1,4 +1,4 @@
-"""What Inspect finds when it looks for ``eclose``: the entry point imports this module, and nothing else does."""
+"""Entry point of Inspect: importing this module registers the scorer, metrics, tasks and provider of eclose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scorer ``eclose/lgg``: our judge, under the locked guidelines, on the samples of an Inspect evaluation."""
+"""The scorer ``eclose/lgg``: judges the samples of an Inspect evaluation by the locked guidelines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from inspect_ai.solver import TaskState
 from eclose.diagnosis.diagnose import Case
 from eclose.errors import SettingError
 from eclose.integrations.inspect.cases import (
-    KEYS,
-    instance_of,
-    recorded_response,
-    response_of,
-    score_of,
-    unanswered,
-    unscored,
+    SCORE_KEYS,
+    build_empty_score,
+    build_instance,
+    build_response,
+    build_score,
+    explain_missing_response,
+    read_recorded_response,
 )
 from eclose.integrations.inspect.metrics import gap, judged
 from eclose.integrations.inspect.model import InspectModel
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
 
 ROLE = "grader"
-"""The role of the judge among the models of an evaluation, by Inspect's custom."""
-METRICS: list[Metric | dict[str, list[Metric]]] = [gap(), {key: [judged()] for key in KEYS}]
+"""Role of the judge among the models of an evaluation, by the convention of Inspect."""
+METRICS: list[Metric | dict[str, list[Metric]]] = [gap(), {key: [judged()] for key in SCORE_KEYS}]
 
 
 @scorer(metrics=METRICS, guidelines=JudgeSettings(joint=True).identity["guidelines"])
@@ -43,9 +43,10 @@ def lgg(
     attempts: int = 2,
     max_tokens: int = 4096,
 ) -> Scorer:
-    """Judge every response: L, A, C, K and Acc, and what follows from them. What was not judged is NaN.
+    """Judge every response by L, A, C, K and Acc, and derive G, TRR and LGG; a missing label is NaN.
 
-    The judge is named here or bound to the role ``grader``; the model under test never judges itself by default.
+    The judge is passed here or bound to the role ``grader``. There is no default, so that a model never judges itself
+    by accident.
     """
     settings = JudgeSettings(
         reference_free=reference_free,
@@ -57,29 +58,31 @@ def lgg(
     )
 
     async def score(state: TaskState, target: Target) -> Score:
-        instance = instance_of(state.sample_id, state.input_text, list(target), state.metadata)
-        if (reason := unanswered(state.output)) is not None:
-            return unscored(reason)
-        response = recorded_response(state.metadata, state.output)
+        instance = build_instance(state.sample_id, state.input_text, list(target), state.metadata)
+        if (reason := explain_missing_response(state.output)) is not None:
+            return build_empty_score(reason)
+        response = read_recorded_response(state.metadata, state.output)
         if response is None:
-            response = response_of(instance, state.output, str(state.model), state.epoch)
-        # What is not the judge's doing is raised: Inspect then counts an error, and a retry asks again.
-        return score_of(Case(instance, response, await judge_response(instance, response, _model(judge), settings)))
+            response = build_response(instance, state.output, str(state.model), state.epoch)
+        # Failures of the service are raised: Inspect counts an error, and its retry scores the sample again.
+        judgment = await judge_response(instance, response, _resolve_judge(judge), settings)
+        return build_score(Case(instance, response, judgment))
 
     return score
 
 
-def _model(judge: str | Model | None) -> ChatModel:
-    """Who judges."""
+def _resolve_judge(judge: str | Model | None) -> ChatModel:
+    """Return the judge that was passed, or the model with the role ``grader``."""
+    # Judging needs asyncio; Inspect can run on trio as well.
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        raise SettingError("the judge needs Inspect's usual back end. Unset INSPECT_ASYNC_BACKEND.") from None
+        raise SettingError("the judge needs the asyncio back end of Inspect. Unset INSPECT_ASYNC_BACKEND.") from None
     if judge is not None:
         return InspectModel(get_model(judge))
     if ROLE not in model_roles():
         raise SettingError(
-            f"who judges? Name a model with -S judge=provider/model (-T in a task of ours), or bind the role with "
+            f"no judge is named. Pass -S judge=provider/model (-T in a task of eclose), or bind the role with "
             f"--model-role {ROLE}=provider/model."
         )
     return InspectModel(get_model(role=ROLE, required=True))

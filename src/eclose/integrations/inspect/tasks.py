@@ -1,6 +1,6 @@
-"""The three benchmarks as tasks of Inspect: the user's file, our response prompt, our judge.
+"""The three benchmarks as tasks of Inspect, with the response prompt and the judge of eclose.
 
-One sample per question, and the question's id is the sample's.
+Questions are read from a file of the user. There is one sample per question, with the id of the question.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from eclose.benchmarks.load import scan_instances
 from eclose.benchmarks.two_wiki import read_aliases
 from eclose.core.instance import Instance
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import INSTANCE, RELIABLE, instance_of, plain
-from eclose.integrations.inspect.model import chat_messages
+from eclose.integrations.inspect.cases import INSTANCE, RELIABLE, build_instance, to_json_dict
+from eclose.integrations.inspect.model import build_chat_messages
 from eclose.integrations.inspect.scorer import lgg
-from eclose.protocol.response_prompt import Order, ResponsePrompt
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.counts import RecordCounter
 
 VERSION = 1
-"""Moves when scores may."""
+"""Version of the tasks; raised with every change that can affect scores."""
 
 
 @task
@@ -34,12 +34,12 @@ def hotpotqa(
     path: str,
     judge: str | Model | None = None,
     demonstrations: int = 2,
-    order: str = Order.EVIDENCE_FIRST.value,
+    order: str = PromptOrder.EVIDENCE_FIRST.value,
     max_new_tokens: int = 1_024,
     reference_free: bool = False,
 ) -> Task:
-    """HotpotQA, from the user's own file."""
-    prompt = ResponsePrompt(demonstrations, Order(order))
+    """Build the HotpotQA task from a file of the benchmark."""
+    prompt = ResponsePrompt(demonstrations, PromptOrder(order))
     return _benchmark(path, RecordLayout.HOTPOT, prompt, max_new_tokens, lgg(judge, reference_free))
 
 
@@ -49,14 +49,14 @@ def two_wiki(
     aliases: str | None = None,
     judge: str | Model | None = None,
     demonstrations: int = 2,
-    order: str = Order.EVIDENCE_FIRST.value,
+    order: str = PromptOrder.EVIDENCE_FIRST.value,
     max_new_tokens: int = 1_024,
     reference_free: bool = False,
 ) -> Task:
-    """2WikiMultiHopQA, from the user's own file; ``aliases`` is the benchmark's id_aliases.json."""
-    prompt = ResponsePrompt(demonstrations, Order(order))
-    known = read_aliases(Path(aliases)) if aliases else None
-    return _benchmark(path, RecordLayout.TWO_WIKI, prompt, max_new_tokens, lgg(judge, reference_free), known)
+    """Build the 2WikiMultiHopQA task from a file of the benchmark; ``aliases`` is its id_aliases.json."""
+    prompt = ResponsePrompt(demonstrations, PromptOrder(order))
+    alias_table = read_aliases(Path(aliases)) if aliases else None
+    return _benchmark(path, RecordLayout.TWO_WIKI, prompt, max_new_tokens, lgg(judge, reference_free), alias_table)
 
 
 @task
@@ -64,35 +64,37 @@ def musique(
     path: str,
     judge: str | Model | None = None,
     demonstrations: int = 2,
-    order: str = Order.EVIDENCE_FIRST.value,
+    order: str = PromptOrder.EVIDENCE_FIRST.value,
     max_new_tokens: int = 1_024,
     reference_free: bool = False,
 ) -> Task:
-    """MuSiQue, from the user's own file."""
-    prompt = ResponsePrompt(demonstrations, Order(order))
+    """Build the MuSiQue task from a file of the benchmark."""
+    prompt = ResponsePrompt(demonstrations, PromptOrder(order))
     return _benchmark(path, RecordLayout.MUSIQUE, prompt, max_new_tokens, lgg(judge, reference_free))
 
 
 @solver
-def respond(demonstrations: int = 2, order: str = Order.EVIDENCE_FIRST.value, max_new_tokens: int = 1_024) -> Solver:
-    """Ask with our response prompt, greedily: the same messages as ``eclose generate`` sends."""
-    prompt = ResponsePrompt(demonstrations, Order(order))
+def respond(
+    demonstrations: int = 2, order: str = PromptOrder.EVIDENCE_FIRST.value, max_new_tokens: int = 1_024
+) -> Solver:
+    """Ask with the response prompt and greedy decoding, by the same messages as ``eclose generate``."""
+    prompt = ResponsePrompt(demonstrations, PromptOrder(order))
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        instance = instance_of(state.sample_id, state.input_text, list(state.target), state.metadata)
-        state.messages = chat_messages(prompt.messages(instance.question, instance.evidence))
+        instance = build_instance(state.sample_id, state.input_text, list(state.target), state.metadata)
+        state.messages = build_chat_messages(prompt.messages(instance.question, instance.evidence))
         return await generate(state, max_tokens=max_new_tokens, temperature=0.0)
 
     return solve
 
 
-def sample_of(instance: Instance) -> Sample:
-    """A question as Inspect has it."""
+def build_sample(instance: Instance) -> Sample:
+    """Return a question as a sample of Inspect."""
     return Sample(
         id=instance.id,
         input=instance.question,
         target=list(instance.accepted_answers),
-        metadata={INSTANCE: plain(instance)},
+        metadata={INSTANCE: to_json_dict(instance)},
     )
 
 
@@ -104,16 +106,16 @@ def _benchmark(
     judging: Scorer,
     aliases: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Task:
-    """A file of questions as a task. What is set aside is counted in its metadata, and what is wrong raises."""
+    """Build a task from a file of questions; rejected records are counted in its metadata, malformed ones raise."""
     file, tally, samples = Path(path), RecordCounter(), []
     for record in scan_instances(file, layout=layout, aliases=aliases):
         tally.add(record)
         if record.error is not None:
             raise record.error
         if record.value is not None:
-            samples.append(sample_of(record.value))
+            samples.append(build_sample(record.value))
     if not samples:
-        raise UserError(f"{file}: holds no question. Check that this is the file you meant.")
+        raise UserError(f"{file}: holds no question of this benchmark. Check the path.")
     return Task(
         dataset=MemoryDataset(samples, name=file.name, location=str(file)),
         solver=respond(prompt.demonstrations, prompt.order.value, max_new_tokens),
