@@ -41,8 +41,8 @@ class InProcess:
             "response_format": {"type": "json_schema", "json_schema": schema},
             "seed": request.seed,
         }
-        asked = ChatRequest.of(body)
-        reply = self.registry.handler(asked.schema_name)(asked)
+        chat_request = ChatRequest.of(body)
+        reply = self.registry.handler(chat_request.schema_name)(chat_request)
         self.said.append((request.schema.name, reply.content))
         if not jsonschema_rs.is_valid(dict(request.schema.schema), reply.content):
             raise CallFailure(FailureKind.INVALID, reply.text)
@@ -74,15 +74,15 @@ def build(source, model, settings=None):
     team = ModelTeam(model, model, settings or ConstructSettings())
 
     async def run():
-        families = await screen(source, team, estimate_lengths())
+        outcome = await screen(source, team, estimate_lengths())
         for part in (build_target, build_evidence, build_question):
-            if isinstance(families, FamilyDraft):
-                families = await part(families, team)
-        families = pack(families, team, estimate_lengths()) if isinstance(families, FamilyDraft) else families
-        return await reverify(families, team) if isinstance(families, Family) and team.settings.reverify else families
+            if isinstance(outcome, FamilyDraft):
+                outcome = await part(outcome, team)
+        outcome = pack(outcome, team, estimate_lengths()) if isinstance(outcome, FamilyDraft) else outcome
+        return await reverify(outcome, team) if isinstance(outcome, Family) and team.settings.reverify else outcome
 
-    families = asyncio.run(run())
-    return Built(families, None) if isinstance(families, Family) else Built(None, families.reason)
+    outcome = asyncio.run(run())
+    return Built(outcome, None) if isinstance(outcome, Family) else Built(None, outcome.reason)
 
 
 def funnel(sources, model, settings=None):

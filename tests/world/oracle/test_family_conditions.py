@@ -154,7 +154,7 @@ def test_every_judgement_that_is_wanted_is_made(families):
     index = int(edit.passage_id)
     gold_answer, new = ReasonedAnswer(gold.trace, gold.answer), ReasonedAnswer(edit.view.trace, edit.view.answer)
     labels = {
-        ConstructionRole.SCREEN_SEED: screen_source(gold.question, gold.evidence, [gold.answer]).judged,
+        ConstructionRole.SCREEN_SEED: screen_source(gold.question, gold.evidence, [gold.answer]).conditions,
         ConstructionRole.VERIFY_TARGET: check_target(gold.question, gold.evidence, (0, 1), gold_answer)[0],
         ConstructionRole.SCREEN_EVIDENCE: screen_edit(
             gold.question, gold.evidence, index, edit.view.evidence[index], gold.answer, edit.view.answer
@@ -204,13 +204,17 @@ WHERE = "Where was the director of Blue Harbour born?"
 )  # fmt: skip
 def test_sources_by_hand(passages, reference, support, labels, defect):
     screening = screen_source(WHERE, passages, [reference])
-    assert (screening.support, tuple(screening.judged.labels.values()), screening.defect) == (support, labels, defect)
+    assert (screening.support, tuple(screening.conditions.labels.values()), screening.defect) == (
+        support,
+        labels,
+        defect,
+    )
 
 
 def test_a_source_with_a_sentence_nobody_can_read_is_left_open():
     odd = replace(ADA, text=f"{ADA.text} Who would have thought it.")
     screening = screen_source(WHERE, (FILM, odd), ["Kelport"])
-    assert screening.judged.labels == {"warranted": True, "unique": None, "elsewhere": False}
+    assert screening.conditions.labels == {"warranted": True, "unique": None, "elsewhere": False}
     assert is_warranted(WHERE, (FILM, odd), "Halton") is None
     assert is_only_answer(WHERE, (FILM, odd), "Halton") is False
 

@@ -47,10 +47,10 @@ def make_bad_reply(
 def _wrong_value(case: drafts.ConstructionCase, target: Target, answer: str) -> str | None:
     """Return a wrong answer to a question."""
     values: list[str] = []
-    ways = case.evidence.find_answers(target)
-    if isinstance(target, LookupQuestion) and ways:
-        values = draw_new_values(case.passages, ways[0].hops[-1], case.make_rng("other answer"))
-    canonical = ways[0].value if ways else read_answer_value(answer)
+    derivations = case.evidence.find_answers(target)
+    if isinstance(target, LookupQuestion) and derivations:
+        values = draw_new_values(case.passages, derivations[0].hops[-1], case.make_rng("other answer"))
+    canonical = derivations[0].value if derivations else read_answer_value(answer)
     return drafts.pick_wrong_answer(target, canonical, values)
 
 
@@ -78,10 +78,10 @@ def _bystanders(case: drafts.ConstructionCase) -> Iterator[EvidenceFact]:
         if index in case.support:
             continue
         for hop, statement in drafts.list_statements(case, index):
-            about = case.evidence.readings[index].name
+            subject = case.evidence.readings[index].name
             # A namesake in the support could state the same fact.
-            elsewhere = any(case.evidence.readings[other].name == about for other in case.support)
-            if not elsewhere and inside.get(statement.relation) != statement:
+            in_support = any(case.evidence.readings[other].name == subject for other in case.support)
+            if not in_support and inside.get(statement.relation) != statement:
                 yield hop
 
 
@@ -201,12 +201,16 @@ def _unwarranted(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> dr
 def _ambiguous(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> drafts.ReplyFields | None:
     """Ask a question with two answers, or one with a pronoun for its subject."""
     for target in _open_targets(case):
-        ways = [way for way in case.evidence.find_answers(target) if not match_answer(way.value, case.response.answer)]
+        derivations = [
+            derivation
+            for derivation in case.evidence.find_answers(target)
+            if not match_answer(derivation.value, case.response.answer)
+        ]
         question = write_question(target, case.make_rng("open"))
-        if len(ways) > 1 and read_question(question) is not None:
-            facts = [_stating(hop, hop.value) for hop in ways[0].hops]
-            answer = write_answer(target, ways[0].value, case.make_rng("open answer"))
-            draft = drafts.DraftAnswer(target, question, tuple(facts), answer, _padded(case, ways[0].support))
+        if len(derivations) > 1 and read_question(question) is not None:
+            facts = [_stating(hop, hop.value) for hop in derivations[0].hops]
+            answer = write_answer(target, derivations[0].value, case.make_rng("open answer"))
+            draft = drafts.DraftAnswer(target, question, tuple(facts), answer, _padded(case, derivations[0].support))
             return drafts.write_question_reply(case, draft)
     target = draft.target
     if isinstance(target, LookupQuestion) and isinstance(target.phrase.base, str) and target.phrase.path:

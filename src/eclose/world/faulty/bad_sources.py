@@ -83,7 +83,7 @@ def make_bad_source(item: WorldItem, kind: str, rng: Random) -> Instance | None:
 def _is_eligible(source: Instance) -> bool:
     screening = screen_source(source.question, source.evidence, source.accepted_answers)
     # The conditions of appendix B.2.
-    return screening.defect is None and len(screening.support) > 1 and not screening.judged.labels["elsewhere"]
+    return screening.defect is None and len(screening.support) > 1 and not screening.conditions.labels["elsewhere"]
 
 
 def _missing_passage(item: WorldItem, rng: Random) -> Instance | None:
@@ -104,8 +104,8 @@ def _with_passage(item: WorldItem, index: int, passage: Passage) -> Instance:
 
 
 def _hops(item: WorldItem) -> list[EvidenceFact]:
-    (way,) = read_evidence(item.instance.evidence).find_answers(item.target)
-    return list(dict.fromkeys(way.hops))
+    (derivation,) = read_evidence(item.instance.evidence).find_answers(item.target)
+    return list(dict.fromkeys(derivation.hops))
 
 
 def _insert_fact(text: str, hop: EvidenceFact, rng: Random, value: str | None = None) -> str:

@@ -318,7 +318,7 @@ class _ResponseBreaker:
 
     def _namesake_has(self, fact: FactClaim, value: str) -> bool:
         """Return whether a namesake's passage states the value: a wrong link, not invented content."""
-        return any(way.value == value for way in self.evidence.derive(fact.phrase))
+        return any(derivation.value == value for derivation in self.evidence.derive(fact.phrase))
 
     def _change_conclusion(self, draft: _Draft) -> _Draft | None:
         """Draw a conclusion that does not follow from the right facts."""
@@ -393,11 +393,11 @@ class _ResponseBreaker:
         # 30 % of lookups start with a step that claims nothing.
         idle = self.target.phrase if isinstance(self.target, LookupQuestion) and self.rng.random() < 0.3 else None
         steps = write_steps(draft.moves, seed, idle=idle)
-        judged = []
+        judgments = []
         for step in steps:
             failure = next((draft.wrong[index] for index in step.moves if index in draft.wrong), None)
             sound = (failure is None) if step.moves else None
-            judged.append(StepJudgment(bool(step.moves), sound, failure))
+            judgments.append(StepJudgment(bool(step.moves), sound, failure))
         answer = write_submitted_answer(draft.answered, draft.answer, self.rng)
         text = format_completion(Trace.of(*(step.text for step in steps)), answer)
         # The id must not reveal the failure to a judge, so it is a hash of the text.
@@ -405,7 +405,7 @@ class _ResponseBreaker:
         return BrokenResponse(
             Response.from_completion(name, self.item.instance.id, text, Source("world saboteur")),
             plan,
-            tuple(judged),
+            tuple(judgments),
             Verdict(not draft.wrong, draft.aligned, draft.closed, draft.complete, draft.correct),
         )
 

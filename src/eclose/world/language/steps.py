@@ -313,9 +313,9 @@ def _read_chosen(text: str) -> ChoiceClaim | None:
 
 def _read_compared(text: str) -> ComparisonClaim | None:
     for attribute, order in COMPARISON_WORDS.items():
-        for words, less in ((order.less, True), (order.more, False)):
-            for way in words:
-                if f" {way} " in text and (pair := read_phrase_pair("{x} " + way + " {y}", text)):
+        for wordings, less in ((order.less, True), (order.more, False)):
+            for wording in wordings:
+                if f" {wording} " in text and (pair := read_phrase_pair("{x} " + wording + " {y}", text)):
                     first, second = pair
                     return ComparisonClaim(first.then(attribute), second.then(attribute), less)
     return None

@@ -117,8 +117,8 @@ def _write_view(
 def _evidence_edits(item: WorldItem, gold: View) -> Iterator[EvidenceEdit]:
     """Yield edits of facts that the answer rests on, each in one passage and with a new answer."""
     rng = Random(f"{item.seed}/edit")
-    (way,) = read_evidence(item.instance.evidence).find_answers(item.target)
-    hops = list(dict.fromkeys(way.hops))
+    (derivation,) = read_evidence(item.instance.evidence).find_answers(item.target)
+    hops = list(dict.fromkeys(derivation.hops))
     # A random order, so that families do not all edit their first fact.
     rng.shuffle(hops)
     for hop in hops:
@@ -158,8 +158,8 @@ def _new_names(passages: tuple[Passage, ...], relation: rel.Relation, value: str
 
 
 def _names(reading: PassageReading, relation: rel.Relation) -> list[str]:
-    about = [reading.name] if reading.kind == relation.object else []
-    return about + [statement.value for statement in reading.statements if statement.relation is relation]
+    subjects = [reading.name] if reading.kind == relation.object else []
+    return subjects + [statement.value for statement in reading.statements if statement.relation is relation]
 
 
 def _make_edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> EvidenceEdit | None:

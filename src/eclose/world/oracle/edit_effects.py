@@ -76,8 +76,8 @@ def find_changed_statement(old: PassageReading, new: PassageReading) -> tuple[St
 def _cut_forms(text: str, forms: list[str]) -> str:
     """Return the text with all forms of the values cut out, and articles as before a consonant."""
     # Longest form first: "2 hours and 5 minutes" is cut as a whole, not up to "2 hours".
-    ways = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-    return restore_plain_articles(re.sub(rf"(?<!\w)(?:{ways})(?!\w)", _CUT, text))
+    pattern = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+    return restore_plain_articles(re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", _CUT, text))
 
 
 def _read(passage: Passage) -> PassageReading:

@@ -132,7 +132,7 @@ class SourceScreening:
     """The outcome of the screening of a source."""
 
     support: tuple[int, ...]
-    judged: ConditionLabels
+    conditions: ConditionLabels
     defect: SeedDefect | None
 
 
@@ -372,7 +372,7 @@ def find_source_defects(source: Instance) -> Iterator[str]:
         yield "there is no reference"
         return
     screened = screen_source(source.question, source.evidence, source.accepted_answers)
-    yield from screened.judged.objections(ConstructionRole.SCREEN_SEED)
+    yield from screened.conditions.objections(ConstructionRole.SCREEN_SEED)
     if screened.defect is not None:
         yield str(screened.defect)
     if len(screened.support) < MINIMUM_SUPPORT:
@@ -385,8 +385,8 @@ def find_gold_defects(source: Instance, gold: View) -> Iterator[str]:
         yield "another question or other passages than the source's"
     if (right := is_warranted(gold.question, gold.evidence, gold.answer)) is not True:
         yield "cannot read: answer" if right is None else "answer"
-    judged, _ = check_target(gold.question, gold.evidence, _support_indices(gold), _reasoned_answer(gold))
-    yield from judged.objections(ConstructionRole.VERIFY_TARGET)
+    labels, _ = check_target(gold.question, gold.evidence, _support_indices(gold), _reasoned_answer(gold))
+    yield from labels.objections(ConstructionRole.VERIFY_TARGET)
 
 
 def find_evidence_edit_defects(gold: View, edit: EvidenceEdit) -> Iterator[str]:

@@ -60,18 +60,18 @@ def judge_steps(
     """
     checker = StepChecker(read_evidence(tuple(passages)), options)
     discourse = Discourse()
-    judged: list[StepJudgment] = []
+    judgments: list[StepJudgment] = []
     claims_read: list[Claim] = []
     unread: list[int] = []
     for number, text in enumerate(trace.texts):
         claims = read_step(text, discourse)
         if claims is None:
-            judged.append(StepJudgment(None))
+            judgments.append(StepJudgment(None))
             unread.append(number)
             continue
-        judged.append(_judge_step(claims, checker, passages))
+        judgments.append(_judge_step(claims, checker, passages))
         claims_read += claims
-    return tuple(judged), claims_read, unread
+    return tuple(judgments), claims_read, unread
 
 
 def _judge_step(claims: tuple[Claim, ...], checker: StepChecker, passages: Sequence[Passage]) -> StepJudgment:
@@ -136,7 +136,7 @@ class StepChecker:
 
     def _find_values(self, phrase: Phrase) -> list[str]:
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
-        return list(dict.fromkeys(way.value for way in self.evidence.derive(phrase, role)))
+        return list(dict.fromkeys(derivation.value for derivation in self.evidence.derive(phrase, role)))
 
     def _check_fact(self, claim: FactClaim) -> ClaimFinding:
         phrase, evidence = claim.phrase, self.evidence
@@ -144,9 +144,11 @@ class StepChecker:
             same = evidence.same_entity(phrase.base, claim.value)
             return _HOLDS if same else self._unless_unread(phrase, _fails(LocalFailure.INVALID_INFERENCE), claim.value)
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
-        for way in evidence.derive(phrase, role):
-            if evidence.same_entity(way.value, claim.value):
-                return ClaimFinding(sound=True, passage=way.hops[-1].passages[0] if len(phrase.path) == 1 else None)
+        for derivation in evidence.derive(phrase, role):
+            if evidence.same_entity(derivation.value, claim.value):
+                return ClaimFinding(
+                    sound=True, passage=derivation.hops[-1].passages[0] if len(phrase.path) == 1 else None
+                )
         return self._unless_unread(phrase, _fails(self._explain_failure(claim)), claim.value)
 
     def _explain_failure(self, claim: FactClaim) -> LocalFailure:
@@ -154,7 +156,7 @@ class StepChecker:
         # Several relations at once are a conclusion, never the content of a passage.
         if len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, CommonDoer):
             return LocalFailure.INVALID_INFERENCE
-        of_namesake = any(way.value == claim.value for way in self.evidence.derive(claim.phrase))
+        of_namesake = any(derivation.value == claim.value for derivation in self.evidence.derive(claim.phrase))
         return LocalFailure.INVALID_INFERENCE if of_namesake else LocalFailure.UNSUPPORTED_CONTENT
 
     def _unless_unread(self, phrase: Phrase, finding: ClaimFinding, value: str = "") -> ClaimFinding:

@@ -105,8 +105,8 @@ def _build_target(case: drafts.ConstructionCase, material: Any) -> drafts.DraftA
         replace(move, passages=tuple(case.support[index] for index in move.passages)) for move in solution.moves
     )
     draft = drafts.DraftAnswer(case.target, case.question, moves, material.reference, case.support)
-    judged, _ = conditions.check_target(case.question, case.passages, case.support, _reason_draft(case, draft))
-    objection = next(judged.objections(ConstructionRole.VERIFY_TARGET), None)
+    labels, _ = conditions.check_target(case.question, case.passages, case.support, _reason_draft(case, draft))
+    objection = next(labels.objections(ConstructionRole.VERIFY_TARGET), None)
     return draft if objection is None else f"What can be written does not hold: {objection}."
 
 

@@ -125,10 +125,10 @@ def _first_lines(value: Any) -> Any:
     return [_first_lines(part) for part in value] if isinstance(value, list) else value
 
 
-def _apply_order(judged: Mapping[str, Any], order: bool) -> dict[str, Any]:
+def _apply_order(labels: Mapping[str, Any], order: bool) -> dict[str, Any]:
     """Return the judgment as ordered, in the same shape; every part of a joint one."""
     ordered: dict[str, Any] = {}
-    for name, value in judged.items():
+    for name, value in labels.items():
         if name == "steps":
             ordered[name] = mark_all_sound(value) if order else mark_last_unsound(value, value)
         elif name == "code":

@@ -53,8 +53,8 @@ def _answer(question: JudgeQuestion, noise: float, seed: int, request: ChatReque
     except ValueError as error:
         raise BadRequest(str(error)) from None
     parts = [question] if question is not JudgeQuestion.JOINT else _parts(request)
-    judged = {part: _judge_part(part, material, noise, request.draw(seed)) for part in parts}
-    fields = {part.part: labels for part, labels in judged.items() if labels is not None}
+    labels_by_part = {part: _judge_part(part, material, noise, request.draw(seed)) for part in parts}
+    fields = {part.part: labels for part, labels in labels_by_part.items() if labels is not None}
     # One unreadable part makes the joint reply unreadable.
     if len(fields) < len(parts):
         return ScriptedReply({"unreadable": CANNOT_READ})
@@ -71,30 +71,30 @@ def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tupl
     """Judge one question from its own material; with noise, sometimes return the opposite."""
     if isinstance(material, disclosure.JointMaterial):
         material = restrict_material(material, question)
-    judged = _HANDLERS[question](material)
-    if judged is None:
+    labels = _HANDLERS[question](material)
+    if labels is None:
         return None
     # Drawn from the material alone: an error on a case recurs on every request, unless the request's seed changes.
     errs = hash_to_unit("noise", *draw, question, render_material(material)) < noise
-    return _invert(judged) if errs else dict(judged)
+    return _invert(labels) if errs else dict(labels)
 
 
-def _invert(judged: JudgedFields) -> dict[str, Any]:
+def _invert(labels: JudgedFields) -> dict[str, Any]:
     """Return the opposite judgment."""
-    if "steps" in judged:
-        return {"steps": _invert_steps(judged["steps"])}
-    labels = {name: not value for name, value in judged.items() if isinstance(value, bool)}
-    inverted = {**judged, **labels}
-    if "code" in judged:
+    if "steps" in labels:
+        return {"steps": _invert_steps(labels["steps"])}
+    inverted_labels = {name: not value for name, value in labels.items() if isinstance(value, bool)}
+    inverted = {**labels, **inverted_labels}
+    if "code" in labels:
         inverted["code"] = None if inverted["eligible"] else Ineligibility.MISSING_LINK
     return inverted
 
 
 def _invert_steps(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
     """Return all steps as sound if one was not, else the last sound one as unsound."""
-    sound = mark_all_sound(steps)
-    if sound != steps:
-        return sound
+    all_sound = mark_all_sound(steps)
+    if all_sound != steps:
+        return all_sound
     return mark_last_unsound(steps, [number for number, step in steps.items() if step["verdict"] == SOUND])
 
 

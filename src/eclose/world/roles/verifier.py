@@ -85,17 +85,17 @@ def convert_answer(steps: tuple[DisclosedStep, ...], answer: str) -> conditions.
 def _seed(material: materials.SeedScreen) -> ReplyFields | None:
     accepted = (material.reference, *material.aliases)
     screening = conditions.screen_source(material.question, convert_passages(material.evidence), accepted)
-    if not screening.judged.readable:
+    if not screening.conditions.readable:
         return None
-    return {**_nest_labels(screening.judged), "support": list(screening.support), "defect": screening.defect}
+    return {**_nest_labels(screening.conditions), "support": list(screening.support), "defect": screening.defect}
 
 
 def _target(material: materials.TargetCheck) -> ReplyFields | None:
     passages, response = convert_passages(material.evidence), convert_answer(material.steps, material.answer)
-    judged, outside = conditions.check_target(material.question, passages, material.support, response)
-    if not judged.readable:
+    labels, outside = conditions.check_target(material.question, passages, material.support, response)
+    if not labels.readable:
         return None
-    fields = _nest_labels(judged)
+    fields = _nest_labels(labels)
     inside, _, _ = judge_steps(tuple(passages[index] for index in material.support), response.trace)
     steps, _, _ = judge_steps(passages, response.trace)
     # Grounding of each step: passages inside the support, outside it, or earlier steps.
@@ -157,21 +157,21 @@ _HANDLERS: Mapping[ConstructionRole, Callable[[Any], ReplyFields | None]] = {
 }
 
 
-def _reply_if_readable(judged: conditions.ConditionLabels) -> ReplyFields | None:
-    return _nest_labels(judged) if judged.readable else None
+def _reply_if_readable(labels: conditions.ConditionLabels) -> ReplyFields | None:
+    return _nest_labels(labels) if labels.readable else None
 
 
-def _nest_labels(judged: conditions.ConditionLabels) -> ReplyFields:
+def _nest_labels(labels: conditions.ConditionLabels) -> ReplyFields:
     """Return the labels in the shape of a reply."""
     fields: ReplyFields = {}
-    if judged.steps is not None:
-        entries = enumerate(judged.steps, start=1)
+    if labels.steps is not None:
+        entries = enumerate(labels.steps, start=1)
         fields[SOUNDNESS] = {"steps": [{"id": number, "reason": "", "sound": sound} for number, sound in entries]}
-    for name, label in judged.labels.items():
+    for name, label in labels.labels.items():
         *prefix, field = name.split(".")
         section = fields.setdefault(prefix[0], {"reason": ""}) if prefix else fields
         section[field] = label
-    return fields if judged.steps is not None else {"reason": "", **fields}
+    return fields if labels.steps is not None else {"reason": "", **fields}
 
 
 # Errors on request.
@@ -182,11 +182,11 @@ def _invert(role: ConstructionRole, fields: ReplyFields, draw: float, material: 
     names = [*ACCEPTANCE_CONDITIONS[role], *([SOUNDNESS] if SOUNDNESS in fields else [])]
     if _is_accepted(role, fields):
         name = names[int(draw * len(names))]
-        _set_label(fields, name, wanted=False, role=role)
+        _set_label(fields, name, required=False, role=role)
         return fields
     # A rejected candidate is accepted only if every label turns.
     for name in names:
-        _set_label(fields, name, wanted=True, role=role)
+        _set_label(fields, name, required=True, role=role)
     if role is ConstructionRole.SCREEN_SEED:
         fields["defect"] = None
         fields["support"] = list(

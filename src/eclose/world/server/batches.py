@@ -136,8 +136,8 @@ class BatchEndpoints:
         if parts.get("purpose") != b"batch" or "file" not in parts:
             return _refuse(400, "give a file with the purpose batch", param="purpose")
         name = self._store_file(parts["file"])
-        about = {"id": name, "object": "file", "bytes": len(parts["file"]), "created_at": 0}
-        return web.json_response(about | {"filename": "batch.jsonl", "purpose": "batch", "status": "processed"})
+        description = {"id": name, "object": "file", "bytes": len(parts["file"]), "created_at": 0}
+        return web.json_response(description | {"filename": "batch.jsonl", "purpose": "batch", "status": "processed"})
 
     def _store_file(self, data: bytes) -> str:
         name = f"file-{len(self._files) + 1:06}"
