@@ -62,8 +62,9 @@ def models(server):
     return asyncio.run(resolve_models(world, world))
 
 
-def built(sources, server, out, settings=None, **more):
-    return asyncio.run(construct_families(sources, models(server), out, settings, FREE, RunOptions(**more)))
+def built(sources, server, out, settings=None, limit=None, **more):
+    options = RunOptions(**more)
+    return asyncio.run(construct_families(sources, models(server), out, settings, FREE, options, limit=limit))
 
 
 @pytest.fixture(scope="module")

@@ -122,10 +122,7 @@ def test_a_source_becomes_a_family_with_all_that_was_said_of_it():
     draft, script = built()
     family = packed(draft, script)
     assert isinstance(family, Family)
-    assert [finding.role for finding in family.findings] == [
-        ConstructionRole.SCREEN_SEED, ConstructionRole.VERIFY_TARGET, ConstructionRole.SCREEN_EVIDENCE, ConstructionRole.VERIFY_EVIDENCE, ConstructionRole.SCREEN_QUESTION,
-        ConstructionRole.VERIFY_QUESTION,
-    ]  # fmt: skip
+    assert [finding.role for finding in family.findings] == VERDICTS
     assert {finding.judge for finding in family.findings} == {"house/model"}
     assert draft.attempts == {"target": 1, "evidence": 1, "question": 1}
     assert [request.schema.name for request in script.asked] == list(ConstructionRole)
@@ -144,8 +141,14 @@ def test_each_is_shown_what_came_before_it():
     assert (brief.wanted, brief.support, brief.objection) == (2, (0, 2), None)
 
 
-VERDICTS = [ConstructionRole.SCREEN_SEED, ConstructionRole.VERIFY_TARGET, ConstructionRole.SCREEN_EVIDENCE, ConstructionRole.VERIFY_EVIDENCE, ConstructionRole.SCREEN_QUESTION,
-            ConstructionRole.VERIFY_QUESTION]  # fmt: skip
+VERDICTS = [
+    ConstructionRole.SCREEN_SEED,
+    ConstructionRole.VERIFY_TARGET,
+    ConstructionRole.SCREEN_EVIDENCE,
+    ConstructionRole.VERIFY_EVIDENCE,
+    ConstructionRole.SCREEN_QUESTION,
+    ConstructionRole.VERIFY_QUESTION,
+]
 AGAINST = {
     ConstructionRole.SCREEN_SEED: {"unique": False},
     ConstructionRole.VERIFY_TARGET: {"closure": {"reason": "gap", "closed": False}},

@@ -286,8 +286,8 @@ def test_unknown_repeated_and_moved_forms_are_refused_all_at_once(key, tmp_path)
     with pytest.raises(UserError) as refused:
         match_forms(key, path, read_forms(path))
     message = str(refused.value)
-    assert "line 2: the id 'f-0' is of no form of this audit" in message
-    assert f"line 3: the form {first.id!r} is there twice" in message
+    assert "line 2: the id 'f-0' belongs to no form of this audit" in message
+    assert f"line 3: the form {first.id!r} occurs twice" in message
     assert f"line 4: {third.id!r} has another question" in message
 
 
@@ -301,7 +301,7 @@ def test_a_question_may_lose_its_accents_in_a_spreadsheet_and_no_words(key, tmp_
 
 def test_the_forms_of_two_people_in_one_file(key, tmp_path):
     path = fill(tmp_path / "f.jsonl", [key.sheet(1)[0], key.sheet(2)[0], key.sheet(2)[1]])
-    with pytest.raises(UserError, match="several people: 1, 2"):
+    with pytest.raises(UserError, match="several annotators: 1, 2"):
         match_forms(key, path, read_forms(path))
 
 

@@ -114,9 +114,9 @@ def test_only_profiles_of_the_world_are_ours():
 
 
 def test_share_alike_is_said_where_it_binds():
-    told = "passed on under the same licence"
-    assert told in render_card(FACTS)
-    assert told not in render_card(replace(FACTS, counts={"MuSiQue": {"train": 1}}))
+    sentence = "must carry the same licence"
+    assert sentence in render_card(FACTS)
+    assert sentence not in render_card(replace(FACTS, counts={"MuSiQue": {"train": 1}}))
 
 
 def test_counts_and_funnel_with_their_sums():
@@ -135,9 +135,9 @@ def test_what_was_not_counted_is_a_dash_and_has_no_sum():
 
 
 def test_files_that_do_not_hold_what_the_funnel_ends_with():
-    assert "they were changed, or cut" not in prose(FACTS)
+    assert "they were changed or truncated" not in prose(FACTS)
     cut = replace(FACTS, counts={"HotpotQA": {"train": 9}})
-    assert "The last column says 2,010, and the files hold 9: they were changed, or cut" in prose(cut)
+    assert "The last column says 2,010, and the files hold 9: they were changed or truncated" in prose(cut)
 
 
 def test_refusals_by_part_the_most_frequent_first():
@@ -155,40 +155,40 @@ def test_who_wrote_and_who_checked():
     alone = replace(FACTS, reverifier=None)
     assert table(alone, "", "model")[-1] == ["verified the finished families", "–"]
     assert "own family" not in render_card(alone)
-    assert "Nobody checked the finished families once more." in render_card(alone)
+    assert "Finished families were not checked a second time." in render_card(alone)
 
 
 def test_trying_again_is_a_limit():
-    assert "Every part was tried once." in render_card(FACTS)
-    assert "tried up to 3 times" in render_card(replace(FACTS, attempts=3))
-    assert "not recorded how often parts were tried" in render_card(replace(FACTS, attempts=None))
+    assert "Every part was attempted once." in render_card(FACTS)
+    assert "attempted up to 3 times" in render_card(replace(FACTS, attempts=3))
+    assert "number of attempts at each part is not recorded" in render_card(replace(FACTS, attempts=None))
 
 
 def test_how_tokens_were_counted():
-    assert "longer than 8,192 tokens; estimated from the letters" in prose(FACTS)
+    assert "longer than 8,192 tokens; estimated from characters" in prose(FACTS)
     assert "counted with the tokenizer of Qwen/Qwen3-8B." in prose(replace(FACTS, tokenizer="Qwen/Qwen3-8B"))
     assert "tokens" not in prose(replace(FACTS, token_limit=None)).partition("## Fields")[0]
 
 
 def test_an_audit_is_told_of_only_where_there_was_one():
     assert "- Not audited" in render_card(FACTS)
-    told = prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 0)))
-    assert "asked to look at 300 of these families; audit-report.json of the run has what they found." in told
-    assert "Not audited" not in told
+    text = prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 0)))
+    assert "People audited a sample of 300 families; for the results see audit-report.json in the folder" in text
+    assert "Not audited" not in text
     assert "of which 7 are not settled;" in prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 7)))
 
 
 def test_what_nobody_recorded_is_said_to_be_unknown():
     facts = CardFacts(counts={"ours": {"train": 2}})
-    told = render_card(facts)
+    text = render_card(facts)
     for sentence in (
         "It is not recorded how these families were made.",
-        "It is not recorded who did.",
-        "It is not recorded.\n",
-        "it is not known what was checked",
+        "It is not recorded which models wrote and checked them.",
+        "Rejections are not recorded.\n",
+        "it is unknown what was checked",
         "- Not audited",
     ):
-        assert sentence in told
+        assert sentence in text
     assert front(facts)["license"] == ["unknown"]
     assert "configs" not in front(facts)
 

@@ -111,7 +111,7 @@ def test_no_families_no_file(tmp_path):
 
 def test_what_no_table_can_hold_is_named(tmp_path, families):
     huge = replace(families[0], source=replace(families[0].source, hops=2**70))
-    with pytest.raises(UserError, match="holds what a table cannot"):
+    with pytest.raises(UserError, match="does not fit into a table"):
         write_families_parquet(tmp_path, "train", [huge])
 
 

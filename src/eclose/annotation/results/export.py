@@ -83,11 +83,13 @@ def export_annotations(
             _write_label_studio(folder, annotations, material)
         funnel = _count_funnel(annotations)
         parameters = {**settings, "judge": judge, "formats": sorted(formats)}
+        # Hashed before the manifest exists, which is not an output itself.
         outputs = hash_files(sorted(folder.iterdir()))
         manifest = Manifest(stage, parameters, dict(inputs or {}), outputs, next(iter(funnel.values())), funnel)
         if (existing := _find_same(out, outputs)) is not None:
             return ExportResult(existing, again=True)
         manifest.write(folder / MANIFEST)
+        # Atomic: replaces an empty folder, fails on any other.
         os.rename(folder, out)
         sync_folder(out.parent)
     return ExportResult(manifest, again=False)

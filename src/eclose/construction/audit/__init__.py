@@ -1,1 +1,1 @@
-"""People look at a sample of families: drawn, shown blind, and reported with agreement and intervals."""
+"""Audit of families by people: a blind sample, forms, and a report with agreement and intervals (appendix B.6)."""

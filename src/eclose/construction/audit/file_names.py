@@ -1,15 +1,15 @@
-"""What the files of an audit are called. Apart, because the command line needs the names before anything else."""
+"""File name and form format of an audit, without further imports: the command line reads them for its help."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 REPORT = "audit-report.json"
-"""What people found."""
+"""File of the report in the folder of an audit."""
 
 
 class FormFormat(StrEnum):
-    """A line of JSON a form, or a table for spreadsheets."""
+    """Format of a file of forms: JSON Lines, or a table for spreadsheets."""
 
     JSONL = "jsonl"
     CSV = "csv"

@@ -1,4 +1,4 @@
-"""The forms of an audit as files, and how a filled form is read: JSON Lines, or a table for spreadsheets."""
+"""Forms of an audit: written blank and read filled in, as JSON Lines or as a table for spreadsheets."""
 
 from __future__ import annotations
 
@@ -24,61 +24,63 @@ if TYPE_CHECKING:
     from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
 CELL_LIMIT = 32_767
-"""What a cell of a spreadsheet holds; the rest would be cut off, or moved to the next cell."""
+"""Most characters of a spreadsheet cell; longer texts would be truncated or moved to the next cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilledForm:
-    """What somebody wrote on a form."""
+    """A form as an annotator filled it in."""
 
     where: str
+    """Line or row of the file, for messages."""
     id: str
     question: str
-    """The original question as the form has it, to notice rows that were moved."""
+    """The original question on the form, to detect rows that were moved."""
     marks: Mapping[str, Label]
+    """Answers by name; None for a missing one."""
     note: str = ""
 
     def passes(self, view: ViewKind) -> Label:
-        """Whether a view passes: all that is asked of it. One no decides it, else a missing answer leaves it open."""
+        """Return whether a view passes: False if any answer is no, None if one is missing, True otherwise."""
         return conjunction(self.marks[name] for name in MARKS[view])
 
     @property
     def unanswered(self) -> int:
-        """How many answers are missing."""
+        """Number of missing answers."""
         return sum(mark is None for mark in self.marks.values())
 
     @property
     def blank(self) -> bool:
-        """Whether nothing was answered."""
+        """Whether no question is answered."""
         return self.unanswered == len(self.marks)
 
 
 def encode_forms(forms: Sequence[AuditForm], layout: FormFormat) -> bytes:
-    """The bytes of a file of forms."""
+    """Return the content of a file of forms."""
     if layout is FormFormat.CSV:
-        return _table(forms)
+        return _encode_table(forms)
     return b"".join(json.dumps(asdict(form), ensure_ascii=False).encode() + b"\n" for form in forms)
 
 
 def read_forms(path: Path) -> list[FilledForm]:
-    """Every form of a file, JSON Lines or table by its name; all that cannot be read is told at once."""
+    """Read all forms of a file, a table or JSON Lines by its name; raise one error with all problems."""
     require_file(path)
-    filled, problems = [], []
-    for one in _rows(path) if path.suffix.lower() == ".csv" else _lines(path):
-        if isinstance(one, RecordError):
-            problems.append(str(one))
+    forms, problems = [], []
+    for form in _read_table(path) if path.suffix.lower() == ".csv" else _read_lines(path):
+        if isinstance(form, RecordError):
+            problems.append(str(form))
         else:
-            filled.append(one)
+            forms.append(form)
     raise_problems(path, problems)
-    if not filled:
-        raise UserError(f"{path}: holds no form. Is this the file you meant?")
-    return filled
+    if not forms:
+        raise UserError(f"{path}: holds no form. Check that this is the file you meant.")
+    return forms
 
 
-def _lines(path: Path) -> Iterator[FilledForm | RecordError]:
+def _read_lines(path: Path) -> Iterator[FilledForm | RecordError]:
     for record in scan_records(path, AuditForm):
         if record.value is None:
-            assert record.error is not None  # reading a form sets nothing aside
+            assert record.error is not None  # forms are never rejected, only unreadable
             yield record.error
         else:
             form = record.value
@@ -95,9 +97,10 @@ def _lines(path: Path) -> Iterator[FilledForm | RecordError]:
 _QUESTION, _NOTE = "question asked", "note"
 
 
-def _table(forms: Sequence[AuditForm]) -> bytes:
-    """A row a form, what is asked beside what it is about."""
+def _encode_table(forms: Sequence[AuditForm]) -> bytes:
+    """Return a table with a row per form, the columns of the answers beside the texts they concern."""
     rows = [_cells(form) for form in forms]
+    # The columns of the form with most passages, in its order, cover those of all others.
     columns = list(dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row))
     return b"".join(encode_csv(columns, rows))
 
@@ -125,7 +128,7 @@ def _cells(form: AuditForm) -> dict[str, str]:
         **{f"passage {passage.index}": _passage(passage) for passage in shown.passages},
     }
     for name, text in cells.items():
-        # One place is for the quote that may come before it.
+        # One character less: a quote may be put before the text.
         if len(text) >= CELL_LIMIT:
             raise UserError(
                 f"{name}: {len(text):,} characters do not fit into a cell. Write the forms with --format jsonl."
@@ -141,21 +144,21 @@ def _passage(passage: DisclosedPassage) -> str:
     return f"[{passage.index}] {passage.title}\n{passage.text}"
 
 
-def _rows(path: Path) -> Iterator[FilledForm | RecordError]:
+def _read_table(path: Path) -> Iterator[FilledForm | RecordError]:
     header, rows = read_csv(path)
     _check_header(path, header)
     for where, cells in rows:
-        yield _row(path, where, cells)
+        yield _parse_row(path, where, cells)
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
-    times = Counter(header)
-    needed = ("id", _QUESTION, *(name for names in MARKS.values() for name in names), _NOTE)
-    if wrong := [name for name in needed if times[name] != 1]:
+    counts = Counter(header)
+    required = ("id", _QUESTION, *(name for names in MARKS.values() for name in names), _NOTE)
+    if wrong := [name for name in required if counts[name] != 1]:
         raise UserError(f"{path}: needs each of these columns once: {', '.join(wrong)}. Is this a table of forms?")
 
 
-def _row(path: Path, where: str, cells: Mapping[str, str]) -> FilledForm | RecordError:
+def _parse_row(path: Path, where: str, cells: Mapping[str, str]) -> FilledForm | RecordError:
     marks: dict[str, Label] = {}
     problems = [] if cells.get("id", "").strip() else ["id: is empty"]
     for name in (name for names in MARKS.values() for name in names):
@@ -163,7 +166,7 @@ def _row(path: Path, where: str, cells: Mapping[str, str]) -> FilledForm | Recor
         if word.lower() in LABEL_WORDS:
             marks[name] = LABEL_WORDS[word.lower()]
         else:
-            problems.append(f"{name}: {word!r} is no answer; write yes or no")
+            problems.append(f"{name}: {word!r} is not an answer; write yes or no")
     if problems:
         return RecordError("; ".join(problems), path=path, record=where)
     return FilledForm(where, cells["id"].strip(), cells.get(_QUESTION, ""), marks, cells.get(_NOTE, "").strip())

@@ -1,9 +1,9 @@
-"""What an audit says: how far people agreed, and how many families pass (appendix B.6).
+"""Report of an audit: agreement of the annotators, and pass rates of views and families (appendix B.6).
 
-A view passes when all that is asked of it was answered with yes, a family when its three views pass. Where people agree
-on the family that is settled; where they do not, a third person decides the views on which they differ. What is neither
-stays open: then there are bounds and no rate. Two people who fail a family for different views agree on the family, so
-nobody else is asked, and those views stay open.
+A view passes when all its questions are answered with yes, a family when its three views pass. A family is settled
+where the annotators agree on it; where they disagree, a third person decides the views on which they differ. Otherwise
+a label stays open, and bounds are reported instead of a rate. Two annotators who fail a family for different views
+agree on the family, so no third person is needed, and those views stay open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eclose.construction.audit.forms import FilledForm
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, conjunction
 from eclose.errors import SettingError
-from eclose.stats.arrays import codes
+from eclose.stats.arrays import encode_labels
 from eclose.stats.bootstrap import weighted_rates
 from eclose.stats.coefficients import MISSING, gwet_ac1, pair_tables, raw_agreement
 from eclose.stats.intervals import Interval
@@ -35,64 +35,64 @@ if TYPE_CHECKING:
 
 FAMILY = "Family"
 COLUMNS = (*map(str, ViewKind), FAMILY)
-"""What is reported on: the three views, and the family as a whole."""
+"""Columns of the report: the three views, and the family."""
 
 _WORD = re.compile(r"[a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorForms:
-    """One person's forms, by family."""
+    """The forms of one annotator by family id."""
 
     annotator: int
-    """From 1; one more than there are annotators is whoever settles disagreements."""
+    """Number from 1; the number after the last annotator is the third person's."""
     forms: Mapping[str, FilledForm]
 
     def labels(self, family_id: str) -> tuple[Label, ...]:
-        """Whether the three views and the family pass; open where there is no form."""
+        """Return whether the three views and the family pass; None where there is no form or an answer is missing."""
         form = self.forms.get(family_id)
         views = tuple(None if form is None else form.passes(kind) for kind in ViewKind)
         return (*views, conjunction(views))
 
 
 def match_forms(key: AuditKey, path: Path, forms: Sequence[FilledForm]) -> AnnotatorForms:
-    """Forms under the families they are of. What is unknown, repeated or somebody else's is refused, all at once."""
-    owners = {one: (number, item) for item in key.items for number, one in enumerate(item.forms, start=1)}
-    found: dict[str, FilledForm] = {}
+    """Assign forms to their families; raise one error with all unknown, repeated and mixed-up forms."""
+    owners = {form_id: (number, item) for item in key.items for number, form_id in enumerate(item.forms, start=1)}
+    by_family: dict[str, FilledForm] = {}
     problems = []
     for form in forms:
         if form.id not in owners:
-            problems.append(f"{form.where}: the id {form.id!r} is of no form of this audit")
+            problems.append(f"{form.where}: the id {form.id!r} belongs to no form of this audit")
             continue
         item = owners[form.id][1]
-        if item.family_id in found:
-            problems.append(f"{form.where}: the form {form.id!r} is there twice; keep one")
+        if item.family_id in by_family:
+            problems.append(f"{form.where}: the form {form.id!r} occurs twice; keep one")
         if _WORD.findall(form.question.lower()) != _WORD.findall(item.shown.question.lower()):
             problems.append(
                 f"{form.where}: {form.id!r} has another question than was handed out; was one column sorted alone?"
             )
-        found[item.family_id] = form
-    people = {owners[form.id][0] for form in forms if form.id in owners}
-    if len(people) > 1:
-        problems.append(f"the forms are those of several people: {', '.join(map(str, sorted(people)))}")
+        by_family[item.family_id] = form
+    annotators = {owners[form.id][0] for form in forms if form.id in owners}
+    if len(annotators) > 1:
+        problems.append(f"the forms belong to several annotators: {', '.join(map(str, sorted(annotators)))}")
     raise_problems(path, problems)
-    return AnnotatorForms(people.pop(), found)
+    return AnnotatorForms(annotators.pop(), by_family)
 
 
 class FamilyOutcome(NamedTuple):
-    """One audited family."""
+    """An audited family with its settled labels."""
 
     item: AuditItem
     labels: tuple[Label, ...]
-    """The three views and the family, as far as they are settled."""
+    """Labels of the three views and the family; None for open ones."""
     disputed: tuple[ViewKind, ...]
-    """Where people disagree on the family: the views of which one says that they pass and another that they do not."""
+    """Views that one annotator passes and another fails, where they also disagree on the family."""
 
 
 def settle_families(
     key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None = None
 ) -> list[FamilyOutcome]:
-    """Every audited family. The third person's word counts where the others disagree, and nowhere else."""
+    """Settle every audited family. The third person's labels count only where the others disagree."""
     return [_outcome(item, sheets, third) for item in key.items]
 
 
@@ -114,35 +114,38 @@ def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: Annotator
 
 @dataclass(frozen=True, slots=True)
 class ReturnedForms:
-    """What came back from one person: returned + missing = what was to come back."""
+    """Forms returned by an annotator: complete + half-filled + blank + missing = expected."""
 
     annotator: int
     expected: int
     complete: int
     half_filled: tuple[str, ...]
-    """Ids of forms, as all the following."""
+    """Form ids, as in the fields below."""
     blank: tuple[str, ...]
     missing: tuple[str, ...]
     surplus: tuple[str, ...] = ()
-    """Of the third person: forms of families nobody disputes, which are not used."""
+    """The third person's forms of undisputed families, which are not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
-    """How far two people agree before anybody settles anything."""
+    """Agreement of two annotators before disagreements are settled."""
 
     annotators: tuple[int, int]
     what: str
+    """One of ``COLUMNS``."""
     n: int
-    """Families of which both said it."""
+    """Families that both labelled."""
     agreed: int
     raw: float | None
+    """Share of equal labels."""
     ac1: float | None
+    """Gwet's AC1."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassRate:
-    """How many pass. Without a value there are bounds: what could still come out."""
+    """Pass rate of some families. Where labels are open there is no value, only bounds of it."""
 
     passed: int
     settled: int
@@ -154,18 +157,18 @@ class PassRate:
 
 @dataclass(frozen=True, slots=True)
 class WeightedPassRate:
-    """A pass rate of the whole corpus."""
+    """Pass rate of the corpus, datasets weighted by their sizes."""
 
     value: float | None
     interval: Interval | None
     bounds: Interval | None
     constant: bool = False
-    """Whether all audited families of each dataset say the same, so that resampling them shows no spread."""
+    """Whether labels are equal within each dataset, so that resampling shows no spread."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """All of it, as it is written."""
+    """Report of an audit, as written to ``audit-report.json``."""
 
     guideline: str
     corpus: str
@@ -176,17 +179,17 @@ class AuditReport:
     handed: tuple[ReturnedForms, ...]
     agreement: tuple[PairAgreement, ...]
     disputed: tuple[str, ...]
-    """Ids of families, as all the following."""
+    """Family ids, as in the fields below."""
     unresolved: tuple[str, ...]
-    """Of the disputed: those nobody has settled."""
+    """Disputed families that the third person has not settled."""
     datasets: Mapping[str, Mapping[str, PassRate]]
     unweighted: Mapping[str, PassRate]
     weighted: Mapping[str, WeightedPassRate]
     failing: Mapping[str, tuple[str, ...]]
-    """Families with the views that do not pass."""
+    """Failing families, each with the views that fail."""
     open: tuple[str, ...]
     notes: tuple[tuple[str, int, str], ...]
-    """Family, person and what was noted."""
+    """Notes as (family id, annotator, text)."""
 
 
 def build_audit_report(
@@ -197,17 +200,24 @@ def build_audit_report(
     seed: int = 42,
     resamples: int = 2_000,
 ) -> AuditReport:
-    """The report of an audit from what everybody wrote."""
-    _refuse_other_people(key, sheets, third)
+    """Build the report of an audit.
+
+    Args:
+        key: Key of the audit.
+        sheets: Forms of every annotator.
+        third: Forms of the person who settles disagreements.
+        seed: Seed of the bootstrap.
+        resamples: Number of bootstrap resamples.
+    """
+    _refuse_other_annotators(key, sheets, third)
     sheets = sorted(sheets, key=lambda sheet: sheet.annotator)
     outcomes = settle_families(key, sheets, third)
-    groups = {name: [one for one in outcomes if one.item.dataset == name] for name in key.sizes}
-    passing = {name: _passing(group) for name, group in groups.items()}
-    disputed = [one for one in outcomes if one.disputed]
-    handed = [_handed(key.items, sheet) for sheet in sheets]
+    groups = {name: [outcome for outcome in outcomes if outcome.item.dataset == name] for name in key.sizes}
+    pass_rates = {name: _pass_rates(group) for name, group in groups.items()}
+    disputed = [outcome for outcome in outcomes if outcome.disputed]
+    returned = [_count_forms(key.items, sheet) for sheet in sheets]
     if third is not None:
-        handed.append(_handed([one.item for one in disputed], third))
-    everybody = (*sheets, *([third] if third else []))
+        returned.append(_count_forms([outcome.item for outcome in disputed], third))
     return AuditReport(
         key.guideline,
         key.corpus,
@@ -215,25 +225,25 @@ def build_audit_report(
         resamples,
         key.sizes,
         {name: len(group) for name, group in groups.items()},
-        tuple(handed),
+        tuple(returned),
         tuple(_agreements(key, sheets)),
-        tuple(one.item.family_id for one in disputed),
-        tuple(one.item.family_id for one in disputed if _unresolved(one)),
-        passing,
-        _passing(outcomes, interval=False),
-        _weighted(key.sizes, groups, passing, seed=seed, resamples=resamples),
-        {one.item.family_id: failed for one in outcomes if (failed := _failed(one))},
-        tuple(one.item.family_id for one in outcomes if None in one.labels),
-        tuple(_notes(key.items, everybody)),
+        tuple(outcome.item.family_id for outcome in disputed),
+        tuple(outcome.item.family_id for outcome in disputed if _is_unresolved(outcome)),
+        pass_rates,
+        _pass_rates(outcomes, interval=False),
+        _weighted_rates(key.sizes, groups, pass_rates, seed=seed, resamples=resamples),
+        {outcome.item.family_id: views for outcome in outcomes if (views := _failing_views(outcome))},
+        tuple(outcome.item.family_id for outcome in outcomes if None in outcome.labels),
+        tuple(_notes(key.items, (*sheets, *([third] if third else [])))),
     )
 
 
-def _refuse_other_people(key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> None:
-    given, wanted = sorted(sheet.annotator for sheet in sheets), list(range(1, key.annotators + 1))
-    if given != wanted:
+def _refuse_other_annotators(key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> None:
+    annotators, expected = sorted(sheet.annotator for sheet in sheets), list(range(1, key.annotators + 1))
+    if annotators != expected:
         raise SettingError(
-            f"the forms of annotators {', '.join(map(str, wanted))} are needed, one file each; given were those of "
-            f"{', '.join(map(str, given))}. Forms of {key.annotators + 1} go with --adjudicated."
+            f"the forms of annotators {', '.join(map(str, expected))} are needed, one file each; these are the forms "
+            f"of {', '.join(map(str, annotators))}. Pass forms of {key.annotators + 1} with --adjudicated."
         )
     if third is not None and third.annotator != key.annotators + 1:
         raise SettingError(
@@ -242,88 +252,92 @@ def _refuse_other_people(key: AuditKey, sheets: Sequence[AnnotatorForms], third:
         )
 
 
-def _handed(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedForms:
-    wanted = {item.family_id: item.forms[sheet.annotator - 1] for item in items}
-    there = {form.id: form for family, form in sheet.forms.items() if family in wanted}
-    blank = tuple(one for one, form in there.items() if form.blank)
-    half = tuple(one for one, form in there.items() if form.unanswered and not form.blank)
-    missing = tuple(one for one in wanted.values() if one not in there)
-    surplus = tuple(form.id for family, form in sheet.forms.items() if family not in wanted)
-    complete = len(there) - len(blank) - len(half)
-    return ReturnedForms(sheet.annotator, len(wanted), complete, half, blank, missing, surplus)
+def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedForms:
+    """Compare an annotator's forms with those expected for some families."""
+    expected = {item.family_id: item.forms[sheet.annotator - 1] for item in items}
+    forms = {form.id: form for family, form in sheet.forms.items() if family in expected}
+    blank = tuple(form_id for form_id, form in forms.items() if form.blank)
+    half = tuple(form_id for form_id, form in forms.items() if form.unanswered and not form.blank)
+    missing = tuple(form_id for form_id in expected.values() if form_id not in forms)
+    surplus = tuple(form.id for family, form in sheet.forms.items() if family not in expected)
+    complete = len(forms) - len(blank) - len(half)
+    return ReturnedForms(sheet.annotator, len(expected), complete, half, blank, missing, surplus)
 
 
 def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[PairAgreement]:
-    found = []
+    """Return the agreement of every pair of annotators in every column."""
+    agreements = []
     for first, second in combinations(sheets, 2):
-        one, other = (
+        # (families, columns) of codes: 0 fails, 1 passes.
+        ratings, other_ratings = (
             np.array([[MISSING if label is None else int(label) for label in sheet.labels(item.family_id)]
                       for item in key.items], np.intp)
             for sheet in (first, second)
         )  # fmt: skip
-        for place, what in enumerate(COLUMNS):
-            table = pair_tables(one[:, place], other[:, place], 2).sum(axis=0)
+        for column, what in enumerate(COLUMNS):
+            table = pair_tables(ratings[:, column], other_ratings[:, column], 2).sum(axis=0)
             n, agreed = int(table.sum()), int(np.trace(table))
             pair = (first.annotator, second.annotator)
-            found.append(PairAgreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
-    return found
+            agreements.append(PairAgreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
+    return agreements
 
 
-def _passing(outcomes: Sequence[FamilyOutcome], *, interval: bool = True) -> dict[str, PassRate]:
-    """Pass rates of some families. Without an interval where they are a mixture of strata."""
-    passing = {}
-    for place, what in enumerate(COLUMNS):
-        rate = Rate.of(one.labels[place] for one in outcomes)
-        known = not rate.unjudged
-        passing[what] = PassRate(
+def _pass_rates(outcomes: Sequence[FamilyOutcome], *, interval: bool = True) -> dict[str, PassRate]:
+    """Return the pass rates of some families by column; without an interval where they mix several strata."""
+    rates = {}
+    for column, what in enumerate(COLUMNS):
+        rate = Rate.of(outcome.labels[column] for outcome in outcomes)
+        settled = not rate.unjudged
+        rates[what] = PassRate(
             rate.hits,
             rate.n,
             rate.unjudged,
-            rate.value if known else None,
-            rate.wilson if known and interval else None,
+            rate.value if settled else None,
+            rate.wilson if settled and interval else None,
             rate.bounds,
         )
-    return passing
+    return rates
 
 
-def _weighted(
+def _weighted_rates(
     sizes: Mapping[str, int],
     groups: Mapping[str, Sequence[FamilyOutcome]],
-    passing: Mapping[str, Mapping[str, PassRate]],
+    pass_rates: Mapping[str, Mapping[str, PassRate]],
     *,
     seed: int,
     resamples: int,
 ) -> dict[str, WeightedPassRate]:
-    """Pass rates by each dataset's share of the corpus; families resampled within datasets, with all their labels."""
+    """Return pass rates weighted by dataset sizes, with intervals of a bootstrap of families within datasets."""
     if not groups or not all(groups.values()):
-        # Of a dataset of which no family was looked at, nothing is known.
+        # The rate of a dataset without an audited family is unknown, and so is that of the corpus.
         return dict.fromkeys(COLUMNS, WeightedPassRate(None, None, None))
-    outcomes = [one for group in groups.values() for one in group]
-    stratum, order = codes([one.item.dataset for one in outcomes])
+    outcomes = [outcome for group in groups.values() for outcome in group]
+    stratum, order = encode_labels([outcome.item.dataset for outcome in outcomes])
     shares = np.array([sizes[name] for name in order], float) / sum(sizes.values())
-    hits = np.array([[label is True for label in one.labels] for one in outcomes], float)
+    # (families, columns): a family is resampled with all its labels.
+    hits = np.array([[label is True for label in outcome.labels] for outcome in outcomes], float)
     rng = np.random.default_rng(seed)
     replicates = weighted_rates(hits, Strata(stratum), shares, rng=rng, resamples=resamples)
-    found = {}
-    for place, what in enumerate(COLUMNS):
-        labels = {one.labels[place] for one in outcomes}
-        ends = np.array([passing[name][what].bounds for name in order])
+    rates = {}
+    for column, what in enumerate(COLUMNS):
+        labels = {outcome.labels[column] for outcome in outcomes}
+        ends = np.array([pass_rates[name][what].bounds for name in order])  # (datasets, 2)
         bounds = Interval(*map(float, shares @ ends))
-        value, interval, _ = replicates.estimate(place)
-        constant = all(len({one.labels[place] for one in group}) == 1 for group in groups.values())
-        known = WeightedPassRate(value, interval, bounds, constant)
-        found[what] = WeightedPassRate(None, None, bounds) if None in labels else known
-    return found
+        value, interval, _ = replicates.estimate(column)
+        constant = all(len({outcome.labels[column] for outcome in group}) == 1 for group in groups.values())
+        settled = WeightedPassRate(value, interval, bounds, constant)
+        rates[what] = WeightedPassRate(None, None, bounds) if None in labels else settled
+    return rates
 
 
-def _unresolved(outcome: FamilyOutcome) -> bool:
+def _is_unresolved(outcome: FamilyOutcome) -> bool:
     return any(
         label is None and kind in outcome.disputed for kind, label in zip(ViewKind, outcome.labels, strict=False)
     )
 
 
-def _failed(outcome: FamilyOutcome) -> tuple[str, ...]:
-    """Return the views that fail; the family itself where people agree on it and on no single view."""
+def _failing_views(outcome: FamilyOutcome) -> tuple[str, ...]:
+    """Return the views that fail; ``FAMILY`` where annotators agree on the family and on no single view."""
     views = tuple(str(kind) for kind, label in zip(ViewKind, outcome.labels, strict=False) if label is False)
     return views or ((FAMILY,) if outcome.labels[-1] is False else ())
 

@@ -1,7 +1,7 @@
-"""Which families people look at: a stratified sample, drawn after the split (appendix B.6).
+"""Stratified sample of families for an audit, drawn after the split (appendix B.6).
 
-The draw follows from the seed and the families alone, never from the order of a file. What was drawn is written to a
-key, which stays with whoever leads the audit, and to one file of forms for each person.
+The draw depends on the seed and the families only, never on the order of a file. It is written to a key, which stays
+with the lead of the audit, and to a file of forms for each annotator.
 """
 
 from __future__ import annotations
@@ -42,89 +42,97 @@ ALL, TRAINING, DEVELOPMENT = "all", "training", "development"
 
 @dataclass(frozen=True, slots=True)
 class AuditStratum:
-    """Families of one dataset in one part of the split, and how many of them are looked at."""
+    """Families of a dataset in a split, and the number drawn from them."""
 
     dataset: str
     split: str
     families: int
     asked: int
-    """Fewer are drawn where there are fewer."""
+    """Families to draw; fewer are drawn where the stratum has fewer."""
     drawn: int
 
 
 @dataclass(frozen=True, slots=True)
 class AuditItem:
-    """A family that is looked at."""
+    """A drawn family."""
 
     family_id: str
     dataset: str
     split: str
     edit: int
-    """Which of its evidence edits, counted from zero."""
+    """Index of the evidence edit on the form."""
     forms: tuple[str, ...]
-    """The ids of its forms, one for each annotator, and the last for whoever settles disagreements."""
+    """Ids of its forms: one per annotator, and the last for the third person who settles disagreements."""
     shown: DisclosedFamily
+    """The family as annotators see it."""
 
     def form(self, annotator: int) -> AuditForm:
-        """The blank form for one annotator, numbered from 1."""
+        """Return the blank form for an annotator, numbered from 1."""
         return AuditForm(self.forms[annotator - 1], self.shown)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditKey:
-    """What was drawn, and which form is whose."""
+    """The drawn families of an audit, with the owner of every form; ``audit.json`` of its folder."""
 
     seed: int
     annotators: int
     guideline: str
-    """Hash of the text people decide by."""
+    """Hash of the guideline for annotators."""
     corpus: str
-    """Hash of all families, in whatever order they lay."""
+    """Hash of all families, independent of their order."""
     strata: tuple[AuditStratum, ...]
     items: tuple[AuditItem, ...]
     set_aside: Mapping[str, int] = field(default_factory=dict)
-    """Records of the corpus that are no families of it, by reason."""
+    """Rejected records of the corpus, counted by reason."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The families of the corpus by dataset."""
+        """Number of families in the corpus by dataset."""
         sizes: Counter[str] = Counter()
         for stratum in self.strata:
             sizes[stratum.dataset] += stratum.families
         return dict(sizes)
 
     def sheet(self, annotator: int) -> list[AuditForm]:
-        """The blank forms for one annotator, in an order of their own."""
+        """Return the blank forms for an annotator; sorting by id gives each annotator another order."""
         return sorted((item.form(annotator) for item in self.items), key=lambda form: form.id)
 
 
 def read_corpus(run: Path) -> Iterator[tuple[str, ReadRecord[Family]]]:
-    """The families of a run with their part of the split; those of a single file are not split."""
-    for split, path in _parts(run).items():
+    """Yield the families of a run's folder with their split; those of a single file belong to ``all``."""
+    for split, path in _split_files(run).items():
         yield from ((split, record) for record in scan_families(path))
 
 
 def hash_corpus(run: Path) -> str:
-    """The hash of all families of a run as they lie there, as a key has it of those that were drawn from."""
+    """Return the hash of a run's present families, comparable with ``AuditKey.corpus``."""
     hashes = []
-    for split, path in _parts(run).items():
+    for split, path in _split_files(run).items():
         with path.open("rb") as lines:
             hashes += [hash_rank(split, line.rstrip(b"\n").decode()) for line in lines]
     return content_hash(sorted(hashes))
 
 
-def _parts(run: Path) -> dict[str, Path]:
-    parts = {TRAINING: run / names.TRAIN, DEVELOPMENT: run / names.DEVELOPMENT} if run.is_dir() else {ALL: run}
-    for path in parts.values():
+def _split_files(run: Path) -> dict[str, Path]:
+    paths = {TRAINING: run / names.TRAIN, DEVELOPMENT: run / names.DEVELOPMENT} if run.is_dir() else {ALL: run}
+    for path in paths.values():
         require_file(path)
-    return parts
+    return paths
 
 
 def draw_sample(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int, annotators: int) -> AuditKey:
-    """As many families of every dataset, of each nine for training to one for development, one edit of each."""
+    """Draw families for an audit: equally many of every dataset, nine of training to one of development.
+
+    Args:
+        records: Families with their split.
+        n: Number of families to draw.
+        seed: Seed of the draw, and of the evidence edit on each form.
+        annotators: Number of annotators.
+    """
     if min(n, annotators) < 1:
-        raise SettingError("n and annotators are at least one.")
-    pools, hashes, set_aside = _pooled(records, n, seed)
+        raise SettingError("n and annotators must be at least one.")
+    pools, hashes, set_aside = _pool_families(records, n, seed)
     datasets = sorted({dataset for dataset, _ in pools})
     if n < len(datasets):
         raise SettingError(f"n: {n} cannot be divided over {len(datasets)} datasets. Draw at least one of each.")
@@ -135,9 +143,9 @@ def draw_sample(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, se
     for dataset, share in _shares(datasets, n, seed).items():
         for split, asked in zip(splits, _by_split(share, splits), strict=True):
             pool = pools.get((dataset, split), _Pool(n))
-            drawn = pool.first(asked)
+            drawn = pool.select(asked)
             strata.append(AuditStratum(dataset, split, pool.families, asked, len(drawn)))
-            items += [_item(family, dataset, split, seed, annotators) for family in drawn]
+            items += [_make_item(family, dataset, split, seed, annotators) for family in drawn]
     items.sort(key=lambda item: (item.dataset, item.family_id))
     return AuditKey(
         seed,
@@ -151,28 +159,28 @@ def draw_sample(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, se
 
 
 class _Pool:
-    """The families of a stratum: all are counted, those that may be drawn are kept."""
+    """Families of a stratum: all are counted, and the ``most`` of lowest rank are held in memory."""
 
     def __init__(self, most: int) -> None:
         self.families = 0
         self._most = most
-        self._kept: list[tuple[int, str, Family]] = []
+        self._lowest: list[tuple[int, str, Family]] = []
 
-    def add(self, family: Family, place: int) -> None:
+    def add(self, family: Family, rank: int) -> None:
         self.families += 1
-        # The heap gives back its least, and the family of the last place is to go.
-        heapq.heappush(self._kept, (-place, family.id, family))
-        if len(self._kept) > self._most:
-            heapq.heappop(self._kept)
+        # A heap pops its smallest item, so ranks are negated: the highest rank goes first.
+        heapq.heappush(self._lowest, (-rank, family.id, family))
+        if len(self._lowest) > self._most:
+            heapq.heappop(self._lowest)
 
-    def first(self, count: int) -> list[Family]:
-        return [family for *_, family in heapq.nlargest(count, self._kept)]
+    def select(self, count: int) -> list[Family]:
+        return [family for *_, family in heapq.nlargest(count, self._lowest)]
 
 
-def _pooled(
+def _pool_families(
     records: Iterable[tuple[str, ReadRecord[Family]]], n: int, seed: int
 ) -> tuple[dict[tuple[str, str], _Pool], list[str], dict[str, int]]:
-    """Strata by dataset and split, a hash for each family, and what was set aside."""
+    """Return the pools by dataset and split, a hash of each family, and the rejected records by reason."""
     pools: dict[tuple[str, str], _Pool] = {}
     split_of: dict[str, str] = {}
     hashes: list[str] = []
@@ -187,26 +195,26 @@ def _pooled(
         if (first := split_of.setdefault(family.id, split)) != split:
             raise UserError(f"the family {family.id!r} is in {first} and in {split}. Split the families again.")
         dataset = dataset_name(family.source.benchmark)
-        place = int(hash_rank("audit", seed, dataset, family.id), 16)
-        pools.setdefault((dataset, split), _Pool(n)).add(family, place)
+        rank = int(hash_rank("audit", seed, dataset, family.id), 16)
+        pools.setdefault((dataset, split), _Pool(n)).add(family, rank)
         hashes.append(hash_rank(split, encode(family).decode()))
     return pools, hashes, dict(sorted(set_aside.items()))
 
 
 def _shares(datasets: list[str], n: int, seed: int) -> dict[str, int]:
-    """The same for every dataset; what is left over goes one each to the first in seeded order."""
-    each, over = divmod(n, len(datasets)) if datasets else (0, 0)
-    favoured = sorted(datasets, key=lambda dataset: hash_rank("audit share", seed, dataset))[:over]
+    """Divide n equally among datasets; the remainder goes one each to the first in seeded order."""
+    each, remainder = divmod(n, len(datasets)) if datasets else (0, 0)
+    favoured = sorted(datasets, key=lambda dataset: hash_rank("audit share", seed, dataset))[:remainder]
     return {dataset: each + (dataset in favoured) for dataset in datasets}
 
 
 def _by_split(share: int, splits: tuple[str, ...]) -> tuple[int, ...]:
-    """A tenth for development, to the nearest integer and halves up, as the corpus itself is split."""
+    """Divide a dataset's share between splits: a tenth for development, rounded half up as in the corpus."""
     development = (share + 5) // 10
     return (share,) if splits == (ALL,) else (share - development, development)
 
 
-def _item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> AuditItem:
+def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> AuditItem:
     edit = draw_edit(family, seed, epoch=0)
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
     return AuditItem(
@@ -215,29 +223,33 @@ def _item(family: Family, dataset: str, split: str, seed: int, annotators: int) 
 
 
 def _form_id(seed: int, annotator: int, family_id: str) -> str:
-    """Says nothing, differs from person to person, and is no number to a spreadsheet."""
+    """Return an id that reveals nothing, differs between annotators, and is not read as a number by spreadsheets."""
     return "f-" + hash_rank("audit form", seed, annotator, family_id)[:16]
 
 
 def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, bool]:
-    """Forms and guideline, and the key last; for each file whether it was written now.
+    """Write forms, guideline and, last, the key; return for each file whether it was written now.
 
-    A file of this draw that is there already stays as it is: somebody may have filled it in. Another draw is refused.
+    An existing file of this draw is left as it is, since it may be filled in.
+
+    Raises:
+        UserError: The folder holds files of another draw.
     """
     sheets = {
         folder / f"forms-{annotator}.{layout}": encode_forms(key.sheet(annotator), layout)
         for annotator in range(1, key.annotators + 1)
     }
     guideline = {folder / GUIDELINE: load_text(GUIDELINE).text.encode()}
-    place, content = folder / KEY, encode_key(key)
-    known = place.exists() and place.read_bytes() == content
-    for path, data in {place: content, **guideline, **({} if known else sheets)}.items():
+    key_path, content = folder / KEY, encode_key(key)
+    # With this draw's key in place, forms that differ are filled-in ones of this draw.
+    same_draw = key_path.exists() and key_path.read_bytes() == content
+    for path, data in {key_path: content, **guideline, **({} if same_draw else sheets)}.items():
         if path.exists() and path.read_bytes() != data:
             raise UserError(
                 f"{path}: was changed, or belongs to another draw and may be in use. Write to another folder."
             )
     written = {}
-    for path, data in {**guideline, **sheets, place: content}.items():
+    for path, data in {**guideline, **sheets, key_path: content}.items():
         written[path] = not path.exists()
         if written[path]:
             with AtomicFile(path) as file:
@@ -246,12 +258,12 @@ def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, b
 
 
 def encode_key(key: AuditKey) -> bytes:
-    """The key as it is written."""
+    """Return the content of the file of a key."""
     return json.dumps(asdict(key), indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def read_key(folder: Path) -> AuditKey:
-    """The key of an audit's folder."""
+    """Read the key of an audit's folder."""
     path = folder / KEY
     require_file(path)
     try:
@@ -259,5 +271,5 @@ def read_key(folder: Path) -> AuditKey:
     except ValidationError as invalid:
         raise UserError(
             f"{path}: this is not the key of an audit, or it was changed ({invalid.error_count()} errors). "
-            "Make it anew with `eclose families audit sample`: the same seed gives the same forms."
+            "Write it again with `eclose families audit sample`: the same seed gives the same forms."
         ) from invalid

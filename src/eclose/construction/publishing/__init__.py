@@ -1,1 +1,1 @@
-"""Families for others: the data card, the licences of the sources, and tables that a hub of datasets reads."""
+"""Publishing of families: data card, licences of the sources, and Parquet tables for dataset hubs."""

@@ -1,7 +1,7 @@
-"""The card that goes with families: what they are, how many, who made them and how, and what is not known.
+"""Data card of families in Markdown: what they are, how many, how and by which models they were made, known limits.
 
-Facts as tables of Markdown, and the packaged text around them. Names of datasets, models, files and reasons come from
-outside: they are escaped so that nothing in them is markup, a link or the end of a cell.
+Facts are tables inside a packaged text, ``texts/card.md``. Names of datasets, models, files and reasons come from
+outside and are escaped, so that they cannot act as markup, as a link or as the end of a cell.
 """
 
 from __future__ import annotations
@@ -32,86 +32,88 @@ if TYPE_CHECKING:
 DASH = "–"
 TOTAL = "all"
 FIELDS: Mapping[str, str] = {
-    "id": "its name, each once",
-    "source": "the question as it came: passages, reference answer, other accepted answers, benchmark",
-    "gold": "the original view: question, evidence, trace of steps, answer, the passages that support it, and what "
-    "each step rests on",
-    "evidence_edits": "one view or more over edited evidence, each with the edited passage, the first affected step "
-    "(from zero) and the words that were exchanged",
-    "question_edit": "the view of another question to the same evidence, and what was changed in the question",
-    "findings": "what screens and verifiers said, reply by reply; empty where no model was asked",
-    "provenance": "who built and who checked it, what they were told (by hash), and how often each part was tried",
+    "id": "unique name",
+    "source": "the original question: passages, reference answer, other accepted answers, benchmark",
+    "gold": "the original view: question, evidence, trace of steps, answer, supporting passages, and the premises of "
+    "each step",
+    "evidence_edits": "one or more views over edited evidence, each with the edited passage, the first affected step "
+    "(from zero) and the replaced words",
+    "question_edit": "the view of another question to the same evidence, and the changed part of the question",
+    "findings": "judgements of screens and verifiers, one per reply; empty where no model was asked",
+    "provenance": "models that built and checked the family, hash of their guidelines, and number of attempts by part",
 }
-"""The fields of a family, in words."""
+"""Description of every field of a family."""
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
 _MARK = b"\n<!-- written by eclose, "
-"""Before the hash at the end of a card, by which one that somebody has worked on is known."""
+"""Start of the last line of a card; the hash after it shows whether the card was edited."""
 
 
-class _Own(str):
-    """Markdown of ours, which is not escaped."""
+class _Markdown(str):
+    """Markdown that is not escaped."""
 
     __slots__ = ()
 
 
 class CardTable(NamedTuple):
-    """A table before it is written."""
+    """A table of a card."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     numbers: int = 0
-    """How many columns, from the right, hold numbers."""
+    """Number of columns, counted from the right, that hold numbers."""
 
 
 def write_card(folder: Path | str, facts: CardFacts | None = None) -> None:
-    """Write a card into a folder: of the run that lies there, unless other facts are given."""
+    """Write a card into a folder, by default from the facts of the run in that folder."""
     text = render_card(facts or read_run_facts(folder))
     with AtomicFile(Path(folder) / CARD) as file:
         file.write(text.encode())
 
 
 class CardState(StrEnum):
-    """What lies where the card is to be."""
+    """State of a folder's ``README.md``."""
 
     NONE = "none"
+    """There is no file."""
     OURS = "ours"
-    """As it was written, to the last letter."""
+    """A card, unchanged since it was written."""
     EDITED = "edited"
-    """Ours, and somebody has worked on it."""
+    """A card that was edited since."""
     FOREIGN = "foreign"
+    """A file of another origin."""
 
 
 def find_card_state(folder: Path) -> CardState:
-    """Whose card it is."""
+    """Return whether a folder has a card, and whether the card was edited."""
     path = folder / CARD
     if not path.exists():
         return CardState.NONE
-    body, found, mark = path.read_bytes().rpartition(_MARK)
-    if not found:
+    body, separator, mark = path.read_bytes().rpartition(_MARK)
+    if not separator:
         return CardState.FOREIGN
-    return CardState.OURS if mark == _mark(body) else CardState.EDITED
+    return CardState.OURS if mark == _hash_body(body) else CardState.EDITED
 
 
 def render_card(facts: CardFacts) -> str:
-    """The card as Markdown, with the front matter that a hub of datasets reads."""
+    """Return the card as Markdown, with the front matter that dataset hubs read."""
     text = _template().render(_context(facts)).rstrip("\n") + "\n"
-    return text + (_MARK + _mark(text.encode())).decode()
+    return text + (_MARK + _hash_body(text.encode())).decode()
 
 
-def _mark(body: bytes) -> bytes:
-    """So that a card that somebody has worked on is known, and kept."""
+def _hash_body(body: bytes) -> bytes:
+    """Return the end of the last line: an edited card is recognised by its hash, and not overwritten."""
     return f"{content_hash(body.decode('utf-8', 'replace'))} -->\n".encode()
 
 
 def escape_markdown(text: str) -> str:
-    """Text as it is, on one line, whatever it says."""
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
-    return _SPECIAL.sub(r"\\\g<0>", shown)
+    """Return text that Markdown renders literally, on one line."""
+    printable = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    return _SPECIAL.sub(r"\\\g<0>", printable)
 
 
 def name_size_category(families: int) -> str:
-    """As a hub of datasets names sizes."""
+    """Return the size category of dataset hubs for a number of families."""
     return next((name for most, name in _SIZES if families < most), "n>10M")
 
 
@@ -126,19 +128,21 @@ def _context(facts: CardFacts) -> dict[str, Any]:
         "tables": tables,
         "licence_ids": sorted({licence.id for licence in licences.values()}) or ["unknown"],
         "language": languages[0] if len(set(languages)) == 1 and len(licences) == len(facts.counts) else None,
-        "size": _Own(name_size_category(total)),
+        "size": _Markdown(name_size_category(total)),
         "files": {split: _quoted(path) for split, path in facts.files.items()},
         "counts": _by_dataset(facts.counts, across=True),
         "funnel": _by_dataset(facts.funnel) if facts.funnel else None,
         "lost": _lost(facts, total),
         "rejected": _rejected(facts.rejected) if facts.rejected else None,
         "models": _models(facts),
-        "kin": ", ".join(_kin(facts)),
+        "same_family": ", ".join(_same_family_checkers(facts)),
         "guidelines": CardTable(["role", "hash"], sorted(facts.guidelines.items())) if facts.guidelines else None,
         "settings": _settings(facts.settings) if facts.settings else None,
         "inputs": CardTable(["file", "hash"], sorted(facts.inputs.items())) if facts.inputs else None,
         "fields": CardTable(["field", "what it is"], [(field.name, FIELDS[field.name]) for field in fields(Family)]),
-        "licences": CardTable(["source", "licence"], [(name, licence.told) for name, licence in licences.items()]),
+        "licences": CardTable(
+            ["source", "licence"], [(name, licence.description) for name, licence in licences.items()]
+        ),
         "share_alike": any(licence.share_alike for licence in licences.values()),
         **(names := _training(facts, tables)),
         "first_file": _quoted(names["train_file"]),
@@ -146,11 +150,12 @@ def _context(facts: CardFacts) -> dict[str, Any]:
 
 
 def _by_dataset(counts: ByDataset, *, across: bool = False) -> CardTable:
-    """A row for each dataset and one for all of them; a dash for what was not counted."""
-    columns = list(dict.fromkeys(column for found in counts.values() for column in found))
-    rows = [[name, *(found.get(column) for column in columns)] for name, found in counts.items()]
+    """Return a table with a row per dataset and one for all; ``across`` adds a column of row totals."""
+    columns = list(dict.fromkeys(column for row in counts.values() for column in row))
+    # Missing counts are None, which is written as a dash and makes the total unknown.
+    rows = [[name, *(row.get(column) for column in columns)] for name, row in counts.items()]
     if len(rows) != 1:
-        rows.append([TOTAL, *(_sum([found.get(column) for found in counts.values()]) for column in columns)])
+        rows.append([TOTAL, *(_sum([row.get(column) for row in counts.values()]) for column in columns)])
     if across:
         rows = [[*row, _sum(row[1:])] for row in rows]
         return CardTable(["dataset", *columns, TOTAL], rows, len(columns) + 1)
@@ -162,57 +167,58 @@ def _sum(counts: Sequence[Any]) -> int | None:
 
 
 def _lost(facts: CardFacts, total: int) -> tuple[int, int] | None:
-    """What the funnel ends with and what there is, where the two differ."""
-    ends = [list(found.values())[-1] for found in facts.funnel.values() if found]
+    """Return the families at the end of the funnel and those in the files, where the two differ."""
+    ends = [list(counts.values())[-1] for counts in facts.funnel.values() if counts]
     return None if not ends or sum(ends) == total else (sum(ends), total)
 
 
 def _rejected(rejected: Mapping[str, Mapping[str, int]]) -> CardTable:
     rows = [
-        (part, reason, count)
-        for part, reasons in rejected.items()
-        for reason, count in sorted(reasons.items(), key=lambda told: (-told[1], told[0]))
+        (stage, reason, count)
+        for stage, reasons in rejected.items()
+        for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))  # most frequent first
     ]
     return CardTable(["part", "reason", "sources"], rows, 1)
 
 
 def _models(facts: CardFacts) -> CardTable:
-    told = {
+    models = {
         "wrote responses and edits": facts.constructor,
         "screened and verified": facts.verifier,
         "verified the finished families": facts.reverifier,
     }
-    return CardTable(["", "model"], list(told.items()))
+    return CardTable(["", "model"], list(models.items()))
 
 
-def _kin(facts: CardFacts) -> list[str]:
+def _same_family_checkers(facts: CardFacts) -> list[str]:
+    """Return the checking models that belong to the constructor's model family."""
     checks = dict.fromkeys(name for name in (facts.verifier, facts.reverifier) if name is not None)
     return [name for name in checks if facts.constructor is not None and same_family(name, facts.constructor)]
 
 
 def _settings(settings: Mapping[str, Any]) -> CardTable:
-    def told(value: Any) -> str:
+    def format_value(value: Any) -> str:
         return value if isinstance(value, str) else "none" if value is None else json.dumps(value, ensure_ascii=False)
 
-    return CardTable(["setting", "value"], [(name, told(value)) for name, value in settings.items()])
+    return CardTable(["setting", "value"], [(name, format_value(value)) for name, value in settings.items()])
 
 
 def _training(facts: CardFacts, tables: bool) -> dict[str, str]:
-    """What files training is told of, once tables are lines again."""
+    """Return the file names in the training command; tables are converted to JSON Lines first."""
     names = {split: f"{split}.jsonl" for split in facts.files} if tables else dict(facts.files)
     return {"train_file": names.get("train", FAMILIES), "development_file": names.get("validation", "")}
 
 
-def _quoted(text: str) -> _Own:
-    """A text of JSON is one of YAML and of Python, whatever it holds."""
-    return _Own(json.dumps(text, ensure_ascii=False))
+def _quoted(text: str) -> _Markdown:
+    """Return a string literal; one of JSON is valid in YAML and Python too, with special characters included."""
+    return _Markdown(json.dumps(text, ensure_ascii=False))
 
 
-def _table(told: CardTable) -> _Own:
-    head = f"| {' | '.join(map(escape_markdown, told.columns))} |"
-    texts = len(told.columns) - told.numbers
-    rule = "|" + "---|" * texts + "---:|" * told.numbers
-    return _Own("\n".join([head, rule, *(f"| {' | '.join(map(_cell, row))} |" for row in told.rows)]))
+def _table(table: CardTable) -> _Markdown:
+    head = f"| {' | '.join(map(escape_markdown, table.columns))} |"
+    texts = len(table.columns) - table.numbers
+    rule = "|" + "---|" * texts + "---:|" * table.numbers
+    return _Markdown("\n".join([head, rule, *(f"| {' | '.join(map(_cell, row))} |" for row in table.rows)]))
 
 
 def _cell(value: object) -> str:
@@ -230,7 +236,7 @@ def _template() -> Template:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(
-        autoescape=False,  # Markdown, not HTML: escaped as such, unless it is our own
+        autoescape=False,  # this is not HTML: ``finalize`` escapes plain strings for Markdown
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

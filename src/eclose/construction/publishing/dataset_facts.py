@@ -1,6 +1,6 @@
-"""What can be told of families: counted in their files, or read from the manifest of whoever made them.
+"""Facts for the data card of families: counts of their files, and the manifest of the run that made them.
 
-No number is typed by hand, so what is told can be told again at any time. What was not recorded stays unknown.
+No number is entered by hand, so the card can be written again at any time. Facts that were not recorded stay unknown.
 """
 
 from __future__ import annotations
@@ -27,96 +27,105 @@ Maker: TypeAlias = Literal["models", "world"]
 ByDataset: TypeAlias = Mapping[str, Mapping[str, int]]
 
 SPLITS: Mapping[str, str] = {"train": TRAIN, "validation": DEVELOPMENT}
-"""What a hub calls the parts, and the files they lie in."""
-_TOLD_APART = ("constructor", "verifier", "reverifier", "guidelines", "max_length", "tokenizer")
-"""Settings that the card tells in its own words."""
+"""Files of a run by the names that dataset hubs give splits."""
+_SEPARATE_SETTINGS = ("constructor", "verifier", "reverifier", "guidelines", "max_length", "tokenizer")
+"""Settings that the card reports outside its table of settings."""
 _MAKERS: Mapping[str, Maker] = {"construct": "models", "world families": "world"}
-"""By the stage of a manifest."""
+"""Makers of families by the stage of their manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
-    """That people looked at a sample of these families."""
+    """Summary of an audit of these families."""
 
     report: str
-    """Where they say what they found."""
+    """Path of the report in the run's folder."""
     families: int
-    """How many were drawn."""
+    """Number of families drawn."""
     open: int
-    """How many of them are not settled."""
+    """Number of them that are not settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
-    """What a card tells. None and empty mean that it is not recorded."""
+    """Facts on a data card. None and empty values mean: not recorded."""
 
     counts: ByDataset
     """Families by dataset and split."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Where the families of each split lie, by the names that a hub gives splits."""
+    """File of each split, by the names that dataset hubs give splits."""
     maker: Maker | None = None
     funnel: ByDataset = field(default_factory=dict)
-    """Sources left after each part, by dataset; the columns in their order."""
+    """Sources that passed each stage, by dataset; columns in order."""
     rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Sources refused, by part and reason."""
+    """Rejected sources by stage and reason."""
     constructor: str | None = None
     verifier: str | None = None
     reverifier: str | None = None
     attempts: int | None = None
-    """How often a part was tried at most."""
+    """Most attempts at a part."""
     guidelines: Mapping[str, str] = field(default_factory=dict)
-    """What each role was told, by hash."""
+    """Hash of the guideline of each role."""
     token_limit: int | None = None
+    """Longest path in tokens."""
     tokenizer: str | None = None
-    """Whose tokens were counted; None for an estimate."""
+    """Model whose tokens were counted; None for an estimate."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """All others."""
+    """All other settings."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Files the families were made from, by hash."""
+    """Input files with their hashes."""
     licences: Mapping[str, Licence] = field(default_factory=dict)
-    """By dataset."""
+    """Licences by dataset."""
     version: str | None = None
-    """Of eclose."""
+    """Version of eclose."""
     audit: AuditSummary | None = None
 
 
 def read_run_facts(folder: Path | str) -> CardFacts:
-    """What the files of a run's folder tell."""
+    """Read the facts of a run from the files of its folder."""
     folder = Path(folder)
-    found = {split: folder / name for split, name in SPLITS.items() if (folder / name).is_file()}
-    counts = {split: count_datasets(path) for split, path in found.items()}
-    files = {split: found[split].name for split, datasets in counts.items() if datasets}
+    paths = {split: folder / name for split, name in SPLITS.items() if (folder / name).is_file()}
+    counts = {split: count_datasets(path) for split, path in paths.items()}
+    files = {split: paths[split].name for split, datasets in counts.items() if datasets}
     return collect_facts(find_origin_manifest(folder / FAMILIES), counts, files, folder)
 
 
 def collect_facts(
     manifest: Manifest | None, counts: Mapping[str, Mapping[str, int]], files: Mapping[str, str], folder: Path
 ) -> CardFacts:
-    """What a manifest tells, with families counted by split and dataset. ``folder`` is where an audit would lie."""
-    datasets = sorted({dataset for found in counts.values() for dataset in found})
-    by_dataset = {name: {split: found.get(name, 0) for split, found in counts.items()} for name in datasets}
-    audit = _audit(folder)
+    """Collect the facts of a card.
+
+    Args:
+        manifest: Manifest of the run that made the families.
+        counts: Families by split and dataset.
+        files: File of each split.
+        folder: Folder of the run, where an audit is looked for.
+    """
+    datasets = sorted({dataset for split_counts in counts.values() for dataset in split_counts})
+    by_dataset = {
+        name: {split: split_counts.get(name, 0) for split, split_counts in counts.items()} for name in datasets
+    }
     licences = {dataset: find_licence(dataset) for dataset in datasets}
-    told = {} if manifest is None else _told(manifest)
-    return CardFacts(counts=by_dataset, files=files, licences=licences, audit=audit, **told)
+    origin = {} if manifest is None else _manifest_facts(manifest)
+    return CardFacts(counts=by_dataset, files=files, licences=licences, audit=_find_audit(folder), **origin)
 
 
 def find_origin_manifest(families: Path) -> Manifest | None:
-    """The manifest of whoever made a file of families, or of the families it is a part of; None where there is none."""
+    """Return the manifest of the run that made a file of families; for a split, that of the complete families."""
     path = sibling_path(families, "manifest.json")
     if not path.is_file():
         return None
     manifest = read_manifest(path)
     if not manifest.stage.startswith(STAGE):
         return manifest
-    whole = find_origin_manifest(families.with_name(FAMILIES))
-    # A part of families that were made anew since tells nothing of how these were made.
-    same = whole is not None and whole.outputs.get(FAMILIES) == manifest.inputs.get(FAMILIES)
-    return whole if same else None
+    origin = find_origin_manifest(families.with_name(FAMILIES))
+    # The complete families may have been built again since; then their manifest does not describe this split.
+    same = origin is not None and origin.outputs.get(FAMILIES) == manifest.inputs.get(FAMILIES)
+    return origin if same else None
 
 
 def count_datasets(path: Path) -> Counter[str]:
-    """How many families each dataset has in a file of JSON Lines."""
+    """Count the families of each dataset in a file."""
     return Counter(dataset_name(source.get("benchmark")) for source in _sources(path))
 
 
@@ -128,46 +137,46 @@ def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def find_audit_reports(folder: Path) -> list[Path]:
-    """Where people's report on a run's families may lie: in the run's folder, or in ``audit`` within it."""
+    """Return the audit reports in a run's folder, or in its folder ``audit``."""
     return [path for path in (folder / REPORT, folder / "audit" / REPORT) if path.is_file()]
 
 
-def _audit(folder: Path) -> AuditSummary | None:
-    """The report of an audit that lies there, if it is about the families that do."""
+def _find_audit(folder: Path) -> AuditSummary | None:
+    """Return the summary of an audit in a folder, if it concerns the families that are there now."""
     for path in find_audit_reports(folder):
-        told = parse_object(path.read_bytes())
-        if told.get("corpus") == hash_corpus(folder):
-            return AuditSummary(str(path.relative_to(folder)), sum(told["audited"].values()), len(told["open"]))
+        report = parse_object(path.read_bytes())
+        if report.get("corpus") == hash_corpus(folder):
+            return AuditSummary(str(path.relative_to(folder)), sum(report["audited"].values()), len(report["open"]))
     return None
 
 
-def _told(manifest: Manifest) -> dict[str, Any]:
+def _manifest_facts(manifest: Manifest) -> dict[str, Any]:
     settings, calls = manifest.settings, manifest.calls
     stages = manifest.funnel or {manifest.stage: manifest.counts}
-    refused = calls.get("rejected") or {
-        part: {**counts.rejected, **counts.quarantined} for part, counts in stages.items()
+    rejected = calls.get("rejected") or {
+        stage: {**counts.rejected, **counts.quarantined} for stage, counts in stages.items()
     }
     return {
         "maker": _MAKERS.get(manifest.stage),
         "funnel": calls.get("funnel") or {},
-        "rejected": {part: reasons for part, reasons in refused.items() if reasons},
-        **{role: _model(settings.get(role)) for role in ("constructor", "verifier", "reverifier")},
+        "rejected": {stage: reasons for stage, reasons in rejected.items() if reasons},
+        **{role: _model_name(settings.get(role)) for role in ("constructor", "verifier", "reverifier")},
         "attempts": settings.get("attempts"),
         "guidelines": settings.get("guidelines") or {},
         "token_limit": settings.get("max_length"),
-        "tokenizer": _placeless(settings.get("tokenizer")),
-        "settings": {name: value for name, value in settings.items() if name not in _TOLD_APART},
+        "tokenizer": _without_folder(settings.get("tokenizer")),
+        "settings": {name: value for name, value in settings.items() if name not in _SEPARATE_SETTINGS},
         "inputs": manifest.inputs,
         "version": manifest.version,
     }
 
 
-def _model(identity: Any) -> str | None:
-    """The name in what a manifest keeps of a model."""
+def _model_name(identity: Any) -> str | None:
+    """Return the name in the identity of a model."""
     name = identity.get("model") if isinstance(identity, Mapping) else identity
     return None if name is None else str(name)
 
 
-def _placeless(name: str | None) -> str | None:
-    """Where a folder lies on somebody's machine is nobody's business."""
+def _without_folder(name: str | None) -> str | None:
+    """Return a name without the folders of an absolute path, which a published card should not reveal."""
     return Path(name).name if name is not None and Path(name).is_absolute() else name

@@ -1,4 +1,4 @@
-"""Under which licence the sources of families are known to stand. What is not known is said to be so, never guessed."""
+"""Licences of the datasets that families are built from. A licence that is not listed is reported as unknown."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Licence:
-    """A licence of a dataset."""
+    """Licence of a dataset."""
 
     id: str
-    """As hubs of datasets spell it."""
-    told: str
-    """For people."""
+    """Identifier on dataset hubs."""
+    description: str
     language: str | None = None
-    """Of the texts; None where it is not known."""
+    """Language of the texts, if known."""
 
     @property
     def share_alike(self) -> bool:
-        """Whether what is made of the texts must stand under the same licence."""
+        """Whether derived texts must carry the same licence."""
         return "-sa-" in self.id
 
 
@@ -45,9 +44,9 @@ LICENCES: Mapping[str, Licence] = {
         for profile in (*PROFILES.values(), *SHORT_PROFILES.values())
     },
 }
-"""By the name that our readers give a benchmark."""
+"""Licences by benchmark name."""
 
 
 def find_licence(dataset: str) -> Licence:
-    """What is known of a dataset's licence."""
+    """Return the licence of a dataset, or an unknown one."""
     return LICENCES.get(dataset) or Licence(UNKNOWN, "unknown: look it up where the sources come from")

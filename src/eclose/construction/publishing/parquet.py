@@ -1,7 +1,7 @@
-"""Families as a table: Parquet that readers of columns load as it is, and the same families back from it.
+"""Families as Parquet tables, and back.
 
-The columns are the fields of a family, nested as they are there. What has no shape of its own, such as the reply of a
-verifier, is a text of JSON, since a column has one shape. Needs pyarrow, an extra.
+The columns are the fields of a family, nested like them. Mappings without fixed keys, such as the reply of a verifier,
+are written as JSON text, because a column has a fixed type. Needs pyarrow, an extra.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from eclose.core.family import Family
 from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import parse_object, read_objects
 from eclose.store.records.jsonl import decode
+from eclose.store.records.parquet import ParquetFile, import_pyarrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 GROUP_BYTES = 32 * 2**20
-"""A row group is written when it has grown to this, and is what a reader holds at a time."""
+"""Size at which a row group is written; readers hold one row group at a time."""
 SHARD_BYTES = 256 * 2**20
-"""A file is closed when it has grown to this; a split has as many as it takes."""
-_ROWS = 64
-"""Families turned into columns at once."""
-_PLAIN = {str: "string", int: "int64", float: "float64", bool: "bool_"}
+"""Size at which a file is closed and the next one begins."""
+_BATCH_FAMILIES = 64
+"""Families converted to columns at a time."""
+_ARROW_TYPES = {str: "string", int: "int64", float: "float64", bool: "bool_"}
 
 
 def write_families_parquet(
@@ -42,46 +43,55 @@ def write_families_parquet(
     group_bytes: int = GROUP_BYTES,
     shard_bytes: int = SHARD_BYTES,
 ) -> list[Path]:
-    """Write ``train-00000.parquet`` and so on; no file where there is no family. Memory does not grow with them."""
-    arrow, parquet = _pyarrow()
+    """Write families as ``train-00000.parquet`` and so on, in constant memory; without a family, no file.
+
+    Args:
+        folder: Folder of the files.
+        split: First part of the file names.
+        families: Families, read once.
+        group_bytes: Size of a row group.
+        shard_bytes: Size of a file.
+
+    Returns:
+        The files.
+    """
+    arrow, _ = import_pyarrow()
     schema = _schema()
-    written: list[Path] = []
+    paths: list[Path] = []
     with ExitStack() as stack:
-        sink: Any = None
-        writer: Any = None
+        file: ParquetFile | None = None
         for group in _groups(families, schema, group_bytes):
-            if sink is None or sink.tell() >= shard_bytes:
+            if file is None or file.size >= shard_bytes:
                 stack.close()
-                written.append(Path(folder) / f"{split}-{len(written):05}.parquet")
-                sink = stack.enter_context(written[-1].open("wb"))
-                writer = stack.enter_context(parquet.ParquetWriter(sink, schema, compression="zstd"))
-            writer.write_table(arrow.Table.from_batches(group))
-    return written
+                paths.append(Path(folder) / f"{split}-{len(paths):05}.parquet")
+                file = stack.enter_context(ParquetFile(paths[-1], schema))
+            file.write(arrow.Table.from_batches(group))
+    return paths
 
 
 def read_families_parquet(*paths: Path | str) -> Iterator[Family]:
-    """Every family of the files, one after the other; the first that cannot be read raises."""
+    """Yield the families of files; raise at the first that cannot be read."""
     for path in paths:
         for raw in read_objects(path):
             if raw.error is not None:
                 raise raw.error
             try:
-                yield decode(Family, _told(Family, raw.value))
+                yield decode(Family, _from_cell(Family, raw.value))
             except RecordError as error:
                 raise error.at(path, raw.where) from error
 
 
 def _groups(families: Iterable[Family], schema: Any, most: int) -> Iterator[list[Any]]:
-    """Batches of columns, as many as make a row group."""
-    arrow, _ = _pyarrow()
+    """Yield the record batches of each row group."""
+    arrow, _ = import_pyarrow()
     group: list[Any] = []
-    rest = iter(families)
-    while rows := [_cell(family) for family in islice(rest, _ROWS)]:
+    families = iter(families)
+    while rows := [_to_cell(family) for family in islice(families, _BATCH_FAMILIES)]:
         try:
             group.append(arrow.RecordBatch.from_pylist(rows, schema=schema))
         except (arrow.ArrowException, OverflowError) as error:
-            among = f"{rows[0]['id']!r} to {rows[-1]['id']!r}"
-            raise UserError(f"a family from {among} holds what a table cannot ({error}).") from error
+            ids = f"{rows[0]['id']!r} to {rows[-1]['id']!r}"
+            raise UserError(f"a family from {ids} does not fit into a table ({error}).") from error
         if sum(batch.nbytes for batch in group) >= most:
             yield group
             group = []
@@ -89,79 +99,66 @@ def _groups(families: Iterable[Family], schema: Any, most: int) -> Iterator[list
         yield group
 
 
-def _cell(value: Any) -> Any:
-    """A value as a cell: structures by their fields, what has no fixed shape as a text of JSON."""
+def _to_cell(value: Any) -> Any:
+    """Return a value as a cell: dataclasses by their fields, mappings as JSON text."""
     kind: Any = type(value)
     if isinstance(value, str):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, tuple):
-        return [_cell(one) for one in value]
+        return [_to_cell(item) for item in value]
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if _structured(kind):
-        return {name: _cell(getattr(value, name)) for name in _kinds(kind)}
+    if is_dataclass(kind):
+        return {name: _to_cell(getattr(value, name)) for name in _field_types(kind)}
     return value
 
 
-def _told(kind: Any, cell: Any) -> Any:
-    """A cell as a record of JSON Lines has it."""
+def _from_cell(kind: Any, cell: Any) -> Any:
+    """Return a cell as the JSON value of a record."""
     if cell is None:
         return None
-    kind = _given(kind)
+    kind = _without_none(kind)
     if get_origin(kind) is tuple:
-        return [_told(get_args(kind)[0], one) for one in cell]
-    if _structured(kind):
-        kinds = _kinds(kind)
-        # A name that is no field is left for the door to refuse.
-        return {name: _told(kinds.get(name), one) for name, one in cell.items()}
-    return parse_object(cell.encode()) if _shapeless(kind) and isinstance(cell, str) else cell
+        return [_from_cell(get_args(kind)[0], item) for item in cell]
+    if is_dataclass(kind):
+        types = _field_types(kind)
+        # Unknown names are passed on, so that decoding refuses them as it does for JSON Lines.
+        return {name: _from_cell(types.get(name), item) for name, item in cell.items()}
+    return parse_object(cell.encode()) if _is_mapping(kind) and isinstance(cell, str) else cell
 
 
 @cache
 def _schema() -> Any:
-    arrow, _ = _pyarrow()
-    return arrow.schema(list(_column(Family)))
+    arrow, _ = import_pyarrow()
+    return arrow.schema(list(_column_type(Family)))
 
 
-def _column(kind: Any) -> Any:
-    """The type of a column that holds values of a kind."""
-    arrow, _ = _pyarrow()
-    kind = _given(kind)
+def _column_type(kind: Any) -> Any:
+    """Return the Arrow type of a column that holds values of a Python type."""
+    arrow, _ = import_pyarrow()
+    kind = _without_none(kind)
     if get_origin(kind) is tuple:
-        return arrow.list_(_column(get_args(kind)[0]))
-    if _shapeless(kind) or issubclass(kind, str):
+        return arrow.list_(_column_type(get_args(kind)[0]))
+    if _is_mapping(kind) or issubclass(kind, str):
         return arrow.string()
-    if _structured(kind):
-        return arrow.struct([arrow.field(name, _column(one)) for name, one in _kinds(kind).items()])
-    return getattr(arrow, _PLAIN[kind])()
+    if is_dataclass(kind):
+        return arrow.struct([arrow.field(name, _column_type(hint)) for name, hint in _field_types(kind).items()])
+    return getattr(arrow, _ARROW_TYPES[kind])()
 
 
-def _given(kind: Any) -> Any:
-    """``X`` for ``X | None``."""
+def _without_none(kind: Any) -> Any:
+    """Return ``X`` for ``X | None``."""
     if NoneType not in get_args(kind):
         return kind
-    (given,) = (one for one in get_args(kind) if one is not NoneType)
-    return given
+    (member,) = (member for member in get_args(kind) if member is not NoneType)
+    return member
 
 
-def _structured(kind: Any) -> bool:
-    return is_dataclass(kind)
-
-
-def _shapeless(kind: Any) -> bool:
+def _is_mapping(kind: Any) -> bool:
     return get_origin(kind) is Mapping
 
 
 @cache
-def _kinds(kind: type[Any]) -> dict[str, Any]:
+def _field_types(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as arrow  # noqa: PLC0415 - an extra
-        from pyarrow import parquet  # noqa: PLC0415
-    except ImportError as missing:
-        raise UserError("writing Parquet needs pyarrow. Run: pip install 'eclose[parquet]'") from missing
-    return arrow, parquet

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.errors import RecordError, UserError
+from eclose.store.records.parquet import import_pyarrow
 from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, JsonWindow, as_object, parse_object
 
 if TYPE_CHECKING:
@@ -211,11 +212,7 @@ def _reason(error: Exception) -> str:
 
 
 def _parquet_rows(path: Path) -> Iterator[RawRecord]:
-    try:
-        import pyarrow as arrow  # noqa: PLC0415 - an extra
-        from pyarrow import parquet  # noqa: PLC0415
-    except ImportError as missing:
-        raise UserError(f"{path}: reading Parquet needs pyarrow. Run: pip install 'eclose[parquet]'") from missing
+    arrow, parquet = import_pyarrow(f"{path}: reading Parquet")
     try:
         with parquet.ParquetFile(path) as table:
             number = 0
