@@ -137,7 +137,7 @@ def test_a_run_is_held_against_a_base_run(tmp_path):
     (tmp_path / "base").mkdir()
     run = written(tmp_path / "run", cases(300, closed=100))
     base = written(tmp_path / "base", cases(390, closed=10))
-    with pytest.raises(AssertionError, match=r"failed: TRR at most 5.0 points below .*base: -22.5 points \["):
+    with pytest.raises(AssertionError, match=r"failed: TRR at most 5.0 points below .*base: −22.5 points \["):
         assert_reliable(run, against=base, max_trr_drop=0.05)
     assert assert_reliable(base, against=run, max_trr_drop=0.0, max_lgg_rise=0.0).overall.responses == 400
     with pytest.raises(SettingError, match="--against"):

@@ -109,7 +109,7 @@ def test_a_drop_against_a_base_run_is_held_against_its_limit(tmp_path):
     run, base = make_run(tmp_path / "run", cases(380, closed=20)), make_run(tmp_path / "base", cases(390, closed=10))
     code, output = gate(run, "--against", base, "--max-trr-drop", 0.08, "--max-lgg-rise", 0.02)
     assert code == 101
-    assert f"TRR at most 8.0 points below {base}: -2.5 points [" in output
+    assert f"TRR at most 8.0 points below {base}: −2.5 points [" in output
     assert "2 limits are held at once" in output
     assert gate(run, "--against", base, "--max-trr-drop", 0.08)[0] == 0
     assert gate(base, "--against", run, "--max-trr-drop", 0)[0] == 0

@@ -12,7 +12,14 @@ import pytest
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
-from eclose.diagnosis.diagnose import AnswerMatching, Case, Evidence, LabelViolations, describe_failure, diagnose_cases
+from eclose.diagnosis.diagnose import (
+    AnswerMatching,
+    Case,
+    EvidenceSufficiency,
+    LabelViolations,
+    describe_failure,
+    diagnose_cases,
+)
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
@@ -61,11 +68,11 @@ def test_rates_are_given_for_sufficient_and_insufficient_evidence_apart():
     ]
     diagnosis = diagnosed(*cases)
     assert {kind: group.responses for kind, group in diagnosis.by_evidence.items()} == {
-        Evidence.SUFFICIENT: 2, Evidence.INSUFFICIENT: 1, Evidence.UNJUDGED: 1
+        EvidenceSufficiency.SUFFICIENT: 2, EvidenceSufficiency.INSUFFICIENT: 1, EvidenceSufficiency.UNJUDGED: 1
     }  # fmt: skip
-    rate = diagnosis.by_evidence[Evidence.SUFFICIENT].rates[Metric.TRACE_RELIABILITY_RATE]
+    rate = diagnosis.by_evidence[EvidenceSufficiency.SUFFICIENT].rates[Metric.TRACE_RELIABILITY_RATE]
     assert (rate.hits, rate.n) == (1, 2)
-    assert diagnosed(cases[0]).by_evidence.keys() == {Evidence.SUFFICIENT}
+    assert diagnosed(cases[0]).by_evidence.keys() == {EvidenceSufficiency.SUFFICIENT}
 
 
 def of(model, benchmark, number, **labels):
@@ -172,7 +179,7 @@ def test_why_labels_are_missing_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("found", "sentence"),
+    ("failing", "sentence"),
     [
         (case(), "Every step holds, and so does the whole."),
         (case(correct=None, closed=None), "Not everything was judged."),
@@ -202,8 +209,8 @@ def test_why_labels_are_missing_is_counted():
         ),
     ],
 )
-def test_the_broken_link_is_named_in_a_sentence(diagnosis, sentence):
-    assert describe_failure(diagnosis) == sentence
+def test_the_broken_link_is_named_in_a_sentence(failing, sentence):
+    assert describe_failure(failing) == sentence
 
 
 def test_nothing_to_diagnose_is_said():

@@ -238,7 +238,7 @@ def test_a_difference_to_a_base_run_is_held_against_a_drop(ends, verdict):
 def test_a_difference_is_told_in_points():
     report = gate(diagnosed(900, 100), GateLimits.of(max_trr_drop=0.02), base=baseline(-0.005, -0.035, 0.025))
     assert message(report) == (
-        "cannot tell: TRR at most 2.0 points below base: -0.5 points [-3.5, +2.5] on 500 shared questions, "
+        "cannot tell: TRR at most 2.0 points below base: −0.5 points [−3.5, +2.5] on 500 shared questions, "
         "by the judge's own rates. About 2,000 shared questions would decide it if the rate stays as it is."
     )
 

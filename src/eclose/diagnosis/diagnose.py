@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eclose.cases import Case, Evidence
+from eclose.cases import Case, EvidenceSufficiency
 from eclose.core.judgment import Criterion, Judgment, LocalFailure, reason_kind
 from eclose.core.model_family import same_family
 from eclose.core.three_valued import Label
@@ -23,7 +23,7 @@ from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["AnswerMatching", "Case", "Diagnosis", "Evidence", "describe_failure", "diagnose_cases"]
+__all__ = ["AnswerMatching", "Case", "Diagnosis", "EvidenceSufficiency", "describe_failure", "diagnose_cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Diagnosis:
     """Each model over all datasets; empty where it would repeat ``groups``."""
     by_dataset: tuple[GroupSummary, ...]
     """Each dataset over all models; empty where it would repeat ``groups``."""
-    by_evidence: Mapping[Evidence, GroupSummary]
+    by_evidence: Mapping[EvidenceSufficiency, GroupSummary]
     joint: Mapping[tuple[Label, Label, Label], int]
     """Responses by their labels L, A and C."""
     local_failures: Mapping[LocalFailure, int]
@@ -160,10 +160,10 @@ def _same_family_pairs(cases: Sequence[Case]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((judge, model) for judge, model in pairs if same_family(judge, model)))
 
 
-def _by_evidence(cases: Sequence[Case]) -> dict[Evidence, GroupSummary]:
+def _by_evidence(cases: Sequence[Case]) -> dict[EvidenceSufficiency, GroupSummary]:
     """Return a summary for each kind of evidence that occurs."""
     summaries = {}
-    for kind in Evidence:
+    for kind in EvidenceSufficiency:
         if rows := [case.row for case in cases if case.evidence is kind]:
             (summaries[kind],) = summarize(rows)
     return summaries

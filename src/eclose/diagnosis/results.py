@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.cases import Case, read_runs, run_names
+from eclose.cases import Case, read_runs, name_runs
 from eclose.diagnosis.diagnose import Diagnosis, describe_failure, diagnose_cases
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_correction
 from eclose.diagnosis.report.format import format_figure
@@ -266,7 +266,7 @@ def diagnose(
     if against is not None:
         base = read_runs([Path(against)], allow_stale=allow_stale)
         note(notices_of(base))
-        context = _compared(context, case_set.cases, base, run_names([*folders, Path(against)])[-1], seed, resamples)
+        context = _compared(context, case_set.cases, base, name_runs([*folders, Path(against)])[-1], seed, resamples)
     context = _corrected(context, folders, case_set.cases, validation, seed)
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
 

@@ -96,8 +96,8 @@ def make_diagnosis(cases: list[Case], resamples: int = 200) -> Diagnosis:
     return diagnose_cases(cases)
 
 
-def told_by_processes(program: str) -> set[str]:
-    """What a program prints in two processes that hash strings differently."""
+def run_in_processes(program: str) -> set[str]:
+    """Return the outputs of a program in two processes that hash strings differently."""
     return {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tests.diagnosis.report.hostile import PAYLOADS, hostile_case, hostile_cases, hostile_notes
-from tests.diagnosis.report.making import MODELS, make_diagnosis, told_by_processes
+from tests.diagnosis.report.making import MODELS, make_diagnosis, run_in_processes
 from tests.diagnosis.report.test_summary import agreeing, repeated
 from tests.diagnosis.test_diagnose import FAILS, case
 
@@ -293,4 +293,4 @@ def test_bytes_do_not_depend_on_the_process():
         "cases = hostile_cases(); diagnosis = make_diagnosis(cases, resamples=5); "
         "print(hashlib.sha256((render_page(diagnosis, cases) + render_junit(cases)).encode()).hexdigest())"
     )
-    assert len(told_by_processes(program)) == 1
+    assert len(run_in_processes(program)) == 1

@@ -131,7 +131,7 @@ def test_nothing_to_count_is_not_zero():
 
 
 @pytest.mark.parametrize(
-    ("rate", "told"),
+    ("rate", "output"),
     [
         (Rate(0, 0), RateStatus.UNDEFINED),
         (Rate(3, 10), RateStatus.RATE),

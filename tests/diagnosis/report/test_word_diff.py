@@ -26,7 +26,7 @@ def marked(old, new):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "wanted"),
+    ("old", "new", "expected"),
     [
         ("born in Arica.", "born in Lima.", "born in [-Arica-]{+Lima+}."),
         # The same beginning of two words is not the same word.
@@ -90,7 +90,7 @@ def test_likeness_counts_shared_words():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "wanted"),
+    ("old", "new", "expected"),
     [
         (["a b c", "d e f"], ["a b x", "d e y"], [0, 1]),
         # One step more in front, one less at the end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from eclose.cases import LeftOut, refuse_other_questions
+from eclose.cases import LeftOutResponse, refuse_other_questions
 from eclose.core.verdict import TraceGroup
 from eclose.diagnosis.compare import RESPONSE_CLASSES, GroupComparison, ResponseClass, RunComparison, compare_rows
 from eclose.diagnosis.report.context import BaseComparison
@@ -35,7 +35,7 @@ def compare_with_base(
     *,
     rng: np.random.Generator,
     resamples: int = 2_000,
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[LeftOutResponse] = (),
 ) -> BaseComparison:
     """Compare the cases of two runs; ``left_out`` lists the responses of the base run without a case."""
     refuse_other_questions(cases, base)
@@ -44,7 +44,7 @@ def compare_with_base(
 
 
 def _cautions(
-    cases: Sequence[Case], base: Sequence[Case], comparison: RunComparison, left_out: Sequence[LeftOut]
+    cases: Sequence[Case], base: Sequence[Case], comparison: RunComparison, left_out: Sequence[LeftOutResponse]
 ) -> Iterator[str]:
     """Yield reasons why a difference may not be one of the responses."""
     # Sets: the order of judges does not matter.

@@ -10,7 +10,7 @@ from eclose.core.judgment import Criterion, Judgment, LocalFailure
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass
-from eclose.diagnosis.diagnose import Case, Evidence
+from eclose.diagnosis.diagnose import Case, EvidenceSufficiency
 from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
 from eclose.metrics.summary import GROUPINGS
 
@@ -122,7 +122,7 @@ def _by_code(code: LocalFailure) -> FacetOption:
     return FacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda facts: code in facts.codes)
 
 
-def _by_evidence(kind: Evidence) -> FacetOption:
+def _by_evidence(kind: EvidenceSufficiency) -> FacetOption:
     return FacetOption(str(kind), str(kind), lambda facts: facts.case.evidence is kind)
 
 
@@ -185,7 +185,7 @@ FACETS: tuple[Facet, ...] = (
     )),
     Facet("link", "First broken link", tuple(map(_by_link, FailureClass))),
     Facet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),
-    Facet("evidence", "Evidence", tuple(map(_by_evidence, Evidence))),
+    Facet("evidence", "Evidence", tuple(map(_by_evidence, EvidenceSufficiency))),
     Facet("answer", "Answer", (
         FacetOption("correct", "correct", lambda facts: facts.verdict.correct is True),
         FacetOption("wrong", "wrong", lambda facts: facts.verdict.correct is False),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED, Criterion
 from eclose.core.verdict import FailureClass
-from eclose.diagnosis.diagnose import Evidence
+from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.format import plural
 from eclose.diagnosis.report.headline import RateText, format_group_rate, format_value
 from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, explain_reason
@@ -47,10 +47,10 @@ class FlowStage:
 def describe_evidence(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Return whether the passages answer the questions; failures of retrieval are not failures of reasoning."""
     summaries = diagnosis.by_evidence
-    lacking, unjudged = summaries.get(Evidence.INSUFFICIENT), summaries.get(Evidence.UNJUDGED)
+    lacking, unjudged = summaries.get(EvidenceSufficiency.INSUFFICIENT), summaries.get(EvidenceSufficiency.UNJUDGED)
     sentences = []
     # No judge was asked about the evidence.
-    if set(summaries) == {Evidence.UNJUDGED}:
+    if set(summaries) == {EvidenceSufficiency.UNJUDGED}:
         return (
             "Whether the passages settle the questions was not judged, so failures of retrieval are not separated.",
         )
@@ -87,7 +87,7 @@ def list_evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str]
 EVIDENCE_NOTE = (
     "These are the judge's own figures, not corrected: labels of people correct only the rates of all responses."
 )
-_EVIDENCE_LEADS = {**EVIDENCE_WORDS, Evidence.UNJUDGED: "this was not judged"}
+_EVIDENCE_LEADS = {**EVIDENCE_WORDS, EvidenceSufficiency.UNJUDGED: "this was not judged"}
 
 
 def list_agreement(context: ReportContext) -> dict[JudgedLabel, RateText]:

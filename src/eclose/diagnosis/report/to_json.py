@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import Evidence
+from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.filters import name_class
 from eclose.diagnosis.report.headline import build_headline
@@ -57,7 +57,9 @@ def to_plain(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
         "by_model": [_group(summary, model=summary.group[0]) for summary in diagnosis.by_model],
         "by_dataset": [_group(summary, summary.group[0]) for summary in diagnosis.by_dataset],
         "by_evidence": {
-            str(kind): _group(diagnosis.by_evidence[kind]) for kind in Evidence if kind in diagnosis.by_evidence
+            str(kind): _group(diagnosis.by_evidence[kind])
+            for kind in EvidenceSufficiency
+            if kind in diagnosis.by_evidence
         },
         "joint": [
             {"L": labels[0], "A": labels[1], "C": labels[2], "responses": count}

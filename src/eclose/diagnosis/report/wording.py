@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eclose.core.judgment import EVIDENCE, Criterion, LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.diagnosis.diagnose import Evidence
+from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.metrics.rates import Metric
 
 METRIC_WORDS: dict[Metric, tuple[str, str]] = {
@@ -70,10 +70,10 @@ LABEL_WORDS: dict[str, str] = {
 """Meaning of each label of a judge, by its name in files."""
 
 
-EVIDENCE_WORDS: dict[Evidence, str] = {
-    Evidence.SUFFICIENT: "the passages settle the question",
-    Evidence.INSUFFICIENT: "the passages do not settle the question",
-    Evidence.UNJUDGED: "not judged whether they do",
+EVIDENCE_WORDS: dict[EvidenceSufficiency, str] = {
+    EvidenceSufficiency.SUFFICIENT: "the passages settle the question",
+    EvidenceSufficiency.INSUFFICIENT: "the passages do not settle the question",
+    EvidenceSufficiency.UNJUDGED: "not judged whether they do",
 }
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.diagnosis.report.hostile import PAYLOADS, hostile_case, hostile_notes
-from tests.diagnosis.report.making import make_diagnosis, told_by_processes
+from tests.diagnosis.report.making import make_diagnosis, run_in_processes
 from tests.diagnosis.report.test_comparison import BEFORE, NOW, held
 from tests.diagnosis.test_diagnose import case
 
@@ -162,7 +162,7 @@ def test_bytes_do_not_depend_on_the_process():
         "files = draw_figures(make_diagnosis(make_cases(make_questions(3), 12), 5), ReportContext()); "
         "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in files.items()))"
     )
-    assert len(told_by_processes(program)) == 1
+    assert len(run_in_processes(program)) == 1
 
 
 def test_there_is_no_date_in_a_figure(diagnosis):

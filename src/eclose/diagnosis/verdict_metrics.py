@@ -1,0 +1,88 @@
+"""Metrics of a file of settled verdicts, overall and by group: what ``eclose metrics`` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eclose.core.verdict import SettledVerdict
+from eclose.errors import RecordError, UserError
+from eclose.metrics.summary import INTERVAL_METHOD, GroupSummary, summarize
+from eclose.store.records.json_reader import require_file
+from eclose.store.records.jsonl import read_records
+from eclose.store.records.seen_ids import SeenIds
+from eclose.store.runs.provenance import check_verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+class VerdictMetrics(NamedTuple):
+    """The summaries of a file of verdicts."""
+
+    by: tuple[str, ...]
+    """Columns the groups are formed by: benchmark, model, method or seed."""
+    overall: GroupSummary
+    groups: tuple[GroupSummary, ...]
+    inconsistent: tuple[str, ...]
+    """Ids of the responses that are reliable by every label and yet wrong."""
+    stale: tuple[str, ...]
+    """One sentence for each changed file; only with ``allow_stale``."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values; undefined values are null."""
+        groups = [summary_to_json(summary) for summary in (self.overall, *self.groups)]
+        return {"settings": {"by": list(self.by)}, "stale": self.stale, "groups": groups}
+
+
+def measure_verdicts(path: Path, by: Sequence[str] = (), *, allow_stale: bool = False) -> VerdictMetrics:
+    """Read a file of verdicts and return its metrics, with 95 % intervals over questions.
+
+    Raises:
+        UserError: There is no verdict, two verdicts on one response, or, without ``allow_stale``, a changed file.
+    """
+    require_file(path)
+    stale = check_verdicts(path, allow_stale=allow_stale).stale
+    rows = list(_read_verdicts(path))
+    overall, *groups = summarize(rows, by)
+    inconsistent = tuple(row.response_id for row in rows if row.verdict.inconsistent)
+    return VerdictMetrics(tuple(by), overall, tuple(groups), inconsistent, tuple(stale))
+
+
+def _read_verdicts(path: Path) -> Iterator[SettledVerdict]:
+    """Yield the verdicts; raise at a second one on the same response, which would count twice."""
+    ids = SeenIds()
+    for number, row in enumerate(read_records(path, SettledVerdict), start=1):
+        if ids.add(row.response_id, None, number):
+            problem = f"response {row.response_id!r} has two verdicts. Keep the settled one."
+            raise RecordError(problem, path=path, record=f"record {number}")
+        yield row
+    if not len(ids):
+        raise UserError(f"{path}: there is no verdict in this file. Check that this is the file you meant.")
+
+
+def summary_to_json(summary: GroupSummary) -> dict[str, Any]:
+    """Return a summary as JSON values; undefined values are null."""
+    parts = summary.composition
+    return {
+        "group": list(summary.group),
+        "responses": summary.responses,
+        "questions": summary.questions,
+        "metrics": {
+            metric.value: {
+                "value": rate.value,
+                "interval": summary.estimates[metric].interval,
+                "interval_method": INTERVAL_METHOD if rate.n else None,
+                "wilson": rate.wilson,
+                "hits": rate.hits,
+                "n": rate.n,
+                "unjudged": rate.unjudged,
+                "bounds": rate.bounds,
+            }
+            for metric, rate in summary.rates.items()
+        },
+        "trace_groups": {group.value if group else "undecided": count for group, count in parts.groups.items()},
+        "failures": {failure.value: count for failure, count in parts.failures.items()},
+        "gap_failures": {failure.value: count for failure, count in parts.gap_failures.items()},
+        "inconsistent": parts.inconsistent,
+    }
