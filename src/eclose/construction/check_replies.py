@@ -50,6 +50,7 @@ def parse_finding(
     """
     if wrong := [index for index in _named_passages(reply) if not 0 <= index < passages]:
         raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
+    # Indices and ids are checked before judgements: a reply that mixes them up judged something else.
     objections = [*_unsound(reply, steps), *find_objections(role, reply), *_unfit(role, reply)]
     if role is ConstructionRole.VERIFY_TARGET:
         _refuse_contradiction(reply)
@@ -103,6 +104,7 @@ def _refuse_contradiction(reply: Mapping[str, Any]) -> None:
     outside, ids = reply["grounding"]["outside"], {entry["id"] for entry in _steps(reply)}
     if wrong := sorted(set(outside) - ids):
         raise UnreadableReplyError("wrong step ids", f"steps {wrong} are called outside the support and do not exist.")
+    # Asked again rather than decided here: neither of the two statements is more credible.
     if outside and reply["grounding"]["grounded"]:
         raise UnreadableReplyError("contradictory grounding", "steps outside the support, and yet grounded in it.")
 

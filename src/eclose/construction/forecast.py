@@ -128,7 +128,7 @@ def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path
         raise SettingError(
             f"{pilot}: has no sources of {', '.join(unknown)}, so their cost cannot be forecast from it."
         )
-    last = list(next(iter(funnel.values())))[-1]
+    last = list(next(iter(funnel.values())))[-1]  # the column of finished families
     factors = {name: count / count_processed(funnel[name]) for name, count in counts.items()}
 
     def scale(key: str) -> float:

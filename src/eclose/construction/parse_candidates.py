@@ -47,6 +47,7 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     """
     (passage_id,) = _passage_ids(gold.evidence, [reply["passage"]])
     index = next(number for number, passage in enumerate(gold.evidence) if passage.id == passage_id)
+    # Replies count steps from one, views from zero.
     passage, first = gold.evidence[index], reply["first"] - 1
     # Details of unusable candidates reach the constructor as objections, so their wording is part of the prompts.
     if reply["claim"] not in passage.text:
@@ -102,6 +103,7 @@ def _parse_steps(
     """Return steps with their premises; ``before`` is the number of earlier steps of the trace."""
     proof = []
     for number, step in enumerate(steps, start=before):
+        # Premises are earlier steps, so a proof is acyclic by construction.
         premises = tuple(sorted({premise - 1 for premise in step["premises"]}))
         if any(not 0 <= premise < number for premise in premises):
             problem = f"step {number + 1} rests on {step['premises']}, which do not all stand before it."

@@ -85,6 +85,7 @@ class ModelTeam:
                 support=support,
                 again=self.second_check,
             ),
+            # The second check draws again: another temperature, and another replica in the cache.
             decoding=self.settings.second_decoding if self.second_check else self.settings.decoding,
             attempts=self.settings.replies,
             replica=int(self.second_check),
@@ -94,4 +95,5 @@ class ModelTeam:
         finding: FamilyFinding = answer.value
         if finding.accepted:
             return finding
+        # Counted under the first objection; the constructor sees all of them.
         return Setback(role, finding.objections[0], describe_objections(finding, support), finding)

@@ -60,6 +60,7 @@ class ConstructionSources:
 
     def __iter__(self) -> Iterator[ReadRecord[Instance]]:
         """Yield every record of the file, with a value or with a reason."""
+        # Sources are sorted by id, so which of several equal questions is used does not depend on the file's order.
         questions = SeenIds()
         for number, record in enumerate(self._spool):
             question = None if record.value is None else _normalise(record.value.question)
@@ -267,6 +268,7 @@ def _write_derived(folder: Path, *, force: bool) -> None:
     """Write the files that follow from the families: the two splits, and the data card unless it was edited."""
     split_families(folder)
     state = find_card_state(folder)
+    # An edited card is never replaced, not even with force: the edits could not be recovered.
     if state in (CardState.NONE, CardState.OURS) or (force and state is CardState.FOREIGN):
         write_card(folder)
 

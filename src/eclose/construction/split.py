@@ -66,6 +66,7 @@ def _is_finished(step: RunStep) -> bool:
 
 def is_split_file(path: Path) -> bool:
     """Return whether a file was written by ``split_families``."""
+    # Recognised by its manifest rather than by its name, so that a user's own train.jsonl is safe.
     manifest = sibling_path(path, "manifest.json")
     return manifest.is_file() and read_manifest(manifest).stage.startswith(STAGE)
 

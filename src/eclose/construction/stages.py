@@ -106,6 +106,7 @@ async def build_evidence(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | R
         edits: list[EvidenceEdit] = []
         findings: list[FamilyFinding] = []
         setbacks: list[Setback] = []
+        # A constructor may write more variations than requested; only as many as requested are paid for.
         for candidate in candidates[: team.settings.edits]:
             checked = await _check_edit(draft, gold, candidate, team, edits)
             if isinstance(checked, Setback):
@@ -139,6 +140,7 @@ async def _check_edit(
     """Check a candidate by code, gates, screen and verifier, in the order of their cost."""
     if isinstance(edit, UnusableCandidate):
         return Setback(CODE, edit.reason, edit.detail)
+    # Two variations with the same effect would count as two edits of the family.
     if any(edit.view.evidence == other.view.evidence for other in before):
         return Setback(CODE, "same edit twice", "an earlier variation changed the passage in the same way.")
     return _first_failure(check_evidence_edit(draft.source, gold, edit)) or await check_evidence(gold, edit, team)

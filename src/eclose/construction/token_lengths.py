@@ -44,6 +44,7 @@ class PathLength:
 
     def count_family(self, family: Family) -> int:
         """Return an upper bound of the longest path: the longest trace and answer after the longest prompt."""
+        # Objectives also score a trace with another view's answer, so all pairs count.
         pairs = product(family.views, family.views)
         response = max(self.reply(format_completion(view.trace, other.answer)) for view, other in pairs)
         return response + max(self.count_prompt(view.question, view.evidence) for view in family.views)
@@ -67,7 +68,7 @@ def count_lengths(tokenizer: Any) -> PathLength:
     def conversation(messages: Sequence[Message]) -> int:
         return count(render_conversation(tokenizer, messages))
 
-    return PathLength(conversation, lambda text: count(text) + 1)
+    return PathLength(conversation, lambda text: count(text) + 1)  # one token ends the turn
 
 
 def make_path_length(tokenizer: str | None) -> PathLength:

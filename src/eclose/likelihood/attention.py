@@ -208,6 +208,7 @@ def _merge(out: Tensor, lse: Tensor, part: Tensor, part_lse: Tensor, *, first: b
         out.copy_(part)
         lse.copy_(part_lse)
     else:
+        # sigmoid(b - a) = exp(b) / (exp(a) + exp(b)): the block's share of the merged softmax, without overflow.
         out.lerp_(part, torch.sigmoid(part_lse - lse).unsqueeze(-1))
         lse.copy_(torch.logaddexp(lse, part_lse))
 

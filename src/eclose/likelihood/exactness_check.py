@@ -184,6 +184,7 @@ def _compare(model: Any, backend: AttentionBackend, rng: Random) -> ExactnessChe
         with _eager(model):
             eager = torch.cat([mean_logprobs(model, scores, ScoringStrategy.NAIVE) for scores in trees])
         leak = _leak(model, trees[0], backend, rng)
+    # The comparisons below are written as "not <=", so that NaN counts as a failure.
     difference, noise = _rms(shared - plain), max(_rms(batches - plain), _rms(eager - plain))
     if not leak <= _LEAK_TOLERANCE:
         reason = f"disturbing a branch of a tree moves other branches by {leak:.2g}"

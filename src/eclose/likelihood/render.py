@@ -147,6 +147,7 @@ class Renderer:
         bounds = list(accumulate((len(segment.text) for segment in segments), initial=start + len(self._turn.opening)))
         across, parts = not separable, []
         for begin, end in encoded["offset_mapping"][skipped:]:
+            # The segment in which the token's last character lies.
             owner = max(bisect_left(bounds, end) - 1, 0)
             parts.append((segments[owner].part, segments[owner].step))
             across |= owner > 0 and begin < bounds[owner]

@@ -107,6 +107,7 @@ def share_update(update: Sequence[int], epoch: int | None, rank: int, world: int
 
     Processes synchronise in every backward pass, so each of them needs one.
     """
+    # DDP averages gradients over processes; multiplied by their number, the update is a mean over its families.
     weight = world / len(update)
     draws = [FamilyDraw(index, epoch, weight) for index in update[rank::world]]
     return draws or [FamilyDraw(update[0], epoch, 0.0)]

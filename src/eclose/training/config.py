@@ -94,6 +94,7 @@ class EClosureConfig(TrainingArguments):
         """Resolve defaults that depend on the machine, and raise one error with all problems."""
         if self.bf16 is None:
             self.bf16 = not self.use_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        # The variant that PyTorch recommends; it does not need gradients on the inputs.
         if self.gradient_checkpointing and self.gradient_checkpointing_kwargs is None:
             self.gradient_checkpointing_kwargs = {"use_reentrant": False}
         problems = []

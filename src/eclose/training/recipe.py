@@ -83,6 +83,7 @@ def resolve_settings(model: ModelSettings, config: EClosureConfig) -> dict[str, 
     """Return every setting of a run by name, defaults included, as JSON values. Access tokens are left out."""
     names = (field.name for field in fields(config) if field.init and field.name not in _DERIVED)
     training = {name: getattr(config, name) for name in names if not name.endswith("_token")}
+    # Through JSON and back, so that values compare equal with those read from recipe.json.
     values: dict[str, Any] = json.loads(json.dumps({**asdict(model), **training}, default=_plain_object))
     return {name: _plain_number(value) for name, value in values.items()}
 

@@ -96,6 +96,7 @@ def run_training(
         callbacks=[sessions],
     )
     trainer.recipe = run.recipe
+    # Written before the first update, so that a later call with other settings is refused from the start.
     if config.should_save:
         run.write_begin(left_out)
     checkpoint = find_last_checkpoint(out)

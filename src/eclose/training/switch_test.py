@@ -23,7 +23,7 @@ from eclose.core.three_valued import conjunction
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores, side_name
 from eclose.likelihood.render import TOO_LONG, PathTooLongError
-from eclose.stats.arrays import codes
+from eclose.stats.arrays import encode_labels
 from eclose.stats.bootstrap import SettingTable, bootstrap_settings, shared_questions
 from eclose.stats.intervals import Estimate
 from eclose.stats.rates import Rate, mean
@@ -297,9 +297,10 @@ def compare_systems(
 
 def _tabulate(rows: Sequence[FamilySwitch]) -> tuple[list[str], Strata, SettingTable]:
     """Return the models, the benchmark of each family, and a table with a column for every edge of every model."""
-    system, systems = codes([row.system for row in rows])
-    family, families = codes([(row.benchmark, row.family_id) for row in rows])
+    system, systems = encode_labels([row.system for row in rows])
+    family, families = encode_labels([(row.benchmark, row.family_id) for row in rows])
     shape = (len(families), len(systems), len(Edge))
+    # hits and counted are (families, systems, edges); filled counts the rows of each (family, system).
     hits, counted, filled = np.zeros(shape), np.zeros(shape), np.zeros(shape[:2], np.intp)
     for at, row in zip(zip(family, system, strict=True), rows, strict=True):
         labels = [row.switched(edge) for edge in Edge]
@@ -312,5 +313,5 @@ def _tabulate(rows: Sequence[FamilySwitch]) -> tuple[list[str], Strata, SettingT
             "and model have no row or several. Test all models on the same families."
         )
     flat = (1, 1, len(families), -1)  # (backbones, seeds, families, systems * edges)
-    benchmark, _ = codes([name for name, _ in families])
+    benchmark, _ = encode_labels([name for name, _ in families])
     return systems, Strata(benchmark), SettingTable(hits.reshape(flat), counted.reshape(flat))

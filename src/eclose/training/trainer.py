@@ -89,6 +89,7 @@ class EClosureTrainer(Trainer):
         _check_processes(args)
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = False  # every forward pass uses all parameters
+        # For the reports of Transformers; what an update contains is decided by the sampler.
         args.per_device_train_batch_size = ceil(args.families_per_update / args.world_size)
         if peft_config is not None:
             from peft import get_peft_model  # noqa: PLC0415 - only where an adapter is trained
@@ -263,6 +264,7 @@ class EClosureTrainer(Trainer):
         # Training means since the last log line stay apart from those of the evaluation.
         training_means, self._log_means = self._log_means, LogMeans()
         model = self.model_wrapped
+        # Outside of training the model has not been wrapped for the precision and the devices of the run.
         if model is self.model and not self.is_in_train:
             model = self.accelerator.prepare_model(model, evaluation_mode=True)
         model.eval()
@@ -333,6 +335,7 @@ def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
         return _choose_unchecked(args)
     strategy: Any = args.strategy
     backend: Any = args.backend
+    # Columns would pass the check on the CPU, where the weights still are, and then run on the GPU unchecked.
     if backend == AUTO and args.device.type != "cpu" and next(model.parameters()).device.type == "cpu":
         backend = AttentionBackend.SDPA
     choices = [choose_scoring(model, strategy, backend) if args.process_index == 0 else None]

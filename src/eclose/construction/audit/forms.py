@@ -106,26 +106,26 @@ def _encode_table(forms: Sequence[AuditForm]) -> bytes:
 
 
 def _cells(form: AuditForm) -> dict[str, str]:
-    shown = form.shown
+    family = form.shown
     blank = {kind: dict.fromkeys(names, "") for kind, names in MARKS.items()}
     cells = {
         "id": form.id,
-        _QUESTION: shown.question,
-        "reference": shown.reference or "",
-        "other spellings": " | ".join(shown.aliases),
-        "reasoning": _numbered(shown.steps),
-        "answer": shown.answer,
+        _QUESTION: family.question,
+        "reference": family.reference or "",
+        "other spellings": " | ".join(family.aliases),
+        "reasoning": _numbered(family.steps),
+        "answer": family.answer,
         **blank[ViewKind.GOLD],
-        "changed passage": _passage(shown.edited_passage),
-        "reasoning with it": _numbered(shown.evidence_steps),
-        "answer with it": shown.evidence_answer,
+        "changed passage": _passage(family.edited_passage),
+        "reasoning with it": _numbered(family.evidence_steps),
+        "answer with it": family.evidence_answer,
         **blank[ViewKind.EVIDENCE_CF],
-        "changed question": shown.edited_question,
-        "reasoning for it": _numbered(shown.question_steps),
-        "answer to it": shown.question_answer,
+        "changed question": family.edited_question,
+        "reasoning for it": _numbered(family.question_steps),
+        "answer to it": family.question_answer,
         **blank[ViewKind.QUESTION_CF],
         _NOTE: "",
-        **{f"passage {passage.index}": _passage(passage) for passage in shown.passages},
+        **{f"passage {passage.index}": _passage(passage) for passage in family.passages},
     }
     for name, text in cells.items():
         # One character less: a quote may be put before the text.

@@ -67,6 +67,7 @@ def match_forms(key: AuditKey, path: Path, forms: Sequence[FilledForm]) -> Annot
         item = owners[form.id][1]
         if item.family_id in by_family:
             problems.append(f"{form.where}: the form {form.id!r} occurs twice; keep one")
+        # Words only: spreadsheets change quotes, dashes and white space.
         if _WORD.findall(form.question.lower()) != _WORD.findall(item.shown.question.lower()):
             problems.append(
                 f"{form.where}: {form.id!r} has another question than was handed out; was one column sorted alone?"
@@ -103,11 +104,13 @@ def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: Annotator
     disputed = []
     for index, kind in enumerate(ViewKind):
         labels = {answer[index] for answer in answers}
+        # A third person is needed only where annotators disagree on the view and on the family.
         if {True, False} <= labels and {True, False} <= decisions:
             disputed.append(kind)
             views.append(None if third is None else third.labels(item.family_id)[index])
         else:
             views.append(labels.pop() if len(labels) == 1 else None)
+    # All fail the family, perhaps for different views: then the family is settled although the views are not.
     family = False if decisions == {False} else conjunction(views)
     return FamilyOutcome(item, (*views, family), tuple(disputed))
 

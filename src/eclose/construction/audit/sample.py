@@ -141,10 +141,10 @@ def draw_sample(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, se
     splits = (ALL,) if ALL in {split for _, split in pools} else (TRAINING, DEVELOPMENT)
     strata, items = [], []
     for dataset, share in _shares(datasets, n, seed).items():
-        for split, asked in zip(splits, _by_split(share, splits), strict=True):
+        for split, count in zip(splits, _by_split(share, splits), strict=True):
             pool = pools.get((dataset, split), _Pool(n))
-            drawn = pool.select(asked)
-            strata.append(AuditStratum(dataset, split, pool.families, asked, len(drawn)))
+            drawn = pool.select(count)
+            strata.append(AuditStratum(dataset, split, pool.families, count, len(drawn)))
             items += [_make_item(family, dataset, split, seed, annotators) for family in drawn]
     items.sort(key=lambda item: (item.dataset, item.family_id))
     return AuditKey(
@@ -192,6 +192,7 @@ def _pool_families(
             set_aside[f"{split}: {record.rejected}"] += 1
             continue
         family = record.value
+        # A family in both splits would make the development set no held-out set.
         if (first := split_of.setdefault(family.id, split)) != split:
             raise UserError(f"the family {family.id!r} is in {first} and in {split}. Split the families again.")
         dataset = dataset_name(family.source.benchmark)

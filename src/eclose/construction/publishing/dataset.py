@@ -56,6 +56,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
         raise SettingError(f"{out}: holds the families, and their card would be overwritten. Name another folder.")
     families = folder / FAMILIES if source.is_dir() else source
     origin = sibling_path(families, "manifest.json")
+    # The manifest and the audit report appear on the card, so a change of either makes another export.
     inputs = hash_files([*splits.values(), *([origin] if origin.is_file() else []), *find_audit_reports(folder)])
     if not force and (finished := _read_finished(out, hash_work(STAGE, SETTINGS, inputs))) is not None:
         return DatasetExport(finished, again=True)

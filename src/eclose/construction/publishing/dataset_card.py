@@ -127,6 +127,7 @@ def _context(facts: CardFacts) -> dict[str, Any]:
         "table": _table,
         "tables": tables,
         "licence_ids": sorted({licence.id for licence in licences.values()}) or ["unknown"],
+        # One language only where every dataset has it; a hub would filter by a wrong one.
         "language": languages[0] if len(set(languages)) == 1 and len(licences) == len(facts.counts) else None,
         "size": _Markdown(name_size_category(total)),
         "files": {split: _quoted(path) for split, path in facts.files.items()},

@@ -92,6 +92,7 @@ def _groups(families: Iterable[Family], schema: Any, most: int) -> Iterator[list
         except (arrow.ArrowException, OverflowError) as error:
             ids = f"{rows[0]['id']!r} to {rows[-1]['id']!r}"
             raise UserError(f"a family from {ids} does not fit into a table ({error}).") from error
+        # By bytes rather than rows: families differ widely in length.
         if sum(batch.nbytes for batch in group) >= most:
             yield group
             group = []
