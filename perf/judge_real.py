@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.calls.client import CallSettings
-from eclose.judging.inputs import Sources
+from eclose.calls.run import RunOptions
+from eclose.judging.inputs import RunInputs
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validate import read_judgments
@@ -121,9 +122,9 @@ class Judging:
         folder = self.out / f"{name}-{len(chosen)}"
         sets.write(folder, chosen)
         began = time.perf_counter()
-        sources = Sources(folder / INSTANCES, folder / RESPONSES)
+        sources = RunInputs(folder / INSTANCES, folder / RESPONSES)
         done = await judge_responses(
-            sources, self.url, folder, self.settings, self.calls, ledger=self.out / LEDGER, watch=watched
+            sources, self.url, folder, self.settings, self.calls, RunOptions(ledger=self.out / LEDGER, watch=watched)
         )
         seconds = time.perf_counter() - began
         print(f"{name}: {done.manifest.counts}")

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.client import CallSettings
+from eclose.calls.run import RunOptions
 from eclose.generation import GenerateSettings
 from eclose.generation import generate_responses as run
-from eclose.protocol.response_prompt import read_input
+from eclose.protocol.response_prompt import parse_input
 from eclose.store.records.jsonl import write_records
 from eclose.world.make.instances import make_items
 from eclose.world.roles.registry import build_world_registry
@@ -45,7 +46,7 @@ def world(request: ChatRequest) -> ScriptedReply:
 
 def asked(request: ChatRequest) -> str:
     """The question of a request."""
-    found = read_input(request.messages[-1]["content"])
+    found = parse_input(request.messages[-1]["content"])
     assert found is not None
     return found[0]
 
@@ -65,7 +66,7 @@ def generate(instances, server, out, settings=None, calls=FREE, model=None, **mo
     from eclose.models.resolve import find_model
 
     found = model or find_model("world", base_url=server.base_url, environ={"ECLOSE_SERVER_NAME": "127.0.0.1"})
-    return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, **more))
+    return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, RunOptions(**more)))
 
 
 def command(*words, **environment):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.response import Response, Source
 from eclose.errors import SettingError, UserError
-from eclose.generation import GenerateSettings, count_incomplete, forecast, plan
+from eclose.generation import GenerateSettings, count_incomplete, forecast, plan_generation
 from eclose.models.adapter_check import refuse_idle_adapter
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.dialect import Dialect
@@ -206,7 +206,7 @@ def test_a_key_without_thinking_is_what_it_was():
 def test_thinking_is_off_on_servers_of_ones_own(instances, tmp_path, name, given, sent):
     route = find_model(name, environ={"OPENAI_API_KEY": "k"})
     model = ServedModelRef(replace(route.route, model="q"))
-    planned = asyncio.run(plan(instances, model, tmp_path / "run", GenerateSettings(thinking=given)))
+    planned = asyncio.run(plan_generation(instances, model, tmp_path / "run", GenerateSettings(thinking=given)))
     body = Dialect().body("q", Request((), planned.decoding))
     assert body.get("chat_template_kwargs") == (None if sent is None else {"enable_thinking": sent})
     assert body["temperature"] == 0
@@ -278,13 +278,13 @@ def test_other_settings_are_another_run_and_share_no_answer(instances, tmp_path)
 
 def test_a_replay_asks_nobody_for_a_name(instances, tmp_path):
     with pytest.raises(SettingError, match="Name the model"):
-        asyncio.run(plan(instances, "http://127.0.0.1:1/v1", tmp_path / "run", replay=True))
+        asyncio.run(plan_generation(instances, "http://127.0.0.1:1/v1", tmp_path / "run", replay=True))
 
 
 def test_a_forecast_sends_nothing_and_knows_no_price(instances, tmp_path):
     with server() as model:
         found = find_model("world", base_url=model.base_url, environ={})
-        told = forecast(asyncio.run(plan(instances, found, tmp_path / "run")))
+        told = forecast(asyncio.run(plan_generation(instances, found, tmp_path / "run")))
         assert model.bill(keys=False)["totals"]["received"] == 0
     assert (told.calls, told.completion_tokens, told.cost) == (12, 12 * 1024, None)
     assert told.prompt_tokens > 12 * 300

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.calls.client import CallSettings
-from eclose.construction.run import cast, construct_families
+from eclose.calls.run import RunOptions, RunResult
+from eclose.construction.run import construct_families, resolve_models
 from eclose.construction.settings import ConstructSettings
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
@@ -24,8 +25,8 @@ from eclose.core.response import Response
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator, generate_responses
-from eclose.integrations.inspect.model import PREFIX, ThroughInspect
-from eclose.judging.inputs import find_sources
+from eclose.integrations.inspect.model import PREFIX, InspectModelRef
+from eclose.judging.inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.adapter_recipe import find_recipes
 from eclose.models.resolve import ModelRef, find_model
@@ -36,7 +37,6 @@ from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from eclose.calls.run import RunResult
     from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
 
@@ -59,7 +59,7 @@ def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *
         return name
     if name.startswith(PREFIX):
         url = getattr(base_url, "url", base_url)
-        return ThroughInspect(name.removeprefix(PREFIX), url, server=getattr(base_url, "name", None))
+        return InspectModelRef(name.removeprefix(PREFIX), url, server=getattr(base_url, "name", None))
     return find_model(name, base_url=base_url, keyless=keyless)
 
 
@@ -85,9 +85,9 @@ async def aevaluate(
     with TemporaryDirectory(prefix="eclose-") as scratch:
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
         path = as_path(data, folder)
-        sources = find_sources(path, folder, None if questions is None else Path(questions), layout)
+        sources = find_run_inputs(path, folder, None if questions is None else Path(questions), layout)
         model = resolve(judge, base_url, keyless=bool(options.get("replay")))
-        await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), **options)
+        await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), RunOptions(**options))
         results = diagnose(folder)
     return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
 
@@ -174,7 +174,7 @@ async def ajudge(
         folder = Path(scratch)
         write_records(folder / INSTANCES, [question])
         write_records(folder / RESPONSES, [_response(response, question)])
-        sources = find_sources(folder, folder)
+        sources = find_run_inputs(folder, folder)
         await judge_responses(sources, resolve(judge, base_url), folder, settings, _call_settings(calls, budget))
         (judgment,) = read_records(folder / JUDGMENTS, Judgment)
     return judgment
@@ -274,7 +274,9 @@ async def agenerate(
     )
     settings = (settings or GenerateSettings()).as_trained(recipes)
     path = as_path(instances, Path(out), "questions.jsonl")
-    return await generate_responses(path, generator, out, settings, _call_settings(calls, budget), **options)
+    return await generate_responses(
+        path, generator, out, settings, _call_settings(calls, budget), RunOptions(**options)
+    )
 
 
 def generate(
@@ -372,9 +374,11 @@ async def aconstruct(
         None if name is None else resolve(name, base_url, keyless=bool(options.get("replay")))
         for name in (constructor, verifier, reverifier)
     ]
-    models = await cast(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
+    models = await resolve_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
     path = as_path(instances, Path(out), "questions.jsonl")
-    return await construct_families(path, models, out, settings, calls, layout=layout, limit=limit, **options)
+    return await construct_families(
+        path, models, out, settings, calls, RunOptions(**options), layout=layout, limit=limit
+    )
 
 
 def construct(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,7 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_layout, scan_instances
 from eclose.calls.budget import CostEstimate, estimate_cost
 from eclose.calls.client import CallSettings
-from eclose.calls.run import ModelRun, RunObserver, RunResult, find_model_price, observe_nothing, run_models
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.response import Response
@@ -31,7 +30,7 @@ from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import INSTANCES, RESPONSES
-from eclose.store.runs.runner import Job, Rejection, decode_outcome
+from eclose.store.runs.runner import Rejection, decode_outcome
 from eclose.store.runs.step import RunStep
 
 if TYPE_CHECKING:
@@ -102,12 +101,11 @@ def count_incomplete(result: RunResult) -> Mapping[str, int]:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A generation run before it starts: the model, the settings, and the step that writes the responses."""
+class GenerationRun(ModelRun[Instance]):
+    """A run that requests one completion for every question of a file."""
 
     model: ModelRef
     settings: GenerateSettings
-    stage: RunStep
     _system: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,14 +113,43 @@ class Plan:
         object.__setattr__(self, "_system", content_hash(_system_identity(self.model, self.settings))[7:19])
 
     @property
+    def model_refs(self) -> tuple[ModelRef]:
+        """The model that answers."""
+        return (self.model,)
+
+    @property
+    def jobs(self) -> list[ModelJob]:
+        """One job: the completion for a question."""
+        return [ModelJob(JOB, self._respond, Response)]
+
+    async def _respond(self, instance: Instance, model: ChatModel) -> Response | Rejection:
+        return await answer(model, self, instance)
+
+    @property
     def decoding(self) -> Decoding:
         """Decoding settings of a completion."""
         return _decoding(self.model, self.settings)
 
-    def spool(self) -> SortedSpool[Instance]:
+    def open_records(self) -> SortedSpool[Instance]:
         """Open the questions in the order of their ids."""
         layout = RecordLayout(self.stage.settings["format"])
         return SortedSpool(Instance, scan_instances(self.stage.inputs[0], layout=layout), limit=self.settings.limit)
+
+    async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
+        """Count responses without an answer, and describe the engine."""
+        return {"incomplete": await _incomplete(ledger), "engine": engine_facts(self.model)}
+
+    def write_inputs(self, *, force: bool) -> None:
+        """Copy the questions beside the responses before the first request, so that judging needs the folder alone.
+
+        The copy is of the file as it is at the start: a change during the run is refused when responses are written.
+        """
+        settings = {"limit": self.settings.limit, "format": self.stage.settings["format"]}
+        copy = RunStep("generate instances", settings, self.stage.inputs, self.stage.out.with_name(INSTANCES))
+        if copy.out.resolve() == self.stage.inputs[0].resolve() or copy.claim(force=force) is not None:
+            return
+        with self.open_records() as records:
+            copy.write(records)
 
     def request(self, instance: Instance) -> Request:
         """Return the request for one question."""
@@ -221,7 +248,7 @@ def _labelled_source(source: Source, labels: SourceLabels, recipes: Mapping[str,
     )
 
 
-async def plan(
+async def plan_generation(
     instances: Path | str,
     model: ModelRef | str,
     out: Path | str,
@@ -229,7 +256,7 @@ async def plan(
     *,
     deadline: float = 120.0,
     replay: bool = False,
-) -> Plan:
+) -> GenerationRun:
     """Plan a run; where only the address of a server is given, the server is asked for the name of its model."""
     settings = settings or GenerateSettings()
     model = find_model(model) if isinstance(model, str) else model
@@ -250,7 +277,7 @@ async def plan(
         "limit": settings.limit,
         "format": layout.value,
     }
-    return Plan(model, settings, RunStep("generate", identity, (path,), Path(out) / RESPONSES))
+    return GenerationRun(RunStep("generate", identity, (path,), Path(out) / RESPONSES), model, settings)
 
 
 def _system_identity(model: ModelRef, settings: GenerateSettings) -> dict[str, Any]:
@@ -269,11 +296,11 @@ def _decoding(model: ModelRef, settings: GenerateSettings) -> Decoding:
     return Decoding(max_tokens=settings.max_new_tokens, thinking=thinking)
 
 
-def forecast(plan: Plan, calls: CallSettings | None = None) -> CostEstimate:
+def forecast(run: GenerationRun, calls: CallSettings | None = None) -> CostEstimate:
     """Estimate calls, tokens and cost before anything is sent; replies in the ledger are not deducted."""
-    price = find_model_price(plan.model, replace(calls or CallSettings(), unpriced=True, budget=None))
-    with plan.spool() as spool:
-        return estimate_cost((plan.request(record.value) for record in spool if record.value is not None), price)
+    price = find_model_price(run.model, replace(calls or CallSettings(), unpriced=True, budget=None))
+    with run.open_records() as records:
+        return estimate_cost((run.request(record.value) for record in records if record.value is not None), price)
 
 
 async def generate_responses(
@@ -282,29 +309,12 @@ async def generate_responses(
     out: Path | str,
     settings: GenerateSettings | None = None,
     calls: CallSettings | None = None,
-    *,
-    ledger: Path | str | None = None,
-    retry: bool = False,
-    replay: bool = False,
-    force: bool = False,
-    watch: RunObserver = observe_nothing,
+    options: RunOptions | None = None,
 ) -> RunResult:
-    """Write ``responses.jsonl`` into a folder, with its manifest and what was set aside, and the questions beside it.
-
-    ``calls.run.run_models`` explains the options.
-    """
-    calls = single_attempt(calls)
-    planned = await plan(instances, model, out, settings, deadline=calls.deadline, replay=replay)
-    return await run_models(
-        model_run(planned, force=force),
-        [planned.model],
-        calls,
-        ledger=ledger,
-        retry=retry,
-        replay=replay,
-        force=force,
-        watch=watch,
-    )
+    """Write ``responses.jsonl`` into a folder, with its manifest, rejected records and the questions."""
+    calls, options = single_attempt(calls), options or RunOptions()
+    run = await plan_generation(instances, model, out, settings, deadline=calls.deadline, replay=options.replay)
+    return await run_models(run, calls, options)
 
 
 def single_attempt(calls: CallSettings | None) -> CallSettings:
@@ -312,48 +322,16 @@ def single_attempt(calls: CallSettings | None) -> CallSettings:
     return replace(calls or CallSettings(), semantic_attempts=1)
 
 
-def model_run(planned: Plan, *, force: bool = False) -> ModelRun[Instance]:
-    """Return the run that requests one completion for every question."""
-
-    def jobs(model: ChatModel) -> list[Job[Instance, Response]]:
-        async def respond(instance: Instance) -> Response | Rejection:
-            return await answer(model, planned, instance)
-
-        return [Job(JOB, respond, Response)]
-
-    async def notes(ledger: Ledger) -> dict[str, Any]:
-        return {"incomplete": await _incomplete(ledger), "engine": engine_facts(planned.model)}
-
-    copy = partial(_copy_questions, planned, force=force)
-    return ModelRun(planned.stage, planned.spool, lambda instance: instance.id, jobs, notes, copy)
-
-
-async def make_model_run(
+async def build_generation_run(
     instances: Path,
     model: str,
     base_url: str | ServerAddress | None,
     out: Path,
     settings: GenerateSettings,
     deadline: float,
-    *,
-    force: bool,
-) -> tuple[ModelRun[Instance], list[ModelRef]]:
+) -> GenerationRun:
     """Build the run from values that can be sent to a worker on another machine."""
-    planned = await plan(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
-    return model_run(planned, force=force), [planned.model]
-
-
-def _copy_questions(planned: Plan, *, force: bool) -> None:
-    """Copy the questions beside the responses before the first request, so that judging needs the folder alone.
-
-    The copy is of the file as it is at the start: a change during the run is refused when the responses are written.
-    """
-    settings = {"limit": planned.settings.limit, "format": planned.stage.settings["format"]}
-    copy = RunStep("generate instances", settings, planned.stage.inputs, planned.stage.out.with_name(INSTANCES))
-    if copy.out.resolve() == planned.stage.inputs[0].resolve() or copy.claim(force=force) is not None:
-        return
-    with planned.spool() as spool:
-        copy.write(spool)
+    return await plan_generation(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
 
 
 async def _incomplete(ledger: Ledger) -> dict[str, int]:
@@ -398,14 +376,14 @@ def _device() -> str:
     return "cpu" if accelerator is None else accelerator.type
 
 
-async def answer(model: ChatModel, plan: Plan, instance: Instance) -> Response | Rejection:
+async def answer(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | Rejection:
     """Request one completion. A truncated or empty one is a response without an answer; a refusal is rejected."""
     try:
-        reply = await model.complete(plan.request(instance))
+        reply = await model.complete(run.request(instance))
     except CallFailure as failure:
         if failure.kind is FailureKind.REFUSAL:
             return Rejection(REFUSAL, Refused(failure.problem, failure.raw))
         if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
             raise
         reply = failure.reply
-    return plan.response(instance, reply)
+    return run.response(instance, reply)

@@ -148,9 +148,9 @@ def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp
     jsonl.write_records(tmp_path / "wrong.jsonl", [replace(source, reference_answer="Nobody At All", aliases=())])
     done = built(tmp_path / "wrong.jsonl", server, tmp_path / "run")
     assert done.manifest.counts.accepted == 0
-    (told,) = map(json.loads, (tmp_path / "run" / "families.jsonl.rejected.jsonl").read_text().splitlines())
-    assert told["stage"] == "screen"
-    (setback,) = told["value"]["setbacks"]
+    (record,) = map(json.loads, (tmp_path / "run" / "families.jsonl.rejected.jsonl").read_text().splitlines())
+    assert record["stage"] == "screen"
+    (setback,) = record["value"]["setbacks"]
     assert setback["stage"] == "screen_seed"
     assert setback["finding"]["said"]["defect"] == "unsupported_reference"
 
@@ -169,13 +169,13 @@ def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
 
 def test_without_a_pilot_it_is_a_guess_that_says_so(sources, server, tmp_path):
     plan = ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings())
-    found = forecast_construction(plan, {})
-    assert (found.sources, found.basis, found.cost) == (8, GUESS, None)
-    assert 8 < found.calls < 8 * 16
+    guess = forecast_construction(plan, {})
+    assert (guess.sources, guess.basis, guess.cost) == (8, GUESS, None)
+    assert 8 < guess.calls < 8 * 16
     more = forecast_construction(
         ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings(edits=4)), {}
     )
-    assert more.calls > found.calls
+    assert more.calls > guess.calls
 
 
 def test_a_pilot_of_something_else_is_no_pilot(sources, server, tmp_path):
@@ -220,9 +220,9 @@ def test_nothing_of_anybody_elses_is_overwritten_and_that_is_known_before_anybod
             built(sources, server, folder)
         assert (folder / name).read_text() == "mine"
     (tmp_path / "own").mkdir()
-    mine = shutil.copy(sources, tmp_path / "own" / "development.jsonl")
+    copy = shutil.copy(sources, tmp_path / "own" / "development.jsonl")
     with pytest.raises(SettingError, match="is an input"):
-        built(Path(mine), server, tmp_path / "own", force=True)
+        built(Path(copy), server, tmp_path / "own", force=True)
     assert server.bill(keys=False)["totals"]["paid"] == paid
 
 
@@ -234,9 +234,9 @@ def test_a_card_that_somebody_worked_on_is_kept(sources, server, run):
 
 
 def test_questions_in_any_script_are_told_apart():
-    asked = ["Кто написал роман?", "Кто снял фильм?", "谁写了这本书?", "Who  wrote IT?", "who wrote it?"]
-    asked += ["Caf\u00e9?", "Cafe\u0301?"]
-    spool = [ReadRecord(str(place), value=Instance(str(place), one, ())) for place, one in enumerate(asked)]
+    questions = ["Кто написал роман?", "Кто снял фильм?", "谁写了这本书?", "Who  wrote IT?", "who wrote it?"]
+    questions += ["Caf\u00e9?", "Cafe\u0301?"]
+    spool = [ReadRecord(str(number), value=Instance(str(number), one, ())) for number, one in enumerate(questions)]
     assert [record.rejected for record in ConstructionSources(spool)] == [
         None,
         None,
