@@ -18,27 +18,27 @@ WITH_STEPS = {ConstructionRole.VERIFY_TARGET, ConstructionRole.VERIFY_EVIDENCE, 
 
 def good(role):
     """A reply that lets everything pass."""
-    said = _empty(REPLY_SCHEMAS[role])
-    for name, wanted in ACCEPTANCE_CONDITIONS[role].items():
-        _set(said, name, wanted)
+    reply = _empty(REPLY_SCHEMAS[role])
+    for name, expected in ACCEPTANCE_CONDITIONS[role].items():
+        _set(reply, name, expected)
     if role in WITH_STEPS:
-        entry = said["soundness"]["steps"][0]
-        said["soundness"]["steps"] = [{**entry, "id": number, "sound": True} for number in (2, 1)]
+        entry = reply["soundness"]["steps"][0]
+        reply["soundness"]["steps"] = [{**entry, "id": number, "sound": True} for number in (2, 1)]
         if role is ConstructionRole.VERIFY_TARGET:
-            mapped(said, (), (1,), step=2)
-            mapped(said, (3,), ())
+            mapped(reply, (), (1,), step=2)
+            mapped(reply, (3,), ())
     if role is ConstructionRole.SCREEN_SEED:
-        said |= {"support": [0, 3], "defect": None}
+        reply |= {"support": [0, 3], "defect": None}
     if role is ConstructionRole.VERIFY_TARGET:
-        said["grounding"]["outside"] = []
-    return said
+        reply["grounding"]["outside"] = []
+    return reply
 
 
-def mapped(said, passages, premises, step=1):
+def mapped(reply, passages, premises, step=1):
     """Let the reply say what a step rests on."""
-    entry = next(one for one in said["soundness"]["steps"] if one["id"] == step)
+    entry = next(entry for entry in reply["soundness"]["steps"] if entry["id"] == step)
     entry |= {"passages": list(passages), "premises": list(premises)}
-    return said
+    return reply
 
 
 def _empty(schema):
@@ -51,18 +51,18 @@ def _empty(schema):
             return {"string": "because", "boolean": None, "integer": 1, None: None}[kind]
 
 
-def _set(said, name, value):
+def _set(reply, name, value):
     *parts, last = name.split(".")
     for part in parts:
-        said = said[part]
-    assert last in said
-    said[last] = value
+        reply = reply[part]
+    assert last in reply
+    reply[last] = value
 
 
-def found(role, said):
+def found(role, reply):
     support = (0, 3) if role is ConstructionRole.VERIFY_TARGET else ()
     return parse_finding(
-        role, "house/judge", said, steps=2 if role in WITH_STEPS else None, passages=5, support=support
+        role, "house/judge", reply, steps=2 if role in WITH_STEPS else None, passages=5, support=support
     )
 
 
@@ -74,28 +74,28 @@ def test_a_reply_without_objection_is_accepted(role):
 
 @pytest.mark.parametrize(("role", "name"), [(role, name) for role in JUDGING for name in ACCEPTANCE_CONDITIONS[role]])
 def test_one_judgement_against_it_is_enough(role, name):
-    said = good(role)
-    _set(said, name, not ACCEPTANCE_CONDITIONS[role][name])
-    finding = found(role, said)
+    reply = good(role)
+    _set(reply, name, not ACCEPTANCE_CONDITIONS[role][name])
+    finding = found(role, reply)
     assert (finding.accepted, finding.objections) == (False, (name,))
     assert describe_objections(finding) == f"{name}: because"
 
 
 @pytest.mark.parametrize("role", sorted(WITH_STEPS))
 def test_one_unsound_step_is_enough_and_is_named(role):
-    said = good(role)
-    said["soundness"]["steps"][0] |= {"sound": False, "reason": "not told"}
-    finding = found(role, said)
+    reply = good(role)
+    reply["soundness"]["steps"][0] |= {"sound": False, "reason": "not told"}
+    finding = found(role, reply)
     assert (finding.objections, describe_objections(finding)) == (("soundness",), "soundness: step 2: not told")
 
 
 @pytest.mark.parametrize("ids", [(1,), (1, 1), (1, 2, 3), (0, 1)])
 def test_steps_that_were_not_asked_about_make_no_finding(ids):
-    said = good(ConstructionRole.VERIFY_QUESTION)
-    entry = said["soundness"]["steps"][0]
-    said["soundness"]["steps"] = [{**entry, "id": number} for number in ids]
+    reply = good(ConstructionRole.VERIFY_QUESTION)
+    entry = reply["soundness"]["steps"][0]
+    reply["soundness"]["steps"] = [{**entry, "id": number} for number in ids]
     with pytest.raises(UnreadableReplyError) as refused:
-        found(ConstructionRole.VERIFY_QUESTION, said)
+        found(ConstructionRole.VERIFY_QUESTION, reply)
     assert refused.value.kind == "wrong step ids"
 
 
@@ -112,12 +112,12 @@ def test_one_passage_is_no_chain(support):
 
 
 def test_a_verifier_that_contradicts_itself_is_asked_again():
-    said = good(ConstructionRole.VERIFY_TARGET)
-    said["grounding"]["outside"] = [2]
+    reply = good(ConstructionRole.VERIFY_TARGET)
+    reply["grounding"]["outside"] = [2]
     with pytest.raises(UnreadableReplyError):
-        found(ConstructionRole.VERIFY_TARGET, said)
-    said["grounding"]["grounded"] = False
-    assert found(ConstructionRole.VERIFY_TARGET, said).objections == ("grounding.grounded",)
+        found(ConstructionRole.VERIFY_TARGET, reply)
+    reply["grounding"]["grounded"] = False
+    assert found(ConstructionRole.VERIFY_TARGET, reply).objections == ("grounding.grounded",)
 
 
 def test_a_step_that_rests_on_passages_outside_the_support_alone_is_refused():
@@ -144,7 +144,7 @@ def test_a_sound_step_that_rests_on_nothing_leaves_the_map_incomplete():
         found(ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [], []))
     assert refused.value.kind == "incomplete support map"
     unsound = mapped(good(ConstructionRole.VERIFY_TARGET), [], [])
-    next(one for one in unsound["soundness"]["steps"] if one["id"] == 1)["sound"] = False
+    next(entry for entry in unsound["soundness"]["steps"] if entry["id"] == 1)["sound"] = False
     assert found(ConstructionRole.VERIFY_TARGET, unsound).objections == ("soundness",)
 
 
@@ -156,18 +156,18 @@ def test_a_step_may_rest_on_earlier_steps_alone(premises):
 
 
 def test_steps_outside_the_support_are_steps_that_were_shown():
-    said = good(ConstructionRole.VERIFY_TARGET)
-    said["grounding"] |= {"outside": [9], "grounded": False}
+    reply = good(ConstructionRole.VERIFY_TARGET)
+    reply["grounding"] |= {"outside": [9], "grounded": False}
     with pytest.raises(UnreadableReplyError) as refused:
-        found(ConstructionRole.VERIFY_TARGET, said)
+        found(ConstructionRole.VERIFY_TARGET, reply)
     assert refused.value.kind == "wrong step ids"
 
 
 def test_what_is_wanted_is_in_the_shape_of_the_reply_and_nothing_of_it_is_left_out():
     """A judgement that is asked for and does not count would be a gate that is always open."""
     for role in JUDGING:
-        asked = {name for name in _booleans(REPLY_SCHEMAS[role]) if not name.startswith("soundness.")}
-        assert asked == set(ACCEPTANCE_CONDITIONS[role])
+        judgements = {name for name in _booleans(REPLY_SCHEMAS[role]) if not name.startswith("soundness.")}
+        assert judgements == set(ACCEPTANCE_CONDITIONS[role])
 
 
 def _booleans(schema, before=""):
@@ -178,14 +178,14 @@ def _booleans(schema, before=""):
 
 
 def test_a_finding_keeps_the_reply_as_it_came():
-    said = good(ConstructionRole.SCREEN_QUESTION)
-    assert found(ConstructionRole.SCREEN_QUESTION, said) == FamilyFinding(
-        ConstructionRole.SCREEN_QUESTION, "house/judge", deepcopy(said), ()
+    reply = good(ConstructionRole.SCREEN_QUESTION)
+    assert found(ConstructionRole.SCREEN_QUESTION, reply) == FamilyFinding(
+        ConstructionRole.SCREEN_QUESTION, "house/judge", deepcopy(reply), ()
     )
 
 
 def test_a_step_that_rests_on_no_passage_that_was_shown_is_no_reply():
-    said = good(ConstructionRole.VERIFY_TARGET)
-    said["soundness"]["steps"][0]["passages"] = [99]
+    reply = good(ConstructionRole.VERIFY_TARGET)
+    reply["soundness"]["steps"][0]["passages"] = [99]
     with pytest.raises(UnreadableReplyError, match=r"no passages \[99\] among 5"):
-        found(ConstructionRole.VERIFY_TARGET, said)
+        found(ConstructionRole.VERIFY_TARGET, reply)

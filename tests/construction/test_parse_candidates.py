@@ -109,10 +109,10 @@ def test_views_put_together_pass_the_gates_and_survive_being_written():
     ],
 )
 def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reason):
-    found = parse_evidence_edit(GOLD, VARIATION | change)
-    assert isinstance(found, UnusableCandidate)
-    assert found.reason == reason
-    assert found.detail
+    candidate = parse_evidence_edit(GOLD, VARIATION | change)
+    assert isinstance(candidate, UnusableCandidate)
+    assert candidate.reason == reason
+    assert candidate.detail
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reas
         (lambda: parse_evidence_edit(GOLD, VARIATION | {"steps": [step("x", (), [2])]}), "wrong premises"),
     ],
 )
-def test_what_names_nothing_is_no_reply(made, kind):
+def test_what_names_nothing_is_no_reply(parse, kind):
     with pytest.raises(UnreadableReplyError) as refused:
-        made()
+        parse()
     assert refused.value.kind == kind
 
 

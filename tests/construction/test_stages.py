@@ -37,13 +37,13 @@ from eclose.store.runs.runner import Rejection
 
 
 def sound(role, steps):
-    said = good(role)
-    entry = said["soundness"]["steps"][0]
-    said["soundness"]["steps"] = [{**entry, "id": number + 1, "sound": True} for number in range(steps)]
+    reply = good(role)
+    entry = reply["soundness"]["steps"][0]
+    reply["soundness"]["steps"] = [{**entry, "id": number + 1, "sound": True} for number in range(steps)]
     if role is ConstructionRole.VERIFY_TARGET:
         for number, (passages, premises) in enumerate((((0,), ()), ((2,), ()), ((), (1, 2))), start=1):
-            mapped(said, passages, premises, step=number)
-    return said
+            mapped(reply, passages, premises, step=number)
+    return reply
 
 
 ANOTHER = deepcopy(VARIATION) | {
@@ -69,23 +69,23 @@ class Script:
 
     def __init__(self, name, **replies):
         self.name = name
-        self.replies = {role: [said] for role, said in REPLIES.items()} | {
-            ConstructionRole[role]: said for role, said in replies.items()
+        self.replies = {role: [reply] for role, reply in REPLIES.items()} | {
+            ConstructionRole[role]: reply for role, reply in replies.items()
         }
         self.asked = []
 
     async def complete(self, request):
         role = ConstructionRole(request.schema.name)
-        said = self.replies[role][min(len(self.shown(role)), len(self.replies[role]) - 1)]
+        reply = self.replies[role][min(len(self.shown(role)), len(self.replies[role]) - 1)]
         self.asked.append(request)
-        if isinstance(said, Exception):
-            raise said
-        return Reply(json.dumps(said), FinishReason.STOP, Usage(1, 1))
+        if isinstance(reply, Exception):
+            raise reply
+        return Reply(json.dumps(reply), FinishReason.STOP, Usage(1, 1))
 
     def shown(self, role):
         """What a role was shown, each time."""
-        asked = [request for request in self.asked if request.schema.name == role]
-        return [parse_material(MATERIAL_TYPES[role], request.messages[-1]["content"]) for request in asked]
+        requests = [request for request in self.asked if request.schema.name == role]
+        return [parse_material(MATERIAL_TYPES[role], request.messages[-1]["content"]) for request in requests]
 
 
 def built(source=SOURCE, settings=None, **replies):
@@ -113,9 +113,9 @@ def checked_again(family, script, **more):
 
 
 def refused(source=SOURCE, settings=None, **replies):
-    found, script = built(source, settings, **replies)
-    assert isinstance(found, Rejection), found
-    return found, script
+    rejection, script = built(source, settings, **replies)
+    assert isinstance(rejection, Rejection), rejection
+    return rejection, script
 
 
 def test_a_source_becomes_a_family_with_all_that_was_said_of_it():
@@ -161,14 +161,14 @@ AGAINST = {
 
 @pytest.mark.parametrize("role", VERDICTS)
 def test_whoever_objects_ends_it_with_stage_reason_and_what_was_said(role):
-    said = REPLIES[role] | AGAINST[role]
-    found, script = refused(**{role.name: [said]})
+    reply = REPLIES[role] | AGAINST[role]
+    rejection, script = refused(**{role.name: [reply]})
     name = next(iter(AGAINST[role]))
-    assert found.reason.startswith(f"{role}: {name}")
-    (setback,) = found.value.setbacks
-    assert (setback.stage, setback.finding.said) == (role, said)
+    assert rejection.reason.startswith(f"{role}: {name}")
+    (setback,) = rejection.value.setbacks
+    assert (setback.stage, setback.finding.said) == (role, reply)
     assert script.asked[-1].schema.name == role
-    assert decode(FailedSource, json.loads(encode(found.value))) == found.value
+    assert decode(FailedSource, json.loads(encode(rejection.value))) == rejection.value
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_whoever_objects_ends_it_with_stage_reason_and_what_was_said(role):
     ],
 )
 def test_code_refuses_what_needs_no_judge_and_asks_nobody_about_it(replies, reason):
-    found, script = refused(**replies)
-    assert found.reason == reason
+    rejection, script = refused(**replies)
+    assert rejection.reason == reason
     assert ConstructionRole(script.asked[-1].schema.name).constructs
 
 
 def test_a_source_without_an_answer_is_not_asked_about():
-    found, script = refused(Instance("q", "Why?", SOURCE.evidence))
-    assert (found.reason, script.asked) == (NO_REFERENCE, [])
+    rejection, script = refused(Instance("q", "Why?", SOURCE.evidence))
+    assert (rejection.reason, script.asked) == (NO_REFERENCE, [])
 
 
 def test_a_good_variation_is_enough_and_the_others_are_left():
@@ -209,8 +209,8 @@ def test_a_variation_that_cannot_be_read_spoils_no_other():
 
 
 def test_a_reference_that_could_never_match_is_not_asked_about():
-    found, script = refused(replace(SOURCE, reference_answer="Москва"))
-    assert (found.reason, script.asked) == (INCOMPARABLE, [])
+    rejection, script = refused(replace(SOURCE, reference_answer="Москва"))
+    assert (rejection.reason, script.asked) == (INCOMPARABLE, [])
 
 
 def test_no_more_variations_than_wanted_and_none_twice():
@@ -238,8 +238,8 @@ def test_a_second_attempt_is_told_what_was_said_against_the_first():
     first, second = script.shown(ConstructionRole.CONSTRUCT_TARGET)
     assert first.objection is None
     assert "gap" in second.objection
-    found, script = refused(settings=twice, VERIFY_TARGET=[objecting])
-    assert len(found.value.setbacks) == 2
+    rejection, script = refused(settings=twice, VERIFY_TARGET=[objecting])
+    assert len(rejection.value.setbacks) == 2
     assert {
         request.replica for request in script.asked if request.schema.name == ConstructionRole.CONSTRUCT_TARGET
     } == {0, 1}
@@ -249,12 +249,12 @@ def test_a_reply_that_is_none_is_asked_for_again_and_then_told():
     nowhere = TARGET | {"steps": [step("x", [9])]}
     draft, _ = built(CONSTRUCT_TARGET=[nowhere, TARGET])
     assert isinstance(draft, FamilyDraft)
-    found, _ = refused(CONSTRUCT_TARGET=[nowhere])
-    assert found.reason == "construct_target: no such passage"
-    found, script = refused(SCREEN_SEED=[REPLIES[ConstructionRole.SCREEN_SEED] | {"support": [0, 99]}])
-    assert (found.reason, len(script.asked)) == ("screen_seed: no such passage", 2)
-    found, _ = refused(SCREEN_QUESTION=[CallFailure(FailureKind.REFUSAL, "no")])
-    assert found.reason == "screen_question: refusal"
+    rejection, _ = refused(CONSTRUCT_TARGET=[nowhere])
+    assert rejection.reason == "construct_target: no such passage"
+    rejection, script = refused(SCREEN_SEED=[REPLIES[ConstructionRole.SCREEN_SEED] | {"support": [0, 99]}])
+    assert (rejection.reason, len(script.asked)) == ("screen_seed: no such passage", 2)
+    rejection, _ = refused(SCREEN_QUESTION=[CallFailure(FailureKind.REFUSAL, "no")])
+    assert rejection.reason == "screen_question: refusal"
     with pytest.raises(CallFailure):
         built(SCREEN_QUESTION=[CallFailure(FailureKind.TIMEOUT, "slow")])
 
@@ -272,13 +272,13 @@ def test_a_run_is_known_by_its_settings_and_texts():
 
 def test_what_is_longer_than_a_path_may_be_is_left_out_before_anybody_is_paid_and_after():
     short = ConstructSettings(max_length=10)
-    found, script = refused(settings=short)
-    assert (found.reason, script.asked) == ("length: too long", [])
+    rejection, script = refused(settings=short)
+    assert (rejection.reason, script.asked) == ("length: too long", [])
     draft, script = built()
     longest = estimate_lengths().count_family(draft.family(None))
     assert isinstance(packed(draft, script, ConstructSettings(max_length=longest)), Family)
-    found = packed(draft, script, ConstructSettings(max_length=longest - 1))
-    assert found.reason == "length: too long"
+    rejection = packed(draft, script, ConstructSettings(max_length=longest - 1))
+    assert rejection.reason == "length: too long"
 
 
 def test_a_finished_family_is_before_every_check_once_more_by_replies_drawn_anew():
@@ -305,9 +305,9 @@ def test_a_finished_family_is_before_every_check_once_more_by_replies_drawn_anew
 def test_whoever_objects_the_second_time_is_heard(role):
     draft, script = built()
     family = packed(draft, script)
-    found = checked_again(family, Script("house/model", **{role.name: [REPLIES[role] | AGAINST[role]]}))
-    assert found.reason.startswith(f"{role}: ")
-    assert found.value.setbacks[-1].finding.again
+    rejection = checked_again(family, Script("house/model", **{role.name: [REPLIES[role] | AGAINST[role]]}))
+    assert rejection.reason.startswith(f"{role}: ")
+    assert rejection.value.setbacks[-1].finding.again
 
 
 def test_an_edit_that_does_not_hold_the_second_time_is_left_out_alone():
@@ -331,9 +331,9 @@ def test_an_edit_that_does_not_hold_the_second_time_is_left_out_alone():
 def test_a_target_with_a_step_outside_the_support_is_not_accepted():
     """By the constructor's own map the gates refuse it, by the verifier's map its finding does."""
     steps = [step("Blue Harbour was directed by Ana Ruiz.", [0]), step("Arica is a port.", [1]), *TARGET["steps"][1:2]]
-    found, script = refused(CONSTRUCT_TARGET=[TARGET | {"steps": steps}])
-    assert found.reason == "gates: identifier_membership"
+    rejection, script = refused(CONSTRUCT_TARGET=[TARGET | {"steps": steps}])
+    assert rejection.reason == "gates: identifier_membership"
     assert not script.shown(ConstructionRole.VERIFY_TARGET)
-    said = mapped(deepcopy(REPLIES[ConstructionRole.VERIFY_TARGET]), [1], [], step=2)
-    found, _ = refused(VERIFY_TARGET=[said])
-    assert found.reason == "verify_target: grounding.support_map"
+    reply = mapped(deepcopy(REPLIES[ConstructionRole.VERIFY_TARGET]), [1], [], step=2)
+    rejection, _ = refused(VERIFY_TARGET=[reply])
+    assert rejection.reason == "verify_target: grounding.support_map"

@@ -37,8 +37,8 @@ def ran(tmp_path, families=3, held_out=None, **settings):
     return trainer
 
 
-def assert_same(found, expected):
-    apart = np.array(trajectory(found)) - np.array(trajectory(expected))
+def assert_same(result, expected):
+    apart = np.array(trajectory(result)) - np.array(trajectory(expected))
     assert np.abs(apart).max() <= LARGEST
     assert np.abs(apart.mean(axis=0)).max() <= ONE_SIDED
 
@@ -58,14 +58,14 @@ def plain(tmp_path_factory):
     list(product(["columns", "sdpa"], [1, 100_000], [True, False])),
 )
 def test_trees_train_as_plain_sequences_do(plain, tmp_path, backend, tokens_per_forward, gradient_checkpointing):
-    found = ran(
+    result = ran(
         tmp_path,
         strategy="tree",
         backend=backend,
         tokens_per_forward=tokens_per_forward,
         gradient_checkpointing=gradient_checkpointing,
     )
-    assert_same(found, plain)
+    assert_same(result, plain)
 
 
 @pytest.mark.slow
@@ -79,21 +79,21 @@ def test_trees_train_as_plain_sequences_do(plain, tmp_path, backend, tokens_per_
     ],
 )
 def test_sequences_train_alike(plain, tmp_path, strategy, backend, tokens_per_forward, gradient_checkpointing):
-    found = ran(
+    result = ran(
         tmp_path,
         strategy=strategy,
         backend=backend,
         tokens_per_forward=tokens_per_forward,
         gradient_checkpointing=gradient_checkpointing,
     )
-    assert_same(found, plain)
+    assert_same(result, plain)
 
 
 def test_what_is_told_is_the_same(plain, tmp_path):
-    found = ran(tmp_path, strategy="tree")
+    result = ran(tmp_path, strategy="tree")
     names = [name for name in plain.state.log_history[0] if name.startswith(("margin", "gen", "switch"))]
     assert len(names) == 2 + 6 + 3
-    assert np.array(trajectory(found, *names)) == pytest.approx(np.array(trajectory(plain, *names)), abs=2e-5)
+    assert np.array(trajectory(result, *names)) == pytest.approx(np.array(trajectory(plain, *names)), abs=2e-5)
 
 
 @pytest.mark.slow
@@ -119,16 +119,16 @@ def test_every_turn_takes_the_family_and_the_edit_of_its_epoch(tmp_path):
     families = short_families(3)
     trainer = small_trainer(tmp_path, families, families_per_update=1, num_train_epochs=3, learning_rate=0.0)
     trainer.train()
-    asked = build_objective(Method.E_CLOSURE)
+    objective = build_objective(Method.E_CLOSURE)
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
     expected = []
     for epoch in range(3):
-        for place in order_families([family.id for family in families], 42, epoch):
-            scores = asked.scores(FamilyScores(families[place], draw_edit(families[place], 42, epoch), renderer))
+        for index in order_families([family.id for family in families], 42, epoch):
+            scores = objective.scores(FamilyScores(families[index], draw_edit(families[index], 42, epoch), renderer))
             with torch.no_grad():
                 values = mean_logprobs(small_model(), scores, ScoringStrategy.TREE)
             named = {score.name: value for score, value in zip(scores, values, strict=True)}
-            expected.append(asked.loss(named).total.item())
+            expected.append(objective.loss(named).total.item())
     assert len({round(loss, 5) for loss in expected}) > 3, "edits must differ for this to say anything"
     assert [loss for loss, _ in trajectory(trainer)] == pytest.approx(expected, abs=5e-6)
 
@@ -164,17 +164,17 @@ def test_held_out_families_are_told_by_their_fixed_edit(tmp_path):
     """The evaluation's loss, from scores taken one by one."""
     held_out = short_families(5)[3:]
     trainer = small_trainer(tmp_path, short_families(3), held_out)
-    found = trainer.evaluate()
-    asked = build_objective(Method.E_CLOSURE)
+    result = trainer.evaluate()
+    objective = build_objective(Method.E_CLOSURE)
     renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
     losses = []
     with torch.no_grad():
         for family in held_out:
-            scores = asked.scores(FamilyScores(family, select_fixed_edit(family), renderer))
+            scores = objective.scores(FamilyScores(family, select_fixed_edit(family), renderer))
             values = mean_logprobs(small_model(), scores, ScoringStrategy.NAIVE)
             named = {score.name: value for score, value in zip(scores, values, strict=True)}
-            losses.append(asked.loss(named).total.item())
-    assert found["eval_loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
+            losses.append(objective.loss(named).total.item())
+    assert result["eval_loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
 
 
 # ---- gradients of one family, all objectives, real classes ----
@@ -183,13 +183,13 @@ def test_held_out_families_are_told_by_their_fixed_edit(tmp_path):
 TOLERANCE = {torch.float64: (1e-9, 5e-7), torch.float32: (3e-6, 5e-6)}
 
 
-def slope(model, scores, asked, strategy, backend):
+def slope(model, scores, objective, strategy, backend):
     model.zero_grad()
     values = mean_logprobs(model, scores, strategy, backend)
-    total = asked.loss({score.name: value for score, value in zip(scores, values, strict=True)}).total
+    total = objective.loss({score.name: value for score, value in zip(scores, values, strict=True)}).total
     total.backward()
-    found = [p.grad.flatten() for p in model.parameters() if p.requires_grad]
-    return total.item(), torch.cat(found)
+    result = [p.grad.flatten() for p in model.parameters() if p.requires_grad]
+    return total.item(), torch.cat(result)
 
 
 def adapted(name, dtype, backend):
@@ -212,13 +212,13 @@ def test_trees_have_the_slope_of_plain_sequences(name, dtype):
     trees = {backend: adapted(name, dtype, backend) for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS)}
     close, close_slope = TOLERANCE[dtype]
     for method in Method:
-        asked = build_objective(method)
-        scores = asked.scores(pack)
-        value, expected = slope(plain, scores, asked, ScoringStrategy.NAIVE, AttentionBackend.SDPA)
+        objective = build_objective(method)
+        scores = objective.scores(pack)
+        value, expected = slope(plain, scores, objective, ScoringStrategy.NAIVE, AttentionBackend.SDPA)
         for backend, model in trees.items():
-            total, found = slope(model, scores, asked, ScoringStrategy.TREE, backend)
+            total, result = slope(model, scores, objective, ScoringStrategy.TREE, backend)
             assert abs(total - value) <= close, (method, backend)
-            assert ((found - expected).norm() / expected.norm()).item() <= close_slope, (method, backend)
+            assert ((result - expected).norm() / expected.norm()).item() <= close_slope, (method, backend)
 
 
 # ---- what moves ----

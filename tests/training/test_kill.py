@@ -94,8 +94,8 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     # While a checkpoint is written: some of it is there, the word that it is whole is not.
     torn = broken / "checkpoint-6"
     killed_when(command(broken), (torn / "adapter_model.safetensors").exists)
-    told = finished(command(broken))
-    assert "resumed from" in told
+    output = finished(command(broken))
+    assert "resumed from" in output
     assert (broken / "adapter" / "adapter_model.safetensors").read_bytes() == (
         whole / "adapter" / "adapter_model.safetensors"
     ).read_bytes()
@@ -105,8 +105,8 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     assert steps == ["checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8", "checkpoint-9"]
     assert steps == sorted(path.parent.name for path in broken.glob("checkpoint-*/complete.json"))
     for step in steps:
-        ours, theirs = (load_file(out / step / "adapter_model.safetensors") for out in (broken, whole))
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours | theirs), step
+        ours, expected = (load_file(out / step / "adapter_model.safetensors") for out in (broken, whole))
+        assert all(torch.equal(ours[name], expected[name]) for name in ours | expected), step
     manifests = [json.loads((out / "manifest.json").read_text()) for out in (whole, broken)]
     assert manifests[0]["counts"] == manifests[1]["counts"]
     assert manifests[0]["outputs"]["adapter_model.safetensors"] == manifests[1]["outputs"]["adapter_model.safetensors"]

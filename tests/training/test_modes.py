@@ -60,17 +60,17 @@ def test_columns_equal_the_mask_under_autocast():
 
 
 def test_the_trial_is_made_in_the_mode_that_will_train(tmp_path, monkeypatch):
-    seen = []
+    calls = []
 
     def watched(*_, **__):
-        seen.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
+        calls.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
         return choose_scoring(*_, **__)
 
     monkeypatch.setattr("eclose.training.trainer.choose_scoring", watched)
     small_trainer(tmp_path, short_families(1), bf16=True)
     small_trainer(tmp_path, short_families(1))
-    assert [enabled for enabled, _ in seen] == [True, False]
-    assert seen[0][1] is torch.bfloat16
+    assert [enabled for enabled, _ in calls] == [True, False]
+    assert calls[0][1] is torch.bfloat16
 
 
 # ---- compilation ----
@@ -141,16 +141,16 @@ def test_a_fused_optimizer_is_told_the_learning_rate(tmp_path, monkeypatch):
     """LOMO updates weights in the backward pass, so it takes the learning rate there."""
     trainer = small_trainer(tmp_path, short_families(1), torch_empty_cache_steps=1)
     trainer.create_optimizer_and_scheduler(4)
-    seen, emptied = [], []
+    calls, emptied = [], []
     monkeypatch.setattr(
-        trainer.accelerator, "backward", lambda loss, **options: seen.append(options) or loss.backward()
+        trainer.accelerator, "backward", lambda loss, **options: calls.append(options) or loss.backward()
     )
     monkeypatch.setattr("eclose.training.trainer.clear_device_cache", lambda: emptied.append(True))
     (update,) = list(trainer.get_train_dataloader())[:1]
     trainer.training_step(trainer.model, update)
     trainer.args.optim = "lomo"
     trainer.training_step(trainer.model, update)
-    assert seen == [{}, {"learning_rate": pytest.approx(1e-2)}]
+    assert calls == [{}, {"learning_rate": pytest.approx(1e-2)}]
     assert emptied == [True, True]
 
 

@@ -29,10 +29,10 @@ def prepared(number=0, edit=0, tokens=CountedTokens.FULL):
     return FamilyScores(family, family.evidence_edits[edit], renderer, tokens)
 
 
-def values_for(asked, value=-1.0):
+def values_for(objective, value=-1.0):
     """The same score for everything an objective could ask for."""
     names = [anchor_name(kind) for kind in ViewKind]
-    names += [name for term in asked.terms for name in (term.preferred, term.dispreferred)]
+    names += [name for term in objective.terms for name in (term.preferred, term.dispreferred)]
     return {name: torch.tensor(value, dtype=torch.float64) for name in names}
 
 
@@ -47,9 +47,9 @@ def test_margin_weights_sum_to_the_margin_weight(method, total):
 
 @pytest.mark.parametrize("method", [Method.SFT, Method.CF_SFT])
 def test_generation_alone_has_no_margins(method):
-    asked = build_objective(method)
-    assert asked.terms == ()
-    assert asked.loss(values_for(asked, -2.5)).total == 2.5
+    objective = build_objective(method)
+    assert objective.terms == ()
+    assert objective.loss(values_for(objective, -2.5)).total == 2.5
 
 
 def test_response_margins_weigh_two_two_one_one():
@@ -80,10 +80,10 @@ def test_response_margins_prefer_what_the_input_warrants():
     ],
 )
 def test_ablations_are_the_papers_table(method, terms, weight):
-    asked = build_objective(method)
-    assert [term.name for term in asked.terms] == terms.split()
-    assert [term.weight for term in asked.terms] == pytest.approx([weight] * len(asked.terms))
-    assert asked.anchors == tuple(ViewKind)
+    objective = build_objective(method)
+    assert [term.name for term in objective.terms] == terms.split()
+    assert [term.weight for term in objective.terms] == pytest.approx([weight] * len(objective.terms))
+    assert objective.anchors == tuple(ViewKind)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_ablations_are_the_papers_table(method, terms, weight):
     ],
 )
 def test_scores_are_those_an_objective_needs_each_once(method, count):
-    asked = build_objective(method)
-    names = [score.name for score in asked.scores(prepared())]
+    objective = build_objective(method)
+    names = [score.name for score in objective.scores(prepared())]
     assert len(names) == len(set(names)) == count
-    assert set(names) == {anchor_name(kind) for kind in asked.anchors} | {
-        name for term in asked.terms for name in (term.preferred, term.dispreferred)
+    assert set(names) == {anchor_name(kind) for kind in objective.anchors} | {
+        name for term in objective.terms for name in (term.preferred, term.dispreferred)
     }
 
 
@@ -115,8 +115,8 @@ def test_scores_are_those_an_objective_needs_each_once(method, count):
 @pytest.mark.parametrize(("gamma", "beta"), [(0.5, 0.1), (2.0, 0.7)])
 def test_equal_candidates_cost_what_the_formula_says(method, gamma, beta):
     """Margins of 0 cost beta log(1 + exp(gamma / beta)) together, whatever the number of comparisons."""
-    asked = build_objective(method, 0.7, Hinge(gamma, beta))
-    loss = asked.loss(values_for(asked, -1.25))
+    objective = build_objective(method, 0.7, Hinge(gamma, beta))
+    loss = objective.loss(values_for(objective, -1.25))
     assert all(margin == 0 for margin in loss.margins.values())
     assert loss.generation == 1.25
     assert loss.margin.item() == pytest.approx(0.7 * beta * log(1 + exp(gamma / beta)), rel=1e-12)
@@ -141,21 +141,21 @@ def test_sft_is_e_closure_without_comparisons_and_with_one_anchor():
 @pytest.mark.parametrize("edge", Edge)
 @pytest.mark.parametrize("direction", Direction)
 def test_exchanging_the_sides_flips_a_margin(edge, direction):
-    asked = build_objective(Method.E_CLOSURE)
+    objective = build_objective(Method.E_CLOSURE)
     generator = torch.Generator().manual_seed(3)
-    values = {name: torch.randn((), generator=generator) for name in values_for(asked)}
+    values = {name: torch.randn((), generator=generator) for name in values_for(objective)}
     sides = [side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
     exchanged = {**values, sides[0]: values[sides[1]], sides[1]: values[sides[0]]}
     name = f"{edge.value}_{direction.value}"
-    before, after = asked.loss(values), asked.loss(exchanged)
+    before, after = objective.loss(values), objective.loss(exchanged)
     assert after.margins.pop(name) == -before.margins.pop(name) != 0
     assert after.margins == before.margins
 
 
 def test_every_edge_may_have_a_hinge_of_its_own():
     hinges = {"S": Hinge(0.2, 0.1), "T": Hinge(0.4, 0.2), "C": Hinge(0.8, 0.3), "response": Hinge(1.0, 0.5)}
-    asked = build_objective(Method.E_CLOSURE, 1.0, hinges)
-    loss = asked.loss(values_for(asked))
+    objective = build_objective(Method.E_CLOSURE, 1.0, hinges)
+    loss = objective.loss(values_for(objective))
     expected = sum(2 / 6 * hinges[e].smoothing * log(1 + exp(hinges[e].target / hinges[e].smoothing)) for e in "STC")
     assert loss.margin.item() == pytest.approx(expected, rel=1e-12)
     assert {name: loss.targets[name] for name in ("S_c", "T_o", "C_c")} == {"S_c": 0.2, "T_o": 0.4, "C_c": 0.8}
@@ -182,17 +182,17 @@ def spoken(model, question, evidence, pieces):
     counted = []
     for text, counts in pieces:
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
-        counted += [len(ids) + place for place in range(len(tokens)) if counts]
+        counted += [len(ids) + position for position in range(len(tokens)) if counts]
         ids += tokens
     logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    return sum(logprobs[place - 1, ids[place]] for place in counted) / len(counted)
+    return sum(logprobs[position - 1, ids[position]] for position in counted) / len(counted)
 
 
 def steps(texts, counts, numbers=False):
-    found = []
+    segments = []
     for number, text in enumerate(texts, start=1):
-        found += [(f"{number}.", numbers), (f" {text}\n", counts)]
-    return found
+        segments += [(f"{number}.", numbers), (f" {text}\n", counts)]
+    return segments
 
 
 class FromThePaper:
@@ -238,24 +238,24 @@ class FromThePaper:
         }
 
     def margins(self):
-        gold, e, asked = self.gold, self.e, self.asked
+        gold, e, objective = self.gold, self.e, self.asked
         pairs = {
             "S_o": (self.step(gold.trace, self.evidence), self.step(e.trace, self.evidence)),
             "S_c": (self.step(e.trace, self.other_evidence), self.step(gold.trace, self.other_evidence)),
-            "T_o": (self.trace(gold.trace, self.q), self.trace(asked.trace, self.q)),
-            "T_c": (self.trace(asked.trace, self.other_q), self.trace(gold.trace, self.other_q)),
+            "T_o": (self.trace(gold.trace, self.q), self.trace(objective.trace, self.q)),
+            "T_c": (self.trace(objective.trace, self.other_q), self.trace(gold.trace, self.other_q)),
             "C_o": (self.answer(gold.answer, gold.trace), self.answer(e.answer, gold.trace)),
             "C_c": (self.answer(e.answer, e.trace), self.answer(gold.answer, e.trace)),
         }
         return {name: preferred - missed for name, (preferred, missed) in pairs.items()}
 
     def response_margins(self):
-        own = self.anchors()
+        anchors = self.anchors()
         return {
-            "Re_o": own["o"] - self.response(self.e, self.q, self.evidence),
-            "Re_c": own["e"] - self.response(self.gold, self.q, self.other_evidence),
-            "Rq_o": own["o"] - self.response(self.asked, self.q, self.evidence),
-            "Rq_c": own["q"] - self.response(self.gold, self.other_q, self.evidence),
+            "Re_o": anchors["o"] - self.response(self.e, self.q, self.evidence),
+            "Re_c": anchors["e"] - self.response(self.gold, self.q, self.other_evidence),
+            "Rq_o": anchors["o"] - self.response(self.asked, self.q, self.evidence),
+            "Rq_c": anchors["q"] - self.response(self.gold, self.other_q, self.evidence),
         }
 
 
@@ -266,7 +266,7 @@ def losses_of_the_paper(paper, weight, gamma, beta):
     generation = paper.generation()
     phi = {name: penalty(margin) for name, margin in paper.margins().items()}
     psi = {name: penalty(margin) for name, margin in paper.response_margins().items()}
-    found = {
+    values = {
         "sft": -paper.anchors()["o"],
         "cf_sft": generation,
         "rm": generation + weight / 6 * (2 * psi["Re_o"] + 2 * psi["Re_c"] + psi["Rq_o"] + psi["Rq_c"]),
@@ -274,9 +274,9 @@ def losses_of_the_paper(paper, weight, gamma, beta):
         "e_closure-one_sided": generation + weight / 3 * (phi["S_o"] + phi["T_o"] + phi["C_o"]),
     }
     for left_out in "STC":
-        kept = [value for name, value in phi.items() if not name.startswith(left_out)]
-        found[f"e_closure-{left_out}"] = generation + weight / 4 * sum(kept)
-    return found
+        margins = [value for name, value in phi.items() if not name.startswith(left_out)]
+        values[f"e_closure-{left_out}"] = generation + weight / 4 * sum(margins)
+    return values
 
 
 @pytest.mark.parametrize(("number", "edit", "content"), [(0, 0, False), (3, 1, True)])
@@ -291,10 +291,10 @@ def test_the_loss_is_the_papers(number, edit, content):
         assert len({round(float(margin), 3) for margin in margins.values()}) == len(margins)
         assert set(expected) == set(Method)
         for method, value in expected.items():
-            asked = build_objective(Method(method), 0.8)
-            scores = asked.scores(pack)
-            found = mean_logprobs(model, scores, ScoringStrategy.TREE)
-            loss = asked.loss({score.name: one for score, one in zip(scores, found, strict=True)})
+            objective = build_objective(Method(method), 0.8)
+            scores = objective.scores(pack)
+            values = mean_logprobs(model, scores, ScoringStrategy.TREE)
+            loss = objective.loss({score.name: one for score, one in zip(scores, values, strict=True)})
             assert loss.total.item() == pytest.approx(value.item(), abs=1e-8), method
             assert {name: one.item() for name, one in loss.margins.items()} == pytest.approx(
                 {name: margins[name].item() for name in loss.margins}, abs=1e-8
@@ -321,12 +321,12 @@ def test_the_gradient_is_the_slope(method):
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = exact_norm(module)
-    asked = build_objective(method)
-    scores = asked.scores(prepared())
+    objective = build_objective(method)
+    scores = objective.scores(prepared())
 
     def loss():
-        found = mean_logprobs(model, scores, ScoringStrategy.TREE)
-        return asked.loss({score.name: one for score, one in zip(scores, found, strict=True)}).total
+        values = mean_logprobs(model, scores, ScoringStrategy.TREE)
+        return objective.loss({score.name: one for score, one in zip(scores, values, strict=True)}).total
 
     loss().backward()
     parameters = list(model.parameters())

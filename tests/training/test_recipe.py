@@ -92,9 +92,9 @@ def test_all_mistakes_are_told_at_once(tmp_path):
         tmp_path,
         "lerning_rate: 1\nfamilies_per_update: many\nseed: 1.5\nqqqq: 2\noutput_dir: x\nlora_rank: [1]\n",
     )
-    with pytest.raises(SettingError) as told:
+    with pytest.raises(SettingError) as error:
         read_recipe(path, {})
-    message = str(told.value)
+    message = str(error.value)
     assert message.startswith(f"{path}: ")
     assert "lerning_rate: no such setting; did you mean learning_rate?" in message
     assert "families_per_update = 'many'" in message
@@ -108,10 +108,10 @@ def test_all_mistakes_are_told_at_once(tmp_path):
 def test_a_model_must_be_named():
     with pytest.raises(SettingError, match="settings: model: is missing"):
         read_recipe(None, {})
-    with pytest.raises(SettingError) as told:
+    with pytest.raises(SettingError) as error:
         read_recipe(None, {"model": 7})
-    assert "model = 7" in str(told.value)
-    assert "is missing" not in str(told.value)
+    assert "model = 7" in str(error.value)
+    assert "is missing" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,12 @@ def test_every_family_is_accounted_for(model_folder, tmp_path):
         return replace(view, evidence=tuple(wordy if p.id == wordy.id else p for p in view.evidence))
 
     evidence = tuple(wordy if p.id == wordy.id else p for p in long.source.evidence)
-    kept = [edit for edit in long.evidence_edits if edit.passage_id != wordy.id]
+    remaining = [edit for edit in long.evidence_edits if edit.passage_id != wordy.id]
     too_long = replace(
         long,
         source=replace(long.source, evidence=evidence),
         gold=lengthened(long.gold),
-        evidence_edits=tuple(replace(edit, view=lengthened(edit.view)) for edit in kept),
+        evidence_edits=tuple(replace(edit, view=lengthened(edit.view)) for edit in remaining),
         question_edit=QuestionEdit(lengthened(long.question_edit.view)),
     )
     unchanged_question = QuestionEdit(replace(families[3].question_edit.view, question=families[3].gold.question))
@@ -109,12 +109,12 @@ def test_every_family_is_accounted_for(model_folder, tmp_path):
     assert (counts.received, counts.accepted) == (9, 3)
     assert counts.rejected == {"duplicate": 1, "longer than max_length": 1, "fails question_changed": 1}
     assert counts.quarantined == {"not JSON": 1, "wrong record": 1, "id used twice": 1}
-    told = lines_of(tmp_path / "out" / "left_out.jsonl")
-    assert [line["where"] for line in told] == [f"line {number}" for number in (3, 4, 6, 7, 8, 9)]
-    assert told[0]["reason"] == "duplicate"
-    assert told[2]["reason"] == "longer than max_length"
-    assert "was used in line 2 for other content" in told[5]["reason"]
-    assert [(record.where, record.rejected) for record in result.left_out[:1]] == [("line 3", "duplicate")]
+    records = lines_of(tmp_path / "out" / "left_out.jsonl")
+    assert [line["where"] for line in records] == [f"line {number}" for number in (3, 4, 6, 7, 8, 9)]
+    assert records[0]["reason"] == "duplicate"
+    assert records[2]["reason"] == "longer than max_length"
+    assert "was used in line 2 for other content" in records[5]["reason"]
+    assert [(records.where, records.rejected) for records in result.left_out[:1]] == [("line 3", "duplicate")]
     assert read_manifest(tmp_path / "out" / "manifest.json").counts == counts
 
 
@@ -132,8 +132,8 @@ def test_what_is_left_out_of_the_held_out_families_is_told_too(model_folder, fam
     held_out = tmp_path / "held-out.jsonl"
     held_out.write_bytes(encode(short_families(7)[6]) + b"\nno JSON\n")
     result = run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out)
-    (told,) = lines_of(tmp_path / "out" / "left_out.jsonl")
-    assert told["where"] == "held-out.jsonl line 2"
+    (record,) = lines_of(tmp_path / "out" / "left_out.jsonl")
+    assert record["where"] == "held-out.jsonl line 2"
     assert [record.where for record in result.left_out] == ["held-out.jsonl line 2"]
     assert result.counts.received == 6
 
@@ -302,19 +302,19 @@ def test_the_newest_checkpoint_is_by_number_not_by_name(tmp_path):
 
 def test_old_checkpoints_go_only_when_the_new_one_is_whole(family_file, model_folder, tmp_path, monkeypatch):
     """With a limit, the old checkpoint is the only one there is until the new one is complete."""
-    seen = []
+    existing = []
     remove = shutil.rmtree
 
     def watched(folder, *rest, **named):
-        seen.append((Path(folder).name, find_last_checkpoint(tmp_path / "out").name))
+        existing.append((Path(folder).name, find_last_checkpoint(tmp_path / "out").name))
         remove(folder, *rest, **named)
 
     monkeypatch.setattr(shutil, "rmtree", watched)
     recipe = recipe_of(model_folder, save_strategy="steps", save_steps=1, save_total_limit=1, method="sft")
     run_training(family_file, recipe, tmp_path / "out")
-    assert seen == [("checkpoint-1", "checkpoint-2"), ("checkpoint-2", "checkpoint-3")]
-    kept = json.loads((tmp_path / "out" / "checkpoint-3" / "training_args.json").read_text())
-    assert kept["save_total_limit"] == 1
+    assert existing == [("checkpoint-1", "checkpoint-2"), ("checkpoint-2", "checkpoint-3")]
+    remaining = json.loads((tmp_path / "out" / "checkpoint-3" / "training_args.json").read_text())
+    assert remaining["save_total_limit"] == 1
     assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
@@ -323,9 +323,9 @@ def test_old_checkpoints_go_only_when_the_new_one_is_whole(family_file, model_fo
 
 def test_the_log_has_the_names_people_look_for(done):
     lines = lines_of(done[1] / "metrics.jsonl")
-    told = [line for line in lines if "loss" in line]
+    updates = [line for line in lines if "loss" in line]
     held_out = [line for line in lines if "eval_loss" in line]
-    assert [line["step"] for line in told] == [1, 2, 3, 4, 5, 6]
+    assert [line["step"] for line in updates] == [1, 2, 3, 4, 5, 6]
     assert [line["step"] for line in held_out] == [3, 6]
     comparisons = [f"{edge}_{direction}" for edge in "STC" for direction in "oc"]
     names = {
@@ -333,9 +333,9 @@ def test_the_log_has_the_names_people_look_for(done):
         *(f"{kind}/{one}" for kind in ("margins", "accuracies", "satisfied") for one in comparisons),
         *(f"switch/{edge}" for edge in "STC"),
     }
-    assert all(names | {"loss", "grad_norm", "learning_rate", "epoch"} <= set(line) for line in told)
+    assert all(names | {"loss", "grad_norm", "learning_rate", "epoch"} <= set(line) for line in updates)
     assert all({f"eval_{name}" for name in names} | {"eval_loss"} <= set(line) for line in held_out)
-    for line in told:
+    for line in updates:
         assert line["loss"] == pytest.approx(line["gen_loss"] + line["margin_loss"], abs=1e-5)
         assert all(0 <= line[name] <= 1 for name in names if name.startswith(("accuracies", "satisfied", "switch")))
         assert line["tree/token_ratio"] > 4
@@ -431,14 +431,14 @@ def test_the_adapter_predicts_as_the_trained_model_did(done, model_folder, famil
 
 
 def test_what_later_stages_must_know_is_written_down(done):
-    told = json.loads((done[1] / "recipe.json").read_text())
-    assert {name: told[name] for name in ("demonstrations", "order", "response_tokens", "max_length")} == {
+    recipe = json.loads((done[1] / "recipe.json").read_text())
+    assert {name: recipe[name] for name in ("demonstrations", "order", "response_tokens", "max_length")} == {
         "demonstrations": 0,
         "order": "evidence_first",
         "response_tokens": "full",
         "max_length": 8192,
     }
-    assert told["learning_rate"] == 1e-2
+    assert recipe["learning_rate"] == 1e-2
 
 
 def test_the_recipe_holds_every_resolved_value(done, model_folder, family_file):

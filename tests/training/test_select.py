@@ -94,10 +94,10 @@ def chosen_by(run, model, **more):
 
 def test_the_score_is_half_and_two_quarters(run):
     selection = chosen_by(run, Model(BEST_IS_10))
-    assert [one.checkpoint.step for one in selection.checkpoints] == [5, 10, 20]
+    assert [scored.checkpoint.step for scored in selection.checkpoints] == [5, 10, 20]
     # 1/2 * 1; 1/2 * 2/4 + 1/4 * 4/4 + 1/4 * 2/4; 1/2 * 1 + 1/4 * 1/4
     expected = [Fraction(1, 2), Fraction(5, 8), Fraction(9, 16)]
-    assert [one.accuracy.score for one in selection.checkpoints] == expected
+    assert [scored.accuracy.score for scored in selection.checkpoints] == expected
     assert selection.best.checkpoint.step == 10
     assert selection.best.accuracy.rates == {GOLD: Rate(2, 4), EVIDENCE: Rate(4, 4), QUESTION: Rate(2, 4)}
 
@@ -106,7 +106,7 @@ def test_ties_go_to_the_earlier_checkpoint(run):
     # 1/2 * 2/4 = 1/4 * 4/4 = 1/4 * 1/4 + 1/4 * 3/4
     equal = Model({5: right(2, 0, 0), 10: right(0, 4, 0), 20: right(0, 1, 3)})
     selection = chosen_by(run, equal)
-    assert {one.accuracy.score for one in selection.checkpoints} == {Fraction(1, 4)}
+    assert {scored.accuracy.score for scored in selection.checkpoints} == {Fraction(1, 4)}
     assert selection.best.checkpoint.step == 5
 
 
@@ -130,8 +130,8 @@ def test_aliases_belong_to_the_original_answer_alone(run):
         def say(self, _):
             return "1. So it is.\nFinal answer: Also Known As"
 
-    known = [replace(family, source=replace(family.source, aliases=("also known as",))) for family in FAMILIES]
-    selection = select_checkpoint(run, known, SETTINGS, lambda: Alias({}))
+    families = [replace(family, source=replace(family.source, aliases=("also known as",))) for family in FAMILIES]
+    selection = select_checkpoint(run, families, SETTINGS, lambda: Alias({}))
     assert selection.best.accuracy.rates == {GOLD: Rate(4, 4), EVIDENCE: Rate(0, 4), QUESTION: Rate(0, 4)}
 
 
@@ -140,7 +140,7 @@ def test_the_evidence_edit_is_the_first_of_a_fixed_order_not_of_the_file():
     named = {name: replace(edit, passage_id=name, view=replace(edit.view, answer=name)) for name in "abc"}
     for order in ("bac", "cba", "abc"):
         family = replace(FAMILIES[0], evidence_edits=tuple(named[name] for name in order))
-        accepted = [one.accepted for one in build_questions(family, SETTINGS.prompt, Decoding())]
+        accepted = [scored.accepted for scored in build_questions(family, SETTINGS.prompt, Decoding())]
         assert accepted == [(family.gold.answer,), ("a",), (family.question_edit.view.answer,)]
 
 
@@ -234,7 +234,7 @@ def test_the_record_says_everything(run):
         "folder": "selected",
     }
     assert record["checkpoints"][1]["accuracy"]["Gold"] == {"value": 0.5, "hits": 2, "n": 4, "incomplete": 0}
-    assert [one["step"] for one in record["checkpoints"]] == [5, 10, 20]
+    assert [scored["step"] for scored in record["checkpoints"]] == [5, 10, 20]
     assert record["torn"] == ["checkpoint-30"]
     assert record["families"]["n"] == 4
     assert record["settings"] | {"versions": None, "prompt": None} == {
@@ -259,10 +259,10 @@ def test_every_reply_is_kept_with_what_was_made_of_it(run):
     assert len(lines) == 3 * 4 * 3
     record = json.loads((run / "selection.json").read_text())
     for checkpoint in record["checkpoints"]:
-        mine = [line for line in lines if line["key"] == checkpoint["key"]]
-        assert {line["checkpoint"] for line in mine} == {checkpoint["checkpoint"]}
+        replies = [line for line in lines if line["key"] == checkpoint["key"]]
+        assert {line["checkpoint"] for line in replies} == {checkpoint["checkpoint"]}
         for kind, accuracy in checkpoint["accuracy"].items():
-            assert sum(line["correct"] for line in mine if line["view"] == kind) == accuracy["hits"]
+            assert sum(line["correct"] for line in replies if line["view"] == kind) == accuracy["hits"]
     first = lines[0]
     assert first["family_id"] == FAMILIES[0].id
     assert first["accepted"] == [FAMILIES[0].gold.answer]
@@ -309,10 +309,10 @@ def test_a_stopped_selection_goes_on(run):
     assert not (run / "selection.json").exists()
     assert first.asked == [5, 10]
     second = Model(BEST_IS_10)
-    told = []
-    selection = chosen_by(run, second, on_checkpoint=told.append)
+    names = []
+    selection = chosen_by(run, second, on_checkpoint=names.append)
     assert second.asked == [10, 20]
-    assert told == ["checkpoint-10", "checkpoint-20"]
+    assert names == ["checkpoint-10", "checkpoint-20"]
     assert selection.best.checkpoint.step == 10
 
 
@@ -389,9 +389,9 @@ def test_other_families_are_refused_unless_forced(run):
 
 def test_what_counts_as_right_is_judged_anew(run):
     chosen_by(run, Model(BEST_IS_10))
-    known = [replace(family, source=replace(family.source, aliases=("nobody at all",))) for family in FAMILIES]
-    selection = select_checkpoint(run, known, SETTINGS, not_loaded)
-    assert [one.accuracy.rates[GOLD] for one in selection.checkpoints] == [Rate(4, 4)] * 3
+    families = [replace(family, source=replace(family.source, aliases=("nobody at all",))) for family in FAMILIES]
+    selection = select_checkpoint(run, families, SETTINGS, not_loaded)
+    assert [scored.accuracy.rates[GOLD] for scored in selection.checkpoints] == [Rate(4, 4)] * 3
     lines = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
     assert all(line["correct"] for line in lines if line["view"] == "Gold")
 
@@ -421,7 +421,7 @@ def test_a_family_that_is_too_long_is_named(run):
 
 def test_candidates_are_finished_and_in_order(run, tmp_path):
     candidates, torn = find_checkpoints(run)
-    assert ([one.step for one in candidates], torn) == ([5, 10, 20], ["checkpoint-30"])
+    assert ([checkpoint.step for checkpoint in candidates], torn) == ([5, 10, 20], ["checkpoint-30"])
     (run / "checkpoint-best").mkdir()
     (run / "checkpoint-7").write_text("no folder")
     assert find_checkpoints(run) == (candidates, torn)

@@ -17,7 +17,7 @@ from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import EvidenceEdit, ViewKind
 from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores, side_name
-from eclose.stats.intervals import wilson
+from eclose.stats.intervals import wilson_interval
 from eclose.store.records.jsonl import ReadRecord, decode, encode
 from eclose.training.switch_test import (
     TOO_LONG,
@@ -31,7 +31,7 @@ from eclose.world.make.families import make_families
 
 S, T, C = Edge
 O, R = Direction  # noqa: E741 - the paper's letter
-SIDES = [side_name(c.edge, c.direction, preferred=wanted) for c in COMPARISONS for wanted in (True, False)]
+SIDES = [side_name(c.edge, c.direction, preferred=positions) for c in COMPARISONS for positions in (True, False)]
 NAMES = [margin_name(c.edge, c.direction) for c in COMPARISONS]
 
 
@@ -48,10 +48,10 @@ def families():
 
 def values(**margins):
     """Twelve scores with these margins, such as ``S_o=0.5``; one half where nothing is said."""
-    found = dict.fromkeys(SIDES, -1.0)
+    result = dict.fromkeys(SIDES, -1.0)
     for name in NAMES:
-        found[f"{name}+"] += margins.get(name.replace(".", "_"), 0.5)
-    return found
+        result[f"{name}+"] += margins.get(name.replace(".", "_"), 0.5)
+    return result
 
 
 def row(family, system="backbone", id_=None, benchmark="b", **margins):
@@ -79,10 +79,10 @@ def test_switching_is_the_cores(families, margins):
 def test_exchanging_the_sides_flips_every_sign(families):
     drawn = dict(zip(SIDES, np.random.default_rng(3).normal(size=12).tolist(), strict=True))
     exchanged = {name[:-1] + ("-" if name[-1] == "+" else "+"): value for name, value in drawn.items()}
-    ours, theirs = (
+    ours, exchanged = (
         FamilySwitch.of(families[0], select_fixed_edit(families[0]), one, "x").margins for one in (drawn, exchanged)
     )
-    assert ours == {name: -value for name, value in theirs.items()}
+    assert ours == {name: -value for name, value in exchanged.items()}
 
 
 @pytest.mark.parametrize("strange", [nan, inf, -inf])
@@ -124,7 +124,7 @@ def test_rates_by_hand(families):
         2,
     )
     assert support.margins == {O: 0.0, R: 2.0}
-    assert support.switched.wilson == wilson(1, 2)
+    assert support.switched.wilson == wilson_interval(1, 2)
     everything = tables[3].edges[S].switched
     # One of three judged families switches; the fourth is beside them, not among them.
     assert (everything.hits, everything.n, everything.unjudged) == (1, 3, 1)
@@ -171,8 +171,8 @@ def test_the_papers_rates_of_every_dataset_and_on_average(families):
                 for edge in Edge:
                     rate = tables[line["dataset"]].edges[edge].switched.value
                     assert f"{100 * rate:.2f}" == f"{float(line[f'{edge.value.lower()}_switch']):.2f}"
-        found = compare_systems(rows, rng=np.random.default_rng(0), resamples=100)["backbone"]
-        means.append([100 * found[edge].rate.value for edge in Edge])
+        result = compare_systems(rows, rng=np.random.default_rng(0), resamples=100)["backbone"]
+        means.append([100 * result[edge].rate.value for edge in Edge])
     # Table of directional results, SW of the backbone: nine settings of equal weight.
     assert [f"{value:.2f}" for value in np.mean(means, axis=0)] == ["98.24", "49.54", "74.64"]
 
@@ -197,15 +197,15 @@ def compared(family, first, second, benchmarks=None):
 
 
 def test_a_gain_is_paired_by_family(families):
-    found = compared(families[0], [1] * 20 + [0] * 20, [1] * 30 + [0] * 10)
-    assert found["one"][S].gain is None
-    gain = found["two"][S].gain
+    result = compared(families[0], [1] * 20 + [0] * 20, [1] * 30 + [0] * 10)
+    assert result["one"][S].gain is None
+    gain = result["two"][S].gain
     assert gain.value == pytest.approx(0.25)
     # Ten of forty families differ, all one way: the standard error is sqrt(.25 * .75 / 40) = 0.068.
     assert 0.10 < gain.interval.low < 0.17
     assert 0.33 < gain.interval.high < 0.42
     assert gain.interval.low > 0
-    assert found["two"][T].gain.interval == (0, 0)
+    assert result["two"][T].gain.interval == (0, 0)
 
 
 def test_benchmarks_have_equal_weight(families):
@@ -214,15 +214,15 @@ def test_benchmarks_have_equal_weight(families):
 
 
 def test_the_same_model_twice_gains_nothing(families):
-    found = compared(families[0], [1, 0, 1, 0], [1, 0, 1, 0])
-    assert found["two"][S].gain.interval == (0, 0)
+    result = compared(families[0], [1, 0, 1, 0], [1, 0, 1, 0])
+    assert result["two"][S].gain.interval == (0, 0)
 
 
 def test_exchanging_two_models_turns_the_gain_round(families):
     first, second = [1, 0, 1, 0, 0, 1], [1, 1, 1, 0, 1, 0]
-    ours, theirs = compared(families[0], first, second), compared(families[0], second, first)
-    (low, high), (other_low, other_high) = ours["two"][S].gain.interval, theirs["two"][S].gain.interval
-    assert ours["two"][S].gain.value == pytest.approx(-theirs["two"][S].gain.value)
+    ours, exchanged = compared(families[0], first, second), compared(families[0], second, first)
+    (low, high), (other_low, other_high) = ours["two"][S].gain.interval, exchanged["two"][S].gain.interval
+    assert ours["two"][S].gain.value == pytest.approx(-exchanged["two"][S].gain.value)
     assert (low, high) == pytest.approx((-other_high, -other_low))
 
 
@@ -263,16 +263,16 @@ def plain_mean(model, tokenizer, before, *parts):
     """
     import torch
 
-    ids, wanted = list(tokenizer(before, add_special_tokens=False)["input_ids"]), []
+    ids, positions = list(tokenizer(before, add_special_tokens=False)["input_ids"]), []
     for text, counts in parts:
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
-        wanted += range(len(ids), len(ids) + len(tokens)) if counts else ()
+        positions += range(len(ids), len(ids) + len(tokens)) if counts else ()
         ids += tokens
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([ids])).logits[0]
     # A token is predicted by the row before it.
-    logprobs = logits[[place - 1 for place in wanted]].double().log_softmax(-1)
-    return float(np.mean([float(row[ids[place]]) for row, place in zip(logprobs, wanted, strict=True)]))
+    logprobs = logits[[position - 1 for position in positions]].double().log_softmax(-1)
+    return float(np.mean([float(row[ids[position]]) for row, position in zip(logprobs, positions, strict=True)]))
 
 
 def plain_scores(model, renderer, family):
@@ -337,9 +337,9 @@ def test_gold_and_edit_exchanged_exchange_the_directions_of_support(scored, fami
             EvidenceEdit(replace(family.gold, kind=ViewKind.EVIDENCE_CF), edit.passage_id, edit.first_affected_step),
         ),
     )
-    ours, theirs = (record.value.margins for record in run(scored, [family, mirrored]))
-    assert isclose(ours["S.o"], theirs["S.c"], abs_tol=1e-5)
-    assert isclose(ours["S.c"], theirs["S.o"], abs_tol=1e-5)
+    ours, exchanged = (record.value.margins for record in run(scored, [family, mirrored]))
+    assert isclose(ours["S.o"], exchanged["S.c"], abs_tol=1e-5)
+    assert isclose(ours["S.c"], exchanged["S.o"], abs_tol=1e-5)
     assert not isclose(ours["S.o"], ours["S.c"], abs_tol=1e-3)
 
 
@@ -364,10 +364,10 @@ def test_every_record_comes_out_once_and_in_order(scored, families):
     *_, second, longest = sorted(lengths.values())
     assert second < longest
     given = [families[0], families[1], broken, families[2], refused, families[3]]
-    found = run(scored, given, renderer=replace(renderer, max_length=second))
-    assert [record.where for record in found] == [getattr(one, "where", None) or one.id for one in given]
-    assert (found[2], found[4]) == (broken, refused)
-    for record in (found[0], found[1], found[3], found[5]):
+    result = run(scored, given, renderer=replace(renderer, max_length=second))
+    assert [record.where for record in result] == [getattr(one, "where", None) or one.id for one in given]
+    assert (result[2], result[4]) == (broken, refused)
+    for record in (result[0], result[1], result[3], result[5]):
         assert record.rejected == (TOO_LONG if lengths[record.where] == longest else None)
         assert (record.value is None) == (lengths[record.where] == longest)
 
@@ -417,11 +417,11 @@ def test_rows_written_before_sources_were_kept_can_still_be_read(families, tmp_p
     from eclose.core.response import Source
     from eclose.store.records.jsonl import read_records
 
-    told = asdict(
+    fields = asdict(
         FamilySwitch.of(families[0], select_fixed_edit(families[0]), values(), "runs/a", Source("qwen", "sft", 43))
     )
-    assert (told["model"], told["method"], told["seed"]) == ("qwen", "sft", 43)
-    old = {name: value for name, value in told.items() if name not in ("model", "method", "seed")}
+    assert (fields["model"], fields["method"], fields["seed"]) == ("qwen", "sft", 43)
+    old = {name: value for name, value in fields.items() if name not in ("model", "method", "seed")}
     (tmp_path / "old.jsonl").write_text(json.dumps(old) + "\n")
     (old_row,) = read_records(tmp_path / "old.jsonl", FamilySwitch)
     assert (old_row.system, old_row.model, old_row.method, old_row.seed) == ("runs/a", None, None, None)

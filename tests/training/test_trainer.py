@@ -31,8 +31,8 @@ def ran(tmp_path, **settings):
 def test_the_same_run_twice_is_the_same_bit_for_bit(tmp_path):
     first, second = (ran(tmp_path, num_train_epochs=1) for _ in range(2))
     assert trajectory(first) == trajectory(second)
-    ours, theirs = (dict(trainer.model.named_parameters()) for trainer in (first, second))
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    ours, other = (dict(trainer.model.named_parameters()) for trainer in (first, second))
+    assert all(torch.equal(ours[name], other[name]) for name in ours)
 
 
 @pytest.mark.slow
@@ -82,10 +82,10 @@ def test_a_family_that_fails_is_named(tmp_path, workers):
     index, *_ = index_file(path, Family)
     path.write_bytes(path.read_bytes().replace(short_families(1)[0].id.encode(), b"x" * len(short_families(1)[0].id)))
     trainer = small_trainer(tmp_path, index, dataloader_num_workers=workers, method="sft")
-    with pytest.raises(RecordError) as told:
+    with pytest.raises(RecordError) as means:
         trainer.train()
-    assert "families.jsonl" in str(told.value)
-    assert short_families(1)[0].id in str(told.value)
+    assert "families.jsonl" in str(means.value)
+    assert short_families(1)[0].id in str(means.value)
 
 
 def test_a_family_too_long_for_the_trainer_is_an_error_not_a_cut(tmp_path):
@@ -125,8 +125,8 @@ def test_a_callback_and_an_optimizer_of_ones_own(tmp_path):
     from transformers import TrainerCallback
 
     class Stop(TrainerCallback):
-        def on_step_end(self, *given, **_):
-            given[2].should_training_stop = True
+        def on_step_end(self, *arguments, **_):
+            arguments[2].should_training_stop = True
 
     trainer = small_trainer(tmp_path, short_families(3), families_per_update=1, callbacks=[Stop()])
     trainer.train()
@@ -163,42 +163,42 @@ class Alone:
 
 
 def loss_of(method, value):
-    asked = build_objective(method)
-    names = {name for term in asked.terms for name in (term.preferred, term.dispreferred)}
-    names |= {f"anchor {kind.value}" for kind in asked.anchors}
-    return asked.loss({name: torch.tensor(value if "+" in name or "anchor" in name else 0.0) for name in names})
+    objective = build_objective(method)
+    names = {name for term in objective.terms for name in (term.preferred, term.dispreferred)}
+    names |= {f"anchor {kind.value}" for kind in objective.anchors}
+    return objective.loss({name: torch.tensor(value if "+" in name or "anchor" in name else 0.0) for name in names})
 
 
 def test_averages_are_means_over_families_since_last_told():
     averages = LogMeans()
     for value in (-1.0, -2.0, 3.0):
         averages.add_loss(loss_of(Method.E_CLOSURE, value))
-    told = averages.take(Alone())
-    assert told["margins/S_o"] == 0.0
-    assert told["gen_loss"] == 0.0
-    assert told["accuracies/T_c"] == pytest.approx(1 / 3)
-    assert told["satisfied/C_o"] == pytest.approx(1 / 3)
-    assert told["switch/S"] == pytest.approx(1 / 3)
+    means = averages.take(Alone())
+    assert means["margins/S_o"] == 0.0
+    assert means["gen_loss"] == 0.0
+    assert means["accuracies/T_c"] == pytest.approx(1 / 3)
+    assert means["satisfied/C_o"] == pytest.approx(1 / 3)
+    assert means["switch/S"] == pytest.approx(1 / 3)
     assert averages.take(Alone()) == {}
 
 
 def test_a_margin_may_be_won_without_reaching_its_target():
     averages = LogMeans()
     averages.add_loss(loss_of(Method.E_CLOSURE, 0.25))
-    told = averages.take(Alone())
-    assert (told["accuracies/S_o"], told["satisfied/S_o"], told["switch/S"]) == (1, 0, 1)
+    means = averages.take(Alone())
+    assert (means["accuracies/S_o"], means["satisfied/S_o"], means["switch/S"]) == (1, 0, 1)
 
 
 def test_a_preference_that_holds_one_way_only_is_no_switch():
-    asked = build_objective(Method.E_CLOSURE)
-    names = {name for term in asked.terms for name in (term.preferred, term.dispreferred)}
+    objective = build_objective(Method.E_CLOSURE)
+    names = {name for term in objective.terms for name in (term.preferred, term.dispreferred)}
     values = {name: torch.tensor(1.0 if name.endswith("o+") else 0.0) for name in names}  # C.c is a tie
-    values |= {f"anchor {kind.value}": torch.tensor(-1.0) for kind in asked.anchors}
+    values |= {f"anchor {kind.value}": torch.tensor(-1.0) for kind in objective.anchors}
     averages = LogMeans()
-    averages.add_loss(asked.loss({**values, "S.c+": torch.tensor(-1.0), "T.c+": torch.tensor(0.1)}))
-    told = averages.take(Alone())
-    assert [told[f"accuracies/{edge}_o"] for edge in "STC"] == [1, 1, 1]
-    assert [told[f"switch/{edge}"] for edge in "STC"] == [0, 1, 0]
+    averages.add_loss(objective.loss({**values, "S.c+": torch.tensor(-1.0), "T.c+": torch.tensor(0.1)}))
+    means = averages.take(Alone())
+    assert [means[f"accuracies/{edge}_o"] for edge in "STC"] == [1, 1, 1]
+    assert [means[f"switch/{edge}"] for edge in "STC"] == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_a_preference_that_holds_one_way_only_is_no_switch():
 def test_a_switch_is_told_where_both_directions_are_known(method, switches):
     averages = LogMeans()
     averages.add_loss(loss_of(method, -1.0))
-    told = averages.take(Alone())
-    assert {name.split("/")[1] for name in told if name.startswith("switch/")} == switches
-    assert ("margin_loss" in told) == (method is not Method.SFT)
+    means = averages.take(Alone())
+    assert {name.split("/")[1] for name in means if name.startswith("switch/")} == switches
+    assert ("margin_loss" in means) == (method is not Method.SFT)
 
 
 def test_families_in_memory_know_their_ids():

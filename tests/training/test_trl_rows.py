@@ -19,9 +19,9 @@ PROMPT = ResponsePrompt()
 def family():
     """One with two evidence edits, of which the first in the file is not the first in order."""
     return next(
-        one
-        for one in make_families("2wiki", 5)
-        if len(one.evidence_edits) == 2 and select_fixed_edit(one) is not one.evidence_edits[0]
+        candidate
+        for candidate in make_families("2wiki", 5)
+        if len(candidate.evidence_edits) == 2 and select_fixed_edit(candidate) is not candidate.evidence_edits[0]
     )
 
 
@@ -59,8 +59,8 @@ def test_the_pairs_of_the_response_margin(family):
         "Rq_c": (other, other, gold),
     }
     assert list(rows) == list(table)
-    for name, (given, right, wrong) in table.items():
-        assert rows[name]["prompt"] == asked(given)
+    for name, (prompt_view, right, wrong) in table.items():
+        assert rows[name]["prompt"] == asked(prompt_view)
         assert parse_completion(rows[name]["chosen"][0]["content"]).answer == right.answer
         assert parse_completion(rows[name]["rejected"][0]["content"]).answer == wrong.answer
         assert rows[name]["family_id"] == family.id

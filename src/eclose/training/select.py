@@ -258,7 +258,7 @@ def _generate(model: BatchModel, questions: Sequence[CheckpointQuestion]) -> lis
     try:
         replies = model.complete_all([question.request for question in questions])
     except PromptTooLongError as error:
-        question = questions[error.place]
+        question = questions[error.index]
         reason = str(error).partition(": ")[2]
         raise UserError(f"family {question.family_id!r}, {question.view.value}: {reason}") from error
     return [CheckpointReply.of(question, reply) for question, reply in zip(questions, replies, strict=True)]

@@ -22,18 +22,18 @@ def world(count=4):
 
 def family(name, dataset, number=0):
     """A family under another name, with all that people must not see."""
-    made = world()[number % len(world())]
-    said = {"reason": "SECRET-REASON"}
+    base = world()[number % len(world())]
+    reply = {"reason": "SECRET-REASON"}
     return replace(
-        made,
+        base,
         id=f"SECRET-{name}",
-        source=replace(made.source, id=f"SECRET-SOURCE-{name}", benchmark=dataset),
+        source=replace(base.source, id=f"SECRET-SOURCE-{name}", benchmark=dataset),
         evidence_edits=tuple(
             replace(edit, intervention=Intervention("SECRET-CLAIM", (Replacement("SECRET-OLD", "SECRET-NEW"),)))
-            for edit in made.evidence_edits
+            for edit in base.evidence_edits
         ),
-        question_edit=replace(made.question_edit, component="SECRET-COMPONENT"),
-        findings=(FamilyFinding("SECRET-ROLE", "SECRET-JUDGE", said, ("SECRET-OBJECTION",)),),
+        question_edit=replace(base.question_edit, component="SECRET-COMPONENT"),
+        findings=(FamilyFinding("SECRET-ROLE", "SECRET-JUDGE", reply, ("SECRET-OBJECTION",)),),
     )
 
 
@@ -42,17 +42,17 @@ def corpus(sizes):
     for dataset, parts in sizes.items():
         for split, size in zip((TRAINING, DEVELOPMENT), parts, strict=True):
             for number in range(size):
-                made = family(f"{dataset}-{split}-{number}", dataset, number)
-                yield split, ReadRecord(f"line {number}", value=made)
+                base = family(f"{dataset}-{split}-{number}", dataset, number)
+                yield split, ReadRecord(f"line {number}", value=base)
 
 
 def filled(form, failing=(), note=""):
     """A form as a line of JSON, all answered with yes but for some."""
-    told = asdict(form) | {"note": note}
+    answers = asdict(form) | {"note": note}
     for name in (name for names in MARKS.values() for name in names):
         part, mark = name.split(".")
-        told[part][mark] = name not in failing
-    return json.dumps(told)
+        answers[part][mark] = name not in failing
+    return json.dumps(answers)
 
 
 def fill(path, forms, failing=None):

@@ -69,26 +69,26 @@ def test_a_view_passes_when_all_of_its_answers_are_yes():
 
 @pytest.mark.parametrize("layout", FormFormat)
 def test_a_blank_form_comes_back_blank(tmp_path, layout):
-    made = forms()
-    read = read_forms(blank(tmp_path / f"f.{layout}", made, layout))
-    assert [one.id for one in read] == [form.id for form in made]
-    assert [one.question for one in read] == [form.shown.question for form in made]
-    assert all(one.blank and one.unanswered == 9 for one in read)
+    blank_forms = forms()
+    read = read_forms(blank(tmp_path / f"f.{layout}", blank_forms, layout))
+    assert [form.id for form in read] == [form.id for form in blank_forms]
+    assert [form.question for form in read] == [form.shown.question for form in blank_forms]
+    assert all(form.blank and form.unanswered == 9 for form in read)
 
 
 def test_answers_in_json(tmp_path):
     (tmp_path / "f.jsonl").write_text(filled(forms(1)[0], {"evidence.isolated"}, note="hm"))
-    (one,) = read_forms(tmp_path / "f.jsonl")
-    assert one.marks == {name: name != "evidence.isolated" for name in NAMES}
-    assert (one.note, one.unanswered, one.blank) == ("hm", 0, False)
-    assert [one.passes(kind) for kind in ViewKind] == [True, False, True]
+    (form,) = read_forms(tmp_path / "f.jsonl")
+    assert form.marks == {name: name != "evidence.isolated" for name in NAMES}
+    assert (form.note, form.unanswered, form.blank) == ("hm", 0, False)
+    assert [form.passes(kind) for kind in ViewKind] == [True, False, True]
 
 
 @pytest.mark.parametrize("wrong", ["yes", 1, "true", []])
 def test_what_is_neither_true_nor_false_is_refused(tmp_path, wrong):
-    told = asdict(forms(1)[0])
-    told["gold"]["closed"] = wrong
-    (tmp_path / "f.jsonl").write_text(json.dumps(told) + "\n" + json.dumps(told | {"verdict": 1}) + "\nnot JSON\n")
+    record = asdict(forms(1)[0])
+    record["gold"]["closed"] = wrong
+    (tmp_path / "f.jsonl").write_text(json.dumps(record) + "\n" + json.dumps(record | {"verdict": 1}) + "\nnot JSON\n")
     with pytest.raises(UserError) as refused:
         read_forms(tmp_path / "f.jsonl")
     # All that is wrong, in one go.
@@ -99,13 +99,13 @@ def test_what_is_neither_true_nor_false_is_refused(tmp_path, wrong):
     assert "line 3: " in message
 
 
-def table(path, made, answers=None, delimiter=",", encoding="utf-8-sig", **changed):
+def table(path, blank_forms, answers=None, delimiter=",", encoding="utf-8-sig", **changed):
     """A table as it comes out of a spreadsheet."""
-    told = [row | (answers or {}) | changed for row in rows(encode_forms(made, FormFormat.CSV))]
+    cells = [row | (answers or {}) | changed for row in rows(encode_forms(blank_forms, FormFormat.CSV))]
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(told[0]), delimiter=delimiter)
+    writer = csv.DictWriter(text, list(cells[0]), delimiter=delimiter)
     writer.writeheader()
-    writer.writerows(told)
+    writer.writerows(cells)
     path.write_bytes(text.getvalue().encode(encoding))
     return path
 
@@ -117,9 +117,9 @@ def test_answers_in_a_table(tmp_path, delimiter, encoding, yes, no):
     answers = dict.fromkeys(NAMES, yes) | {"question.valid": no, "gold.aligned": ""}
     path = table(tmp_path / "f.csv", forms(2), answers, delimiter, encoding, note=" odd\n")
     path.write_bytes(path.read_bytes() + (delimiter * 5 + "\r\n").encode())  # spreadsheets leave such lines behind
-    for one in read_forms(path):
-        assert one.marks == dict.fromkeys(NAMES, True) | {"question.valid": False, "gold.aligned": None}
-        assert (one.note, one.unanswered) == ("odd", 1)
+    for form in read_forms(path):
+        assert form.marks == dict.fromkeys(NAMES, True) | {"question.valid": False, "gold.aligned": None}
+        assert (form.note, form.unanswered) == ("odd", 1)
 
 
 def test_what_is_no_answer_in_a_table_is_refused(tmp_path):
@@ -146,14 +146,15 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\uff
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_text_is_a_formula_in_a_table(tmp_path, text):
-    made = family("x", "A")
-    shown = DisclosedFamily.of(made, made.evidence_edits[0])
-    shown = replace(
-        shown, question=text, reference=text, aliases=(text,), answer=text, evidence_answer=text, edited_question=text,
-        question_answer=text, passages=tuple(replace(one, title=text, text=text) for one in shown.passages),
-        edited_passage=replace(shown.edited_passage, title=text), steps=(),
+    base = family("x", "A")
+    disclosed = DisclosedFamily.of(base, base.evidence_edits[0])
+    disclosed = replace(
+        disclosed, question=text, reference=text, aliases=(text,), answer=text, evidence_answer=text,
+        edited_question=text,
+        question_answer=text, passages=tuple(replace(passage, title=text, text=text) for passage in disclosed.passages),
+        edited_passage=replace(disclosed.edited_passage, title=text), steps=(),
     )  # fmt: skip
-    form = AuditForm("f-1", shown)
+    form = AuditForm("f-1", disclosed)
     (row,) = rows(encode_forms([form], FormFormat.CSV))
     assert row["question asked"] == row["answer"] == row["changed question"] == row["reference"] == f"'{text}"
     for cell in row.values():

@@ -30,8 +30,8 @@ def key():
 def given(key, path, annotator, failing=None, only=None):
     """One person's sheet, through its file; what fails by family."""
     marks = {item.forms[annotator - 1]: (failing or {}).get(item.family_id, ()) for item in key.items}
-    wanted = {item.forms[annotator - 1] for item in key.items if only is None or item.family_id in only}
-    forms = [form for form in key.sheet(annotator) if form.id in wanted]
+    form_ids = {item.forms[annotator - 1] for item in key.items if only is None or item.family_id in only}
+    forms = [form for form in key.sheet(annotator) if form.id in form_ids]
     return match_forms(key, path, read_forms(fill(path / f"forms-{annotator}.jsonl", forms, marks)))
 
 
@@ -87,8 +87,8 @@ def audited(tmp_path_factory):
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_rates_of_a_dataset_as_printed(audited, dataset, what):
     row = audited.datasets[dataset][what]
-    shown = [f"{100 * value:.1f}" for value in (row.value, *row.interval)]
-    assert shown == [AUDIT[dataset, name] for name in (what, f"{what} low", f"{what} high")]
+    printed = [f"{100 * value:.1f}" for value in (row.value, *row.interval)]
+    assert printed == [AUDIT[dataset, name] for name in (what, f"{what} low", f"{what} high")]
     assert (row.settled, row.open, audited.audited[dataset]) == (100, 0, int(AUDIT[dataset, "Audited"]))
 
 
@@ -103,14 +103,14 @@ def test_the_rates_of_the_corpus_as_printed(audited, what):
 
 
 def test_agreement_and_the_unweighted_rate_as_printed(audited):
-    family = next(one for one in audited.agreement if one.what == "Family")
+    family = next(entry for entry in audited.agreement if entry.what == "Family")
     # 292/300 (97.3 %, AC1 = 0.972), eight settled by a third; 290/300 pass, 96.7 % unweighted.
     assert (family.n, family.agreed, f"{family.raw:.3f}", f"{family.ac1:.3f}") == (300, 292, "0.973", "0.972")
     assert (len(audited.disputed), audited.unresolved, audited.open) == (8, (), ())
     row = audited.unweighted["Family"]
     assert (row.passed, row.settled, f"{100 * row.value:.1f}", row.interval) == (290, 300, "96.7", None)
     assert len(audited.failing) == 10
-    assert [one.complete for one in audited.handed] == [300, 300, 8]
+    assert [entry.complete for entry in audited.handed] == [300, 300, 8]
 
 
 # Weights and resamples, by hand.
@@ -121,33 +121,33 @@ def test_the_corpus_counts_by_its_size(key, tmp_path):
     strata = (AuditStratum("A", "all", 900, 20, 20), AuditStratum("B", "all", 100, 10, 10))
     sized = replace(key, strata=strata)
     failing = dict.fromkeys(ids(key, "A")[:10], (GOLD,))
-    found = build_audit_report(sized, [given(sized, tmp_path, n, failing) for n in (1, 2)])
-    assert found.weighted["Gold"].value == pytest.approx(0.55, abs=1e-12)
-    assert found.weighted["Family"].value == pytest.approx(0.55, abs=1e-12)
-    assert found.unweighted["Gold"].value == pytest.approx(2 / 3)
-    assert found.weighted["Question-CF"].value == 1
-    assert found.weighted["Question-CF"].constant, "no spread is no certainty, and is said"
-    assert not found.weighted["Gold"].constant
+    audit = build_audit_report(sized, [given(sized, tmp_path, n, failing) for n in (1, 2)])
+    assert audit.weighted["Gold"].value == pytest.approx(0.55, abs=1e-12)
+    assert audit.weighted["Family"].value == pytest.approx(0.55, abs=1e-12)
+    assert audit.unweighted["Gold"].value == pytest.approx(2 / 3)
+    assert audit.weighted["Question-CF"].value == 1
+    assert audit.weighted["Question-CF"].constant, "no spread is no certainty, and is said"
+    assert not audit.weighted["Gold"].constant
 
 
 def test_families_are_resampled_within_datasets_with_their_labels_together(key, tmp_path):
     """A plain loop over resamples agrees, and gold and family, failing together, have one interval."""
     failing = dict.fromkeys(ids(key, "A")[:5] + ids(key, "B")[:2], (GOLD,))
-    found = build_audit_report(key, [given(key, tmp_path, n, failing) for n in (1, 2)], resamples=4000)
-    assert found.weighted["Gold"] == found.weighted["Family"]
+    audit = build_audit_report(key, [given(key, tmp_path, n, failing) for n in (1, 2)], resamples=4000)
+    assert audit.weighted["Gold"] == audit.weighted["Family"]
     rng = np.random.default_rng(1)
     passed = {"A": np.array([0] * 5 + [1] * 15), "B": np.array([0] * 2 + [1] * 8)}
     draws = [
         fsum(share * rng.choice(passed[name], len(passed[name])).mean() for name, share in (("A", 2 / 3), ("B", 1 / 3)))
         for _ in range(4000)
     ]
-    assert found.weighted["Gold"].interval == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.02)
+    assert audit.weighted["Gold"].interval == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.02)
 
 
 def test_no_resample_mixes_datasets(key, tmp_path):
     """All of A fail and none of B: within datasets every resample says 1/3, across them it would not. No certainty."""
-    found = build_audit_report(key, [given(key, tmp_path, n, dict.fromkeys(ids(key, "A"), (GOLD,))) for n in (1, 2)])
-    row = found.weighted["Gold"]
+    audit = build_audit_report(key, [given(key, tmp_path, n, dict.fromkeys(ids(key, "A"), (GOLD,))) for n in (1, 2)])
+    row = audit.weighted["Gold"]
     assert (row.value, *row.interval) == pytest.approx((1 / 3,) * 3, abs=1e-12)
     assert row.constant
 
@@ -165,14 +165,14 @@ def test_the_same_seed_the_same_report(key, tmp_path):
 def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
     name, other = ids(key, "A")[:2]
     one, two = given(key, tmp_path, 1, {name: (GOLD,), other: (EVIDENCE,)}), given(key, tmp_path, 2, {})
-    found = build_audit_report(key, [one, two])
-    assert set(found.disputed) == set(found.unresolved) == set(found.open) == {name, other}
-    row = found.datasets["A"]["Family"]
+    audit = build_audit_report(key, [one, two])
+    assert set(audit.disputed) == set(audit.unresolved) == set(audit.open) == {name, other}
+    row = audit.datasets["A"]["Family"]
     # 18 of 20 pass for certain, two may.
     assert (row.passed, row.settled, row.open, row.value, row.interval) == (18, 18, 2, None, None)
     assert tuple(row.bounds) == (18 / 20, 1)
-    assert found.datasets["A"]["Question-CF"].value == 1
-    weighted = found.weighted["Family"]
+    assert audit.datasets["A"]["Question-CF"].value == 1
+    weighted = audit.weighted["Family"]
     assert (weighted.value, weighted.interval) == (None, None)
     # A has 20 of 30 families: 2/3 * 18/20 + 1/3.
     assert tuple(weighted.bounds) == pytest.approx((2 / 3 * 0.9 + 1 / 3, 1))
@@ -180,7 +180,7 @@ def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
     settled = build_audit_report(key, [one, two], third)
     assert (settled.unresolved, settled.open, settled.failing) == ((), (), {name: ("Gold",)})
     assert settled.datasets["A"]["Family"].value == 19 / 20
-    assert settled.agreement == found.agreement, "agreement is that before anybody settled anything"
+    assert settled.agreement == audit.agreement, "agreement is that before anybody settled anything"
 
 
 def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path):
@@ -191,16 +191,16 @@ def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path)
     third = given(key, tmp_path, 3, {quiet: (GOLD,), name: (QUESTION,)}, only={name, quiet})
     (outcome,) = (one for one in settle_families(key, [one, two], third) if one.item.family_id == name)
     assert (outcome.labels, outcome.disputed) == ((True, True, True, True), (ViewKind.GOLD,))
-    found = build_audit_report(key, [one, two], third)
-    assert quiet not in found.failing
-    assert [len(handed.surplus) for handed in found.handed] == [0, 0, 1]
+    audit = build_audit_report(key, [one, two], third)
+    assert quiet not in audit.failing
+    assert [len(handed.surplus) for handed in audit.handed] == [0, 0, 1]
 
 
 def test_different_reasons_for_the_same_verdict_are_no_dispute(key, tmp_path):
     name = ids(key, "A")[0]
     sheets = [given(key, tmp_path, n, {name: (mark,)}) for n, mark in ((1, "gold.aligned"), (2, "gold.closed"))]
-    found = build_audit_report(key, sheets)
-    assert (found.disputed, found.failing) == ((), {name: ("Gold",)})
+    audit = build_audit_report(key, sheets)
+    assert (audit.disputed, audit.failing) == ((), {name: ("Gold",)})
 
 
 def test_views_may_be_disputed_where_the_family_is_not(key, tmp_path):
@@ -210,16 +210,16 @@ def test_views_may_be_disputed_where_the_family_is_not(key, tmp_path):
     """
     name = ids(key, "A")[0]
     sheets = [given(key, tmp_path, n, {name: (mark,)}) for n, mark in ((1, GOLD), (2, EVIDENCE))]
-    found = build_audit_report(key, sheets)
-    assert (found.disputed, found.unresolved) == ((), ())
-    assert (found.open, found.failing) == ((name,), {name: ("Family",)})
-    assert found.datasets["A"]["Family"].value == 19 / 20
-    assert found.datasets["A"]["Gold"].open == 1
+    audit = build_audit_report(key, sheets)
+    assert (audit.disputed, audit.unresolved) == ((), ())
+    assert (audit.open, audit.failing) == ((name,), {name: ("Family",)})
+    assert audit.datasets["A"]["Family"].value == 19 / 20
+    assert audit.datasets["A"]["Gold"].open == 1
     third = given(key, tmp_path, 3, {}, only={name})
     settled = build_audit_report(key, sheets, third)
-    assert settled.datasets == found.datasets
+    assert settled.datasets == audit.datasets
     assert [len(handed.surplus) for handed in settled.handed] == [0, 0, 1]
-    family, gold = (next(one for one in found.agreement if one.what == what) for what in ("Family", "Gold"))
+    family, gold = (next(one for one in audit.agreement if one.what == what) for what in ("Family", "Gold"))
     assert (family.agreed, gold.agreed) == (30, 29)
 
 
@@ -232,46 +232,46 @@ def test_what_was_not_answered_is_open_and_named(key, tmp_path):
     empty = blank(tmp_path / "blank.jsonl", [forms[names[1]]]).read_text()
     path = tmp_path / "forms-1.jsonl"
     path.write_text("\n".join([*lines, json.dumps(half), empty]))
-    found = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
-    told = found.handed[0]
-    assert (told.expected, told.complete) == (30, 27)
-    assert [told.half_filled, told.blank, told.missing] == [(forms[name].id,) for name in names[:3]]
-    assert (set(found.open), found.disputed) == (set(names[:3]), ())
-    assert found.datasets["B"]["Gold"].open == 2, "the half-filled form says all of gold"
-    assert (found.datasets["B"]["Family"].value, found.datasets["A"]["Family"].value) == (None, 1)
-    family = next(one for one in found.agreement if one.what == "Family")
+    audit = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
+    returned = audit.handed[0]
+    assert (returned.expected, returned.complete) == (30, 27)
+    assert [returned.half_filled, returned.blank, returned.missing] == [(forms[name].id,) for name in names[:3]]
+    assert (set(audit.open), audit.disputed) == (set(names[:3]), ())
+    assert audit.datasets["B"]["Gold"].open == 2, "the half-filled form says all of gold"
+    assert (audit.datasets["B"]["Family"].value, audit.datasets["A"]["Family"].value) == (None, 1)
+    family = next(one for one in audit.agreement if one.what == "Family")
     assert family.n == 27
 
 
 def test_one_annotator_agrees_with_nobody(tmp_path):
     key = draw_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=1)
-    found = build_audit_report(key, [given(key, tmp_path, 1)])
-    assert (found.agreement, found.datasets["A"]["Family"].value) == ((), 1)
+    audit = build_audit_report(key, [given(key, tmp_path, 1)])
+    assert (audit.agreement, audit.datasets["A"]["Family"].value) == ((), 1)
 
 
 def test_three_annotators_in_pairs(tmp_path):
     key = draw_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=3)
     name = ids(key, "A")[0]
-    found = build_audit_report(key, [given(key, tmp_path, n, {name: (GOLD,)} if n == 3 else {}) for n in (1, 2, 3)])
-    agreed = {one.annotators: one.agreed for one in found.agreement if one.what == "Gold"}
+    audit = build_audit_report(key, [given(key, tmp_path, n, {name: (GOLD,)} if n == 3 else {}) for n in (1, 2, 3)])
+    agreed = {one.annotators: one.agreed for one in audit.agreement if one.what == "Gold"}
     assert agreed == {(1, 2): 4, (1, 3): 3, (2, 3): 3}
-    assert found.unresolved == (name,)
+    assert audit.unresolved == (name,)
 
 
 def test_a_dataset_nobody_looked_at_leaves_the_corpus_undefined(key, tmp_path):
     sized = replace(key, strata=(*key.strata, AuditStratum("C", "all", 5, 0, 0)))
-    found = build_audit_report(sized, [given(sized, tmp_path, n) for n in (1, 2)])
-    assert {(row.value, row.interval, row.bounds) for row in found.weighted.values()} == {(None, None, None)}
-    assert found.datasets["C"]["Gold"].value is None
-    assert found.unweighted["Gold"].value == 1
+    audit = build_audit_report(sized, [given(sized, tmp_path, n) for n in (1, 2)])
+    assert {(row.value, row.interval, row.bounds) for row in audit.weighted.values()} == {(None, None, None)}
+    assert audit.datasets["C"]["Gold"].value is None
+    assert audit.unweighted["Gold"].value == 1
 
 
 def test_notes_are_kept(key, tmp_path):
     item = key.items[3]
     path = tmp_path / "forms-1.jsonl"
     path.write_text(filled(item.form(1), note="the date is odd"))
-    found = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
-    assert found.notes == ((item.family_id, 1, "the date is odd"),)
+    audit = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
+    assert audit.notes == ((item.family_id, 1, "the date is odd"),)
 
 
 # What is refused.

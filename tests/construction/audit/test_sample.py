@@ -30,15 +30,15 @@ def drawn(sizes=SIZES, n=30, seed=42, annotators=2):
 
 def test_as_many_of_every_dataset_and_a_tenth_for_development():
     key = drawn()
-    taken = Counter((item.dataset, item.split) for item in key.items)
-    assert taken == {(name, split): count for name in SIZES for split, count in ((TRAINING, 9), (DEVELOPMENT, 1))}
+    counts = Counter((item.dataset, item.split) for item in key.items)
+    assert counts == {(name, split): count for name in SIZES for split, count in ((TRAINING, 9), (DEVELOPMENT, 1))}
     assert key.sizes == {"A": 56, "B": 45, "C": 69}
     assert len({item.family_id for item in key.items}) == 30
 
 
 def test_what_does_not_divide_goes_to_some_by_hash():
-    taken = Counter(item.dataset for item in drawn(n=32).items)
-    assert sorted(taken.values()) == [10, 11, 11]
+    counts = Counter(item.dataset for item in drawn(n=32).items)
+    assert sorted(counts.values()) == [10, 11, 11]
     favoured = {min(Counter(i.dataset for i in drawn(n=32, seed=seed).items).items(), key=lambda one: one[1])[0]
                 for seed in range(12)}  # fmt: skip
     assert len(favoured) > 1, "the seed decides which dataset goes short"
@@ -46,7 +46,7 @@ def test_what_does_not_divide_goes_to_some_by_hash():
 
 def test_fewer_where_there_are_fewer():
     key = drawn({"A": (50, 6), "B": (4, 0)}, n=40)
-    assert {(one.dataset, one.split): (one.families, one.asked, one.drawn) for one in key.strata} == {
+    assert {(s.dataset, s.split): (s.families, s.asked, s.drawn) for s in key.strata} == {
         ("A", TRAINING): (50, 18, 18), ("A", DEVELOPMENT): (6, 2, 2),
         ("B", TRAINING): (4, 18, 4), ("B", DEVELOPMENT): (0, 2, 0),
     }  # fmt: skip
@@ -85,23 +85,23 @@ def test_every_family_is_as_likely_as_another():
 def test_the_drawn_edit_is_the_one_that_is_shown():
     families = {record.value.id: record.value for _, record in corpus(SIZES)}
     for item in drawn().items:
-        made = families[item.family_id]
-        edit = made.evidence_edits[item.edit]
-        place = int(item.shown.edited_passage.index)
+        family = families[item.family_id]
+        edit = family.evidence_edits[item.edit]
+        index = int(item.shown.edited_passage.index)
         assert (item.shown.evidence_answer, item.shown.edited_passage.text) == (
-            edit.view.answer, edit.view.evidence[place].text,
+            edit.view.answer, edit.view.evidence[index].text,
         )  # fmt: skip
-        assert item.shown.passages[place].text != item.shown.edited_passage.text
+        assert item.shown.passages[index].text != item.shown.edited_passage.text
 
 
 def test_every_annotator_has_ids_and_an_order_of_their_own():
     key = drawn(annotators=3)
     order = [[form.id for form in key.sheet(annotator)] for annotator in (1, 2, 3, 4)]
-    assert len({one for ids in order for one in ids}) == 4 * 30
-    family_of = {one: item.family_id for item in key.items for one in item.forms}
-    places = [[family_of[one] for one in ids] for ids in order]
-    assert len({tuple(one) for one in places}) == 4
-    assert len({frozenset(one) for one in places}) == 1
+    assert len({form_id for ids in order for form_id in ids}) == 4 * 30
+    family_of = {form_id: item.family_id for item in key.items for form_id in item.forms}
+    places = [[family_of[form_id] for form_id in ids] for ids in order]
+    assert len({tuple(form_id) for form_id in places}) == 4
+    assert len({frozenset(form_id) for form_id in places}) == 1
     # By no dataset or split, which a run of equal ones would betray.
     assert [item.family_id for item in key.items] not in places
 

@@ -48,18 +48,18 @@ def front(facts):
 
 def tables(text):
     """Every table as rows of plain texts, as a reader of Markdown sees them."""
-    found, rows = [], None
+    tables_found, rows = [], None
     for token in MarkdownIt("commonmark").enable("table").parse(text.split("---\n", 2)[2]):
         if token.type == "table_open":
-            found.append([])
+            tables_found.append([])
         elif token.type == "tr_open":
             rows = []
-            found[-1].append(rows)
+            tables_found[-1].append(rows)
         elif token.type == "inline" and rows is not None:
             rows.append("".join(child.content for child in token.children))
         elif token.type == "table_close":
             rows = None
-    return found
+    return tables_found
 
 
 def table(facts, *head):
@@ -211,9 +211,9 @@ def test_names_from_outside_are_only_text():
         guidelines={NASTY: NASTY},
         licences={NASTY: find_licence(NASTY)},
     )
-    seen = NASTY.replace("\n", "\\n").replace("\u202e", "\\u202e")
-    assert table(facts, "dataset", "train") == [[seen, "1", "1"]]
-    assert table(facts, "part", "reason") == [[seen, seen, "1"]]
+    escaped = NASTY.replace("\n", "\\n").replace("\u202e", "\\u202e")
+    assert table(facts, "dataset", "train") == [[escaped, "1", "1"]]
+    assert table(facts, "part", "reason") == [[escaped, escaped, "1"]]
     tokens = MarkdownIt("commonmark").enable("table").parse(render_card(facts).split("---\n", 2)[2])
     kinds = {child.type for token in tokens if token.type == "inline" for child in token.children}
     # Our own text has code spans; none of what came from outside is markup.

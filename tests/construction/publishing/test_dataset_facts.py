@@ -24,15 +24,17 @@ FUNNEL = {"world-short-easy": {"Sources": 15, "Packed": 10}, "unknown": {"Source
 
 @pytest.fixture(scope="module")
 def families():
-    made = list(islice(make_families("short-easy", 7), 20))
-    return made[:10] + [replace(one, source=replace(one.source, benchmark=None)) for one in made[10:]]
+    generated = list(islice(make_families("short-easy", 7), 20))
+    return generated[:10] + [
+        replace(family, source=replace(family.source, benchmark=None)) for family in generated[10:]
+    ]
 
 
 def manifest(folder, settings=None, **more):
-    told = {"constructor": {"model": "a/x", "weights": "w"}, "verifier": {"model": "b/y"}}
+    models = {"constructor": {"model": "a/x", "weights": "w"}, "verifier": {"model": "b/y"}}
     return Manifest(
         "construct",
-        {**told, **(settings or ConstructSettings(attempts=2)).identity, "format": "ours"},
+        {**models, **(settings or ConstructSettings(attempts=2)).identity, "format": "ours"},
         {"instances.jsonl": "sha256:cd"},
         hash_files([folder / "families.jsonl"]),
         Counts(25, 20, {"screen: unique": 5}),
@@ -83,9 +85,9 @@ def test_reasons_by_part_where_the_run_noted_them(run):
 
 
 def test_where_a_tokenizer_lies_is_not_told(run):
-    for name, told in (("/home/somebody/models/tiny", "tiny"), ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B")):
+    for name, expected in (("/home/somebody/models/tiny", "tiny"), ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B")):
         manifest(run, ConstructSettings(tokenizer=name)).write(run / "families.jsonl.manifest.json")
-        assert read_run_facts(run).tokenizer == told
+        assert read_run_facts(run).tokenizer == expected
 
 
 def test_without_a_manifest_only_the_families_are_known(run):
@@ -133,8 +135,8 @@ def test_families_of_the_world(tmp_path, families):
 def test_an_audit_of_these_families(run, name):
     (run / name).parent.mkdir(exist_ok=True)
     key = draw_sample(read_corpus(run), n=4, seed=1, annotators=2)
-    told = {"corpus": key.corpus, "audited": {"unknown": 2, "world-short-easy": 3}, "open": ["f-1"]}
-    (run / name).write_text(json.dumps(told))
+    report = {"corpus": key.corpus, "audited": {"unknown": 2, "world-short-easy": 3}, "open": ["f-1"]}
+    (run / name).write_text(json.dumps(report))
     assert read_run_facts(run).audit == AuditSummary(name, 5, 1)
     lines = (run / "train.jsonl").read_text().splitlines(keepends=True)
     (run / "train.jsonl").write_text("".join(reversed(lines)))

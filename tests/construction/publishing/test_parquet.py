@@ -27,7 +27,7 @@ SAID = (
 @pytest.fixture(scope="module")
 def families():
     """Families of the world, some with all that a constructor adds and some with as little as there can be."""
-    return [(_full, _bare, lambda one: one)[number % 3](one) for number, one in enumerate(_made(30))]
+    return [(_full, _bare, lambda family: family)[number % 3](family) for number, family in enumerate(_made(30))]
 
 
 def _made(count):
@@ -35,7 +35,7 @@ def _made(count):
 
 
 def _full(family):
-    findings = tuple(FamilyFinding("screen_seed", "m", said, ("a",) * n, again=n == 1) for n, said in enumerate(SAID))
+    findings = tuple(FamilyFinding("screen_seed", "m", reply, ("a",) * n, again=n == 1) for n, reply in enumerate(SAID))
     edit = replace(
         family.evidence_edits[0], intervention=Intervention("A claim.", (Replacement("old", "new"),), ("kept",))
     )
