@@ -54,7 +54,24 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *, keyless: bool = False) -> ModelRef:
-    """Find a model by name: ``provider/model``, a base URL, a folder, ``vllm:NAME``, or ``inspect:PROVIDER/MODEL``."""
+    """Find a model by name, for several verbs to share.
+
+    Args:
+        name: ``provider/model``, a base URL, a folder of weights, ``vllm:NAME``, ``transformers:NAME``, or
+            ``inspect:PROVIDER/MODEL``.
+        base_url: Address of an OpenAI-compatible server.
+        keyless: Whether nothing will be sent, so that no API key is needed.
+
+    Returns:
+        A reference that every verb takes in place of a name.
+
+    Raises:
+        SettingError: The provider is unknown or its key is missing.
+
+    Example:
+        >>> eclose.resolve("http://127.0.0.1:8000/v1").name
+        ''
+    """
     if not isinstance(name, str):
         return name
     if name.startswith(PREFIX):

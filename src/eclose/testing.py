@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 gate_lines: list[str] = []
-"""A line for every run that was held against limits; the pytest plugin takes them out and prints them."""
+"""One line for every run that was held against limits; the pytest plugin prints and clears them."""
 
 _PRINTED = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE, Metric.ACCURACY)
 _FAILS: dict[Metric, Callable[[Case], Label]] = {
@@ -32,7 +32,7 @@ _FAILS: dict[Metric, Callable[[Case], Label]] = {
     Metric.LOCAL_SOUNDNESS_RATE: lambda case: case.verdict.locally_sound is False,
     Metric.ACCURACY: lambda case: case.verdict.correct is False,
 }
-"""Which responses speak against a rate."""
+"""Which responses count against a rate."""
 
 
 def assert_reliable(
@@ -53,32 +53,38 @@ def assert_reliable(
     seed: int = 42,
     allow_stale: bool = False,
 ) -> Diagnosis:
-    """Raise ``AssertionError`` unless the responses keep to the limits; else return their diagnosis.
+    """Assert that the responses of a run keep to limits.
 
-    The verdicts are those of ``eclose gate``: a limit is held against the 95 % interval, what was not judged counts
-    against passing, and a judge that was validated has its rates corrected.
+    The decision is that of ``eclose gate``: a limit is held against the 95 % interval, responses without a label count
+    against passing, and the rates of a validated judge are corrected.
 
     Args:
-        run: The folder of a judged run, or cases.
-        min_trr: Share of reliable traces, at least.
-        min_accuracy: Share of right answers, at least.
-        min_lsr: Share of locally sound traces, at least.
-        max_lgg: Share of traces in the local-global gap, at most.
-        max_unjudged: Share of responses without a label, at most.
-        against: The folder of a base run, for the four limits that follow.
-        max_trr_drop: How far TRR may lie below that of the base run, on the questions both answer: 0.02 is 2 points.
-        max_accuracy_drop: The same for accuracy.
-        max_lsr_drop: The same for LSR.
-        max_lgg_rise: How far LGG may lie above that of the base run.
-        undecided: What it means when there are too few responses to tell.
-        worst: How many responses the message names.
-        seed: Draws the intervals of corrected rates and of differences.
-        allow_stale: Go on with judgments that were made from other responses; the message says so.
+        run: Folder of a judged run, or cases.
+        min_trr: Smallest share of reliable traces, between 0 and 1.
+        min_accuracy: Smallest share of correct answers.
+        min_lsr: Smallest share of locally sound traces.
+        max_lgg: Largest share of traces in the local-global gap.
+        max_unjudged: Largest share of responses without a label.
+        against: Folder of a base run, for the four limits that follow.
+        max_trr_drop: Largest drop of TRR below the base run, on the questions both answer: 0.02 is 2 points.
+        max_accuracy_drop: Largest drop of accuracy.
+        max_lsr_drop: Largest drop of LSR.
+        max_lgg_rise: Largest rise of LGG above the base run.
+        undecided: Whether to pass or to fail where there are too few responses to tell.
+        worst: Number of responses that the message names.
+        seed: Seed of the intervals of corrected rates and of differences.
+        allow_stale: Use judgments that were made from other files than those in the folder; the message says so.
+
+    Returns:
+        The diagnosis of the responses.
 
     Raises:
-        AssertionError: A limit is broken or, unless ``undecided`` is ``"pass"``, cannot be told to be kept.
-        SettingError: No limit, or one that is no rate.
-        UserError: Judgments that were made from other responses, unless ``allow_stale``.
+        AssertionError: A limit is broken, or too few responses tell and ``undecided`` is ``"fail"``.
+        SettingError: There is no limit, or one is not a rate.
+        UserError: The folder holds no judged run, or judgments of other responses.
+
+    Example:
+        >>> diagnosis = eclose.assert_reliable("demo", min_trr=0.05)
     """
     __tracebackhide__ = True
     result = gate(
@@ -105,13 +111,13 @@ def assert_reliable(
 
 
 def _suspects(cases: Sequence[Case], limits: GateLimits) -> Iterator[Case]:
-    """Responses that speak against a limit, those with the most against them first."""
-    asked = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
-    speaking = [any(fails(case) for fails in asked) for case in cases]
-    yield from sorted(compress(cases, speaking), key=lambda case: (-broken_labels(case), case.response.id))
+    """Yield the responses that count against a limit, those with the most broken labels first."""
+    failures = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
+    suspect = [any(fails(case) for fails in failures) for case in cases]
+    yield from sorted(compress(cases, suspect), key=lambda case: (-broken_labels(case), case.response.id))
     if limits.unjudged is not None:
-        silent = (case for case, speaks in zip(cases, speaking, strict=True) if not speaks)
-        yield from (case for case in silent if set(case.judgment.unjudged.values()) - NEVER_ASKED)
+        others = (case for case, listed in zip(cases, suspect, strict=True) if not listed)
+        yield from (case for case in others if set(case.judgment.unjudged.values()) - NEVER_ASKED)
 
 
 def _message(result: GateResult, suspects: Sequence[Case], worst: int) -> Iterator[str]:
@@ -138,9 +144,11 @@ def _line(result: GateResult) -> str:
     rates = []
     for metric in _PRINTED:
         rate = result.corrected.get(metric)
-        own = format_figure(*result.diagnosis.overall.estimates[metric][:2])
+        judge_rate = format_figure(*result.diagnosis.overall.estimates[metric][:2])
         rates.append(
-            f"{metric} {own}" if rate is None else f"{metric} {format_figure(rate.value, rate.interval)} corrected"
+            f"{metric} {judge_rate}"
+            if rate is None
+            else f"{metric} {format_figure(rate.value, rate.interval)} corrected"
         )
     return f"{result.name}: {result.report.outcome}, {_counted(result.diagnosis)}, {', '.join(rates)}"
 

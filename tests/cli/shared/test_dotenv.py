@@ -312,7 +312,7 @@ def test_flags_are_found_in_a_file_that_is_named(folder):
     assert "ignored" not in stderr
     assert (folder / "calls.db").exists()
     assert {response.source.model for response in read_records(folder / "run" / "responses.jsonl", Response)} == {
-        "127.0.0.1/world"
+        "world"
     }
 
 
