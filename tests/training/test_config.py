@@ -90,7 +90,7 @@ def test_all_mistakes_are_told_at_once():
         "target_margin = 0.0: must be a positive number",
         "smoothing: one number for each of S, T, C, not for S, T",
         "smoothing = -0.1: must be a positive number",
-        "gradient_accumulation_steps: an update takes families_per_update families",
+        "gradient_accumulation_steps: an update has families_per_update families",
     ):
         assert part in message
 

@@ -426,7 +426,7 @@ def test_candidates_are_finished_and_in_order(run, tmp_path):
     (run / "checkpoint-7").write_text("no folder")
     assert find_checkpoints(run) == (candidates, torn)
     (run / "checkpoint-10" / "adapter_model.safetensors").unlink()
-    with pytest.raises(UserError, match="checkpoint-10: is complete and holds no adapter_model"):
+    with pytest.raises(UserError, match="checkpoint-10: has no adapter_model"):
         find_checkpoints(run)
     for step in (5, 10, 20):
         (run / f"checkpoint-{step}" / "complete.json").unlink()

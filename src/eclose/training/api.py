@@ -165,12 +165,12 @@ def _load(
         from eclose.models.local.vllm_model import VllmModel, adapter_rank  # noqa: PLC0415 - an extra
         from eclose.training.checkpoints import find_checkpoints  # noqa: PLC0415
 
-        rank = max(adapter_rank(candidate.folder) for candidate in find_checkpoints(run)[0])
+        rank = max(adapter_rank(checkpoint.folder) for checkpoint in find_checkpoints(run)[0])
         return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
     require_torch("generating")
-    from eclose.models.local.transformers_model import LocalModel  # noqa: PLC0415 - imports torch
+    from eclose.models.local.transformers_model import TransformersModel  # noqa: PLC0415 - imports torch
 
-    return LocalModel.load(
+    return TransformersModel.load(
         origin.model, revision=origin.revision, dtype=origin.dtype, batch_tokens=batch_tokens, progress=on_replies
     )
 

@@ -67,12 +67,13 @@ def render_model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str)
         scoring: Name of the scoring strategy.
     """
     args: Any = trainer.args
+    families: Any = trainer.train_dataset
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
     rows = {name: f"`{getattr(args, name)}`" for name in _SETTINGS}
     rows |= _origin(model) | _data(recipe)
     rows |= {
-        "families": f"{len(trainer.train_dataset):,}",
+        "families": f"{len(families):,}",
         "updates so far": f"{trainer.state.global_step:,}",
         "scoring": scoring,
     }

@@ -109,7 +109,7 @@ def _to_cell(value: Any) -> Any:
         return [_to_cell(item) for item in value]
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if is_dataclass(kind):
+    if _has_fields(kind):
         return {name: _to_cell(getattr(value, name)) for name in _field_types(kind)}
     return value
 
@@ -121,7 +121,7 @@ def _from_cell(kind: Any, cell: Any) -> Any:
     kind = _without_none(kind)
     if get_origin(kind) is tuple:
         return [_from_cell(get_args(kind)[0], item) for item in cell]
-    if is_dataclass(kind):
+    if _has_fields(kind):
         types = _field_types(kind)
         # Unknown names are passed on, so that decoding refuses them as it does for JSON Lines.
         return {name: _from_cell(types.get(name), item) for name, item in cell.items()}
@@ -142,7 +142,7 @@ def _column_type(kind: Any) -> Any:
         return arrow.list_(_column_type(get_args(kind)[0]))
     if _is_mapping(kind) or issubclass(kind, str):
         return arrow.string()
-    if is_dataclass(kind):
+    if _has_fields(kind):
         return arrow.struct([arrow.field(name, _column_type(hint)) for name, hint in _field_types(kind).items()])
     return getattr(arrow, _ARROW_TYPES[kind])()
 
@@ -153,6 +153,10 @@ def _without_none(kind: Any) -> Any:
         return kind
     (member,) = (member for member in get_args(kind) if member is not NoneType)
     return member
+
+
+def _has_fields(kind: Any) -> bool:
+    return is_dataclass(kind)
 
 
 def _is_mapping(kind: Any) -> bool:
