@@ -149,7 +149,7 @@ def test_mistakes_are_sentences(run, families, tmp_path):
     assert "no such model here or on the hub" in failed(run, families, "--model", str(tmp_path / "no-weights"))
     for step in (4, 8):
         (run / f"checkpoint-{step}" / "complete.json").unlink()
-    assert "holds no finished checkpoint" in failed(run, families)
+    assert "has no finished checkpoint" in failed(run, families)
 
 
 def test_progress_is_for_terminals(monkeypatch):

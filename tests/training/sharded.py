@@ -1,6 +1,6 @@
 """The command with FSDP2 on CPUs: to be started by torchrun with the settings of an Accelerate configuration.
 
-Accelerate shards on accelerators and passes over CPUs without a word. Told that it may, it does on gloo what it does
+Accelerate shards on accelerators and passes over CPUs without a word. ReportingTrainer that it may, it does on gloo what it does
 elsewhere: the same wrapping, the same optimizer, the same checkpoints. Nothing of the trainer is touched.
 """
 
@@ -42,7 +42,7 @@ def say_what_is_sharded():
 
     from eclose.training.trainer import EClosureTrainer
 
-    class Told(EClosureTrainer):
+    class ReportingTrainer(EClosureTrainer):
         def training_step(self, model, *args):
             trained = [part for part in model.parameters() if part.requires_grad]
             held = sum(isinstance(part, DTensor) and part.to_local().numel() < part.numel() for part in trained)
@@ -53,7 +53,7 @@ def say_what_is_sharded():
 
     import eclose.training.run
 
-    eclose.training.run.EClosureTrainer = Told
+    eclose.training.run.EClosureTrainer = ReportingTrainer
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def test_half_precision_is_taken_where_a_gpu_offers_it(monkeypatch):
 
 
 def test_all_mistakes_are_told_at_once():
-    with pytest.raises(SettingError) as told:
+    with pytest.raises(SettingError) as error:
         small_config(
             "nowhere",
             method="dpo",
@@ -76,7 +76,7 @@ def test_all_mistakes_are_told_at_once():
             smoothing={"S": 0.1, "T": -0.1},
             gradient_accumulation_steps=2,
         )
-    message = str(told.value)
+    message = str(error.value)
     for part in (
         "method = 'dpo': choose one of sft, cf_sft, rm, e_closure",
         "order = 'random': choose one of evidence_first, question_first",

@@ -63,14 +63,14 @@ def start(command, **environment):
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         pytest.fail(f"no end after {PATIENCE} seconds: {' '.join(command)}")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return process.returncode, said
+    return process.returncode, output
 
 
 def torchrun(processes, *words):
@@ -95,12 +95,12 @@ def files(tmp_path_factory):
 def words(files, model_folder):
     """The command's words for a run in a folder."""
 
-    def said(out, processes, **settings):
-        given = {"model": model_folder, "processes": processes, **SETTINGS, **settings}
-        flags = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    def arguments(out, processes, **settings):
+        values = {"model": model_folder, "processes": processes, **SETTINGS, **settings}
+        flags = [word for name, value in values.items() for word in (f"--{name}", str(value))]
         return ["train", str(files[0]), "--development", str(files[1]), "--out", str(out), *flags]
 
-    return said
+    return arguments
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +111,9 @@ def run(words, tmp_path_factory):
         out = out or tmp_path_factory.mktemp("run") / "run"
         command = ["-m", "eclose.cli.main", *words(out, processes, **settings)]
         command = [sys.executable, *command] if processes == 1 else torchrun(processes, *command)
-        code, said = start(command, ACCELERATE_USE_CPU="true")
-        assert code == 0, said
-        return out, said
+        code, output = start(command, ACCELERATE_USE_CPU="true")
+        assert code == 0, output
+        return out, output
 
     return begin
 
@@ -125,10 +125,10 @@ def sharded(words, tmp_path_factory):
 
     def begin(out=None, **more):
         out = out or tmp_path_factory.mktemp("run") / "run"
-        code, said = start(torchrun(2, str(HELPER), *words(out, 2, **more)), ACCELERATE_USE_CPU="true", **settings)
-        assert code == 0, said
-        assert said.count("sharded 28 of 28") == 2, said
-        return out, said
+        code, output = start(torchrun(2, str(HELPER), *words(out, 2, **more)), ACCELERATE_USE_CPU="true", **settings)
+        assert code == 0, output
+        assert output.count("sharded 28 of 28") == 2, output
+        return out, output
 
     return begin
 
@@ -160,7 +160,7 @@ def stopped(done, folder):
     return out
 
 
-def told(out):
+def log_lines(out):
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text("utf-8").splitlines()]
     return [
         {name: value for name, value in line.items() if not any(part in name for part in MAY_DIFFER)} for line in lines
@@ -171,9 +171,9 @@ def adapter(out):
     return load_file(out / "adapter" / "adapter_model.safetensors")
 
 
-def assert_same(found, wanted, *, loss, margin, weight):
+def assert_same(result, expected, *, loss, margin, weight):
     """Equal logs and adapters. Margins are small differences of large numbers and have a tolerance of their own."""
-    lines, others = told(wanted), told(found)
+    lines, others = log_lines(expected), log_lines(result)
     assert [sorted(line) for line in others] == [sorted(line) for line in lines]
     assert sum("grad_norm" in line for line in lines) == UPDATES
     assert sum("eval_loss" in line for line in lines) == 2
@@ -183,7 +183,7 @@ def assert_same(found, wanted, *, loss, margin, weight):
             kind = "margin" if "margin" in name else "loss"
             size = 1.0 if kind == "margin" else max(1.0, abs(value))
             apart[kind] = max(apart[kind], abs(other[name] - value) / size)
-    weights, learnt = adapter(wanted), adapter(found)
+    weights, learnt = adapter(expected), adapter(result)
     assert weights.keys() == learnt.keys()
     apart["weight"] = max((weights[name] - learnt[name]).abs().max().item() for name in weights)
     assert apart["loss"] < loss, apart
@@ -198,10 +198,10 @@ def test_two_processes_train_what_one_does(one, two):
 
 @pytest.mark.slow
 def test_two_processes_speak_with_one_voice(two):
-    out, said = two
-    assert said.count("update 1/6") == 1
-    assert said.count("held out") == 2
-    assert said.count("7 received = 7 accepted") == 1
+    out, output = two
+    assert output.count("update 1/6") == 1
+    assert output.count("held out") == 2
+    assert output.count("7 received = 7 accepted") == 1
     assert sorted(path.name for path in out.iterdir()) == [
         "adapter",
         "admission.development.json",
@@ -220,9 +220,9 @@ def test_two_processes_speak_with_one_voice(two):
 @pytest.mark.slow
 @pytest.mark.parametrize(("begun", "resumed"), [(2, 2), (1, 2), (2, 1)])
 def test_any_number_of_processes_goes_on_where_any_other_stopped(run, one, two, tmp_path, begun, resumed):
-    out, said = run(resumed, stopped(two[0] if begun == 2 else one, tmp_path))
-    assert f"resumed from {out}/checkpoint-2" in said
-    assert "update 2/6" not in said
+    out, output = run(resumed, stopped(two[0] if begun == 2 else one, tmp_path))
+    assert f"resumed from {out}/checkpoint-2" in output
+    assert "update 2/6" not in output
     assert_same(out, one, **ROUNDING)
 
 
@@ -230,10 +230,10 @@ def test_any_number_of_processes_goes_on_where_any_other_stopped(run, one, two, 
 def test_a_launcher_that_starts_one_process_is_found_out(words, tmp_path):
     """`accelerate launch --cpu` starts one process, whatever it is told."""
     command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    code, said = start([*command, "-m", "eclose.cli.main", *words(tmp_path / "run", 2)])
+    code, output = start([*command, "-m", "eclose.cli.main", *words(tmp_path / "run", 2)])
     assert code != 0
-    assert "processes = 2, but 1 started." in said
-    assert "ACCELERATE_USE_CPU=true torchrun --nproc_per_node 2" in said
+    assert "processes = 2, but 1 started." in output
+    assert "ACCELERATE_USE_CPU=true torchrun --nproc_per_node 2" in output
     assert not (tmp_path / "run" / "checkpoint-2").exists()
 
 
@@ -241,8 +241,8 @@ def test_a_launcher_that_starts_one_process_is_found_out(words, tmp_path):
 def test_accelerate_launch_starts_as_many_as_our_configuration_says(words, one, tmp_path):
     command = [sys.executable, "-m", "accelerate.commands.launch", "--main_process_port", "0"]
     command += ["--config_file", str(RECIPES / "accelerate" / "ddp_cpu.yaml")]
-    code, said = start([*command, "-m", "eclose.cli.main", *words(tmp_path / "run", 2)])
-    assert code == 0, said
+    code, output = start([*command, "-m", "eclose.cli.main", *words(tmp_path / "run", 2)])
+    assert code == 0, output
     assert_same(tmp_path / "run", one, **ROUNDING)
 
 
@@ -259,9 +259,9 @@ def test_a_sharded_model_is_scored_alike_by_a_mask(one, sharded):
 
 @pytest.mark.slow
 def test_a_sharded_run_goes_on_where_it_stopped(sharded, one, two_sharded, tmp_path):
-    out, said = sharded(stopped(two_sharded, tmp_path))
-    assert "resumed from" in said
-    assert "update 2/6" not in said
+    out, output = sharded(stopped(two_sharded, tmp_path))
+    assert "resumed from" in output
+    assert "update 2/6" not in output
     assert_same(out, one, **SHARDED_ROUNDING)
 
 

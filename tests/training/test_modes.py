@@ -164,7 +164,7 @@ def test_a_fused_optimizer_is_told_the_learning_rate(tmp_path, monkeypatch):
         ({"label_smoothing_factor": 0.1}, "label_smoothing_factor: the objectives score the tokens"),
         ({"auto_find_batch_size": True}, "auto_find_batch_size: set tokens_per_forward"),
         ({"data_seed": 3}, "data_seed: order and edits are drawn from seed alone"),
-        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps: an update takes families_per_update"),
+        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps: an update has families_per_update"),
     ],
 )
 def test_settings_without_effect_or_sense_are_refused(setting, reason):
