@@ -1,6 +1,6 @@
 """The command with FSDP2 on CPUs: to be started by torchrun with the settings of an Accelerate configuration.
 
-Accelerate shards on accelerators and passes over CPUs without a word. ReportingTrainer that it may, it does on gloo what it does
+Accelerate shards on accelerators and passes over CPUs without a word. Told that it may, it does on gloo what it does
 elsewhere: the same wrapping, the same optimizer, the same checkpoints. Nothing of the trainer is touched.
 """
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from eclose.store.records.jsonl import ReadRecord
 
 SAMPLED, PROCESSED, PACKED = "Sampled", "Processed", "Packed"
+# Name of the column in manifests of earlier versions; pilots of them can still be scaled up.
 _FORMERLY_PROCESSED = "Sources"
 COLUMNS: Mapping[ConstructionStage, str] = {
     ConstructionStage.SCREEN: "Screened",
@@ -48,6 +49,7 @@ async def count_by_dataset(
     dataset = {
         source.id: dataset_name(source.benchmark) for record in processed if (source := record.value) is not None
     }
+    # Replies about records that are not among the sources count as unknown.
     usage = await ledger.compute_usage_by(lambda _, record_id: dataset.get(record_id, UNKNOWN))
     return {
         "funnel": await _funnel(ledger, names, dataset, parts),

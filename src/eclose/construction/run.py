@@ -229,7 +229,7 @@ class ConstructionRun(ModelRun[Instance]):
     @property
     def jobs(self) -> list[ModelJob]:
         """The stages of construction, in order."""
-        length = make_path_length(self.settings.tokenizer)
+        length = make_path_length(self.settings.tokenizer)  # loaded once for all sources
 
         async def pack_draft(draft: FamilyDraft, team: ModelTeam) -> Family | Rejection:
             return pack(draft, team, length)

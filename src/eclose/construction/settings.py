@@ -86,6 +86,7 @@ class ConstructSettings:
 @cache
 def hash_guidelines() -> Mapping[str, str]:
     """Return for every role a hash of its guideline, reply schema and acceptance conditions."""
+    # All three decide what a model is asked or what is accepted, so a change of any is another run.
     return {
         str(role): content_hash([guideline_hash(role), REPLY_SCHEMAS[role], ACCEPTANCE_CONDITIONS.get(role)])
         for role in ConstructionRole

@@ -158,6 +158,7 @@ def _blocks(segments: Segments) -> Iterator[_Block]:
     for start, stop, end in segments:
         first = start >= reached  # the chain at the root of a tree
         reached = max(reached, end)
+        # Its own rows first: they need the keys of the chain causally, the rows below it need all of them.
         yield _Block(slice(start, stop), slice(start, stop), True, first)
         if end > stop:
             yield _Block(slice(stop, end), slice(start, stop), False, first)
@@ -172,6 +173,7 @@ class _Columns(Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float, segments: Segments) -> Tensor:
         groups, wide = query.shape[2], _sum_dtype(query)
+        # Merged in float32 at least: every merge in bfloat16 would lose digits.
         out = torch.empty_like(query, dtype=wide)
         lse = torch.empty(query.shape[:3], dtype=wide, device=query.device)
         for block in _blocks(segments):

@@ -75,7 +75,7 @@ class FamilyScores:
         # Appendix C.2: a support edge scores the first affected step after the gold prefix, an alignment edge the
         # trace, a closure edge the answer after a fixed trace.
         if comparison.edge is Edge.SUPPORT:
-            first = self.edit.first_affected_step
+            first = self.edit.first_affected_step  # both traces agree before it, so the prefix is shared
             prefix = self.family.gold.trace.steps[:first]
             trace = Trace((*prefix, view.trace.steps[first]))
             path = self._path(comparison.question, comparison.evidence, trace)

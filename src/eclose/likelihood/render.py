@@ -134,6 +134,7 @@ class Renderer:
 
     def _assign_parts(self, segments: list[TextSegment]) -> _Response:
         """Tokenise a response after the end of a prompt, and assign every token to the segment in which it ends."""
+        # The context decides how the first tokens of a response split, so the end of the prompt comes before it.
         text = self._turn.opening + "".join(segment.text for segment in segments)
         encoded, start, skipped = (
             self._encode(self._turn.before + text, offsets=True),

@@ -71,6 +71,7 @@ def mean_logprobs(
 def score_tree(model: Any, tree: ScoredTree, backend: AttentionBackend | None) -> Tensor:
     """Score a tree in one forward pass; a backend of None is for a single path under plain causal attention."""
     device = next(model.parameters()).device
+    # Padding follows all nodes, so the rows of the readout keep their numbers.
     layout = tree.layout.pad(BLOCK) if backend is AttentionBackend.FLEX else tree.layout
     logits = model(
         input_ids=torch.as_tensor(layout.ids, device=device)[None],
@@ -100,6 +101,7 @@ def _average_targets(logits: Tensor, readout: Readout) -> Tensor:
         for array in (readout.row_of, readout.targets, readout.score_of, readout.counts)
     )
     logprobs: Tensor = _Logprobs.apply(logits, row_of, targets)  # type: ignore[no-untyped-call]
+    # (scored tokens,) summed into (scores,).
     sums = torch.zeros(len(counts), dtype=logprobs.dtype, device=logits.device)
     means: Tensor = sums.index_add(0, score_of, logprobs) / counts
     return means
@@ -164,6 +166,7 @@ def pack_forests(families: Sequence[Sequence[SpanScore]], budget: int) -> list[l
     for number, scores in enumerate(families):
         tokens = _insert_scores(tree, scores)
         if not groups or tokens > budget:
+            # The family does not fit: it starts the next forest, whose tree begins with it alone.
             groups.append([])
             tree = PrefixTree()
             _insert_scores(tree, scores)

@@ -126,6 +126,7 @@ class _LengthEstimate:
             traces.append(self._tokens("".join(texts[:-3])))
             answers.append(self._tokens("".join(texts[-3:])))  # marker, answer, end of turn
         tokens = prompt + max(traces) + max(answers)
+        # Words may split otherwise in context, so an estimate near the limit is not trusted.
         return tokens * (1 + _SLACK_SHARE) + _SLACK_TOKENS <= self.renderer.max_length
 
     @cached_property
@@ -148,6 +149,7 @@ class _LengthEstimate:
 def _key(file_hash: str, renderer: Renderer) -> str:
     """Return the hash of everything the decision depends on."""
     tokenizer = renderer.tokenizer
+    # Content rather than name: a folder can be overwritten by another tokenizer.
     backend = getattr(tokenizer, "backend_tokenizer", None)
     vocabulary = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
     prompt = renderer.prompt_text("", ())

@@ -219,7 +219,7 @@ class SwitchResult:
     rows: list[FamilySwitch]
     counts: Counts
     rates: Sequence[SwitchRates]
-    compare_systems: Mapping[str, Mapping[Edge, SwitchContrast]]
+    contrasts: Mapping[str, Mapping[Edge, SwitchContrast]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     step: RunStep | None = None
     again: bool = False

@@ -84,6 +84,7 @@ class UpdateSampler(Sampler[list[FamilyDraw]]):
 
     def __iter__(self) -> Iterator[list[FamilyDraw]]:
         """Yield a list of draws per update."""
+        # Every process computes the same order and takes its share; no communication is needed.
         order = order_families(self.ids, self.seed, self.epoch)
         for start in range(0, len(order), self.size):
             update = order[start : start + self.size]
@@ -168,6 +169,7 @@ class ForestBuilder:
     def build_forests(self, drawn: Sequence[tuple[FamilyDraw, list[SpanScore]]]) -> list[Forest]:
         """Group drawn families into as few forests as the budget of tokens allows; without a tree, one per family."""
         families = [scores for _, scores in drawn]
+        # Without a tree families share no tokens, so a common forward pass would save nothing.
         if self.strategy is ScoringStrategy.TREE:
             groups = pack_forests(families, self.budget)
         else:

@@ -119,7 +119,7 @@ class ReplyFile:
             for question, reply in zip(questions, replies, strict=True)
         ]
         if self._lines.get(key) == lines:
-            return
+            return  # unchanged: the file need not be rewritten
         self._lines[key] = lines
         # The file is rewritten as a unit: a crash leaves the earlier version.
         with AtomicFile(self.path) as file:

@@ -72,6 +72,7 @@ def _sum_over_processes(
 ) -> tuple[list[str], Tensor | None, list[int]]:
     from accelerate.utils import gather_object  # noqa: PLC0415 - only with several processes
 
+    # Objects rather than tensors: a process that had no family has no sums, and names are gathered too.
     rows = gather_object([(names, None if sums is None else sums.tolist(), counts)])
     with_sums = [row for row in rows if row[1] is not None]
     totals = [sum(column) for column in zip(*(row[2] for row in rows), strict=True)]

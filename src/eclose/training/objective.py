@@ -101,6 +101,7 @@ class Objective:
 
     def loss(self, values: Mapping[str, Tensor]) -> FamilyLoss:
         """Return the loss of a family from its scores: generation loss plus weighted smooth hinges (appendix C.3)."""
+        # Mean over the anchors, each a mean over its tokens: long responses weigh no more than short ones.
         generation = -torch.stack([values[anchor_name(kind)] for kind in self.anchors]).mean()
         margins = {term.name: values[term.preferred] - values[term.dispreferred] for term in self.terms}
         margin = torch.zeros_like(generation)
@@ -137,6 +138,7 @@ def build_objective(
         margin_weight: lambda, the weight of all margins together.
         hinges: Hinge of every comparison, or by edge: "S", "T", "C", and "response" for response margins.
     """
+    # SFT and CF-SFT have anchors only: lambda and the hinges have no effect on them.
     if method is Method.SFT:
         return Objective(method, (_GOLD,), ())
     if method is Method.CF_SFT:

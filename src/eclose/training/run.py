@@ -200,7 +200,7 @@ class _RunFolder:
                 f"{recipe}: does not name the run of this folder. Write to another folder, or remove this one."
             ) from error
         if before.get("work") == self.work:
-            return
+            return  # this run, interrupted before its manifest was written
         settings = list(describe_differences(before, deciding_settings(self.settings)))
         data = [
             f"{role} = {_describe_file(old)} before, {_describe_file(self.inputs[role])} now"
@@ -228,6 +228,7 @@ class _RunFolder:
         with AtomicFile(self.out / "metrics.jsonl") as file:
             for line in trainer.state.log_history:
                 file.write(json.dumps(line).encode() + b"\n")
+        # The manifest is written last: a run without one is continued.
         outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / "metrics.jsonl"])
         took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
         manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=took)

@@ -179,6 +179,7 @@ class Selection:
         accuracy = self.best.accuracy
         if not accuracy.score:
             return "no reply of any checkpoint is correct; the earliest checkpoint is selected by the rule for ties"
+        # More than half without an answer: the score then measures the length limit rather than the model.
         if 2 * accuracy.unanswered > accuracy.replies:
             return (
                 f"{accuracy.unanswered:,} of {accuracy.replies:,} replies of {self.best.checkpoint.folder.name} "
@@ -258,6 +259,7 @@ def _generate(model: BatchModel, questions: Sequence[CheckpointQuestion]) -> lis
     try:
         replies = model.complete_all([question.request for question in questions])
     except PromptTooLongError as error:
+        # The model names the request by its number; a user needs the family.
         question = questions[error.index]
         reason = str(error).partition(": ")[2]
         raise UserError(f"family {question.family_id!r}, {question.view.value}: {reason}") from error

@@ -282,6 +282,7 @@ def compare_systems(
     Families are resampled within benchmarks, with the same draws for all models (appendix D.7).
     """
     systems, benchmarks, table = _tabulate(rows)
+    # Every model is scored on the same families, so all share the resampled ones: differences are paired.
     design = shared_questions(benchmarks, backbones=1, seeds=1)
     replicates = bootstrap_settings(table, design, rng=rng, resamples=resamples)
 

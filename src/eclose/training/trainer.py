@@ -222,7 +222,7 @@ class EClosureTrainer(Trainer):
         weighted = []
         for weight, loss in zip(forest.weights, self._losses(model, forest), strict=True):
             weighted.append(weight * loss.total)
-            if weight:
+            if weight:  # families of weight zero are not part of the update
                 self._log_means.add_loss(loss)
         self._log_means.add_forest(forest)
         return torch.stack(weighted).sum()
@@ -234,6 +234,7 @@ class EClosureTrainer(Trainer):
         else:
             values = mean_logprobs(model, forest.scores, self.choice.strategy, self.choice.backend)
         losses = []
+        # Names repeat from family to family, so each family's values are looked up in its own mapping.
         for start, stop in forest.bounds:
             names = [score.name for score in forest.scores[start:stop]]
             losses.append(self.objective.loss(dict(zip(names, values[start:stop], strict=True))))
@@ -316,7 +317,7 @@ class EClosureTrainer(Trainer):
         super()._save(output_dir, state_dict)
         folder = Path(output_dir or str(self.args.output_dir))
         # Settings as JSON: a pickle is neither readable nor safe to open.
-        (folder / "training_args.bin").unlink(missing_ok=True)
+        (folder / "training_args.bin").unlink(missing_ok=True)  # written by Transformers
         (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
         (folder / "README.md").write_text(
             render_model_card(self, recipe=self.recipe, scoring=self.choice.name), encoding="utf-8"
@@ -338,6 +339,7 @@ def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
     # Columns would pass the check on the CPU, where the weights still are, and then run on the GPU unchecked.
     if backend == AUTO and args.device.type != "cpu" and next(model.parameters()).device.type == "cpu":
         backend = AttentionBackend.SDPA
+    # One process decides for all: measurements may differ between processes, and all must score alike.
     choices = [choose_scoring(model, strategy, backend) if args.process_index == 0 else None]
     if args.world_size > 1:
         broadcast_object_list(choices)

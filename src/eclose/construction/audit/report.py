@@ -324,6 +324,7 @@ def _weighted_rates(
     rates = {}
     for column, what in enumerate(COLUMNS):
         labels = {outcome.labels[column] for outcome in outcomes}
+        # The extremes of a weighted mean are the weighted extremes of its strata.
         ends = np.array([pass_rates[name][what].bounds for name in order])  # (datasets, 2)
         bounds = Interval(*map(float, shares @ ends))
         value, interval, _ = replicates.estimate(column)

@@ -138,6 +138,7 @@ def draw_sample(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, se
         raise SettingError(f"n: {n} cannot be divided over {len(datasets)} datasets. Draw at least one of each.")
     if not pools:
         raise UserError("there is no family to draw from.")
+    # A single file has no splits; its families form one stratum per dataset.
     splits = (ALL,) if ALL in {split for _, split in pools} else (TRAINING, DEVELOPMENT)
     strata, items = [], []
     for dataset, share in _shares(datasets, n, seed).items():
@@ -217,6 +218,7 @@ def _by_split(share: int, splits: tuple[str, ...]) -> tuple[int, ...]:
 
 def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> AuditItem:
     edit = draw_edit(family, seed, epoch=0)
+    # One form more than annotators: the last is for the third person.
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
     return AuditItem(
         family.id, dataset, split, family.evidence_edits.index(edit), forms, DisclosedFamily.of(family, edit)

@@ -155,7 +155,7 @@ def _by_dataset(counts: ByDataset, *, across: bool = False) -> CardTable:
     columns = list(dict.fromkeys(column for row in counts.values() for column in row))
     # Missing counts are None, which is written as a dash and makes the total unknown.
     rows = [[name, *(row.get(column) for column in columns)] for name, row in counts.items()]
-    if len(rows) != 1:
+    if len(rows) != 1:  # a total of one dataset would repeat its row
         rows.append([TOTAL, *(_sum([row.get(column) for row in counts.values()]) for column in columns)])
     if across:
         rows = [[*row, _sum(row[1:])] for row in rows]

@@ -152,6 +152,7 @@ def _find_audit(folder: Path) -> AuditSummary | None:
 
 def _manifest_facts(manifest: Manifest) -> dict[str, Any]:
     settings, calls = manifest.settings, manifest.calls
+    # Runs of models count rejections by stage; generated families have a single stage.
     stages = manifest.funnel or {manifest.stage: manifest.counts}
     rejected = calls.get("rejected") or {
         stage: {**counts.rejected, **counts.quarantined} for stage, counts in stages.items()
