@@ -259,7 +259,7 @@ def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
         fact = breaker.moves[breaker.facts[-1]].claim
         others = {way.value for way in breaker.evidence.derive(fact.phrase)} - {fact.value}
         if isinstance(item.target, LookupQuestion) and item.target.phrase.path and others:
-            monkeypatch.setattr(Alternatives, "value", partial(lambda value, *_: value, min(others)))
+            monkeypatch.setattr(Alternatives, "pick_other_value", partial(lambda value, *_: value, min(others)))
             assert breaker.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
             tried += 1
     assert tried

@@ -144,7 +144,7 @@ def test_the_careful_judge_obeys_what_gets_out_of_its_string(cases):
 def test_what_is_no_material_is_refused(cases):
     material = disclosures(cases[JudgeQuestion.ALIGNMENT])[JudgeQuestion.ALIGNMENT]
     for content in ("no JSON", "[]"):
-        with pytest.raises(Exception, match="no JSON object"):
+        with pytest.raises(Exception, match="not a JSON object"):
             said(JudgeTrust.CAREFUL, material, content)
 
 

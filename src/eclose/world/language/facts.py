@@ -112,7 +112,7 @@ _words = lru_cache(maxsize=4_096)(normalize_answer)
 
 def _overlap(first: str, second: str) -> bool:
     """Return whether one name is contained in the other after normalisation, as answers are matched."""
-    # Articles are dropped by normalize, so "The Lind Prize" and "Lind Prize" overlap.
+    # Articles are dropped, so "The Lind Prize" and "Lind Prize" overlap.
     first_words, second_words = _words(first), _words(second)
     return contains_span(first_words, second_words) or contains_span(second_words, first_words)
 

@@ -35,18 +35,18 @@ class ReplyBody:
 
 def write_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
     """Return the body of a reply, streamed or complete, cut at the requested number of tokens."""
-    reply_text = _cut_reply(reply, request.max_tokens)
+    cut_reply = _cut_reply(reply, request.max_tokens)
     # Words stand for tokens.
-    prompt_tokens, completion_tokens = request.prompt_tokens, len(reply_text.text.split())
+    prompt_tokens, completion_tokens = request.prompt_tokens, len(cut_reply.text.split())
     usage = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
     }
     if request.stream:
-        data, content_type = _stream(request, reply_text, usage), "text/event-stream"
+        data, content_type = _stream(request, cut_reply, usage), "text/event-stream"
     else:
-        data, content_type = _encode(_complete_body(request, reply_text, usage)), "application/json"
+        data, content_type = _encode(_complete_body(request, cut_reply, usage)), "application/json"
     return ReplyBody(data, content_type, prompt_tokens, completion_tokens)
 
 
