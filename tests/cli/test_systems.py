@@ -104,7 +104,7 @@ def test_a_terminal_that_cannot_show_a_character_gets_an_escape(folder):
 
 
 def test_a_ledger_on_a_network_file_system_is_warned_of(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("eclose.store.ledger.network_mounts.detect_network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("eclose.store.ledger.database.detect_network_file_system", lambda _: "nfs4")
     warn_about_network_file(None, tmp_path)
     warning = capsys.readouterr().err
     assert f"{tmp_path / 'ledger.sqlite'} is on a network file system (nfs4)" in warning

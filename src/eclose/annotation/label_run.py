@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.forms import TaskKind
 from eclose.annotation.label_sample import LabelSample, begin_labelling, draw_sample, read_verdicts
-from eclose.cases import read_cases, read_run_files, rejects_told
+from eclose.cases import read_cases, read_run_files, describe_rejects
 from eclose.judging.validate_judges import validate_sample
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
@@ -77,7 +77,7 @@ def open_session(
         sentences = [f"STALE: {sentence}" for sentence in cases.stale] + list(cases.notices[len(cases.stale) :])
         judgments = [case.judgment for case in cases.cases]
     else:
-        sentences = list(rejects_told(files.rejected))
+        sentences = list(describe_rejects(files.rejected))
     responses = [response for response in files.responses if response.instance_id in files.instances]
     if unusable := len(files.responses) - len(responses) + len(files.left_out):
         noun = "response" if unusable == 1 else "responses"

@@ -85,9 +85,7 @@ def _print_result(session: LabelSession, result: LabelResult) -> None:
 
     say(f"{result.path}: {result.labelled:,} of {plural(len(session.sample.chosen), 'response')} labelled")
     if not result.is_judged:
-        say(
-            f"The run is not judged, so there are no rates to correct. Rates of the sample: eclose metrics {result.path}"
-        )
+        say(f"The run is not judged, so no rates are corrected. Rates of the sample: eclose metrics {result.path}")
     elif result.empty_strata:
         strata = ", ".join(result.empty_strata)
         say(f"Rates are corrected once each group has a label; groups without one: {strata}")

@@ -212,11 +212,11 @@ def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def warn_about_network_file(ledger: str | None, folder: Path) -> None:
     """Warn on stderr where the ledger is a file on a network file system, whose locks SQLite cannot rely on."""
-    from eclose.store.ledger import network_mounts
+    from eclose.store.ledger import database
 
     path = folder / "ledger.sqlite" if ledger is None else Path(ledger)
     if (ledger is None or "://" not in ledger) and (
-        kind := network_mounts.detect_network_file_system(path)
+        kind := database.detect_network_file_system(path)
     ) is not None:
         sys.stderr.write(
             f"eclose: {printable(path)} is on a network file system ({kind}), where SQLite's locks may fail: "

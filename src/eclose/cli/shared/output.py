@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from eclose.calls.run import RunResult
-    from eclose.cases import CaseSet
     from eclose.stats.intervals import Interval
     from eclose.store.records.counts import Counts
     from eclose.store.runs.step import RunStep
@@ -89,15 +88,6 @@ def print_step_result(stage: RunStep, counts: Counts, *, again: bool, doubt: str
         say(f"  records that could not be read, with reasons: {stage.quarantine_path}")
         if not counts.accepted:
             say(f"  no record could be read: {doubt}?")
-
-
-def print_notices(cases: CaseSet) -> None:
-    """Print the notices of a run: stale files, a missing manifest, records not used."""
-    for sentence in cases.stale:
-        say(f"STALE: {sentence}")
-    # The notices begin with the stale sentences.
-    for sentence in cases.notices[len(cases.stale) :]:
-        say(sentence)
 
 
 def print_run_summary(result: RunResult, remark: str | None = None) -> None:
