@@ -28,7 +28,7 @@ import psutil  # type: ignore[import-untyped]
 
 from eclose.calls.client import CallSettings, open_connection
 from eclose.calls.ray.shared_limit import LimitShare, share_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, run_on_ray
+from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_on_ray
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import scan_records
@@ -84,7 +84,7 @@ class Work:
     alone: bool = False
 
 
-async def work_on(work: Work, shard: RecordShard) -> tuple[float, float]:
+async def work_on(work: Work, shard: RecordShard, _stop: StopSignal) -> tuple[float, float]:
     """When it began and when it ended."""
     began = time.time()
     settings = CallSettings(concurrency=CONCURRENCY, requests_per_minute=work.requests_per_minute, unpriced=True)
@@ -117,7 +117,7 @@ def drive(work: Work) -> dict[str, float]:
         spent = processor_seconds(process)
 
     if work.alone:
-        spans = [asyncio.run(work_on(work, RecordShard()))]
+        spans = [asyncio.run(work_on(work, RecordShard(), StopSignal()))]
         look("")
     else:
         spans = run_on_ray(partial(work_on, work), work.ledger, RaySettings(workers=WORKERS), tell=look)

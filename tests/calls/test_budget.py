@@ -336,7 +336,7 @@ def test_a_price_file(tmp_path: Path):
             '{"a": {"input": 1}, "b": {"input": "x", "output": 1}}',
             r"a: give exactly two numbers.* b: 'x' is not an amount",
         ),
-        ('{"a": {"input": 1, "output": 2, "cached": 3}}', "nothing else"),
+        ('{"a": {"input": 1, "output": 2, "cached": 3}}', "exactly two numbers"),
         ('{"a": 3}', "give exactly two numbers, input and output"),
     ],
 )

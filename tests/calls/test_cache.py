@@ -23,10 +23,18 @@ from eclose.calls.cache import (
 from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.prices import Price
 from eclose.calls.retry import ServiceDown
-from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, Usage
+from eclose.models.interface import (
+    CallContext,
+    Decoding,
+    FinishReason,
+    Reply,
+    ReplySchema,
+    Request,
+    TokenLogprob,
+    Usage,
+)
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.runs.runner import current_job
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
 SAID = Reply("Jewison", FinishReason.STOP, Usage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
@@ -172,8 +180,8 @@ def test_what_was_surely_not_billed_is_released_and_the_rest_stays_listed(where,
 
 def test_a_send_says_on_whose_behalf_it_is(where):
     async def work(model):
-        current_job.set(("judge", "r7"))
-        return await asyncio.gather(model.complete(ASKED), return_exceptions=True)
+        request = replace(ASKED, context=CallContext("judge", "r7"))
+        return await asyncio.gather(model.complete(request), return_exceptions=True)
 
     orphans = using(where, work, failure(FailureKind.TIMEOUT))[3]
     assert [(intent.stage, intent.record_id) for intent in orphans] == [("judge", "r7")]

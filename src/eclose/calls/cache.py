@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from eclose.calls.budget import POLL_SECONDS, Budget, compute_known_cost
 from eclose.calls.prices import Price
 from eclose.core.identity import canonical_bytes, content_hash, hash_canonical_bytes
 from eclose.errors import RecordError, Resumable, UserError
-from eclose.models.interface import ModelWrapper, Reply, Request, identify_request
+from eclose.models.interface import CallKey, ModelWrapper, Reply, Request, identify_request
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
 from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
 from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CapExceededError, Ledger, LedgerReply
 from eclose.store.records.jsonl import encode, parse_record
-from eclose.store.runs.runner import current_job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,29 +50,16 @@ def compute_call_key(name: str, request: Request) -> str:
     return content_hash(identify_request(name, request))
 
 
-@dataclass(frozen=True, slots=True)
-class _Keyed:
-    """A request with the identity and key of its call."""
-
-    request: Request
-    identity: dict[str, Any]
-    canonical: bytes
-    """Canonical JSON of the identity; the key is its hash."""
-    key: str
+def _key_call(name: str, request: Request) -> CallKey:
+    identity = identify_request(name, request)
+    canonical = canonical_bytes(identity)
+    return CallKey(identity, canonical, hash_canonical_bytes(canonical))
 
 
-_keyed: ContextVar[_Keyed | None] = ContextVar("keyed", default=None)
-"""Request of the current task: inner layers take its key from here instead of hashing it again."""
-
-
-def _key_request(name: str, request: Request) -> _Keyed:
-    keyed = _keyed.get()
-    if keyed is None or keyed.request is not request or keyed.identity["model"] != name:
-        identity = identify_request(name, request)
-        canonical = canonical_bytes(identity)
-        keyed = _Keyed(request, identity, canonical, hash_canonical_bytes(canonical))
-        _keyed.set(keyed)
-    return keyed
+def _find_call_key(name: str, request: Request) -> CallKey:
+    """Return the key that the cache has put into the request's context; compute it where there is none."""
+    call_key = request.context.call_key
+    return call_key if call_key is not None and call_key.identity["model"] == name else _key_call(name, request)
 
 
 def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
@@ -106,11 +91,12 @@ class CachedModel(ModelWrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Return the stored reply, or a new one."""
-        key = _key_request(self.name, request).key
-        async with self._hold_key(key):
-            if (settled := await self._ledger.find_reply(key)) is not None:
+        # Always computed anew: the request may be a copy of one that was sent before, with another attempt or replica.
+        call_key = _key_call(self.name, request)
+        async with self._hold_key(call_key.key):
+            if (settled := await self._ledger.find_reply(call_key.key)) is not None:
                 return decode_reply(settled)
-            return await self._model.complete(request)
+            return await self._model.complete(replace(request, context=replace(request.context, call_key=call_key)))
 
     @asynccontextmanager
     async def _hold_key(self, key: str) -> AsyncIterator[None]:
@@ -160,23 +146,25 @@ class JournalingModel(ModelWrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply; its cost is settled by ``SettlingModel``."""
-        keyed = _key_request(self.name, request)
-        await self._write_intent(keyed, self._accounts.worst_cost(request))
+        key = await self._write_intent(request)
         try:
             return await self._model.complete(request)
         except CallFailure:
             raise  # settled by SettlingModel, like a reply
         except Resumable:
-            await self._accounts.ledger.release(keyed.key)  # it was not sent
+            await self._accounts.ledger.release(key)  # it was not sent
             raise
         except BaseException:
-            await self._accounts.ledger.break_off(keyed.key)
+            await self._accounts.ledger.break_off(key)
             raise
 
-    async def _write_intent(self, keyed: _Keyed, worst: int) -> None:
-        """Write the intent once the budget covers it and no other process has the same call in flight."""
-        stage, record_id = current_job.get()
-        intent = CallIntent(keyed.key, keyed.identity, stage, record_id, worst, keyed.canonical)
+    async def _write_intent(self, request: Request) -> str:
+        """Write the intent once the budget covers it and no other process has this call in flight; return its key."""
+        context, call_key = request.context, _find_call_key(self.name, request)
+        worst = self._accounts.worst_cost(request)
+        intent = CallIntent(
+            call_key.key, dict(call_key.identity), context.step, context.record_id, worst, call_key.canonical
+        )
         ledger, budget = self._accounts.ledger, self._accounts.budget
         while True:
             try:
@@ -187,13 +175,13 @@ class JournalingModel(ModelWrapper):
             except CallInFlightError:
                 await asyncio.sleep(POLL_SECONDS)
             except RecordError:
-                if (settled := await ledger.find_reply(keyed.key)) is None:
+                if (settled := await ledger.find_reply(call_key.key)) is None:
                     raise
                 raise AnsweredByOtherProcess(settled) from None
             else:
                 if account is not None:
                     budget.update(account)
-                return
+                return call_key.key
 
 
 class SettlingModel(ModelWrapper):
@@ -205,7 +193,7 @@ class SettlingModel(ModelWrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply after it is on disk."""
-        key, worst = _key_request(self.name, request).key, self._accounts.worst_cost(request)
+        key, worst = _find_call_key(self.name, request).key, self._accounts.worst_cost(request)
         try:
             answer: Reply | CallFailure = await self._model.complete(request)
         except AnsweredByOtherProcess as other:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from eclose.calls.cache import replay_model
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
 from eclose.models.adapter_check import refuse_idle_adapter
-from eclose.models.interface import ChatModel, ModelWrapper, Reply, Request
+from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_by_name
 from eclose.store.ledger.database import WriterLock, is_url
 from eclose.store.ledger.ledger import Ledger
@@ -163,12 +163,24 @@ async def run_models(
 
 
 def bind_jobs(run: ModelRun[Any], models: Sequence[ChatModel]) -> list[Job[Any, Any]]:
-    """Return the jobs of a run with the models they call."""
+    """Return the jobs of a run with the models they call; every request carries its job and record."""
 
     async def work_on(job: ModelJob, record: Any) -> Any:
-        return await job.work(record, *models)
+        context = CallContext(job.name, run.record_id(record))
+        return await job.work(record, *(_ContextModel(model, context) for model in models))
 
     return [Job(job.name, partial(work_on, job), job.kind) for job in run.jobs]
+
+
+class _ContextModel(ModelWrapper):
+    """A ``ChatModel`` that adds job and record to every request."""
+
+    def __init__(self, model: ChatModel, context: CallContext) -> None:
+        super().__init__(model)
+        self._context = context
+
+    async def complete(self, request: Request) -> Reply:
+        return await self._model.complete(replace(request, context=self._context))
 
 
 def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | None:
@@ -231,10 +243,10 @@ async def _connect_models(
 
 async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack: AsyncExitStack) -> ChatModel:
     """Open a model; raise where it is a served adapter that the server does not apply."""
-    limits = {"deadline": calls.deadline, "concurrency": calls.concurrency}
-    sender = await stack.enter_async_context(ref.open(**limits))
+    sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
     if isinstance(ref, ServedModelRef) and ref.base is not None:
-        base = await stack.enter_async_context(ref.base_ref().open(**limits))
+        base_ref = ref.base_ref()
+        base = await stack.enter_async_context(base_ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
         price = find_model_price(ref, calls)
         await refuse_idle_adapter(*(_ProbeModel(model, ledger, calls, price) for model in (sender, base)))
     return sender

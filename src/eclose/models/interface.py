@@ -56,6 +56,28 @@ class ReplySchema:
 
 
 @dataclass(frozen=True, slots=True)
+class CallKey:
+    """Key of a call, with the values that it is the hash of."""
+
+    identity: Mapping[str, Any]
+    canonical: bytes
+    """Canonical JSON of the identity."""
+    key: str
+    """SHA-256 of the canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a request is sent for. It travels with the request, and decides neither the reply nor the key."""
+
+    step: str = ""
+    """Name of the job."""
+    record_id: str = ""
+    call_key: CallKey | None = None
+    """Key of the call, set by the cache for the layers inside it: hashing the messages again would cost time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """Everything that decides a reply, except for the model."""
 
@@ -68,6 +90,8 @@ class Request:
     """Number of unusable answers to this request so far; each attempt is its own call."""
     guideline: str | None = None
     """Hash of the locked prompt text that the messages were built from; None without such a text."""
+    context: CallContext = field(default=CallContext(), compare=False, repr=False)
+    """What the request is sent for; not part of its identity."""
 
     @property
     def seed(self) -> int | None:

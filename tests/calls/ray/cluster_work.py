@@ -15,7 +15,7 @@ from typing import Any
 
 from eclose.calls.client import CallSettings, ModelConnection, open_connection
 from eclose.calls.ray.shared_limit import LimitShare, share_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, run_on_ray, when_stopped
+from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_on_ray
 from eclose.errors import UserError
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
@@ -72,7 +72,7 @@ async def ask(asking: Asking, connection: ModelConnection, item: Item) -> Answer
     return Answer(reply.text)
 
 
-async def run_shard(asking: Asking, shard: RecordShard) -> dict[str, Any]:
+async def run_shard(asking: Asking, shard: RecordShard, stop: StopSignal) -> dict[str, Any]:
     note = Path(asking.pids) / str(shard.index)
     note.write_text(str(os.getpid()))
     total = LimitShare(asking.concurrency, asking.requests_per_minute)
@@ -84,7 +84,7 @@ async def run_shard(asking: Asking, shard: RecordShard) -> dict[str, Any]:
     ):
         jobs = [Job("ask", partial(ask, asking, connection), Answer)]
         runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=asking.calls.workers, in_shard=shard.contains)
-        when_stopped(runner.stop)
+        stop.listen(runner.stop)
         await runner.run(scan_records(asking.items, Item))
     note.unlink()
     return {"received": runner.progress.received, "before": runner.progress.finished_before, "pid": os.getpid()}

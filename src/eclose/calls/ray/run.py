@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.ray.shared_limit import LimitShare, share_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, require_shared_ledger, run_on_ray, when_stopped
+from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, require_shared_ledger, run_on_ray
 from eclose.calls.run import (
     ModelRun,
     RunOptions,
@@ -74,7 +74,9 @@ async def _build(make_run: RunFactory) -> ModelRun[Any]:
     return await make_run()
 
 
-async def _work(make_run: RunFactory, calls: CallSettings, ledger_url: str, shard: RecordShard) -> int:
+async def _work(
+    make_run: RunFactory, calls: CallSettings, ledger_url: str, shard: RecordShard, stop: StopSignal
+) -> int:
     """Process one shard in one worker, and return the number of its records."""
     run = await make_run()
     work_id = run.stage.work_id
@@ -92,7 +94,7 @@ async def _work(make_run: RunFactory, calls: CallSettings, ledger_url: str, shar
             run.stage.refuse_changed_inputs()
             jobs = bind_jobs(run, [models[ref.name] for ref in run.model_refs])
             runner = Runner[Any](ledger, jobs, run.record_id, workers=calls.workers, in_shard=shard.contains)
-            when_stopped(runner.stop)
+            stop.listen(runner.stop)
             await runner.run(records)
     return runner.progress.received
 

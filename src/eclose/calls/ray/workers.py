@@ -12,11 +12,9 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eclose.core.identity import hash_rank
 from eclose.errors import Resumable, SettingError, UserError
@@ -24,7 +22,7 @@ from eclose.store.ledger.database import is_url
 from eclose.store.runs.runner import RunStoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
 T = TypeVar("T")
@@ -87,7 +85,7 @@ class RaySettings:
 
 
 def run_on_ray(
-    work: Callable[[RecordShard], Awaitable[T]],
+    work: ShardWork[T],
     ledger: Path | str,
     settings: RaySettings,
     *,
@@ -112,54 +110,51 @@ def require_shared_ledger(ledger: Path | str) -> None:
         )
 
 
-def when_stopped(act: Callable[[], None]) -> None:
-    """For the work of a shard: have this done when the run is asked to stop, such as to take no further record."""
-    if (stop := _stop.get()) is not None:
-        stop.add(act)
+class StopSignal:
+    """A request to stop that the work of a shard can listen to."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call a function when the run is asked to stop; at once where that has happened."""
+        self._listeners.append(listener)
+        if self._requested:
+            listener()
+
+    def request(self) -> None:
+        """Ask the run to stop."""
+        self._requested = True
+        for listener in self._listeners:
+            listener()
+
+    def clear_listeners(self) -> None:
+        """Remove the listeners of a finished shard."""
+        self._listeners.clear()
 
 
-@dataclass(slots=True)
-class _Stop:
-    """The wish to stop, and who wants to know of it."""
-
-    wished: bool = False
-    acts: list[Callable[[], None]] = field(default_factory=list)
-
-    def add(self, act: Callable[[], None]) -> None:
-        self.acts.append(act)
-        if self.wished:
-            act()
-
-    def wish(self) -> None:
-        self.wished = True
-        for act in self.acts:
-            act()
-
-
-_stop: ContextVar[_Stop | None] = ContextVar("_stop", default=None)
+ShardWork: TypeAlias = "Callable[[RecordShard, StopSignal], Awaitable[T]]"
 
 
 class _Worker:
     """A worker process. Its methods are asynchronous, so that ``stop`` is received while ``run`` is in progress."""
 
     def __init__(self) -> None:
-        self._stop = _Stop()
+        self._stop = StopSignal()
 
-    async def run(self, work: Callable[[RecordShard], Awaitable[T]], shard: RecordShard) -> T:
-        self._stop.acts.clear()  # of the shard before
-        _stop.set(self._stop)
-        return await work(shard)
+    async def run(self, work: ShardWork[T], shard: RecordShard) -> T:
+        self._stop.clear_listeners()  # those of the shard before
+        return await work(shard, self._stop)
 
     async def stop(self) -> None:
-        self._stop.wish()
+        self._stop.request()
 
 
 class _WorkerPool(Generic[T]):
     """The workers of one run and their shards."""
 
-    def __init__(
-        self, ray: Any, work: Callable[[RecordShard], Awaitable[T]], settings: RaySettings, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, ray: Any, work: ShardWork[T], settings: RaySettings, tell: Callable[[str], None]) -> None:
         self._ray = ray
         self._work = work
         self._settings = settings

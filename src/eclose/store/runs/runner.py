@@ -12,7 +12,6 @@ import json
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -40,9 +39,6 @@ POLL_SECONDS = 1.0
 """Pause between two checks of the records that other processes work on."""
 _POLL_RECORDS = 256
 """Records per check, which bounds the queries in flight."""
-
-current_job: ContextVar[tuple[str, str]] = ContextVar("working_on", default=("", ""))
-"""Job and record id of the current task; the call ledger records them with every model call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +226,6 @@ class Runner(Generic[T]):
                 return
 
     async def _run_job(self, job: Job[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
-        current_job.set((job.name, record_id))
         try:
             result = await job.work(value)
         except RecordError as error:
