@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # for the tests' people and pages
 
-WEB = "tests/annotate/web"
+WEB = "tests/annotation/web"
 ORDERS = "orders"
 """Instead of a test: a few random orders, which must win something."""
 FEW_ORDERS = (
@@ -56,148 +56,148 @@ _D_QUERY = '_TRACE.replace("r.steps FROM", "r.steps, k.reference, k.aliases FROM
 MUTANTS = (
     Mutant(
         "any pass is open",
-        "desk.py",
+        "annotation/submissions.py",
         'submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()',
         "submitted = list(row.passes[:-1])",
         ORDERS,
     ),
     Mutant(
         "any task is open",
-        "desk.py",
-        "if row.place != queues.done(connection, row.person) + 1:",
+        "annotation/submissions.py",
+        "if row.place != queues.count_finished(connection, row.person) + 1:",
         "if False:",
         ORDERS,
     ),
     Mutant(
         "a pass is submitted out of order",
-        "desk.py",
+        "annotation/submissions.py",
         "if form is None or form.name != name:",
         "if form is None:",
-        _test("test_passes_cannot_be_skipped", "test_labelling"),
+        _test("test_passes_cannot_be_skipped", "test_annotator"),
     ),
     Mutant(
         "a query reads a later column",
-        "sight.py",
+        "annotation/visible.py",
         '"A": _TRACE,',
         f'"A": {_D_QUERY},',
         _test("test_a_pass_reads_no_column_it_does_not_show", "test_disclosure"),
     ),
-    Mutant("a page shows a later field", "sight.py", '"B": _whole,', '"B": _answered,', ORDERS),
+    Mutant("a page shows a later field", "annotation/visible.py", '"B": _trace,', '"B": _with_answer,', ORDERS),
     Mutant(
         "a question by its id",
-        "sight.py",
+        "annotation/visible.py",
         '"SELECT q.question, q.evidence, r.steps FROM',
         '"SELECT q.key AS question, q.evidence, r.steps FROM',
         ORDERS,
     ),
     Mutant(
         "no lock in the database",
-        "schema.py",
+        "annotation/schema.py",
         "        UNIQUE (task, pass),\n",
         "",
         "tests/annotation/test_schema.py",
     ),
     Mutant(
         "a submission is not known again",
-        "desk.py",
-        "if (before := _again(connection, task, name, entries, key)) is not None:",
-        "if (before := None) is not None:",
+        "annotation/submissions.py",
+        "if (previous := _find_repeated(connection, task, name, entries, key)) is not None:",
+        "if (previous := None) is not None:",
         ORDERS,
     ),
     Mutant(
         "anybody owns a task",
-        "desk.py",
+        "annotation/submissions.py",
         "WHERE id = :task AND person = :person",
         "WHERE id = :task AND :person > 0",
         ORDERS,
     ),
     Mutant(
         "others' labels are always shown",
-        "desk.py",
-        "if row.role != Role.ADJUDICATOR or not project.settings.shows_labels(Kind(row.kind)):",
+        "annotation/submissions.py",
+        "if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(TaskKind(row.kind)):",
         "if False:",
         _test("test_what_others_decide_changes_no_byte_of_a_page", "test_disclosure"),
     ),
     Mutant(
         "a left-out pass is unknown",
-        "desk.py",
-        "if one.name == name), None)",
-        "if one.name == name and name in row.passes), None)",
+        "annotation/submissions.py",
+        "if each.name == name), None)",
+        "if each.name == name and name in row.passes), None)",
         _test("test_it_is_not_told_that_there_is_no_answer", "test_disclosure"),
     ),
     Mutant(
         "a leave is for anybody",
-        "reopening.py",
+        "annotation/reopening.py",
         "WHERE t.person = :person AND r.decision",
         "WHERE :person > 0 AND r.decision",
         _test("test_a_leave_to_change_is_for_one_person"),
     ),
     Mutant(
         "a leave needs no lead",
-        "reopening.py",
+        "annotation/reopening.py",
         "r.decision = 'granted'",
         "coalesce(r.decision, 'granted') = 'granted'",
         _test("test_a_leave_to_change_is_for_one_person"),
     ),
     Mutant(
         "no token of the form",
-        "web/visit.py",
+        "annotation/web/dependencies.py",
         'if not sessions.csrf_matches(visit.session, fields.get("csrf", "")):',
         "if False:",
         _test("test_every_form_needs_the_token_of_its_session"),
     ),
     Mutant(
         "no check where a form comes from",
-        "web/guard.py",
+        "annotation/web/security.py",
         'if not _same_origin(headers, headers[b"host"]):',
         "if False:",
         _test("test_a_form_from_another_page_is_refused_everywhere"),
     ),
     Mutant(
         "no guard",
-        "web/guard.py",
+        "annotation/web/security.py",
         '        if scope["type"] != "http":\n',
         "        if True:\n",
         _test("test_headers_of_every_answer"),
     ),
     Mutant(
         "no check of the role",
-        "web/visit.py",
-        "if visit.person.role is not Role.LEAD:",
+        "annotation/web/dependencies.py",
+        "if visit.person.role is not PersonRole.LEAD:",
         "if False:",
         _test("test_a_page_of_another_role_does_not_exist"),
     ),
     Mutant(
         "a cookie for scripts",
-        "web/visit.py",
-        "secure=house.tls, httponly=True, samesite",
-        "secure=house.tls, httponly=False, samesite",
+        "annotation/web/dependencies.py",
+        "secure=state.tls, httponly=True, samesite",
+        "secure=state.tls, httponly=False, samesite",
         _test("test_the_cookie_is_for_this_server_alone"),
     ),
     Mutant(
         "guessing is free",
-        "web/entry.py",
-        "if wait := house.attempts.take(name, address):",
+        "annotation/web/auth.py",
+        "if wait := state.attempts.admit(name, address):",
         "if wait := 0:",
         _test("test_guessing_is_slowed_down_and_tells_nothing", "test_getting_in"),
     ),
     Mutant(
         "a logout that ends nothing",
-        "web/entry.py",
-        "        sessions.logout(connection, token)\n",
+        "annotation/web/auth.py",
+        "        sessions.end_session(connection, token)\n",
         "        pass\n",
         _test("test_a_session_is_ended_by_its_owner_and_by_the_lead", "test_getting_in"),
     ),
     Mutant(
         "a bug is told to the reader",
-        "web/app.py",
-        '"Something went wrong here. What you submitted before is safe; try again."',
+        "annotation/web/app.py",
+        '"Something went wrong on the server. Submitted passes are safe; try again."',
         "str(error)",
         _test("test_a_bug_is_in_the_log_and_not_on_the_page"),
     ),
     Mutant(
         "text becomes markup",
-        "web/pages.py",
+        "diagnosis/report/html_template.py",
         "autoescape=True",
         "autoescape=False",
         _test("test_every_text_stays_text", "test_hostile"),
@@ -209,7 +209,7 @@ def noticed(mutant: Mutant) -> bool:
     """Whether the package with this change is found out."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src" / "eclose", Path(folder) / "eclose")
-        path = Path(folder) / "eclose" / "annotate" / mutant.file
+        path = Path(folder) / "eclose" / mutant.file
         text = path.read_text("utf-8")
         if mutant.old not in text:
             raise SystemExit(f"{mutant.name}: {mutant.file} does not hold {mutant.old!r} any more. Change it here too.")
@@ -228,7 +228,7 @@ def noticed(mutant: Mutant) -> bool:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"tests.annotate.web.{name}")
+    return importlib.import_module(f"tests.annotation.web.{name}")
 
 
 def swept(folder: Path, *, thorough: bool) -> int:

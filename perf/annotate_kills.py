@@ -121,7 +121,7 @@ def mutate(mutant: str | None) -> None:
 
         submissions.submit_and_commit = hasty  # type: ignore[assignment]
     elif mutant == "forgetful":
-        submissions._again = lambda *_: None
+        submissions._find_repeated = lambda *_: None
     elif mutant == "head first":
         record = submissions._record
 

@@ -109,6 +109,7 @@ def settle(
     if len(judgments) < required:
         return None
     triggers = find_triggers(judgments)
+    # A single annotator is never adjudicated; triggers can only be of inconsistency.
     if required == 1:
         return FinalJudgment(judgments[0], LabelOrigin.SINGLE, triggers)
     if not triggers:

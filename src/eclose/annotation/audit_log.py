@@ -53,6 +53,7 @@ def append_event(
     """Add an event in the transaction of the change it describes."""
     # Updating the single head row first makes concurrent writers wait here until this transaction ends.
     if not connection.execute(_ADVANCE).rowcount:
+        # The first event of a project.
         connection.execute(_BEGIN, {"hash": START})
     count, previous = connection.execute(_HEAD).one()
     row = {
@@ -64,6 +65,7 @@ def append_event(
         "detail": json.dumps(detail or {}, sort_keys=True),
         "previous": previous,
     }
+    # Covers the previous hash, which makes the chain.
     row["hash"] = _hash(row)
     connection.execute(_ADD, row)
     connection.execute(_SET_HEAD, row)
@@ -105,6 +107,7 @@ class LogHead:
         """Record an event, unless a later one is recorded."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
+            # Several processes (server and commands) may write the head of one project.
             fcntl.flock(file, fcntl.LOCK_EX)
             parts = os.pread(file, 128, 0).split()
             if len(parts) == 2 and int(parts[0]) >= event.seq:
@@ -121,6 +124,7 @@ def verify_log(connection: Connection, head: LogHead) -> Iterator[str]:
     previous, count, head_in_chain = START, 0, recorded is None
     for row in connection.execute(_EVENTS).mappings():
         count += 1
+        # All later events would fail too, so the first problem of the chain ends the check.
         if row["seq"] != count:
             yield f"event {count} is missing."
             return
@@ -161,6 +165,7 @@ _ADD = text(
     " VALUES (:seq, :at, :actor, :action, :task, :detail, :previous, :hash)"
 )
 _EVENTS = text("SELECT seq, at, actor, action, task, detail, previous, hash FROM annotate_events ORDER BY seq")
+# Joined by task too: an event of another task does not cover a submission.
 _SUBMITTED = text(
     "SELECT s.entries, s.event, e.detail FROM annotate_submissions s"
     " LEFT JOIN annotate_events e ON e.seq = s.event AND e.task = s.task ORDER BY s.event"

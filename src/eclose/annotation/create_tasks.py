@@ -64,6 +64,7 @@ def assign_responses(
 def assign_families(connection: Connection, auditors: Sequence[Person], settings: ProjectSettings) -> Assignment:
     """Assign every family to every auditor."""
     _check_unassigned(connection, TaskKind.FAMILY)
+    # The key of a family is the JSON list of its form ids, unique as it is.
     rows = {row.key: row for row in connection.execute(_FAMILIES)}
     assignment = _assign(rows, auditors, Pool.FAMILIES, len(auditors), settings, lambda _row: "")
     _insert_tasks(connection, assignment, auditors, lambda item: _family_task(rows[item.id]))
@@ -115,6 +116,7 @@ def _response_task(row: Any, kind: TaskKind, settings: ProjectSettings) -> dict[
 def _task(
     kind: TaskKind, subject: str, question: int | None, response: int | None, passes: Sequence[str]
 ) -> dict[str, Any]:
+    # Columns that the kinds set differently are overridden by the callers.
     return {
         "kind": kind,
         "subject": subject,
@@ -139,7 +141,7 @@ def _insert_tasks(
         person = by_name[assigned.annotator]
         # A random id: the URL of a task must reveal neither response nor question.
         columns = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
-        rows.append(task(assigned.item) | columns | {"place": assigned.place})
+        rows.append(task(assigned.item) | columns | {"place": assigned.position})
     connection.execute(_ADD, rows)
 
 
@@ -152,6 +154,7 @@ def _check_unassigned(connection: Connection, kind: TaskKind) -> None:
 
 _FAMILIES = text("SELECT id AS question, key FROM annotate_families ORDER BY id")
 _COUNT_TASKS = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
+# "referenced" and "answered" tell which passes and fields apply.
 _QUESTIONS = text(
     "SELECT q.id AS question, q.key, k.question IS NOT NULL AS referenced FROM annotate_questions q"
     " LEFT JOIN annotate_references k ON k.question = q.id ORDER BY q.id"

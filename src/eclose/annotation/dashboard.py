@@ -100,6 +100,7 @@ def read_queues(connection: Connection) -> tuple[QueueRow, ...]:
 
 
 def _queue(row: Any) -> QueueRow:
+    # Disputed subjects are finished, but not settled before their adjudication.
     waiting = row.disputed - row.adjudicated
     return QueueRow(row.kind, row.total, row.finished, waiting, row.adjudicated, row.finished - waiting)
 
@@ -109,6 +110,7 @@ _COUNTS = text(
     " (SELECT count(*) FROM annotate_submissions) AS submissions,"
     " (SELECT count(*) FROM annotate_submissions WHERE at > :since) AS last_hour"
 )
+# The largest place of a person is the number of their tasks.
 _PEOPLE = text(
     "SELECT p.name, p.role, p.pool, p.active, p.password <> :unset AS joined,"
     " coalesce((SELECT done FROM annotate_cursors c WHERE c.person = p.id), 0) AS finished,"

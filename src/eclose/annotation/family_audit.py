@@ -47,6 +47,7 @@ def read_filled_forms(connection: Connection) -> dict[int, list[AuditForm]]:
     forms: dict[int, list[AuditForm]] = {number: [] for number in numbers.values()}
     for ids, audits, adjudication in read_family_audits(connection):
         family = families[json.dumps(ids)]
+        # Form ids are ordered by auditor, the adjudicator's last.
         numbered = [(numbers[task.person], task) for task in audits]
         if adjudication is not None:
             numbered.append((len(numbers) + 1, adjudication))

@@ -58,6 +58,7 @@ class Pass:
     """Whether each step has an entry of its own."""
 
 
+# Conditional fields: soundness of substantive steps, failure code of unsound ones, code of ineligible questions.
 _SUBSTANTIVE = FormField("substantive", (YES, NO))
 _SOUND = FormField("sound", (YES, NO), when=("substantive", YES))
 _FAILURE = FormField("failure", tuple(LocalFailure), when=("sound", NO))
@@ -151,6 +152,7 @@ def _entry_problems(form: Pass, entry: Entry) -> Iterator[tuple[str, str]]:
     yield from ((name, "is not asked here.") for name in sorted(set(entry) - names))
     for field in form.fields:
         value = entry.get(field.name)
+        # A field depends on a value that must itself be valid, so chains need no recursion.
         required = field.when is None or entry.get(field.when[0]) == field.when[1]
         if value is None and required:
             yield field.name, "is not decided."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.forms import TaskKind
 from eclose.annotation.label_sample import LabelSample, begin_labelling, draw_sample, read_verdicts
-from eclose.cases import read_cases, read_run_files, describe_rejects
+from eclose.cases import describe_rejects, read_cases, read_run_files
 from eclose.judging.validate_judges import validate_sample
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES

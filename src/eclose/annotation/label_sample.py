@@ -125,6 +125,7 @@ def begin_labelling(
     if (folder / SETTINGS).exists():
         check_same_sample(folder, sample)
         return open_project(folder)
+    # One person labels all sampled responses, so questions may repeat.
     settings = ProjectSettings(folder.resolve().parent.name, sample.seed, share_questions=True)
 
     def fill(connection: Connection) -> None:
@@ -133,6 +134,7 @@ def begin_labelling(
         annotator = people.add_person(connection, ME, PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
         create_tasks.assign_responses(connection, [annotator], settings, per_response=1, kind=kind)
 
+    # Before the project: an interrupted start leaves a sample without a project, which is overwritten.
     folder.mkdir(parents=True, exist_ok=True)
     with AtomicFile(folder / SAMPLE) as file:
         file.write(json.dumps({**asdict(sample), "begun": to_timestamp(now)}, indent=1).encode() + b"\n")

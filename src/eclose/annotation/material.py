@@ -63,6 +63,7 @@ def _question(instance: Instance) -> dict[str, Any]:
 
 
 def _response(response: Response, question: int) -> dict[str, Any]:
+    # Shown to no annotator: stored apart from the response.
     source = response.source
     origin = {} if source is None else {"model": source.model, "method": source.method, "seed": source.seed}
     return {
@@ -127,6 +128,7 @@ def read_source(origin: Mapping[str, Any]) -> Source | None:
 _PARTS = {"question": ("reference", "origin"), "response": ("answer", "origin")}
 
 _QUESTION_IDS = text("SELECT id, key FROM annotate_questions")
+# Parts refer to their row by its key, since a batch insert returns no ids.
 _OF_QUESTION = "SELECT id FROM annotate_questions WHERE key = :key"
 _OF_RESPONSE = "SELECT id FROM annotate_responses WHERE key = :key"
 _QUESTION = (

@@ -107,6 +107,7 @@ def create_project(
     project = Project(folder, settings, make_engine(location, connections=CONNECTIONS))
     with project.writing() as connection:
         migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_location(location))
+        # An SQLite file is new here; a PostgreSQL URL may name the database of another project.
         if connection.execute(text("SELECT count(*) FROM annotate_settings")).scalar_one():
             raise UserError(
                 f"{describe_location(location)}: is the database of another project. Name an empty one with --database."
@@ -127,6 +128,7 @@ def create_project(
 def _database_location(folder: Path, database: str | None) -> Path | str:
     if database is None:
         return folder / DATABASE
+    # project.json is an ordinary file that people copy and share.
     if is_url(database) and has_password(database):
         raise SettingError(
             "--database: the password would be written to the project's folder. Leave it out, and set PGPASSWORD."
@@ -143,6 +145,7 @@ def open_project(folder: Path) -> Project:
     location = _database_location(folder, fields.pop("database"))
     project = Project(folder, parse_record(ProjectSettings, fields), make_engine(location, connections=CONNECTIONS))
     with project.writing() as connection:
+        # Projects of older versions get the newer tables.
         migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_location(location))
         stored = connection.execute(text("SELECT value FROM annotate_settings WHERE name = 'guidelines'")).scalar_one()
     current = guideline_hashes()

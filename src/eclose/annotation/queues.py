@@ -58,7 +58,8 @@ class CompletedPass(NamedTuple):
 class CompletedTask(NamedTuple):
     """A task with its submitted passes."""
 
-    place: int
+    position: int
+    """Position in the queue of the person, from 1."""
     task: str
     passes: tuple[CompletedPass, ...]
 
@@ -93,8 +94,9 @@ def take_task(connection: Connection, person: Person) -> str | None:
     if row is None:
         return None
     task = secrets.token_urlsafe(16)
-    place = count_finished(connection, person.id) + 1
-    connection.execute(_CLAIM, {**row, "id": task, "person": person.id, "place": place})
+    # An adjudicator has at most one open task, so the next place follows the finished ones.
+    position = count_finished(connection, person.id) + 1
+    connection.execute(_CLAIM, {**row, "id": task, "person": person.id, "place": position})
     detail = {"reference_seen_before": bool(row["met"])}
     audit_log.append_event(connection, person.name, "took", task=task, detail=detail)
     return task
@@ -107,6 +109,7 @@ def read_progress(connection: Connection, person: Person) -> TaskProgress:
     values = {"person": person.id, "first": finished - RECENT_TASKS, "last": finished}
     times = [datetime.fromisoformat(at) for at in connection.execute(_FINISHED_AT, values).scalars()]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    # Median instead of mean: robust against long looks at single tasks.
     worked = [gap for gap in gaps if gap < PAUSE]
     return TaskProgress(finished, last + count_waiting(connection, person), median(worked) if worked else None)
 
@@ -130,6 +133,7 @@ def compare_annotators(connection: Connection, project: Project, task: Row[Any])
             "response": task.response,
             "family": task.family,
             "triggers": json.dumps(triggers),
+            # Random but reproducible order of the adjudication queue.
             "rank": hash_rank("adjudication", project.settings.seed, task.subject),
             "at": audit_log.current_timestamp(),
         }
@@ -141,13 +145,13 @@ def list_completed(connection: Connection, person: Person) -> tuple[CompletedTas
     rows = connection.execute(_COMPLETED, {"person": person.id, "most": MOST_COMPLETED})
     return tuple(
         CompletedTask(
-            place,
+            position,
             task,
             tuple(
                 CompletedPass(row.name, audit_log.EventRef(row.event, row.hash).receipt, row.at) for row in submissions
             ),
         )
-        for (place, task), submissions in groupby(rows, key=lambda row: (row.place, row.task))
+        for (position, task), submissions in groupby(rows, key=lambda row: (row.place, row.task))
     )
 
 
@@ -155,6 +159,7 @@ _POOL = "CASE a.kind WHEN 'screening' THEN 'questions' WHEN 'family' THEN 'famil
 _CURSOR = text("SELECT done FROM annotate_cursors WHERE person = :person")
 _NEXT = text("SELECT id FROM annotate_tasks WHERE person = :person AND place = :place")
 _LAST = text("SELECT max(place) FROM annotate_tasks WHERE person = :person")
+# The first finished task of a person creates the row.
 _ADVANCE = text(
     "INSERT INTO annotate_cursors (person, done) VALUES (:person, 1)"
     " ON CONFLICT (person) DO UPDATE SET done = annotate_cursors.done + 1"
@@ -163,10 +168,12 @@ _FINISHED_AT = text(
     "SELECT max(s.at) FROM annotate_tasks t JOIN annotate_submissions s ON s.task = t.id"
     " WHERE t.person = :person AND t.place > :first AND t.place <= :last GROUP BY t.place ORDER BY t.place"
 )
+# One letter of "passes" per pass, so its length is the number of passes.
 _UNFINISHED = text(
     "SELECT count(*) FROM annotate_tasks t WHERE t.subject = :subject AND t.role <> 'adjudicator'"
     " AND (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) < length(t.passes)"
 )
+# Disputed subjects that no adjudicator has taken.
 _OPEN = (
     " FROM annotate_adjudications a WHERE NOT EXISTS"
     " (SELECT 1 FROM annotate_tasks t WHERE t.subject = a.subject AND t.role = 'adjudicator')"

@@ -96,6 +96,7 @@ def _person_labels(connection: Connection, *, names: bool) -> dict[str, str]:
     """Return the label of each person, by name."""
     counts: Counter[str] = Counter()
     labels = {}
+    # All people count, also those without annotations, so that labels stay stable.
     for person in list_people(connection):
         letter = _LETTERS.get(person.pool, "P")
         counts[letter] += 1
@@ -114,6 +115,7 @@ def _response_records(connection: Connection, labels: Mapping[str, str]) -> Iter
             benchmark=json.loads(row.question_origin).get("benchmark"),
             source=read_source(json.loads(row.response_origin)),
         )
+        # Always yielded: keeps a response without finished annotations in the result.
         yield unfinished
         for task in tasks.get(row.subject, ()):
             yield _annotation(unfinished, task, labels[task.person])
@@ -167,6 +169,7 @@ def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FilledTask]:
     for submissions in by_task.values():
         first = submissions[0]
         entries = {row.name: tuple(json.loads(row.entries)) for row in submissions}
+        # One letter of "passes" per pass: tasks with missing passes are unfinished.
         if len(entries) < len(first.passes):
             continue
         # A pass has one row per amendment, in their order, so the newest comes last and wins.
@@ -190,6 +193,7 @@ _ALL_SUBJECTS = text(
     f"{_SUBMITTED.format(took='e.detail')} LEFT JOIN annotate_events e ON e.task = t.id AND e.action = 'took'"
     f" WHERE t.kind = :kind{_ORDER}"
 )
+# One row per subject, with the number of assigned people without adjudicators.
 _ASSIGNED = (
     "(SELECT subject, min(kind) AS kind, min(response) AS response, min(question) AS question, min(family) AS family,"
     " count(*) AS required FROM annotate_tasks WHERE role <> 'adjudicator' GROUP BY subject) t"

@@ -46,9 +46,11 @@ def request_reopening(
 ) -> audit_log.EventRef | None:
     """Ask to change a submitted pass; return None where it does not exist, or a request is open already."""
     number = connection.execute(_SUBMITTED, {"task": task, "pass": name, "person": person.id}).scalar_one_or_none()
+    # An empty or overlong reason is treated like a missing pass.
     if number is None or not reason.strip() or len(reason) > LONGEST_REASON:
         return None
     row = {"id": secrets.token_urlsafe(16), "task": task, "number": number}
+    # A unique index allows one open request per pass.
     try:
         with connection.begin_nested():
             connection.execute(_ASK, {**row, "reason": json.dumps(reason), "asked": audit_log.current_timestamp()})
@@ -138,10 +140,12 @@ _REQUESTS = text(
     " JOIN annotate_tasks t ON t.id = r.task JOIN annotate_people p ON p.id = t.person"
     " WHERE r.decision IS NULL ORDER BY r.asked, r.id"
 )
+# The condition on decision makes a second decision of a request impossible.
 _DECIDE = text(
     "UPDATE annotate_reopenings SET decision = :decision, decided_by = :by, decided = :at"
     " WHERE id = :id AND decision IS NULL RETURNING task"
 )
+# Granted requests without an amendment; each allows one.
 _OPEN = (
     " FROM annotate_reopenings r JOIN annotate_tasks t ON t.id = r.task"
     " JOIN annotate_submissions s ON s.task = r.task AND s.number = r.number"
@@ -153,6 +157,7 @@ _GRANTED_TASK = text(
     "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role, t.place, t.passes, t.unasked,"
     f" s.pass AS pass_name, s.number{_OPEN} AND r.id = :id"
 )
+# The last amendment, else the submission.
 _NEWEST = text(
     "SELECT coalesce((SELECT a.entries FROM annotate_amendments a JOIN annotate_reopenings r ON r.id = a.reopening"
     " WHERE r.task = :task AND r.number = :number ORDER BY a.event DESC LIMIT 1),"

@@ -98,6 +98,7 @@ def invite_and_assign(connection: Connection, settings: ProjectSettings, crew: C
 def _invite_crew(connection: Connection, crew: Crew) -> Iterable[Invitee]:
     now = datetime.now(UTC)
     pool = create_tasks.POOLS[crew.kind]
+    # Adjudicators of responses or families share the pool of the annotators.
     groups = (
         (crew.leads, PersonRole.LEAD, Pool.NONE),
         (crew.screeners, PersonRole.SCREENER, Pool.QUESTIONS),
@@ -122,6 +123,7 @@ def invite(
     """Issue a new invitation to an existing person, or add and invite a new lead or adjudicator."""
     now = datetime.now(UTC)
     person = people.find_person(connection, name)
+    # People with tasks are added by an assignment alone, which cannot be extended later.
     if person is None:
         if role not in (PersonRole.LEAD, PersonRole.ADJUDICATOR):
             raise SettingError(

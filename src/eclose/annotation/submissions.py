@@ -124,6 +124,7 @@ def save_draft(connection: Connection, person: Person, task: str, name: str, ent
     form = None if row is None else _open_pass(connection, row)
     if row is None or form is None or form.name != name:
         return False
+    # A draft may be incomplete, but must not store arbitrary text.
     choices = {field.name: field.choices for field in form.fields}
     entries = [{name: value for name, value in entry.items() if value in choices.get(name, ())} for entry in entries]
     values = {
@@ -165,6 +166,7 @@ def submit(
         return SubmissionResult(refusal=Refusal.WRONG, problems=wrong)
     event = _record(connection, person, row, form, entries, key)
     finished = name == row.passes[-1]
+    # In the same transaction, so that a finished task always has its follow-up.
     if finished:
         queues.finish_task(connection, project, row)
     return SubmissionResult(receipt=event.receipt, finished=finished, event=event)
@@ -174,6 +176,7 @@ def _record(
     connection: Connection, person: Person, row: Row[Any], form: Pass, entries: Sequence[Entry], key: str
 ) -> EventRef:
     number = _number(row, form)
+    # The log holds a hash of the entries: it must not reveal labels.
     detail = {"pass": form.name, "entries": audit_log.fingerprint_entries(entries)}
     event = audit_log.append_event(connection, person.name, audit_log.SUBMITTED, task=row.id, detail=detail)
     values = {
@@ -228,6 +231,7 @@ def _find_task(connection: Connection, person: Person, task: str) -> Row[Any] | 
 
 def _open_pass(connection: Connection, row: Row[Any]) -> Pass | None:
     """Return the open pass of a task; None where all are submitted, or an earlier task is unfinished."""
+    # Tasks are done in order: only the one after the finished tasks is open.
     if row.place != queues.count_finished(connection, row.person) + 1:
         return None
     submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
@@ -256,6 +260,7 @@ def _other_entries(
     return tuple(forms)
 
 
+# The person is part of the condition: tasks of others are not found.
 _TASK = text(
     "SELECT id, kind, subject, question, response, family, person, role, place, passes, unasked FROM annotate_tasks"
     " WHERE id = :task AND person = :person"
@@ -276,6 +281,7 @@ _SUBMITTED = text(
     " JOIN annotate_events e ON e.seq = s.event JOIN annotate_tasks t ON t.id = s.task"
     " WHERE s.task = :task AND s.pass = :pass"
 )
+# Excludes the adjudicator's own task, and reads the current pass alone.
 _OTHERS = text(
     "SELECT s.entries FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
     " WHERE t.subject = :subject AND t.id <> :task AND s.pass = :pass"

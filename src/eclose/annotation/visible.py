@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from eclose.protocol.annotation import AnnotatorMaterial
 
+# Passes A and B: neither answer nor reference is read.
 _TRACE = (
     "SELECT q.question, q.evidence, r.steps FROM annotate_tasks t"
     " JOIN annotate_questions q ON q.id = t.question JOIN annotate_responses r ON r.id = t.response"
@@ -34,11 +35,13 @@ _QUERIES = {
     ),
     "A": _TRACE,
     "B": _TRACE,
+    # Adds the answer.
     "C": (
         "SELECT q.question, q.evidence, r.steps, a.answer FROM annotate_tasks t"
         " JOIN annotate_questions q ON q.id = t.question JOIN annotate_responses r ON r.id = t.response"
         " LEFT JOIN annotate_answers a ON a.response = t.response"
     ),
+    # Adds the reference.
     "D": (
         "SELECT q.question, q.evidence, r.steps, a.answer, k.reference, k.aliases FROM annotate_tasks t"
         " JOIN annotate_questions q ON q.id = t.question JOIN annotate_responses r ON r.id = t.response"
@@ -64,6 +67,7 @@ def read_visible(connection: Connection, task: str, name: str, *, hide_evidence:
 
 
 def _evidence(row: Row[Any]) -> tuple[DisclosedPassage, ...]:
+    # Families carry their passages themselves.
     if not hasattr(row, "evidence"):
         return ()
     return tuple(DisclosedPassage(index, *passage) for index, passage in enumerate(json.loads(row.evidence)))

@@ -182,7 +182,8 @@ def test_a_shorter_life_holds_for_open_sessions(connection, ann, now):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"idle": timedelta(0)}, {"idle": 13 * HOUR}, {"renewal": -MINUTE}, {"renewal": 2 * HOUR}, {"absolute": HOUR}]
+    "wrong",
+    [{"idle": timedelta(0)}, {"idle": 13 * HOUR}, {"renewal": -MINUTE}, {"renewal": 2 * HOUR}, {"absolute": HOUR}],
 )
 def test_lifetimes_that_cannot_work_are_refused(wrong):
     with pytest.raises(SettingError, match="sessions"):

@@ -28,7 +28,7 @@ def grid(questions, systems):
 
 
 def rows(assignment):
-    return [[task.annotator, task.place, task.item.id] for task in assignment.tasks]
+    return [[task.annotator, task.position, task.item.id] for task in assignment.tasks]
 
 
 def people_of(assignment):
@@ -84,7 +84,7 @@ def test_everybody_has_a_fair_share_and_no_question_twice(project, seed):
     loads = [sum(task.annotator == name for task in assignment.tasks) for name in names]
     assert max(loads) - min(loads) <= 1
     for name in names:
-        places = [task.place for task in assignment.tasks if task.annotator == name]
+        places = [task.position for task in assignment.tasks if task.annotator == name]
         assert places == list(range(1, len(places) + 1))
 
 

@@ -87,12 +87,14 @@ class LoginAttempts:
 
     def _count(self, tally: _Tally, now: float) -> None:
         limits = self._limits
+        # Attempts older than the window do not count.
         while tally.times and tally.times[0] <= now - limits.window:
             tally.times.popleft()
         # A quiet period as long as the longest wait clears the strikes.
         if now >= tally.until + limits.longest:
             tally.strikes = 0
         tally.times.append(now)
+        # After a first strike every further attempt is delayed, not only every fifth.
         if tally.strikes or len(tally.times) >= limits.free:
             tally.until = now + self._delay(tally.strikes)
             tally.strikes += 1
@@ -111,6 +113,7 @@ class LoginAttempts:
 
     def _store(self, tallies: OrderedDict[str, _Tally], key: str, tally: _Tally) -> None:
         tallies[key] = tally
+        # Ordered by latest attempt, so that the oldest is dropped first.
         tallies.move_to_end(key)
         if len(tallies) > self._limits.capacity:
             tallies.popitem(last=False)
@@ -129,6 +132,7 @@ def _address_key(address: str) -> str:
         return address[:64]
     if not isinstance(parsed, IPv6Address):
         return str(parsed)
+    # ::ffff:a.b.c.d is the IPv4 client a.b.c.d on a dual-stack socket.
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ip_network((int(parsed), 64), strict=False))

@@ -132,6 +132,7 @@ def invite_existing(
 ) -> str:
     """Return a token with which an existing person chooses a new password; lock the account until then."""
     token = new_token()
+    # The old password and all sessions end at once: the link may replace a compromised password.
     connection.execute(_SET_PASSWORD, {"id": person.id, "password": NO_PASSWORD})
     end_sessions(connection, person.id)
     connection.execute(_FORGET, {"name": person.name})
@@ -154,6 +155,7 @@ def accept_invitation(connection: Connection, token: str, password: str, *, now:
         if row is None:
             raise AccountError("this invitation is not valid: it was used, replaced or has expired. Ask for a new one.")
         invited = _invitation(row)
+        # A refused password rolls the savepoint back, so that the invitation stays unused.
         _check_password(password, invited.name)
         credentials = find_credentials(connection, invited.name)
         if credentials is not None and credentials[1] == NO_PASSWORD:
@@ -177,6 +179,7 @@ def add_person(
     try:
         with connection.begin_nested():
             number = connection.execute(_ADD, {**row, "like": name.lower()}).scalar()
+    # The unique index on lower(name) decides between simultaneous additions.
     except IntegrityError as error:
         raise AccountError(f"name {name}: is taken. Choose another.") from error
     if number is None:
@@ -224,6 +227,7 @@ def change_password(
     if new == current:
         raise AccountError("the new password is the current one. Choose another.")
     set_password(connection, person_id, new, except_token=except_token)
+    # The remaining session counts as used now, or it could expire while the form was open.
     if except_token is not None:
         connection.execute(_SEEN, {"token": hash_token(except_token), "person": person_id, "now": to_timestamp(now)})
 
@@ -282,6 +286,7 @@ _ADD = text("""
 """)
 _BY_NAME = text("SELECT id, name, role, pool, active, password FROM annotate_people WHERE name = :name")
 _ALL_PEOPLE = text("SELECT id, name, role, pool, active FROM annotate_people ORDER BY id")
+# Locks the row in both databases; SELECT ... FOR UPDATE does not exist in SQLite.
 _HOLD = text("UPDATE annotate_people SET active = active WHERE id = :id RETURNING name, password, active")
 _SET_ACTIVE = text("UPDATE annotate_people SET active = :active WHERE id = :id")
 _SET_PASSWORD = text("UPDATE annotate_people SET password = :password WHERE id = :id")

@@ -90,6 +90,7 @@ def login(
 def verify_login(connection: Connection, name: str, password: str) -> VerifiedLogin | None:
     """Return the verified login, or None. All failures take the same time."""
     person, stored = find_credentials(connection, name) or (None, NO_PASSWORD)
+    # Unknown names and unset passwords are verified against a dummy hash, for equal timing.
     matches = passwords.password_matches(passwords.DUMMY_HASH if stored == NO_PASSWORD else stored, password)
     if person is None or stored == NO_PASSWORD or not matches or not person.active:
         return None
@@ -163,6 +164,7 @@ def _csrf(token: str) -> str:
     return hmac.new(token.encode("utf-8", "surrogatepass"), b"csrf", hashlib.sha256).hexdigest()
 
 
+# The condition on the stored hash detects a password change since the verification.
 _OPEN = text("""
     INSERT INTO annotate_sessions (token, person, csrf, started, seen, until)
     SELECT :token, id, :csrf, :now, :now, :until FROM annotate_people
@@ -176,6 +178,7 @@ _FIND = text(f"""
     FROM annotate_sessions AS s JOIN annotate_people AS p ON p.id = s.person
     WHERE s.token = :token AND p.active = 1 AND {_HOLDS}
 """)
+# The condition on seen keeps a delayed request from moving the time back.
 _TOUCH = text("UPDATE annotate_sessions SET seen = :now WHERE token = :token AND seen < :now")
 _END = text("DELETE FROM annotate_sessions WHERE token = :token")
 _DELETE_EXPIRED = text(f"DELETE FROM annotate_sessions WHERE NOT ({_HOLDS})")

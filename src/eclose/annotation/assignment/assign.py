@@ -42,7 +42,7 @@ class AssignedTask:
     """An item assigned to an annotator."""
 
     annotator: str
-    place: int
+    position: int
     """Position in the queue of the annotator, from 1."""
     item: AssignmentItem
 
@@ -158,6 +158,7 @@ def assign(
     >>> assign(items, ["A1", "A2", "A3", "A4", "A5", "A6"]).summary().load_spread
     Spread(least=2, most=2)
     """
+    # Sorted, so that the order of the input has no influence.
     items, names = sorted(items, key=lambda item: item.id), sorted(annotators)
     _check(items, names, per_response, share_questions)
     groups = _groups_of(items, people=len(names), size=per_response, seed=seed)
@@ -168,9 +169,9 @@ def assign(
         for number in group_members(group):
             received[people[number]].append(item)
     tasks = (
-        AssignedTask(name, place, item)
+        AssignedTask(name, position, item)
         for name, own_items in received.items()
-        for place, item in enumerate(order_queue(own_items, name, seed=seed), start=1)
+        for position, item in enumerate(order_queue(own_items, name, seed=seed), start=1)
     )
     return Assignment(tuple(names), per_response, seed, share_questions, tuple(tasks))
 
@@ -187,8 +188,10 @@ def order_queue(
     by_question: defaultdict[str, list[AssignmentItem]] = defaultdict(list)
     for item in items:
         by_question[item.question].append(item)
+    # Sort key of each item: a position in [0, 1), spread evenly over the items of a question.
     due = []
     for question, group in by_question.items():
+        # 13 hex digits are 52 bits: exact in a float.
         start = int(hash_rank(salt, "question", question)[:13], base=16) / 16**13
         if len(group) > 1:
             group.sort(key=lambda item: (hash_rank(salt, "response", item.id), item.id))
@@ -211,6 +214,7 @@ def _separate(items: Iterable[AssignmentItem]) -> list[AssignmentItem]:
     while waiting and moved:
         still = [(position, item) for position, item in waiting if not _insert_near(placed, position, item)]
         moved, waiting = len(still) < len(waiting), still
+    # No separating position exists for these: insert them where they were.
     for position, item in reversed(waiting):
         placed.insert(position, item)
     return placed

@@ -71,6 +71,7 @@ def deal_items(questions: Iterable[Sequence[Placement]], *, people: int, size: i
     Taking the least loaded keeps all loads within one of each other. Among these, the cost of a group is the number of
     items it shares already, plus the items of the same system that each member has.
     """
+    # All groups in a fixed order; cells has shape (systems, people).
     possible = list_groups(people, size)
     rows = [np.array(list(group_members(group))) for group in possible]
     # One array per member position, shape (groups,): adding columns is several times faster than gathering rows.
@@ -110,6 +111,7 @@ class Balance:
         self._all_people = (1 << people) - 1
         self._groups = dict.fromkeys(list_groups(people, size), 0)
         self._cells = [[0] * people for _ in range(systems)]
+        # Annotators of each question, as a bit mask.
         self._busy = [0] * len(questions)
         for placement in self._placements:
             self._groups[placement.group] += 1
@@ -126,6 +128,7 @@ class Balance:
         local minimum, and returns to the best counts in the end.
         """
         tries = min(TRIES * len(self._placements), MOST_TRIES)
+        # Exchanges since the best counts, undone at the end.
         best, since_best = self.excess, list[Exchange]()
         for number in range(tries):
             if not self.excess:

@@ -65,8 +65,12 @@ class AdjudicationCounts:
 def count_adjudication(responses: Sequence[ResponseAnnotations]) -> AdjudicationCounts:
     """Count the adjudication of responses."""
     settled = [response for response in responses if response.adjudication is not None and response.triggers]
-    seen = sum(bool(response.adjudication and response.adjudication.reference_seen_before) for response in settled)
-    return replace(count_screening_adjudication(responses), reference_seen_before=seen, changed=_changed(settled))
+    seen_before = sum(
+        bool(response.adjudication and response.adjudication.reference_seen_before) for response in settled
+    )
+    return replace(
+        count_screening_adjudication(responses), reference_seen_before=seen_before, changed=_changed(settled)
+    )
 
 
 def count_screening_adjudication(
@@ -76,6 +80,7 @@ def count_screening_adjudication(
     complete = [subject for subject in subjects if len(subject.annotations) >= max(2, subject.required)]
     states = [(subject.triggers, subject.adjudication is not None) for subject in complete]
     disputed = [(triggers, settled) for triggers, settled in states if triggers]
+    # Agreement on an inconsistent pattern has INCONSISTENT as its only trigger.
     flagged = sum(triggers == (Trigger.INCONSISTENT,) for triggers, _ in disputed)
     counts = Counter(trigger for triggers, _ in disputed for trigger in triggers)
     return AdjudicationCounts(
@@ -89,6 +94,7 @@ def count_screening_adjudication(
     )
 
 
+# Labels of a step, each with those it depends on.
 _STEPS: Mapping[str, Callable[[StepJudgment], object]] = {
     "substantive status of a step": lambda step: step.substantive,
     "soundness of a step": lambda step: (step.substantive, step.sound),

@@ -85,6 +85,7 @@ def report_agreement(annotations: Annotations, *, seed: int = 42, resamples: int
 
 
 def _response_agreement(annotations: Annotations, seed: int, resamples: int) -> ResponseAgreement:
+    # A response with one finished annotation has no pair to compare.
     cases = [
         AnnotatedResponse(response.question_id, response.first_judgments, response.kind is TaskKind.RESPONSE)
         for response in annotations.responses
@@ -95,6 +96,7 @@ def _response_agreement(annotations: Annotations, seed: int, resamples: int) -> 
         len(cases),
         len({case.question_id for case in cases}),
         max((len(case.judgments) for case in cases), default=0),
+        # A generator of its own: the intervals do not depend on what is computed before.
         tuple(measure_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
         count_adjudication(annotations.responses),
     )

@@ -220,6 +220,7 @@ def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
     values = {name: _value(row, reading.columns.get(name, name)) for name in NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", *_LETTERS))
     values["adjudicates"] = labels.pop("adjudicates", None)
+    # An exported row without annotator stands for an unfinished response.
     unlabelled = all(label is None for label in labels.values())
     if values["annotator"] is None and unlabelled and values["asked"] is not None:
         return _annotation(reading, values, None)
@@ -299,6 +300,7 @@ def _annotation(reading: _Reading, values: Mapping[str, Any], judgment: Judgment
     """Build an annotation without steps; the run supplies question, benchmark and source."""
     response_id, question = str(values["response_id"]), values.get("question_id")
     benchmark, source = values.get("benchmark"), _source(values)
+    # The run is authoritative: contradicting columns are errors, missing ones are filled.
     if reading.run is not None:
         response = reading.run.responses.get(response_id)
         if response is None:

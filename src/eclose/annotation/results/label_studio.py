@@ -111,9 +111,11 @@ def read_task_labels(task: JsonObject, responses: Mapping[str, str]) -> Iterator
     """
     data = task["data"]
     response_id = responses.get(str(data.get("item")))
+    # Without the run an opaque id cannot be resolved.
     if response_id is None:
         yield f"item {data.get('item')!r} is not in the run; name the folder of its export with --run"
         return
+    # Missing in exports of other tools: then all fields are expected.
     answered, referenced = data.get("answered") is not False, data.get("referenced") is not False
     for annotation in task["annotations"]:
         if not isinstance(annotation, dict) or annotation.get("was_cancelled"):

@@ -57,6 +57,7 @@ def format_latex(tables: Sequence[AgreementTable]) -> str:
 
 
 def _response_tables(agreement: ResponseAgreement) -> Iterator[AgreementTable]:
+    # The column AC1 appears only where a row is near the ceiling.
     near = any(_near_ceiling(row) for row in agreement.rows)
     heads = ("judgment", "n", "maj. %", "raw %", "alpha [95 %]", "specific", *(("AC1",) if near else ()))
     rows = tuple(
@@ -138,6 +139,7 @@ def _ac1(row: AgreementRow) -> str:
     return f"{row.ac1:.3f}" if row.ac1 is not None and _near_ceiling(row) else DASH
 
 
+# Numbers keep a fixed number of decimals, so that columns align.
 def _percent(value: float | None) -> str:
     return DASH if value is None else f"{100 * value:.1f}"
 

@@ -92,6 +92,7 @@ def submit(visit: Worker, task: str, name: str, fields: Fields) -> Response:
         raise not_found()
     if outcome.refusal is Refusal.CLOSED:
         return _closed_page(visit)
+    # An invalid form is shown again with its entries and problems.
     with visit.project.reading() as connection:
         sheet = submissions.open_sheet(connection, visit.project, visit.person, task)
     return _closed_page(visit) if sheet is None else HTMLResponse(_render_work(visit, sheet, entries, outcome), 422)
@@ -166,6 +167,7 @@ def _form(visit: Visit, task: str, name: str, fields: dict[str, str]) -> tuple[s
 
 
 def _split(fields: dict[str, str], count: int) -> tuple[str, tuple[Entry, ...]]:
+    # The column of the key holds 64 characters.
     key = fields.pop("key", "")
     return key[:64], parse_entries(fields, count)
 

@@ -33,6 +33,7 @@ def build_app(state: ServerState, *, hosts: Collection[str]) -> ASGIApp:
     # No API documentation: the pages are not an interface for programs.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.server = state
+    # Plain functions run in a thread pool, so blocking database calls do not stop the event loop.
     for part in (auth, annotator, lead):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(packages=[("eclose.annotation.web", "static")]))
@@ -41,6 +42,7 @@ def build_app(state: ServerState, *, hosts: Collection[str]) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(ClientDisconnect, _disconnected)
     app.add_exception_handler(Exception, _internal_error)
+    # Outermost: also around the error handlers.
     return SecurityMiddleware(app, hosts=hosts, tls=state.tls)
 
 

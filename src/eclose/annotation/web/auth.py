@@ -62,7 +62,9 @@ def login(request: Request, state: State, fields: Fields) -> Response:
     if verified is not None:
         with state.project.writing() as connection:
             session = sessions.open_session(connection, verified, now=now())
+            # A new session replaces the one of this browser (session fixation).
             sessions.end_session(connection, request.cookies.get(state.cookie, ""))
+            # Logins are rare: a good moment to delete expired sessions.
             sessions.delete_expired(connection, now())
     if session is None:
         _log(state, "login refused", name)
@@ -75,6 +77,7 @@ def login(request: Request, state: State, fields: Fields) -> Response:
 @router.get("/open/{door}")
 def log_in_single_user(request: Request, door: str, state: State) -> Response:
     """Log in the single user of a server without accounts, by the URL printed at its start."""
+    # In constant time, and 404 also on servers with accounts.
     if state.single is None or not compare_digest(door.encode(), state.entry_token.encode()):
         raise not_found()
     if find_session(request) is not None:

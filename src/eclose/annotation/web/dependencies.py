@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_FIELDS = 5_000
 """Largest number of fields in a form."""
+# Entry number and field name, as in 12.failure; anything else is refused.
 _ENTRY = re.compile(r"([1-9][0-9]{0,3})\.([a-z_.]{1,40})")
 
 
@@ -97,7 +98,9 @@ def require_login(request: Request) -> Visit:
     state, session = server_state(request), find_session(request)
     if session is None:
         raise LoginNeeded
+    # For the log of refused requests.
     request.state.person = session.person.name
+    # At most one write a minute and session, so that page loads stay reads.
     if session.due:
         with state.project.writing() as connection:
             sessions.renew_session(connection, session, now=now())
@@ -120,6 +123,7 @@ def require_annotator(visit: Annotated[Visit, Depends(require_login)]) -> Visit:
 
 async def read_form(request: Request) -> dict[str, str]:
     """Parse a form; refuse repeated fields, NUL characters and other content types."""
+    # Browsers send all forms of this server in this encoding.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "This is not a form of this server.")

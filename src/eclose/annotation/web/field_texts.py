@@ -81,6 +81,7 @@ INELIGIBILITIES: Mapping[str, str] = {
 }
 """In the order of precedence."""
 
+# The start and end of an excerpt are quoted from the guidelines; a test checks that they exist.
 _SOUNDNESS = "judge_soundness.md"
 FIELDS: Mapping[str, FieldText] = {
     "substantive": FieldText(
@@ -246,6 +247,7 @@ def read_excerpt(field: str) -> str:
     """Return the guideline excerpt of a field, as Markdown without its title."""
     part = FIELDS[field].excerpt
     lines = load_text(part.text).text_for(Reader.PEOPLE).splitlines()
+    # Line 0 is the title.
     start = next(at for at, line in enumerate(lines) if at and line.startswith(part.start))
     end = next((at for at, line in enumerate(lines) if at > start and part.end and line.startswith(part.end)), None)
     return "\n".join(lines[start:end]).strip() + "\n"

@@ -62,6 +62,7 @@ def export(visit: Lead, fields: Fields) -> Response:
     take_fields(check_csrf(visit, fields))
     with visit.project.reading() as connection:
         archive = zip_export(connection, visit.project)
+    # Only now: the export itself needs no write lock.
     with visit.project.writing() as connection:
         event = audit_log.append_event(
             connection, visit.person.name, "exported", detail={"sha256": sha256(archive).hexdigest()}
@@ -90,6 +91,7 @@ def change_person(visit: Lead, name: str, change: str, fields: Fields) -> Respon
     take_fields(check_csrf(visit, fields))
     with visit.project.writing() as connection:
         person = people.find_person(connection, name)
+        # Leads cannot lock themselves out.
         if person is None or change not in _CHANGES or person.id == visit.person.id:
             raise not_found()
         _CHANGES[change](connection, person.id)

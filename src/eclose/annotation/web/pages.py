@@ -35,6 +35,7 @@ def format_duration(seconds: float) -> str:
         return f"{total} s"
     if total < 600:
         return f"{total // 60} min {total % 60} s" if total % 60 else f"{total // 60} min"
+    # From ten minutes on seconds, and from ten hours on minutes, are noise.
     minutes = round(total / 60)
     if minutes < 60:
         return f"{minutes} min"
@@ -69,6 +70,7 @@ def render_guideline(text: str) -> Markup:
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only pages need
 
     reader = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink"])
+    # Links and images are disabled: a guideline must not load anything.
     tokens = reader.parse(text)
     for token in tokens:
         if token.type.startswith("heading"):

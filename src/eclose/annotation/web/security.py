@@ -21,6 +21,7 @@ _LOG = logging.getLogger(__name__)
 LARGEST_BODY = 512 * 1024
 """Largest body in bytes, enough for a form with some thousand steps."""
 
+# Scripts and styles only from files of this server; no inline code, no frames, no plugins.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'"
@@ -59,6 +60,7 @@ class SecurityMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                # Headers of the middleware replace those of the application.
                 others = [(name, value) for name, value in message["headers"] if name.lower() not in self._headers]
                 message = {**message, "headers": [*others, *self._headers.items()]}
             await send(message)
@@ -86,6 +88,7 @@ class SecurityMiddleware:
             return 405, "This method is not allowed here."
         if not _same_origin(headers, headers[b"host"]):
             return 403, "This form comes from another page."
+        # Chunked bodies have no length and are refused; browsers send forms with one.
         length = headers.get(b"content-length", "")
         if not length.isdecimal() or len(length) > 9 or int(length) > LARGEST_BODY:
             return 413, "This form is too large."

@@ -62,6 +62,7 @@ def serve(
             proxy_headers=public_url is not None,
             forwarded_allow_ips=LOOPBACK,
             timeout_keep_alive=30,
+            # Further requests get 503 instead of filling the memory.
             limit_concurrency=500,
         )
         server = uvicorn.Server(config)
@@ -87,6 +88,7 @@ def _stop_when(is_finished: Callable[[], bool], server: uvicorn.Server) -> None:
 def _listen(port: int) -> Iterator[socket.socket]:
     # With the protocol stated, asyncio sets TCP_NODELAY; without, small packets wait 40 ms with every page.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        # A restarted server can use its port at once.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((LOOPBACK, port))
