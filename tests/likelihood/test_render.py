@@ -11,7 +11,7 @@ from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree, group_by_path
 from eclose.likelihood.render import Renderer, response_segments
 from eclose.likelihood.spans import CountedTokens, TokenPart
-from eclose.protocol.response_prompt import Order, ResponsePrompt, completion_text
+from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt, format_completion
 
 
 def packs(tokenizer, families, **settings):
@@ -28,7 +28,7 @@ def check(tokenizer, families):
         start = path.parts.index((TokenPart.NUMBER, None))
         # Training's prompt is inference's prompt, token for token, and the reply reads as the model would write it.
         assert path.ids[:start] == tuple(tokenizer(prompt, add_special_tokens=False)["input_ids"])
-        reply = completion_text(view.trace, view.answer) + tokenizer.eos_token
+        reply = format_completion(view.trace, view.answer) + tokenizer.eos_token
         assert path.ids[start:] == tuple(tokenizer(reply, add_special_tokens=False)["input_ids"])
         assert tokenizer.decode([path.ids[position] for position in path.answer_positions()]).strip() == view.answer
         for number, text in enumerate(view.trace.texts):
@@ -80,10 +80,10 @@ def test_both_sides_of_a_comparison_follow_the_same_input(smollm2_tokenizer, fam
 
 def test_evidence_first_shares_more(smollm2_tokenizer, families):
     sizes = {}
-    for order in Order:
+    for order in PromptOrder:
         _, family_scores = packs(smollm2_tokenizer, families, order=order)
         sizes[order] = sum(len(ScoredTree.of(p.anchors() + p.comparisons()).layout) for p in family_scores)
-    assert sizes[Order.EVIDENCE_FIRST] < 0.8 * sizes[Order.QUESTION_FIRST]
+    assert sizes[PromptOrder.EVIDENCE_FIRST] < 0.8 * sizes[PromptOrder.QUESTION_FIRST]
 
 
 def test_content_leaves_the_layout_out(smollm2_tokenizer, families):
@@ -173,5 +173,5 @@ def test_a_tokenizer_without_an_end_is_refused():
 def test_segments_of_a_response():
     texts = [segment.text for segment in response_segments(Trace.of("A.", "B."), "x", "<end>")]
     assert texts == ["1.", " A.\n", "2.", " B.\n", "Final answer:", " x", "<end>"]
-    assert "".join(texts) == completion_text(Trace.of("A.", "B."), "x") + "<end>"
+    assert "".join(texts) == format_completion(Trace.of("A.", "B."), "x") + "<end>"
     assert response_segments(Trace.of("A."), None, "<end>")[-1].text == " A.\n"

@@ -16,7 +16,7 @@ from eclose.likelihood.spans import TokenPart
 from eclose.models.interface import Request
 from eclose.models.local.chat_template import find_stop_ids, read_reply, tokenize_prompt
 from eclose.models.weights import read_reply_turn, render_conversation
-from eclose.protocol.response_prompt import ResponsePrompt, completion_text
+from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -95,7 +95,7 @@ def test_the_tokenizer_is_the_one_that_sentencepiece_trained(dummy_prefix, piece
 def whole_text(renderer, view):
     prompt = renderer.prompt_text(view.question, view.evidence)
     turn = read_reply_turn(renderer.tokenizer)
-    return prompt + turn.opening + completion_text(view.trace, view.answer) + turn.end
+    return prompt + turn.opening + format_completion(view.trace, view.answer) + turn.end
 
 
 @pytest.mark.parametrize("template", [MISTRAL, GEMMA, ZEPHYR, CHATML])
@@ -197,4 +197,4 @@ def test_a_turn_ends_as_the_template_ends_it(tokenizer, families, template, end,
     assert path.ids[-1] in find_stop_ids(tokenizer, None)
     prompt = tokenize_prompt(tokenizer, Request(tuple(ResponsePrompt(0).messages(view.question, view.evidence))))
     reply = read_reply(tokenizer, prompt, path.ids[len(prompt) :], find_stop_ids(tokenizer, None))
-    assert reply.text.strip() == completion_text(view.trace, view.answer)
+    assert reply.text.strip() == format_completion(view.trace, view.answer)

@@ -113,9 +113,9 @@ def head(logits, means, weights=(1.0, -2.0, 0.5)):
 @pytest.mark.parametrize("at_a_time", [1, 22, 1 << 20])
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 4e-3)])
 def test_the_head_is_a_log_softmax_however_it_is_cut(dtype, close, at_a_time, monkeypatch):
-    monkeypatch.setattr(scoring, "_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(scoring, "_CHUNK_LOGITS", at_a_time)
     logits = (torch.randn(5, 11, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
-    values, slope = head(logits, lambda part: scoring._means(part, READOUT))
+    values, slope = head(logits, lambda part: scoring._average_targets(part, READOUT))
     expected, expected_slope = head(logits.double(), plain_means)
     assert values.dtype is (torch.float64 if dtype is torch.float64 else torch.float32)
     assert slope.dtype is dtype
@@ -127,7 +127,7 @@ def test_the_head_is_a_log_softmax_however_it_is_cut(dtype, close, at_a_time, mo
 def test_large_logits_do_not_overflow():
     logits = torch.full((5, 11), 3e4)
     logits[:, 2] = 3e4 + 5
-    values, slope = head(logits, lambda part: scoring._means(part, READOUT))
+    values, slope = head(logits, lambda part: scoring._average_targets(part, READOUT))
     assert torch.isfinite(values).all()
     assert torch.isfinite(slope).all()
 
@@ -137,7 +137,7 @@ def test_the_gradient_takes_the_place_of_the_logits():
     before, where = logits.detach().clone(), logits.data_ptr()
     addresses = []
     logits.register_hook(lambda grad: addresses.append(grad.data_ptr()))
-    scoring._means(logits, READOUT).sum().backward()
+    scoring._average_targets(logits, READOUT).sum().backward()
     assert addresses == [where]
     assert not torch.equal(before, logits)
 
