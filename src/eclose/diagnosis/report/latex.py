@@ -52,7 +52,7 @@ _SPECIAL = {
     "-": r"{-}",
     "⟨": r"\textless{}",
     "⟩": r"\textgreater{}",
-    "–": "--",
+    "–": r"\textendash{}",
     "·": r"\textperiodcentered{}",
 }
 _SPECIAL_CHARACTER = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")

@@ -79,7 +79,7 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext) 
     for statement in build_headline(diagnosis, context):
         yield from _statement(statement)
     own_rates = " All other counts and rates are the judge's own." if context.corrected else ""
-    yield f"\nBrackets are 95 % intervals; questions are resampled, not responses.{own_rates}"
+    yield f"\nBrackets are 95 % intervals over questions.{own_rates}"
     yield "\n## Where responses are lost\n"
     for stage in summary.build_flow(diagnosis):
         yield _stage(stage)

@@ -1,6 +1,6 @@
 """Metrics for Inspect: rates over the judged responses, with counts, standard errors and intervals.
 
-Epochs are not averaged: every response counts once, and intervals resample questions, as in the reports of eclose.
+Epochs are not averaged: every response counts once, and intervals are over questions, as in the reports of eclose.
 Undefined values (a rate over no responses, the standard error of a single question) are NaN.
 """
 
