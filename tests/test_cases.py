@@ -57,8 +57,8 @@ def judged(demo, tmp_path):
 
 
 def replace_answers(run):
-    responses = [replace(response, answer="WRONG") for response in jsonl.read_records(run / "responses.jsonl", Response)]
-    jsonl.write_records(run / "responses.jsonl", responses)
+    path = run / "responses.jsonl"
+    jsonl.write_records(path, [replace(response, answer="WRONG") for response in jsonl.read_records(path, Response)])
 
 
 @pytest.fixture
@@ -189,13 +189,13 @@ def test_a_stale_base_is_told_with_its_name(demo, stale, tmp_path):
 def test_gates_and_tests_say_so_when_they_pass_and_when_they_fail(stale):
     assert "passed, by stale judgments" in command("gate", stale, "--min-trr", "0", "--allow-stale")
     assert "failed, by stale judgments" in command("gate", stale, "--min-trr", "1", "--allow-stale", code=100)
-    testing.heard.clear()
+    testing.gate_lines.clear()
     assert_reliable(stale, min_trr=0, allow_stale=True)
-    (line,) = testing.heard
+    (line,) = testing.gate_lines
     assert f"STALE: responses.jsonl {NOT_JUDGED}" in line
     with pytest.raises(AssertionError, match=r"STALE: responses\.jsonl"):
         assert_reliable(stale, min_trr=1, allow_stale=True)
-    testing.heard.clear()
+    testing.gate_lines.clear()
 
 
 def test_a_validation_by_stale_judgments_is_told_by_later_reports(judged, demo):
@@ -299,7 +299,7 @@ def test_two_responses_with_one_id_are_refused_unless_it_is_known_which_was_judg
     manifest.write(run / "judgments.jsonl.manifest.json")
     read = read_cases(run)
     assert [each.response.answer for each in read.cases] == ["Arica"]
-    assert read.left_out == (("r0", "a response of its id stands before it"),)
+    assert read.left_out == (("r0", "an earlier response has the same id"),)
     with pytest.raises(RecordError, match="is another response's"):
         read_run_files(run)
 
@@ -317,7 +317,7 @@ def test_nothing_is_counted_twice_or_lost_without_a_word():
     judgments = {name: replace(case().judgment, response_id=name) for name in ("r0", "r7")}
     cases, left = join_cases({"i": INSTANCE}, [one, replace(one, answer="Lima")], judgments)
     assert [found.response.answer for found in cases] == ["Arica"]
-    assert left == [("r0", "a response of its id stands before it"), ("r7", "it was judged, but is missing")]
+    assert left == [("r0", "an earlier response has the same id"), ("r7", "it was judged, but is missing")]
 
 
 def test_a_response_judged_twice_is_refused(tmp_path):
@@ -354,7 +354,7 @@ def test_the_same_responses_twice_are_refused(tmp_path):
     other = put(tmp_path / "other", case(number=0, closed=False), case(number=1))
     with pytest.raises(SettingError, match="named twice"):
         read_runs([one, tmp_path / "other" / ".." / "one"])
-    with pytest.raises(UserError, match="every response of one stands in other too"):
+    with pytest.raises(UserError, match="every response of one is in other too"):
         read_runs([other, one])
 
 

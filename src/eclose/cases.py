@@ -1,4 +1,4 @@
-"""Cases: responses joined with their questions and judgments, and the checks that they belong together.
+"""Cases: responses joined with their questions and judgments, with checks that the files belong together.
 
 An id names one question and one response of a run's folder. Two questions under one id are refused, and judgments are
 joined only to the files they were made from (decision 0029).
@@ -34,22 +34,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Instance, Response, Judgment)
 
-LeftOut: TypeAlias = tuple[str, str]
-"""The id of a response that could not be diagnosed, and why."""
-Rejects: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Records that were not used, by file and by reason."""
+LeftOutResponse: TypeAlias = tuple[str, str]
+"""Id of a response that was not diagnosed, and the reason."""
+RejectCounts: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Number of unused records, by file and reason."""
 
+REPEATED_ID = "an earlier response has the same id"
 UNCHECKED = "No manifest says which responses these judgments were made from, so that was not checked."
 QUESTION_REMEDY = (
-    "Responses name their question by its id alone: give every question its own, such as the dataset's name before the"
-    " number, or keep datasets in folders of their own."
+    "Responses refer to a question by its id alone: give every question a unique id, such as the dataset's name and a"
+    " number, or use one folder per dataset."
 )
-_TAKEN_APART = frozenset({"judge responses", "data from-inspect"})
-"""Steps that turn another tool's records into responses: what they could not read is a response all the same."""
+# Steps that convert another tool's records into responses. A record that they could not read is a lost response.
+_CONVERSIONS = frozenset({"judge responses", "data from-inspect"})
 
 
-class Evidence(StrEnum):
-    """Whether the passages settle the question."""
+class EvidenceSufficiency(StrEnum):
+    """Whether the passages settle the question, by the judge's label."""
 
     SUFFICIENT = "sufficient"
     INSUFFICIENT = "insufficient"
@@ -58,7 +59,7 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One response, what it answers, and what a judge said of it."""
+    """A response with its question and its judgment."""
 
     instance: Instance
     response: Response
@@ -70,18 +71,18 @@ class Case:
         return self.judgment.verdict
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> EvidenceSufficiency:
         """Whether the passages settle the question."""
         label = self.judgment.evidence_sufficient
         if label is None:
-            return Evidence.UNJUDGED
-        return Evidence.SUFFICIENT if label else Evidence.INSUFFICIENT
+            return EvidenceSufficiency.UNJUDGED
+        return EvidenceSufficiency.SUFFICIENT if label else EvidenceSufficiency.INSUFFICIENT
 
     @property
     def matched(self) -> Label:
-        """Whether the answer and the reference match by the rule of D.5.3, without a judge; None where one is missing.
+        """Whether answer and reference match by the rule of appendix D.5.3; None where either is missing.
 
-        One of them, normalised, must stand in the other as an unbroken span. Aliases do not count.
+        One of them, normalised, must be a span of the other. No judge is involved, and aliases do not count.
         """
         if self.response.answer is None or self.instance.reference_answer is None:
             return None
@@ -89,40 +90,40 @@ class Case:
 
     @property
     def matched_with_aliases(self) -> Label:
-        """The same against the reference and its aliases: a match of any of them counts."""
+        """Whether the answer matches the reference or an alias by the same rule; None where either is missing."""
         if self.response.answer is None or not self.instance.accepted_answers:
             return None
         return match_any_answer(self.response.answer, self.instance.accepted_answers)
 
     @property
     def row(self) -> SettledVerdict:
-        """As the metrics take it."""
+        """The verdict with its ids, as metrics take it."""
         instance, response = self.instance, self.response
         return SettledVerdict(response.id, instance.id, self.verdict, instance.benchmark, response.source)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSet:
-    """The cases of one or more runs, with everything that a reader of their rates must be told."""
+    """The cases of one or more runs, with the caveats of their rates."""
 
     cases: tuple[Case, ...]
-    left_out: tuple[LeftOut, ...] = ()
-    """Responses that make no case, with the reason."""
-    rejected: Rejects = field(default_factory=dict)
-    """Records of the input files that were not used."""
+    left_out: tuple[LeftOutResponse, ...] = ()
+    """Responses without a case, with the reason."""
+    rejected: RejectCounts = field(default_factory=dict)
+    """Unused records of the input files."""
     stale: tuple[str, ...] = ()
-    """Files that are not those that were judged, a sentence each; only where ``allow_stale`` lets them pass."""
+    """One sentence for each file that changed since it was judged; only with ``allow_stale``."""
     checked: bool = True
-    """Whether manifests say what the judgments were made from."""
+    """Whether manifests tell which files were judged."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The sentences that a command prints before any rate."""
-        return (*self.stale, *(() if self.checked else (UNCHECKED,)), *rejects_told(self.rejected))
+        """Sentences that a command prints before any rate."""
+        return (*self.stale, *(() if self.checked else (UNCHECKED,)), *describe_rejects(self.rejected))
 
 
-def rejects_told(rejected: Rejects) -> tuple[str, ...]:
-    """Return a sentence for each file with records that were not used: how many, and why."""
+def describe_rejects(rejected: RejectCounts) -> tuple[str, ...]:
+    """Return one sentence for each file with unused records: their number by reason."""
     return tuple(
         f"{name}: {sum(reasons.values()):,} not used"
         f" ({', '.join(f'{reason} {count:,}' for reason, count in sorted(reasons.items()))})."
@@ -136,41 +137,41 @@ class RunFiles:
 
     instances: Mapping[str, Instance]
     responses: tuple[Response, ...]
-    left_out: tuple[LeftOut, ...] = ()
-    """Responses that cannot be used, with the reason."""
-    rejected: Rejects = field(default_factory=dict)
+    left_out: tuple[LeftOutResponse, ...] = ()
+    """Unusable responses, with the reason."""
+    rejected: RejectCounts = field(default_factory=dict)
 
 
 def read_run_files(run: Path, *, first_response: bool = False) -> RunFiles:
-    """Read the questions and responses of a run; raises where one id stands for two of either.
+    """Read the questions and responses of a run; raise RecordError where one id stands for two of either.
 
-    With ``first_response``, the first response of an id is used and the others are left out: a judge reads files so.
+    With ``first_response``, the first response of an id is used and later ones are left out, as judging does.
     """
-    instances, of_instances, _ = _read_unique(run / INSTANCES, Instance, lambda instance: instance.id)
-    responses, of_responses, left_out = _read_unique(
+    instances, instance_rejects, _ = _read_unique(run / INSTANCES, Instance, lambda instance: instance.id)
+    responses, response_rejects, left_out = _read_unique(
         run / RESPONSES, Response, lambda response: response.id, first=first_response
     )
     return RunFiles(
         instances,
         tuple(responses.values()),
-        (*left_out, *_unread_before(run)),
-        _nonempty({INSTANCES: of_instances, RESPONSES: of_responses}),
+        (*left_out, *_read_conversion_losses(run)),
+        _drop_empty({INSTANCES: instance_rejects, RESPONSES: response_rejects}),
     )
 
 
 def _read_unique(
     path: Path, kind: type[T], id_of: Callable[[T], str], *, first: bool = False
-) -> tuple[dict[str, T], Counter[str], list[LeftOut]]:
-    """Read records by id, count those that are not used, and list those that were lost.
+) -> tuple[dict[str, T], Counter[str], list[LeftOutResponse]]:
+    """Read records by id; return them, the counts of unused records, and the lost ones with the reason.
 
-    The same record twice counts as a duplicate. Other content under a known id raises, unless the first is to be used.
-    So does a file in which nothing can be read.
+    A repeated record counts as a duplicate. Different records under one id raise RecordError unless ``first``, and so
+    does a file without a readable record.
     """
     require_file(path)
     values: dict[str, T] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     rejected: Counter[str] = Counter()
-    lost: list[LeftOut] = []
+    lost: list[LeftOutResponse] = []
     first_error: RecordError | None = None
     for record in scan_records(path, kind):
         if record.value is None:
@@ -180,33 +181,34 @@ def _read_unique(
             continue
         id_ = id_of(record.value)
         if values.setdefault(id_, record.value) is record.value:
-            places[id_] = record.where
+            locations[id_] = record.where
         elif values[id_] == record.value:
             rejected[DUPLICATE] += 1
         elif first:
             rejected[ID_REUSED] += 1
-            lost.append((id_, "a response of its id stands before it"))
+            lost.append((id_, REPEATED_ID))
         else:
-            raise _reused(path, kind, id_, places[id_], record.where)
+            raise _describe_reused_id(path, kind, id_, locations[id_], record.where)
     if first_error is not None and not values:
         raise first_error
     return values, rejected, lost
 
 
-def _reused(path: Path, kind: type[object], id_: str, first: str, second: str) -> RecordError:
+def _describe_reused_id(path: Path, kind: type[object], id_: str, first: str, second: str) -> RecordError:
     if kind is Judgment:
         problem = f"was judged twice, in {first} and {second}. Keep one judgment of each response."
         return RecordError(problem, path=path, record=f"response {id_}")
-    noun, remedy = ("question", QUESTION_REMEDY) if kind is Instance else ("response", "Give every response its own.")
+    response_remedy = "Give every response a unique id."
+    noun, remedy = ("question", QUESTION_REMEDY) if kind is Instance else ("response", response_remedy)
     return RecordError(f"the id {id_!r} is another {noun}'s in {first}. {remedy}", path=path, record=second)
 
 
-def _nonempty(rejected: Rejects) -> dict[str, dict[str, int]]:
+def _drop_empty(rejected: RejectCounts) -> dict[str, dict[str, int]]:
     return {name: dict(reasons) for name, reasons in rejected.items() if reasons}
 
 
-def _rejected_before(run: Path) -> dict[str, Mapping[str, int]]:
-    """Return what the steps that wrote the files of a run did not use, by file and step."""
+def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
+    """Return the records that earlier steps did not use when they wrote the files of a run, by file and step."""
     counts: dict[str, Mapping[str, int]] = {}
     for name in (INSTANCES, RESPONSES, JUDGMENTS):
         if sibling_path(run / name, "manifest.json").is_file() and (manifest := find_manifest(run / name)) is not None:
@@ -214,19 +216,20 @@ def _rejected_before(run: Path) -> dict[str, Mapping[str, int]]:
     return counts
 
 
-def _unread_before(run: Path) -> list[LeftOut]:
-    """Return the records of another tool's file that could not be read as responses."""
+def _read_conversion_losses(run: Path) -> list[LeftOutResponse]:
+    """Return the records of another tool's file that could not be converted into responses."""
     manifest, unread = find_manifest(run / RESPONSES), sibling_path(run / RESPONSES, "quarantined.jsonl")
-    if manifest is None or manifest.stage not in _TAKEN_APART or unread.name not in manifest.outputs:
+    if manifest is None or manifest.stage not in _CONVERSIONS or unread.name not in manifest.outputs:
         return []
     rows = (raw.value or {} for raw in read_objects(unread)) if unread.is_file() else ()
     return [(f"{', '.join(manifest.inputs)} {row.get('where')}", "it cannot be read") for row in rows]
 
 
 def check_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
-    """Compare the judgments of a run with the questions and responses beside them, by the judgments' manifest.
+    """Compare the hashes in the judgments' manifest with the questions and responses in the same folder.
 
-    Raises where the judgments were made from other files, unless ``allow_stale``.
+    Raises:
+        UserError: The judgments were made from other files, and ``allow_stale`` is false.
     """
     inputs = (run / INSTANCES, run / RESPONSES)
     for path in inputs:
@@ -239,42 +242,45 @@ def check_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
 def read_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
     """Read the cases of a judged run.
 
-    Raises where the judgments were made from other questions or responses, unless ``allow_stale``: then ``stale`` says
-    so. A run without a manifest, such as labels from elsewhere, is read unchecked.
+    A run without a manifest, such as labels of another tool, is read without this check.
+
+    Raises:
+        UserError: The judgments were made from other questions or responses, and ``allow_stale`` is false. Where it is
+            true, ``CaseSet.stale`` describes the change.
     """
     for name in (INSTANCES, RESPONSES):
         require_file(run / name)
     if not (run / JUDGMENTS).exists():
-        raise UserError(_not_judged(run))
+        raise UserError(_describe_unjudged(run))
     provenance = check_run(run, allow_stale=allow_stale)
+    # Judging takes the first response of a repeated id, so a judged run is read the same way.
     files = read_run_files(run, first_response=provenance.checked)
-    judgments, of_judgments, _ = _read_unique(run / JUDGMENTS, Judgment, lambda judgment: judgment.response_id)
+    judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS, Judgment, lambda judgment: judgment.response_id)
     cases, left_out = join_cases(files.instances, files.responses, judgments)
-    rejected = _nonempty({**files.rejected, JUDGMENTS: of_judgments, **_rejected_before(run)})
+    rejected = _drop_empty({**files.rejected, JUDGMENTS: judgment_rejects, **_read_earlier_rejects(run)})
     return CaseSet(tuple(cases), (*left_out, *files.left_out), rejected, provenance.stale, checked=provenance.checked)
 
 
-def _not_judged(run: Path) -> str:
-    """Return what to do about a run without judgments, with how far its judging came."""
+def _describe_unjudged(run: Path) -> str:
+    """Return the progress of a run without ``judgments.jsonl``, and the command that continues it."""
     total = sum(1 for _ in read_objects(run / RESPONSES))
-    judged = _judged_so_far(run / LEDGER)
+    judged = _count_judged(run / LEDGER)
     command = f"eclose judge {run} --judge MODEL"
     if judged:
         return (
             f"{run}: {judged:,} of {total:,} responses are judged, and {JUDGMENTS} is written when all are."
-            f" Run the same judge command again ({command}): it goes on from there."
+            f" Run the same judge command again to continue: {command}."
         )
     return f"{run}: none of {total:,} responses is judged, there is no {JUDGMENTS}. Judge them first: {command}."
 
 
-def _judged_so_far(ledger: Path) -> int:
-    """Return how many responses a run has judged by its ledger; 0 where there is no ledger, or none that can be read.
-
-    The file is opened read-only and without a lock: the run may be under way.
-    """
+def _count_judged(ledger: Path) -> int:
+    """Return the number of judged responses by the ledger of a run; 0 without a readable ledger."""
     if not ledger.is_file():
         return 0
+    # A ledger holds several runs where settings changed; the longest one is the best guess.
     by_run = "SELECT count(*) FROM ledger_outcomes WHERE stage = ? GROUP BY run ORDER BY 1 DESC LIMIT 1"
+    # Read-only and without a lock, because the run may be under way.
     try:
         connection = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)
         try:
@@ -288,45 +294,51 @@ def _judged_so_far(ledger: Path) -> int:
 
 def join_cases(
     instances: Mapping[str, Instance], responses: Iterable[Response], judgments: Mapping[str, Judgment]
-) -> tuple[list[Case], list[LeftOut]]:
-    """Join cases by id; returns them, and the responses that make none, with the reason."""
-    cases, left = [], []
-    seen: set[str] = set()
+) -> tuple[list[Case], list[LeftOutResponse]]:
+    """Join questions, responses and judgments by id; return the cases, and responses without one with the reason."""
+    cases, left_out = [], []
+    ids: set[str] = set()
     for response in responses:
         instance, judgment = instances.get(response.instance_id), judgments.get(response.id)
-        if response.id in seen:
-            left.append((response.id, "a response of its id stands before it"))
+        if response.id in ids:
+            left_out.append((response.id, REPEATED_ID))
         elif instance is None:
-            left.append((response.id, "its question is missing"))
+            left_out.append((response.id, "its question is missing"))
         elif judgment is None:
-            left.append((response.id, "it was not judged"))
+            left_out.append((response.id, "it was not judged"))
         else:
             cases.append(Case(instance, response, judgment))
-        seen.add(response.id)
-    return cases, left + [(lost, "it was judged, but is missing") for lost in judgments if lost not in seen]
+        ids.add(response.id)
+    return cases, left_out + [(id_, "it was judged, but is missing") for id_ in judgments if id_ not in ids]
 
 
 def read_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
     """Read the cases of several judged runs together.
 
-    Where two runs have a response of the same id, these are two responses, and then every id is written behind the name
-    of its run. A run whose responses all stand in another one is refused: they would count twice.
+    Where two runs use the same response id, the name of the run is put before every id.
+
+    Raises:
+        SettingError: A run is named twice.
+        UserError: All responses of one run are in another one, so that they would count twice; or one id stands for
+            two questions.
     """
     if len({run.resolve() for run in runs}) < len(runs):
         raise SettingError("a run is named twice, and its responses would count twice. Name it once.")
-    sets = {name: read_cases(run, allow_stale=allow_stale) for name, run in zip(run_names(runs), runs, strict=True)}
+    sets = {name: read_cases(run, allow_stale=allow_stale) for name, run in zip(name_runs(runs), runs, strict=True)}
     if len(sets) == 1:
         return next(iter(sets.values()))
-    for (name, mine), (other, others) in permutations(sets.items(), 2):
-        if mine.cases and {case.response for case in mine.cases} <= {case.response for case in others.cases}:
+    responses = {name: {case.response for case in part.cases} for name, part in sets.items()}
+    for name, other in permutations(sets, 2):
+        if responses[name] and responses[name] <= responses[other]:
             raise UserError(
-                f"every response of {name} stands in {other} too, and would count twice. "
-                "Leave one of them out, or hold one against the other with --against."
+                f"every response of {name} is in {other} too, and would count twice. "
+                "Leave one of them out, or compare the two with --against."
             )
     refuse_other_questions(*(part.cases for part in sets.values()))
     ids = [case.response.id for part in sets.values() for case in part.cases]
     if len(set(ids)) < len(ids):
-        sets = {name: _with_run_name(name, part) for name, part in sets.items()}
+        # All ids get a prefix, not only the repeated ones: mixed forms would be hard to look up.
+        sets = {name: _prefix_ids(name, part) for name, part in sets.items()}
     return CaseSet(
         tuple(chain.from_iterable(part.cases for part in sets.values())),
         tuple(chain.from_iterable(part.left_out for part in sets.values())),
@@ -336,14 +348,14 @@ def read_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
     )
 
 
-def run_names(runs: Sequence[Path]) -> list[str]:
-    """Return the names of the folders; where two are called alike, the paths."""
+def name_runs(runs: Sequence[Path]) -> list[str]:
+    """Return the names of the folders; their paths where two names are equal."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
-def _with_run_name(name: str, part: CaseSet) -> CaseSet:
-    """Return the cases with the name of their run before every id."""
+def _prefix_ids(name: str, part: CaseSet) -> CaseSet:
+    """Return the cases with the name of their run before every response id."""
     renamed = tuple(
         replace(
             case,
@@ -356,13 +368,13 @@ def _with_run_name(name: str, part: CaseSet) -> CaseSet:
 
 
 def refuse_other_questions(*runs: Iterable[Case]) -> None:
-    """Raise where one id stands for two questions: then runs share nothing but numbers."""
+    """Raise UserError where one id stands for different questions in different runs."""
     questions: dict[tuple[str | None, str], str] = {}
     for case in chain(*runs):
         instance = case.instance
-        known = questions.setdefault((instance.benchmark, instance.id), instance.question)
-        if known != instance.question:
+        first = questions.setdefault((instance.benchmark, instance.id), instance.question)
+        if first != instance.question:
             raise UserError(
-                f"question {instance.id} is {known!r} in one run and {instance.question!r} in another. "
-                "Runs go together only where the same id is the same question."
+                f"question {instance.id} is {first!r} in one run and {instance.question!r} in another. "
+                "Runs can be combined only where the same id is the same question."
             )

@@ -125,7 +125,7 @@ def test_another_tools_file_is_taken_apart(tmp_path):
 
 
 def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
-    with pytest.raises(SettingError, match="which questions"):
+    with pytest.raises(SettingError, match="the questions of these responses are missing"):
         find_run_inputs(run / "responses.jsonl", tmp_path)
     found = find_run_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
     assert found == RunInputs(run / "instances.jsonl", run / "responses.jsonl")
