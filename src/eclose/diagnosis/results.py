@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.cases import Case, read_runs, name_runs
+from eclose.cases import Case, name_runs, read_runs
 from eclose.diagnosis.diagnose import Diagnosis, describe_failure, diagnose_cases
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_correction
 from eclose.diagnosis.report.format import format_figure

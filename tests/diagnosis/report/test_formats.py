@@ -103,7 +103,7 @@ def test_markdown_says_what_the_page_says(diagnosis, cases):
 
 
 _ALLOWED = re.compile(
-    r"\\textbackslash\{\}|\\textascii(?:circum|tilde|grave)\{\}|\\text(?:less|greater|bar|quotedbl|quotesingle|periodcentered)\{\}"
+    r"\\textbackslash\{\}|\\textascii(?:circum|tilde|grave)\{\}|\\text(?:less|greater|bar|quotedbl|quotesingle|periodcentered|endash)\{\}"
     r"|\\[{}$&#%_]|\{-\}"
 )
 
