@@ -138,7 +138,7 @@ def test_models_come_in_order_of_appearance(families):
     assert summarise_switches([]) == []
 
 
-PAPER = Path(__file__).parent / "fixtures" / "paper"
+PAPER = Path(__file__).parents[1] / "fixtures" / "paper"
 SOURCES = {"2WikiMultiHopQA": 128, "MuSiQue": 56, "HotpotQA": 102}
 
 
