@@ -1,22 +1,22 @@
-// The page of work: which decision is at hand, keys, undo, what is missing, and whether it is saved.
-// Texts of the material are never turned into markup: all that is written here goes through textContent.
+// The page of work: current field, keys, undo, missing decisions, and saving of drafts.
+// Texts of the material never become markup: everything is written through textContent.
 "use strict";
 (() => {
   const root = document.documentElement;
-  const kept = (name) => { try { return localStorage.getItem("eclose." + name); } catch { return null; } };
-  const keep = (name, value) => { try { localStorage.setItem("eclose." + name, value); } catch { /* not allowed: for now only */ } };
-  // Before anything is drawn, so that nothing changes its colour or place.
+  const stored = (name) => { try { return localStorage.getItem("eclose." + name); } catch { return null; } };
+  const keep = (name, value) => { try { localStorage.setItem("eclose." + name, value); } catch { /* storage is blocked: the setting lasts until the page closes */ } };
+  // Before the first paint, so that colours and layout do not change visibly.
   root.classList.add("js");
-  if (kept("theme")) root.dataset.theme = kept("theme");
-  // What the search needs of this page, and this page of the search.
+  if (stored("theme")) root.dataset.theme = stored("theme");
+  // The interface between this script and search.js.
   const page = window.annotate = { onKey: new Map(), atHand: () => "", back };
   document.addEventListener("DOMContentLoaded", start);
 
-  /** The focus back to the decision at hand. */
+  /** Return the focus to the current field. */
   function back() {
     document.querySelector(".step.current, .field.at-hand")?.focus({ preventScroll: true });
   }
-  /** Whether keys belong to a text that is being written. */
+  /** Return whether keys are text input of the target. */
   function typing(target) {
     return target instanceof Element && target.matches("input:not([type=radio]):not([type=checkbox]), textarea, select");
   }
@@ -36,7 +36,7 @@
 
   // The form as it stands --------------------------------------------------------------------------------------------
 
-  /** The fields in their order. What is not asked is emptied, switched off and out of sight. */
+  /** Read the fields in order. Fields whose condition is not met are cleared, disabled and hidden. */
   function readSheet(form) {
     const fields = [...form.querySelectorAll("fieldset.field")].map((box) => ({
       box, n: box.dataset.n, name: box.dataset.field, when: box.dataset.when, is: box.dataset.is,
@@ -44,7 +44,7 @@
     }));
     const chosen = (field) => field.inputs.find((input) => input.checked);
     const value = (field) => chosen(field)?.value ?? null;
-    const sibling = (field, name) => fields.find((one) => one.n === field.n && one.name === name);
+    const sibling = (field, name) => fields.find((other) => other.n === field.n && other.name === name);
     const asked = (field) => {
       if (!field.when) return true;
       const other = sibling(field, field.when);
@@ -52,21 +52,21 @@
     };
     function settle() {
       for (const field of fields) {
-        const wanted = asked(field);
-        if (!wanted) for (const input of field.inputs) input.checked = false;
-        field.box.disabled = !wanted;
-        field.box.classList.toggle("unasked", !wanted);
+        const applies = asked(field);
+        if (!applies) for (const input of field.inputs) input.checked = false;
+        field.box.disabled = !applies;
+        field.box.classList.toggle("unasked", !applies);
       }
       for (const step of form.querySelectorAll(".step")) mark(step, fields.filter((field) => field.step === step));
     }
     function mark(step, own) {
       const open = own.some((field) => asked(field) && value(field) === null);
       const last = own.filter((field) => value(field) !== null).at(-1);
-      const told = open ? (last ? "…" : "") : chosen(last).dataset.short.replace("not substantive", "aside");
-      step.querySelector("[data-mark]").textContent = told;
-      step.classList.toggle("holds", told === "sound");
-      step.classList.toggle("fails", /^L\d/.test(told));
-      step.classList.toggle("aside", told === "aside");
+      const label = open ? (last ? "…" : "") : chosen(last).dataset.short.replace("not substantive", "aside");
+      step.querySelector("[data-mark]").textContent = label;
+      step.classList.toggle("holds", label === "sound");
+      step.classList.toggle("fails", /^L\d/.test(label));
+      step.classList.toggle("aside", label === "aside");
     }
     return {
       fields, value, asked, settle,
@@ -76,14 +76,14 @@
     };
   }
 
-  /** What was chosen before, to go back to. */
+  /** Keep earlier states of the form for undo. */
   function history(sheet) {
     const past = [];
     let now = sheet.take();
     return {
       get empty() { return past.length === 0; },
       note() { past.push(now); now = sheet.take(); },
-      /** Go back by one choice; the place of what changed. */
+      /** Restore the state before the last choice; return the index of the changed field. */
       back() {
         const before = past.pop();
         const place = before.findIndex((value, at) => value !== now[at]);
@@ -112,12 +112,12 @@
       for (const part of document.querySelectorAll(".excerpt")) part.classList.toggle("at-hand", part.dataset.of === at.name);
       const missing = sheet.missing();
       button.classList.toggle("waits", missing.length > 0);
-      write(still, toldOf(missing));
+      write(still, summarise(missing));
       undoing.disabled = trail.empty;
       page.atHand = () => (at.step ?? document.querySelector(".question")).querySelector(".words").textContent;
     }
-    const ownOf = (field) => sheet.fields.filter((one) => one.n === field.n && sheet.asked(one));
-    function toldOf(missing) {
+    const ownOf = (field) => sheet.fields.filter((other) => other.n === field.n && sheet.asked(other));
+    function summarise(missing) {
       if (!missing.length) return "all decided";
       const steps = [...new Set(missing.filter((field) => field.step).map((field) => Number(field.n)))];
       if (steps.length) return `open: ${steps.length === 1 ? "step" : "steps"} ${ranges(steps)}`;
@@ -136,7 +136,7 @@
       show();
       form.dispatchEvent(new Event("change", { bubbles: true }));
     }
-    /** Choose by key, and go on to what is asked next. */
+    /** Choose by key, and move to the next field. */
     function choose(key) {
       const input = at.inputs.find((one) => one.dataset.key === key);
       if (!input) return false;
@@ -154,7 +154,7 @@
       const next = missing.find((field) => sheet.fields.indexOf(field) > place) ?? missing[0];
       go(next ?? at);
     }
-    /** To the next or previous step, or question where there are no steps. */
+    /** Move to the next or previous step, or to a field where there are no steps. */
     function move(by) {
       if (!at.step) return turn(by);
       const step = by > 0 ? at.step.nextElementSibling : at.step.previousElementSibling;
@@ -187,11 +187,11 @@
       at = sheet.fields.find((field) => field.inputs.includes(event.target));
       trail.note();
       const own = (sheet.settle(), ownOf(at));
-      // By mouse or arrows: on to what depends on it, and no further; the focus stays.
+      // Chosen by mouse or arrow keys: show the next dependent field, but leave the focus.
       go(own.slice(own.indexOf(at) + 1).find((field) => sheet.value(field) === null) ?? at, { focus: false });
     });
     form.addEventListener("focusin", (event) => {
-      const field = sheet.fields.find((one) => one.box.contains(event.target));
+      const field = sheet.fields.find((other) => other.box.contains(event.target));
       if (field && field !== at) go(field, { focus: false });
     });
     form.addEventListener("click", (event) => {
@@ -223,7 +223,7 @@
     return runs.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(", ");
   }
 
-  /** A live region is read aloud whenever it is written, so only what is new is. */
+  /** Write to a live region only if the text changes: screen readers announce every write. */
   function write(place, text, bad = false) {
     if (place.textContent !== text) place.textContent = text;
     place.classList.toggle("bad", bad);
@@ -231,48 +231,48 @@
 
   // Drafts -----------------------------------------------------------------------------------------------------------
 
-  /** Says whether what is filled in is saved. htmx sends the drafts; here its events are heard. */
+  /** Show whether the entries are saved. htmx sends the drafts and reports by events. */
   function watchSaving(form) {
-    const place = document.getElementById("saved");
-    let made = 0, sent = 0, kept = 0, left = false, failed = 0, timer = null, warned = false;
+    const status = document.getElementById("saved");
+    let changes = 0, sent = 0, saved = 0, leaving = false, failed = 0, timer = null, warned = false;
     const address = new URL(form.getAttribute("hx-post"), location.href).pathname;
     const later = () => {
       clearTimeout(timer);
       timer = setTimeout(() => form.dispatchEvent(new Event("again")), Math.min(30, 2 ** failed) * 1000);
     };
-    form.addEventListener("change", () => { made += 1; warned = false; if (!failed) write(place, "…"); });
-    form.addEventListener("htmx:beforeRequest", () => { sent = made; });
-    const lost = (told, again = true) => {
-      if (left) return;
+    form.addEventListener("change", () => { changes += 1; warned = false; if (!failed) write(status, "…"); });
+    form.addEventListener("htmx:beforeRequest", () => { sent = changes; });
+    const lost = (message, again = true) => {
+      if (leaving) return;
       failed += 1;
-      write(place, `not saved: ${told}`, true);
+      write(status, `not saved: ${message}`, true);
       if (again) later();
     };
     form.addEventListener("htmx:afterRequest", ({ detail: { xhr } }) => {
-      // Whoever was logged out may be sent to another page, which is no draft that was kept.
+      // After a logout the request may be redirected to the login page, which is not a saved draft.
       const away = xhr.responseURL && new URL(xhr.responseURL).pathname !== address;
       if (!xhr.status) return;
-      if (away || [401, 403].includes(xhr.status)) return lost("you are logged out. Load the page anew", false);
+      if (away || [401, 403].includes(xhr.status)) return lost("you are logged out. Reload the page", false);
       if ([404, 409, 422].includes(xhr.status)) return lost("this pass is closed. Go to the overview", false);
-      if (xhr.status >= 300) return lost("the server has a problem. Will try again");
-      kept = sent;
+      if (xhr.status >= 300) return lost("the server has a problem. Trying again");
+      saved = sent;
       failed = 0;
-      // What was chosen since is on its way.
-      if (kept === made) write(place, "saved");
+      // Later choices are still being sent.
+      if (saved === changes) write(status, "saved");
     });
-    for (const name of ["htmx:sendError", "htmx:timeout"]) form.addEventListener(name, () => lost("no connection. Will try again"));
-    addEventListener("offline", () => write(place, "no connection: go on, it is saved when it is back", true));
-    addEventListener("online", () => { if (kept < made) form.dispatchEvent(new Event("again")); else write(place, ""); });
-    addEventListener("beforeunload", (event) => { if (kept < made && !left) event.preventDefault(); });
+    for (const name of ["htmx:sendError", "htmx:timeout"]) form.addEventListener(name, () => lost("no connection. Trying again"));
+    addEventListener("offline", () => write(status, "no connection: continue, entries are saved when it is back", true));
+    addEventListener("online", () => { if (saved < changes) form.dispatchEvent(new Event("again")); else write(status, ""); });
+    addEventListener("beforeunload", (event) => { if (saved < changes && !leaving) event.preventDefault(); });
     return {
-      /** Whether a submission has a chance; who presses twice knows better. */
+      /** Return whether a submission can succeed; a second press tries in any case. */
       settled() {
         if (navigator.onLine && !failed || warned) return true;
         warned = true;
-        write(place, "no connection: nothing is lost here. Press again to try", true);
+        write(status, "no connection: your entries are kept here. Press again to try", true);
         return false;
       },
-      leave() { left = true; clearTimeout(timer); },
+      leave() { leaving = true; clearTimeout(timer); },
     };
   }
 
@@ -290,20 +290,20 @@
     document.addEventListener("keydown", (event) => {
       const { target } = event, key = event.key.toLowerCase();
       if (event.defaultPrevented || event.isComposing || typing(target) || document.querySelector("dialog[open]") || desk.left()) return;
-      if ((event.ctrlKey || event.metaKey) && key === "z" && !event.shiftKey) return done(event, desk.undo);
-      if (event.ctrlKey || event.metaKey || event.altKey || kept("keys") === "off") return;
-      if (key === "escape" && document.querySelector(".whole[open]")) return done(event, () => fold(".whole"));
-      // What a control or a text that scrolls does with a key by itself, it goes on doing.
+      if ((event.ctrlKey || event.metaKey) && key === "z" && !event.shiftKey) return handle(event, desk.undo);
+      if (event.ctrlKey || event.metaKey || event.altKey || stored("keys") === "off") return;
+      if (key === "escape" && document.querySelector(".whole[open]")) return handle(event, () => fold(".whole"));
+      // Controls and scrollable texts keep their own keys.
       const free = target === document.body || target.matches?.(".step, .field, .steps");
       if (!free && (key === " " || key.startsWith("arrow"))) return;
       if (key === "enter" && target.closest?.("button, a, summary")) return;
-      // A key held down goes on through steps and places, and decides nothing.
+      // A key held down moves through steps and matches, but decides nothing.
       if (event.repeat && !/^(arrow.*|[jk., ])$/.test(key)) return event.preventDefault();
       const act = key === " " ? () => scroll(event.shiftKey ? -1 : 1) : page.onKey.get(key) ?? acts[key];
-      if (act) done(event, act);
+      if (act) handle(event, act);
     });
   }
-  function done(event, act) { event.preventDefault(); act(); }
+  function handle(event, act) { event.preventDefault(); act(); }
 
   // Panels -----------------------------------------------------------------------------------------------------------
 
@@ -317,16 +317,16 @@
 
   function bindPanels() {
     const excerpts = document.querySelector(".excerpts"), theme = document.getElementById("theme"), single = document.getElementById("keys-on");
-    excerpts.open = kept("excerpts") !== "folded";
+    excerpts.open = stored("excerpts") !== "folded";
     excerpts.addEventListener("toggle", () => keep("excerpts", excerpts.open ? "open" : "folded"));
     document.getElementById("show-keys").addEventListener("click", showKeys);
-    document.getElementById("keys").addEventListener("keydown", (event) => { if (event.key === "?") done(event, () => event.currentTarget.close()); });
-    theme.value = kept("theme") ?? "";
+    document.getElementById("keys").addEventListener("keydown", (event) => { if (event.key === "?") handle(event, () => event.currentTarget.close()); });
+    theme.value = stored("theme") ?? "";
     theme.addEventListener("change", () => {
       keep("theme", theme.value);
       if (theme.value) root.dataset.theme = theme.value; else delete root.dataset.theme;
     });
-    single.checked = kept("keys") !== "off";
+    single.checked = stored("keys") !== "off";
     single.addEventListener("change", () => keep("keys", single.checked ? "on" : "off"));
   }
 })();

@@ -1,15 +1,15 @@
-// Find words in the passages: all places are marked, and one after the other is shown.
-// Places are ranges over the text as it stands; nothing is written into it.
+// Search in the passages: all matches are highlighted, and one after the other is scrolled into view.
+// Matches are ranges over the text; the text itself is not changed.
 "use strict";
 (() => {
-  const box = document.getElementById("search"), place = document.getElementById("passages"), found = document.getElementById("found");
-  if (!box || !place || !window.annotate) return;
+  const box = document.getElementById("search"), panel = document.getElementById("passages"), found = document.getElementById("found");
+  if (!box || !panel || !window.annotate) return;
   const marks = typeof Highlight === "function" && CSS.highlights ? { found: new Highlight(), here: new Highlight() } : null;
   if (marks) for (const [name, one] of Object.entries(marks)) CSS.highlights.set(name, one);
   const COMMON = new Set("about after also because been before both from have into more most only other over same says said some such than that their them then there these they this those through under very were what when where which while whose will with would passage passages question asks therefore according appears".split(" "));
   let texts = null, hits = [], now = -1;
 
-  /** Letters without accents and capitals, blanks as one; and where each came from. */
+  /** Fold a text: no accents, lower case, single blanks; with the source index of each character. */
   function fold(text) {
     let folded = "";
     const from = [];
@@ -22,27 +22,27 @@
     from.push(text.length);
     return { folded, from };
   }
-  /** The passages, read once. */
+  /** Read the passages once. */
   function read() {
-    texts ??= [...place.querySelectorAll(".words")].map((holder) => ({ node: holder.firstChild, passage: holder.closest(".passage"), ...fold(holder.textContent) })).filter((one) => one.node);
+    texts ??= [...panel.querySelectorAll(".words")].map((holder) => ({ node: holder.firstChild, passage: holder.closest(".passage"), ...fold(holder.textContent) })).filter((text) => text.node);
     return texts;
   }
-  function places(wanted, whole) {
+  function matches(query, wordStart) {
     const all = [];
     for (const text of read()) {
-      for (let at = text.folded.indexOf(wanted); at >= 0; at = text.folded.indexOf(wanted, at + wanted.length)) {
-        const end = at + wanted.length;
-        if (whole && /[\p{L}\p{N}]/u.test((text.folded[at - 1] ?? " "))) continue;
+      for (let at = text.folded.indexOf(query); at >= 0; at = text.folded.indexOf(query, at + query.length)) {
+        const end = at + query.length;
+        if (wordStart && /[\p{L}\p{N}]/u.test((text.folded[at - 1] ?? " "))) continue;
         const range = new Range();
         range.setStart(text.node, text.from[at]);
         range.setEnd(text.node, Math.max(text.from[end - 1] + 1, text.from[at]));
-        all.push({ range, passage: text.passage, word: wanted, order: read().indexOf(text) * 1e6 + at });
+        all.push({ range, passage: text.passage, word: query, order: read().indexOf(text) * 1e6 + at });
       }
     }
     return all;
   }
-  /** Names, numbers and longer words of a text, for when the text as it is stands nowhere. */
-  function telling(text) {
+  /** Return names, numbers and longer words of a text, searched for where the whole text has no match. */
+  function keywords(text) {
     const all = text.match(/[\p{L}\p{N}][\p{L}\p{N}'’-]*/gu) ?? [];
     const names = all.filter((word, at) => /\d/.test(word) || (at > 0 && /^\p{Lu}/u.test(word)));
     const chosen = names.length ? names : all;
@@ -50,36 +50,36 @@
   }
 
   function search(text) {
-    const wanted = fold(text.trim()).folded;
-    hits = wanted ? places(wanted, false) : [];
+    const query = fold(text.trim()).folded;
+    hits = query ? matches(query, false) : [];
     let apart = false;
-    if (wanted && !hits.length) {
-      hits = telling(text).flatMap((word) => places(word, true)).sort((one, other) => one.order - other.order);
+    if (query && !hits.length) {
+      hits = keywords(text).flatMap((word) => matches(word, true)).sort((first, second) => first.order - second.order);
       apart = hits.length > 0;
     }
     if (marks) { marks.found.clear(); for (const hit of hits) marks.found.add(hit.range); }
     show(hits.length ? best(apart) : -1, apart);
   }
-  /** The first place; of single words, that in the passage with most of them. */
+  /** Return the first match; for single words, that in the passage with most of them. */
   function best(apart) {
     if (!apart) return 0;
     const words = new Map();
     for (const hit of hits) words.set(hit.passage, (words.get(hit.passage) ?? new Set()).add(hit.word));
-    const most = Math.max(...[...words.values()].map((one) => one.size));
+    const most = Math.max(...[...words.values()].map((set) => set.size));
     return hits.findIndex((hit) => words.get(hit.passage).size === most);
   }
   function show(at, apart = found.dataset.apart === "true") {
     now = at;
     found.dataset.apart = String(apart);
-    for (const passage of place.querySelectorAll(".hit")) passage.classList.remove("hit");
+    for (const passage of panel.querySelectorAll(".hit")) passage.classList.remove("hit");
     marks?.here.clear();
-    found.textContent = !box.value.trim() ? "" : !hits.length ? "nowhere" : `${now + 1} of ${hits.length}${apart ? ", single words" : ""}`;
+    found.textContent = !box.value.trim() ? "" : !hits.length ? "no match" : `${now + 1} of ${hits.length}${apart ? ", single words" : ""}`;
     if (now < 0) return;
     const { range, passage } = hits[now];
     marks?.here.add(range);
     passage.classList.add("hit");
-    const seen = place.getBoundingClientRect(), here = range.getBoundingClientRect();
-    if (here.top < seen.top + 24 || here.bottom > seen.bottom - 24) place.scrollTop += here.top - seen.top - seen.height / 3;
+    const view = panel.getBoundingClientRect(), here = range.getBoundingClientRect();
+    if (here.top < view.top + 24 || here.bottom > view.bottom - 24) panel.scrollTop += here.top - view.top - view.height / 3;
   }
   const step = (by) => { if (hits.length) show((now + by + hits.length) % hits.length); };
   function find(text) {
