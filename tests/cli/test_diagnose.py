@@ -80,7 +80,7 @@ def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
     given = "--validation", judged / "one" / "validation.json"
     asked = ["report", *(judged / name for name in names), *given, "-o", tmp_path]
     result = CliRunner().invoke(app, [*map(str, asked)])
-    assert "asked in another way" in str(result.exception)
+    assert "with other settings" in str(result.exception)
     assert not list(tmp_path.iterdir())
 
 

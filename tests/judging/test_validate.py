@@ -46,7 +46,7 @@ def rng(seed=0):
 
 def judgment(response_id, sound=True, aligned=True, closed=True, judge="house/judge"):
     step = SOUND if sound else UNSOUND
-    return Judgment(response_id, judge_response, (step,), aligned=aligned, closed=closed, complete=True, correct=True)
+    return Judgment(response_id, judge, (step,), aligned=aligned, closed=closed, complete=True, correct=True)
 
 
 def settled(response_id, instance_id, sound=True, aligned=True, closed=True, benchmark="b"):
@@ -110,7 +110,7 @@ def test_another_file_is_refused(tmp_path, spoil):
     write_validation(tmp_path / "v.json", validated())
     spoiled = spoil(json.loads((tmp_path / "v.json").read_text()))
     (tmp_path / "v.json").write_text(json.dumps(spoiled))
-    with pytest.raises(UserError, match=r"v\.json: this is not a validation of ours"):
+    with pytest.raises(UserError, match=r"v\.json: is no validation of this version"):
         read_validation(tmp_path / "v.json")
 
 
@@ -125,7 +125,7 @@ def test_the_same_judge_asked_the_same_way_is_accepted_and_no_other():
     with pytest.raises(SettingError, match="is of house/judge, the run was judged by other/judge"):
         refuse_other_judge(found, "other/judge", SETTINGS)
     changed = SETTINGS["guidelines"] | {"judge_closure": "sha256:0"}
-    with pytest.raises(SettingError, match="another way: guidelines judge_closure differ"):
+    with pytest.raises(SettingError, match="other settings: guidelines judge_closure differ"):
         refuse_other_judge(found, "house/judge", SETTINGS | {"guidelines": changed})
     with pytest.raises(SettingError, match="temperature differ"):
         refuse_other_judge(found, "house/judge", SETTINGS | {"temperature": 1.0})
@@ -140,7 +140,7 @@ def test_a_validation_read_back_still_fits_its_judge(tmp_path):
 
 
 def test_settings_without_guidelines_are_refused():
-    with pytest.raises(SettingError, match="name the guideline of every criterion"):
+    with pytest.raises(SettingError, match="lack the guideline of a criterion"):
         build_validation(RUN, TRUTH, settings={"temperature": 0.0}, rng=rng())
 
 
@@ -149,9 +149,9 @@ def test_settings_without_guidelines_are_refused():
     [
         ([*RUN, judgment("r1")], TRUTH, "response r1: was judged twice"),
         ([*RUN, judgment("new", judge="other")], TRUTH, "by house/judge and other"),
-        ([], TRUTH, "by nobody"),
-        (RUN, [*TRUTH, settled("r1", "q0", sound=True)], "response r1: has two verdicts"),
-        (RUN, [settled("x", "q")], "no verdict is about a response of this run"),
+        ([], TRUTH, "by no judge"),
+        (RUN, [*TRUTH, settled("r1", "q0", sound=True)], "response r1: has two different verdicts"),
+        (RUN, [settled("x", "q")], "no verdict is on a response of this run"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(judgments, verdicts, message):
@@ -191,7 +191,7 @@ def test_labels_drawn_by_what_the_judge_said_correct_their_own_run_alone():
     found = validated(strata=strata)
     assert (found.stratified, validated().stratified) == (True, False)
     assert not correct_rates(found, RUN, RESPONSES, settings=SETTINGS, rng=rng()).carried_over
-    with pytest.raises(SettingError, match="label some of its own"):
+    with pytest.raises(SettingError, match="Label responses of this run"):
         correct_rates(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
 
 
@@ -202,7 +202,7 @@ def test_two_judges_are_compared_on_what_both_saw():
     assert compared.n[label] == 3
     assert (compared.first[label].agreement.value, compared.second[label].agreement.value) == (1 / 3, 1)
     assert compared.difference[label].agreement.value == pytest.approx(-2 / 3)
-    with pytest.raises(UserError, match="that both judges saw"):
+    with pytest.raises(UserError, match="of both judges"):
         compare_judge_runs(RUN, [judgment("x", judge="second")], TRUTH, rng=rng())
 
 
