@@ -102,7 +102,7 @@ async def work_on(work: Work, shard: RecordShard, _stop: StopSignal) -> tuple[fl
             await runner.run(scan_records(work.items, Item))
         else:
             total = LimitShare(CONCURRENCY, work.requests_per_minute)
-            async with share_limit(connection.model.limiter, total, work.ledger, run=work.run, model="world"):
+            async with share_limit(connection.limiter, total, work.ledger, run=work.run, model="world"):
                 await runner.run(scan_records(work.items, Item))
     return began, time.time()
 

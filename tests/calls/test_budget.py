@@ -22,7 +22,7 @@ from eclose.calls.budget import Budget, BudgetSpent, CostEstimate, estimate_cost
 from eclose.calls.cache import CallAccounts, JournalingModel, SettlingModel
 from eclose.calls.prices import Price, find_listed_price, format_money, read_currency, read_prices, to_millionths
 from eclose.calls.rate_limit import Limiter, RateLimits
-from eclose.calls.retry import RetryingModel, RetryPolicy
+from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -229,12 +229,10 @@ def test_against_the_bill_of_the_world(tmp_path):
             Ledger.open(tmp_path / f"{seed}.db", run="a") as ledger,
         ):
             books = CallAccounts(ledger, PRICE, Budget(cap))
-            asked = RetryingModel(
-                JournalingModel(model, books),
-                RetryPolicy(first_wait=0.01),
-                Limiter(RateLimits(start=16)),
-                between=lambda limited: SettlingModel(limited, books),
-            )
+            policy, limiter = RetryPolicy(first_wait=0.01), Limiter(RateLimits(start=16))
+            breaker = CircuitBreaker(policy, limiter)
+            limited = RateLimitedModel(JournalingModel(model, books), limiter, breaker)
+            asked = RetryingModel(SettlingModel(limited, books), breaker, policy)
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]

@@ -18,7 +18,7 @@ from tests.models.openai.test_endpoint import VERDICT, completion, endpoint, req
 from tests.world.serving import registry
 
 from eclose.calls.rate_limit import Limiter, RateLimits
-from eclose.calls.retry import RetryingModel, RetryPolicy, ServiceDown
+from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy, ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -59,9 +59,16 @@ def always(kind: FailureKind) -> Callable[[int], CallFailure | Reply]:
     return lambda _: failure(kind)
 
 
+def retrying(model, policy=None, limiter=None, **more):
+    """Put retries, breaker and rate limit around a model."""
+    policy, limiter = policy or RetryPolicy(), limiter or Limiter()
+    breaker = CircuitBreaker(policy, limiter)
+    return RetryingModel(RateLimitedModel(model, limiter, breaker), breaker, policy, **more)
+
+
 def patient(model: Script, **settings: Any) -> RetryingModel:
     """Retries that stop by the number of failures alone, unless told otherwise."""
-    return RetryingModel(model, RetryPolicy(**{"breaker_seconds": 0.0, **settings}), rng=Random(1))
+    return retrying(model, RetryPolicy(**{"breaker_seconds": 0.0, **settings}), rng=Random(1))
 
 
 async def failed(call: Any) -> CallFailure:
@@ -132,7 +139,7 @@ def test_bad_answers_are_asked_again_if_told_to_and_counted(kind):
 def test_waits_are_random_up_to_a_bound_that_doubles():
     async def gaps(seed: int) -> list[float]:
         model = Script(first(8, K.RATE_LIMIT))
-        asked = RetryingModel(
+        asked = retrying(
             model, RetryPolicy(first_wait=1, longest_wait=10), Limiter(RateLimits(cooldown=0)), rng=Random(seed)
         )
         await asked.complete(request())
@@ -159,7 +166,7 @@ def test_failures_are_told_with_the_wait_to_come():
     async def main() -> None:
         told: list[tuple[FailureKind, float | None]] = []
         model = Script(first(9, K.TRANSIENT, retry_after=2.0))
-        asked = RetryingModel(
+        asked = retrying(
             model,
             RetryPolicy(attempts=3, breaker_seconds=0),
             note=lambda _, failure, wait: told.append((failure.kind, wait)),
@@ -216,7 +223,7 @@ def test_a_stop_can_be_taken_up_again():
 def test_a_dead_server_stops_the_run_after_enough_failures_and_enough_time(kind):
     async def main() -> None:
         model = Script(always(kind), seconds=0.01)
-        outcomes = await all_of(RetryingModel(model, rng=Random(1)), 128)
+        outcomes = await all_of(retrying(model, rng=Random(1)), 128)
         # Whoever was failed for a minute when the breaker was a moment from opening is given up with its own reason.
         assert outcomes["stopped"] >= 120
         assert 1060 <= now() < 1075
@@ -227,10 +234,10 @@ def test_a_dead_server_stops_the_run_after_enough_failures_and_enough_time(kind)
 def test_neither_failures_nor_seconds_alone_stop_the_run():
     async def main() -> None:
         model = Script(lambda _: GOOD if now() >= 1059 else failure(K.TRANSIENT), seconds=0.01)
-        assert await all_of(RetryingModel(model, rng=Random(1)), 128) == Counter({"fine": 128})
+        assert await all_of(retrying(model, rng=Random(1)), 128) == Counter({"fine": 128})
         assert len(model.asked) > 128 * 4
         model = Script(first(15, K.CONNECTION))
-        assert await RetryingModel(model, rng=Random(1)).complete(request()) == GOOD
+        assert await retrying(model, rng=Random(1)).complete(request()) == GOOD
         assert now() > 1000 + 120
 
     in_no_time(main())
@@ -247,9 +254,9 @@ def test_a_record_that_alone_fails_is_given_up_and_the_run_goes_on():
 
     async def main() -> None:
         model = Poisoned(always(K.TRANSIENT))
-        assert await all_of(RetryingModel(model, rng=Random(1)), 100) == Counter({"fine": 99, K.TRANSIENT: 1})
+        assert await all_of(retrying(model, rng=Random(1)), 100) == Counter({"fine": 99, K.TRANSIENT: 1})
         model = Poisoned(always(K.TRANSIENT))
-        assert (await failed(RetryingModel(model, rng=Random(1)).complete(request("q7")))).kind is K.TRANSIENT
+        assert (await failed(retrying(model, rng=Random(1)).complete(request("q7")))).kind is K.TRANSIENT
         assert len(model.asked) >= 5
 
     in_no_time(main())
@@ -258,7 +265,7 @@ def test_a_record_that_alone_fails_is_given_up_and_the_run_goes_on():
 def test_progress_tells_for_how_long_nothing_got_through():
     async def main() -> None:
         model = Script(lambda _: GOOD if now() >= 1030 else failure(K.TRANSIENT), seconds=0.01)
-        asked = RetryingModel(model, rng=Random(1))
+        asked = retrying(model, rng=Random(1))
         calls = asyncio.create_task(all_of(asked, 64))
         assert asked.trouble is None
         await asyncio.sleep(20)
@@ -319,7 +326,7 @@ def test_nobody_sleeps_on_when_the_run_stops():
 def test_nobody_waits_for_a_place_when_the_run_stops():
     async def main() -> None:
         model = Script(lambda number: failure(K.DENIED) if number == 3 else failure(K.RATE_LIMIT, 800), seconds=0.5)
-        asked = RetryingModel(model, limiter=Limiter(RateLimits(start=3, ceiling=3)))
+        asked = retrying(model, limiter=Limiter(RateLimits(start=3, ceiling=3)))
         assert await all_of(asked, 50) == Counter({"stopped": 50})
         assert now() == 1000.5
         assert len(model.asked) == 3
@@ -331,7 +338,7 @@ def test_a_service_that_takes_no_request_at_all_stops_the_run():
     async def main() -> None:
         for kind in (K.PERMANENT, K.TOO_LONG):
             model = Script(always(kind))
-            outcomes = await all_of(RetryingModel(model, limiter=Limiter(RateLimits(start=1, ceiling=1))), 100)
+            outcomes = await all_of(retrying(model, limiter=Limiter(RateLimits(start=1, ceiling=1))), 100)
             assert outcomes == Counter({kind: 19, "stopped": 81})
         model = Script(lambda number: GOOD if number == 5 else failure(K.PERMANENT))
         assert await all_of(patient(model), 100) == Counter({K.PERMANENT: 99, "fine": 1})
@@ -342,7 +349,7 @@ def test_a_service_that_takes_no_request_at_all_stops_the_run():
 def test_tokens_a_minute_are_counted_as_providers_do():
     async def main() -> None:
         model = Script(lambda _: GOOD)
-        asked = RetryingModel(model, limiter=Limiter(RateLimits(tokens_per_minute=6000)))
+        asked = retrying(model, limiter=Limiter(RateLimits(tokens_per_minute=6000)))
         await all_of(asked, 3)
         # "q0" is a letter and a digit: 1 + 1 + 16 for the turn, and 512 for the reply: 530 of 6000 a minute.
         assert model.asked == pytest.approx([1000.0, 1005.3, 1010.6])
@@ -437,7 +444,7 @@ def test_a_storm_of_ninety_seconds_without_a_clock():
 
     async def main() -> None:
         server = Server()
-        asked = RetryingModel(server, limiter=Limiter(RateLimits(ceiling=ceiling)))
+        asked = retrying(server, limiter=Limiter(RateLimits(ceiling=ceiling)))
         left = iter(range(8000))
 
         async def worker() -> None:
@@ -495,7 +502,7 @@ def test_a_storm_over_http(as_date, wait, some, all_of_them):
     async def main() -> None:
         storm = Storm(as_date=as_date, wait=wait, some=some, all_of_them=all_of_them)
         async with site(storm.handle) as url, endpoint(url) as model:
-            asked = RetryingModel(model, limiter=Limiter(RateLimits(start=16, ceiling=32, cooldown=0.5)))
+            asked = retrying(model, limiter=Limiter(RateLimits(start=16, ceiling=32, cooldown=0.5)))
             assert await all_of(asked, 150) == Counter({"fine": 150})
         assert storm.early == 0
         assert storm.answered == 150
@@ -521,7 +528,7 @@ def test_the_world_with_all_faults_at_once():
     async def main() -> None:
         behaviour = ServerBehaviour(faults=faults, seed=2, retry_after=0.05, max_faults_per_key=4, max_concurrency=12)
         async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
-            asked = RetryingModel(
+            asked = retrying(
                 model, RetryPolicy(first_wait=0.02, attempts=6), Limiter(RateLimits(start=8, cooldown=0.3))
             )
 
@@ -550,11 +557,11 @@ def test_an_outage_over_http_stops_the_run_and_the_rest_is_done_later(fault):
     async def main() -> None:
         behaviour = ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=10_000)
         async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
-            asked = RetryingModel(model, RetryPolicy(first_wait=0.01, breaker_seconds=0), Limiter(RateLimits(start=8)))
+            asked = retrying(model, RetryPolicy(first_wait=0.01, breaker_seconds=0), Limiter(RateLimits(start=8)))
             outcomes = await all_of(asked, 100)
             assert outcomes["stopped"] >= 95
             assert server.bill()["totals"]["received"] <= 20 + 7
         async with serve(registry()) as server, endpoint(server.base_url) as model:
-            assert await all_of(RetryingModel(model), 100) == Counter({"fine": 100})
+            assert await all_of(retrying(model), 100) == Counter({"fine": 100})
 
     run(main(), 60)

@@ -1,8 +1,17 @@
-"""From a model's name to something that can be asked: reached over HTTP, paced, patient, within its budget, recorded.
+"""Connect a model: the layers around its endpoint that make calls safe, resumable and limited.
 
-The order of the layers is what makes it safe. A request is first looked for in the ledger; then it queues; when its
-turn has come it is noted and its worst cost set aside, in one transaction; only then does it leave. What comes back is
-on disk before it is used.
+A request passes them from the outside in::
+
+    RetryingModel         retries failures; the circuit breaker stops the run
+      CachedModel         returns replies from the ledger; one call per key at a time
+        SettlingModel     writes the reply and its cost to the ledger before it is returned
+          RateLimitedModel    waits for a free slot and for the rate limits
+            JournalingModel   writes the intent and reserves the worst-case cost, in one transaction
+              endpoint        sends the request once
+
+The intent is written inside the rate limit: requests in the queue are not yet journaled, so a killed process leaves
+only its requests in flight as possibly billed. The cost is settled outside of it, so that writing to the ledger holds
+no slot.
 """
 
 from __future__ import annotations
@@ -16,7 +25,7 @@ from eclose.calls.budget import Budget
 from eclose.calls.cache import CachedModel, CallAccounts, JournalingModel, SettlingModel
 from eclose.calls.prices import USD, find_listed_price, read_currency, read_prices, to_millionths
 from eclose.calls.rate_limit import Limiter, RateLimits
-from eclose.calls.retry import RetryingModel, RetryPolicy
+from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
 from eclose.errors import SettingError
 from eclose.models.openai.endpoint import EndpointSettings, find_route, open_endpoint
 
@@ -30,42 +39,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
-    """How a model is called. None of it changes what is asked, so a run may go on with other values."""
+    """Limits, deadlines and prices of model calls. Requests do not depend on them, so a run may continue with others."""
 
     concurrency: int = 64
-    """Requests under way at most; the number follows what the server bears."""
+    """Largest number of requests in flight; the actual number adapts to the server."""
     slow_start: bool = True
-    """Whether to find out what the server bears, from eight on. Without, all of them leave at once."""
+    """Whether to start with eight requests in flight and adapt; otherwise all are sent at once."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     deadline: float = 120.0
     """Seconds for one call."""
     semantic_attempts: int = 1
-    """Times a record is asked where the model refuses or answers in the wrong shape."""
+    """Attempts where the model refuses or does not match the schema."""
     breaker_failures: int = 20
-    """Failures of the service in a row after which the run stops, once ``breaker_seconds`` have passed."""
+    """Service failures in a row after which the run stops, once ``breaker_seconds`` have passed."""
     breaker_seconds: float = 60.0
-    """Seconds without a success after which the run stops, once there were ``breaker_failures``."""
+    """Seconds without a success after which the run stops, after ``breaker_failures``."""
     budget: float | None = None
-    """What the whole run may cost, in the currency of the price file; None for no cap."""
+    """Largest cost of the whole run, in the currency of the price file; None for no cap."""
     prices: Path | None = None
-    """A file of prices."""
+    """File of prices; None for the published prices."""
     unpriced: bool = False
-    """Whether a model without a known price may be asked."""
+    """Whether a model without a known price may be used."""
 
     @property
     def currency(self) -> str:
-        """The currency of budget and prices."""
+        """Currency of budget and prices."""
         return USD if self.prices is None else read_currency(self.prices)
 
     @property
     def workers(self) -> int:
-        """Records in progress: more than calls under way, so that keeping books never leaves a place empty."""
+        """Records in progress: twice the calls in flight, so that writing to the ledger leaves no slot empty."""
         return 2 * self.concurrency
 
     @property
-    def pace(self) -> RateLimits:
-        """The bounds of the limit."""
+    def rate_limits(self) -> RateLimits:
+        """Bounds of the rate limit."""
         return RateLimits(
             start=min(8, self.concurrency) if self.slow_start else self.concurrency,
             ceiling=self.concurrency,
@@ -75,20 +84,21 @@ class CallSettings:
 
 
 class ModelConnection:
-    """A model in use, and what its use has come to."""
+    """A connected model with the budget and rate limit of its calls."""
 
-    def __init__(self, model: RetryingModel, budget: Budget) -> None:
+    def __init__(self, model: RetryingModel, budget: Budget, limiter: Limiter) -> None:
         self.model = model
         self.budget = budget
+        self.limiter = limiter
 
 
 @asynccontextmanager
 async def open_connection(
     name: str, ledger: Ledger, settings: CallSettings, *, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[ModelConnection]:
-    """The model of this name, with everything that was answered before at hand."""
-    wanted = EndpointSettings(deadline=settings.deadline, connections=settings.concurrency)
-    async with await open_endpoint(find_route(name, environ=environ), wanted) as endpoint:
+    """Open the endpoint of a model by its name, and connect it."""
+    limits = EndpointSettings(deadline=settings.deadline, connections=settings.concurrency)
+    async with await open_endpoint(find_route(name, environ=environ), limits) as endpoint:
         yield await connect_model(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
 
 
@@ -100,27 +110,26 @@ async def connect_model(
     price: Price | None = None,
     budget: Budget | None = None,
 ) -> ModelConnection:
-    """The layers around a model that sends. Several models of one run share its ``budget``."""
+    """Put the layers around a model. Several models of one run share its ``budget``."""
     if price is None and settings.budget is not None:
-        raise SettingError(f"{model.name}: a budget needs a price. Give one in a price file.")
+        raise SettingError(f"{model.name}: --budget needs a price. Give one in a price file (--prices).")
     budget = budget or await load_budget(ledger, settings)
-    books = CallAccounts(ledger, price, budget)
-    patience = RetryPolicy(
+    accounts = CallAccounts(ledger, price, budget)
+    policy = RetryPolicy(
         semantic_attempts=settings.semantic_attempts,
         breaker_failures=settings.breaker_failures,
         breaker_seconds=settings.breaker_seconds,
     )
-    patient = RetryingModel(
-        JournalingModel(model, books),
-        patience,
-        Limiter(settings.pace),
-        between=lambda limited: CachedModel(SettlingModel(limited, books), ledger),
-    )
-    return ModelConnection(patient, budget)
+    limiter = Limiter(settings.rate_limits)
+    breaker = CircuitBreaker(policy, limiter)
+    journaled = JournalingModel(model, accounts)
+    limited = RateLimitedModel(journaled, limiter, breaker)
+    cached = CachedModel(SettlingModel(limited, accounts), ledger)
+    return ModelConnection(RetryingModel(cached, breaker, policy), budget, limiter)
 
 
 async def load_budget(ledger: Ledger, settings: CallSettings) -> Budget:
-    """Return what a run may cost, with what all processes of the same command have cost so far, or may have."""
+    """Return the budget of a run, with the costs of all processes so far from the ledger."""
     budget = Budget(None if settings.budget is None else to_millionths(settings.budget))
     budget.currency = settings.currency
     budget.update(await ledger.compute_account())
@@ -128,7 +137,7 @@ async def load_budget(ledger: Ledger, settings: CallSettings) -> Budget:
 
 
 def find_price(name: str, settings: CallSettings) -> Price | None:
-    """The price of a model; None where it may be asked without."""
+    """Return the price of a model; None where it is unknown and ``unpriced`` allows that."""
     prices = {} if settings.prices is None else read_prices(settings.prices)
     try:
         return find_listed_price(name, prices, settings.currency)

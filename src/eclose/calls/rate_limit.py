@@ -85,13 +85,13 @@ def _seconds_each(per_minute: int | None) -> float:
 class Limiter:
     """Adaptive limit of one model. All methods run in one event loop and use its clock."""
 
-    def __init__(self, pace: RateLimits | None = None) -> None:
-        self.pace = pace or RateLimits()
+    def __init__(self, limits: RateLimits | None = None) -> None:
+        self.limits = limits or RateLimits()
         self.in_flight = 0
         self.waiting = 0
         self.history: deque[LimitChange] = deque(maxlen=_HISTORY_LENGTH)
-        self._limit = float(self.pace.start)
-        self._ceiling = self.pace.ceiling
+        self._limit = float(self.limits.start)
+        self._ceiling = self.limits.ceiling
         self._quick_below = inf
         """Below this value the limit doubles with every round of replies; above it grows by one per round."""
         self._grown = True
@@ -103,8 +103,8 @@ class Limiter:
         self._cut_from = -inf
         self._not_before = -inf
         self._released = False
-        self._requests = _Meter(self.pace.requests_per_minute)
-        self._tokens = _Meter(self.pace.tokens_per_minute)
+        self._requests = _Meter(self.limits.requests_per_minute)
+        self._tokens = _Meter(self.limits.tokens_per_minute)
         self._turn = asyncio.Lock()
         self._freed = asyncio.Event()
 
@@ -166,7 +166,7 @@ class Limiter:
             self._cut()
         elif failure.kind in (FailureKind.TRANSIENT, FailureKind.TIMEOUT, FailureKind.CONNECTION):
             # A failing server does not show that the limit is too high: no cut, but no growth either.
-            self._steady_from = max(self._steady_from, _now() + self.pace.cooldown)
+            self._steady_from = max(self._steady_from, _now() + self.limits.cooldown)
         elif failure.kind.semantic:
             self.record_success()
 
@@ -194,15 +194,15 @@ class Limiter:
         self._freed.set()
 
     def _cut(self) -> None:
-        self._steady_from = max(self._steady_from, _now() + self.pace.cooldown)
+        self._steady_from = max(self._steady_from, _now() + self.limits.cooldown)
         if _now() < self._cut_from or not self._proven:
             return
-        self._cut_from, self._proven = _now() + self.pace.cooldown, False
+        self._cut_from, self._proven = _now() + self.limits.cooldown, False
         if self._grown:
             # Only the first of several cuts in a row sets the threshold, so that the limit soon returns to the level
             # before them.
-            self._quick_below, self._grown = self._limit * self.pace.cut, False
-        self._set(max(self.pace.floor, self._limit * self.pace.cut), "rate limited")
+            self._quick_below, self._grown = self._limit * self.limits.cut, False
+        self._set(max(self.limits.floor, self._limit * self.limits.cut), "rate limited")
 
     def _set(self, limit: float, why: str) -> None:
         before, self._limit = self.limit, limit

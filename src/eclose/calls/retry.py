@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from eclose.calls.rate_limit import Limiter
 from eclose.errors import Resumable, SettingError
 from eclose.models.interface import ModelWrapper
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -23,6 +22,7 @@ from eclose.models.token_counts import bound_usage, estimate_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eclose.calls.rate_limit import Limiter
     from eclose.models.interface import ChatModel, Reply, Request
 
 MOST_SEMANTIC_ATTEMPTS = 3
@@ -76,10 +76,10 @@ class RetryPolicy:
 class CircuitBreaker:
     """Stops the run after enough failures of all records over enough time. Once open it stays open."""
 
-    def __init__(self, failures: int, seconds: float, on_open: Callable[[], None]) -> None:
-        self._most_failures = failures
-        self._most_seconds = seconds
-        self._on_open = on_open
+    def __init__(self, policy: RetryPolicy, limiter: Limiter) -> None:
+        self._most_failures = policy.breaker_failures
+        self._most_seconds = policy.breaker_seconds
+        self._limiter = limiter
         self._failures_in_row = 0
         self._refused = 0
         """Number of requests that were refused for their content."""
@@ -140,7 +140,7 @@ class CircuitBreaker:
         if self._problem is None:
             self._problem = problem
             self.opened.set()
-            self._on_open()
+            self._limiter.release_waiting()  # requests in the queue meet the breaker instead of waiting
 
     async def sleep(self, seconds: float) -> None:
         """Wait for some seconds, or until the breaker opens."""
@@ -165,18 +165,15 @@ class _Failures:
 class RateLimitedModel(ModelWrapper):
     """A ``ChatModel`` that sends when the limiter allows it, unless the breaker is open by then."""
 
-    def __init__(
-        self, model: ChatModel, limiter: Limiter, breaker: CircuitBreaker, tokens: Callable[[Request], int]
-    ) -> None:
+    def __init__(self, model: ChatModel, limiter: Limiter, breaker: CircuitBreaker) -> None:
         super().__init__(model)
         self._limiter = limiter
         self._breaker = breaker
-        self._tokens = tokens
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply once the request has had its turn."""
-        metered = self._limiter.pace.tokens_per_minute is not None
-        async with self._limiter.slot(self._tokens(request) if metered else 0):
+        metered = self._limiter.limits.tokens_per_minute is not None
+        async with self._limiter.slot(_count_tokens(request) if metered else 0):
             self._breaker.check()  # after the queue: nothing is sent once the breaker is open
             try:
                 reply = await self._model.complete(request)
@@ -190,30 +187,24 @@ class RateLimitedModel(ModelWrapper):
 
 
 class RetryingModel(ModelWrapper):
-    """A ``ChatModel`` that retries failures. One per model: its calls share limiter and breaker."""
+    """A ``ChatModel`` that retries failures. One per model; the breaker is shared with its ``RateLimitedModel``."""
 
     def __init__(
         self,
         model: ChatModel,
+        breaker: CircuitBreaker,
         policy: RetryPolicy | None = None,
-        limiter: Limiter | None = None,
         *,
-        between: Callable[[ChatModel], ChatModel] = lambda model: model,
-        tokens: Callable[[Request], int] | None = None,
         note: Callable[[Request, CallFailure, float | None], None] = lambda _request, _failure, _wait: None,
         rng: Random | None = None,
     ) -> None:
-        self.limiter = limiter or Limiter()
+        super().__init__(model)
         self.failures: Counter[FailureKind] = Counter()
         """Number of failures of all attempts, by kind."""
         self.answered_after: Counter[int] = Counter()
         """Number of accepted requests, by semantic attempt (from 1)."""
         self._policy = policy or RetryPolicy()
-        self._breaker = CircuitBreaker(
-            self._policy.breaker_failures, self._policy.breaker_seconds, self.limiter.release_waiting
-        )
-        # Ledger and budget sit between retrying and the queue, so that a call waits in the queue only once.
-        super().__init__(between(RateLimitedModel(model, self.limiter, self._breaker, tokens or _count_tokens)))
+        self._breaker = breaker
         self._note = note
         """Called with every failure and the seconds until the next attempt; None for the last attempt."""
         self._rng = rng or Random()

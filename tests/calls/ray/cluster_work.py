@@ -80,7 +80,7 @@ async def run_shard(asking: Asking, shard: RecordShard, stop: StopSignal) -> dic
     async with (
         Ledger.open(asking.ledger, run=RUN) as ledger,
         open_connection(asking.base_url, ledger, asking.calls, environ={}) as connection,
-        share_limit(connection.model.limiter, total, asking.ledger, **lease),  # type: ignore[arg-type]
+        share_limit(connection.limiter, total, asking.ledger, **lease),  # type: ignore[arg-type]
     ):
         jobs = [Job("ask", partial(ask, asking, connection), Answer)]
         runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=asking.calls.workers, in_shard=shard.contains)

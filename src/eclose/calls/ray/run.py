@@ -87,7 +87,7 @@ async def _work(
         for ref in index_by_name(run.model_refs).values():
             sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
             connection = await connect_model(sender, ledger, calls, price=find_model_price(ref, calls))
-            limits = share_limit(connection.model.limiter, total, ledger_url, run=work_id, model=ref.name)
+            limits = share_limit(connection.limiter, total, ledger_url, run=work_id, model=ref.name)
             await stack.enter_async_context(limits)
             models[ref.name] = connection.model
         with run.open_records() as records:

@@ -82,7 +82,7 @@ class Meter:
     def _calls(self) -> Iterator[tuple[int, str]]:
         if not self._connections:
             return
-        limiters = [connection.model.limiter for connection in self._connections]
+        limiters = [connection.limiter for connection in self._connections]
         in_flight, limit = (sum(getattr(limiter, name) for limiter in limiters) for name in ("in_flight", "limit"))
         yield 8, f"{in_flight} of {limit} in flight"
         failed = sum(sum(connection.model.failures.values()) for connection in self._connections)
