@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
-    """Limits, deadlines and prices of model calls. Requests do not depend on them, so a run may continue with others."""
+    """Limits, deadlines and prices of calls. Requests do not depend on them, so a run may continue with others."""
 
     concurrency: int = 64
     """Largest number of requests in flight; the actual number adapts to the server."""

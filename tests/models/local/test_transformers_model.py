@@ -201,7 +201,10 @@ def test_nothing_is_cut_to_fit(local, tokenizer):
     (reply,) = local.complete_all([request("river")])
     assert (reply.finish, reply.usage.completion_tokens) == (FinishReason.LENGTH, 4)
     local.base.model.config.max_position_embeddings = size
-    with pytest.raises(PromptTooLongError, match=rf"request 2: {size + 1} prompt tokens leave no room for a reply in a context of {size}"):
+    with pytest.raises(
+        PromptTooLongError,
+        match=rf"request 2: {size + 1} prompt tokens leave no room for a reply in a context of {size}",
+    ):
         local.complete_all([request(""), request("river stone")])
 
 
