@@ -24,8 +24,8 @@ from eclose.metrics.judge_agreement import (
     GroupValidation,
     JudgedLabel,
     ValidationCase,
-    encode_hits,
     count_judge_errors,
+    encode_hits,
     validate_judge,
 )
 from eclose.metrics.judge_comparison import JudgeComparison, TwoJudgesCase, compare_judges

@@ -135,8 +135,8 @@ class _SampleReader:
             )
         question = self._check_question(where, instance)
         if question.error is not None:
-            error = question.error
-            return SampleRecords(question, *(ReadRecord(where, error=error, error_kind=ID_REUSED) for _ in range(2)))
+            reused = question.error
+            return SampleRecords(question, *(ReadRecord(where, error=reused, error_kind=ID_REUSED) for _ in range(2)))
         return SampleRecords(question, *self._read_answer(where, instance, sample))
 
     def _check_question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
